@@ -1,0 +1,76 @@
+"""Every exception that reprod_log raises on purpose.
+
+    ReprodLogError
+    ├── UsageError (ValueError)            a parameter, name or combination that makes no sense
+    ├── MissingPackage (ImportError)       something optional is not installed; says what to install
+    ├── RecordingError                     a recording cannot be read or written
+    │   ├── UnreadableFile                 missing, truncated, or not what its name says
+    │   ├── UntrustedFile                  reading it would run code
+    │   ├── NewerFormat                    written by a later version
+    │   └── WriteFailed (OSError)          the disk refused; the old file is still there
+    ├── CaptureError                       a model could not be watched
+    ├── TransferError                      weights could not be carried over
+    ├── UnmatchedKeys (AssertionError)     keys without a partner (1.0.1 raised AssertionError here)
+    └── NotAligned (AssertionError)        `raise_if_failed` on an alignment that did not pass
+
+Numbers, verdicts and findings are data; an exception means that something could not be done.
+A message says what, where, what was seen and what to do.
+"""
+
+from collections.abc import Iterable
+
+
+class ReprodLogError(Exception):
+    """Root of all deliberate errors."""
+
+
+class UsageError(ReprodLogError, ValueError):
+    """A parameter, name or combination that makes no sense."""
+
+
+class MissingPackage(ReprodLogError, ImportError):
+    """Something optional is not installed."""
+
+
+class RecordingError(ReprodLogError):
+    """A recording cannot be read or written."""
+
+
+class UnreadableFile(RecordingError):
+    """The file is missing, truncated, or not what its name says."""
+
+
+class UntrustedFile(RecordingError):
+    """Reading the file would run code of its author's choice."""
+
+
+class NewerFormat(RecordingError):
+    """The file was written by a later version of reprod_log."""
+
+
+class WriteFailed(RecordingError, OSError):
+    """The disk refused; whatever stood at the path before is still there."""
+
+
+class CaptureError(ReprodLogError):
+    """A model could not be watched."""
+
+
+class TransferError(ReprodLogError):
+    """Weights could not be carried over."""
+
+
+class UnmatchedKeys(ReprodLogError, AssertionError):
+    """Keys of one side have no partner on the other."""
+
+
+class NotAligned(ReprodLogError, AssertionError):
+    """An alignment that was required to pass did not."""
+
+
+def listed(names: Iterable[str], most: int = 5) -> str:
+    """At most `most` quoted names, then how many more there are."""
+    names = list(names)
+    shown = ", ".join(repr(name) for name in names[:most])
+    rest = len(names) - most
+    return f"{shown} and {rest} more" if rest > 0 else shown
