@@ -1,0 +1,113 @@
+"""What one pass over a pair of arrays finds: numbers, no opinion."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+
+@dataclass(frozen=True)
+class SideSummary:
+    """Statistics of one side's finite values, and how many values were not finite.
+
+    `min`, `max`, `mean`, `std`, `rms` and `abs_max` are NaN when there is no finite value.
+    For complex arrays they describe the magnitudes.
+    """
+
+    min: float
+    max: float
+    mean: float
+    std: float
+    rms: float
+    abs_max: float
+    nan: int = 0
+    inf: int = 0
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The element with the largest absolute difference: where it is and both values."""
+
+    index: tuple[int, ...]
+    reference: float | complex | int | bool | str
+    candidate: float | complex | int | bool | str
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """All statistics of `candidate - reference`, accumulated in float64.
+
+    The statistics of the difference cover the *comparable* elements: both finite, or the same
+    infinity on both sides (difference 0). Everything else is counted in `nan_both` and
+    `nonfinite_mismatched` and left for the judge, who fails it unless told otherwise. With no comparable
+    element the statistics are NaN; two empty arrays have count 0 and all differences 0.
+    """
+
+    count: int
+    reference_dtype: str
+    candidate_dtype: str
+    differing: int
+    """Comparable elements that are not equal."""
+    max_abs: float
+    mean_abs: float
+    min_abs: float
+    rmse: float
+    max_rel: float
+    """Largest |difference| / |reference|; inf where the reference is 0 and the candidate is not."""
+    mean_rel: float
+    rel_l2: float
+    """‖difference‖ / ‖reference‖; inf where the reference is all zero and the candidate is not."""
+    cosine_distance: float
+    """1 − cos of the angle between the two, computed without cancellation."""
+    max_ulp: float | None
+    """Largest distance in units of the last place; None unless both sides share one floating dtype."""
+    mean_ulp: float | None
+    reference: SideSummary
+    candidate: SideSummary
+    worst: Worst | None
+    nan_both: int = 0
+    """Positions that are NaN on both sides."""
+    nonfinite_mismatched: int = 0
+    """Positions where a NaN or infinity of one side has no equal on the other."""
+    limit: float | None = None
+    """The absolute limit that `beyond_limit` was counted for."""
+    beyond_limit: int | None = None
+    """Comparable elements with |difference| > limit."""
+    octaves: tuple[tuple[int, int], ...] = ()
+    """Histogram of the non-zero |difference|: (e, n) means n of them lie in [2^e, 2^(e+1))."""
+    notes: tuple[str, ...] = ()
+    """What was done to make the two comparable, e.g. 'float16 against float32, compared in float64'."""
+
+    @property
+    def comparable(self) -> int:
+        """How many elements entered the statistics of the difference."""
+        return self.count - self.nan_both - self.nonfinite_mismatched
+
+    @property
+    def share_beyond(self) -> float | None:
+        """Share of the comparable elements beyond the limit that was asked for."""
+        if self.beyond_limit is None:
+            return None
+        return self.beyond_limit / self.comparable if self.comparable else 0.0
+
+    @property
+    def identical(self) -> bool:
+        """Whether every element is the same on both sides and none is NaN."""
+        return self.comparable == self.count and self.differing == 0
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Measurement:
+        known = {field.name for field in fields(cls)}
+        values = {name: value for name, value in data.items() if name in known}
+        values["reference"] = SideSummary(**values["reference"])
+        values["candidate"] = SideSummary(**values["candidate"])
+        if values.get("worst") is not None:
+            worst = values["worst"]
+            values["worst"] = Worst(tuple(worst["index"]), worst["reference"], worst["candidate"])
+        values["octaves"] = tuple((int(e), int(n)) for e, n in values.get("octaves", ()))
+        values["notes"] = tuple(values.get("notes", ()))
+        return cls(**values)
