@@ -1,0 +1,54 @@
+"""Writing that either happens whole or leaves the old file as it was."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from reprod_log.errors import WriteFailed
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[BinaryIO]:
+    """A file to write to that takes the place of `path` only when the block ends well.
+
+    The temporary file lies in the same folder, so the last step is one rename. Folders are made.
+    """
+    path = Path(path)
+    temporary: str | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        number, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".part")
+        with os.fdopen(number, "wb") as file:
+            yield file
+        os.chmod(temporary, _usual_mode(path))
+        os.replace(temporary, path)
+    except OSError as error:
+        raise _write_failed(path, error) from error
+    finally:
+        if temporary is not None:
+            # Gone already when the rename succeeded.
+            with suppress(FileNotFoundError):
+                os.unlink(temporary)
+
+
+def _write_failed(path: Path, error: OSError) -> WriteFailed:
+    kept = " The file that was there before is unchanged." if path.exists() else ""
+    advice = "Free some space or choose another place and try again."
+    return WriteFailed(
+        error.errno or 0,
+        f"could not write {path}: {error.strerror or error}.{kept} {advice}",
+    )
+
+
+def _usual_mode(path: Path) -> int:
+    """Permissions the file had, or those that a plain `open` would give it (mkstemp gives 0600)."""
+    with suppress(FileNotFoundError):
+        return path.stat().st_mode & 0o777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask

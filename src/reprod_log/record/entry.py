@@ -1,0 +1,74 @@
+"""Entry: one recorded tensor, whose data is read only when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reprod_log.errors import RecordingError
+from reprod_log.record.key import Key
+
+Array = NDArray[Any]
+Detail = Literal["full", "summary", "sketch"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A recorded tensor: its key, its dtype and shape as the framework had them, and a way to its data."""
+
+    key: Key
+    shape: tuple[int, ...]
+    dtype: str
+    """Name of the dtype on the framework's side: float32, bfloat16, int64, complex64, str, object …"""
+    read: Callable[[], Array] = field(repr=False, compare=False)
+    """Gives the data; may map it from disk. Use `array()`."""
+    layer_type: str = ""
+    """Class of the module that produced it, e.g. `Linear`; '' when there was none."""
+    detail: Detail = "full"
+    hash: str = ""
+    """xxh3-128 of dtype, shape and bytes; '' when not known."""
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    """Small facts beside the tensor (JSON values): statistics, sketch, reduction length, notes."""
+
+    def array(self) -> Array:
+        """The data as numpy has it, read now. It must not be written to."""
+        if self.detail != "full":
+            raise RecordingError(
+                f"{str(self.key)!r} was recorded as {self.detail!r} only, so its values are not there. "
+                "Record it again with detail='full' to see them."
+            )
+        return self.read()
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the data in memory (0 for text)."""
+        if self.dtype in ("str", "object"):
+            return 0
+        return int(np.prod(self.shape, dtype=np.int64)) * dtype_named(self.dtype).itemsize
+
+
+def dtype_named(name: str) -> np.dtype[Any]:
+    """The numpy dtype called `name`, the kinds of ml_dtypes (bfloat16, float8…) included."""
+    try:
+        return np.dtype(name)
+    except TypeError:
+        import ml_dtypes
+
+        kind = getattr(ml_dtypes, name, None)
+        if not isinstance(kind, type):
+            raise RecordingError(f"unknown dtype {name!r}: neither numpy nor ml_dtypes has it") from None
+        dtype: np.dtype[Any] = np.dtype(kind)
+        return dtype
+
+
+def dtype_name(dtype: np.dtype[Any]) -> str:
+    """What a dtype is called in recordings: independent of byte order, `str` for text, `object` for the rest."""
+    if dtype.kind == "U":
+        return "str"
+    if dtype.kind == "O":
+        return "object"
+    return dtype.name

@@ -1,0 +1,79 @@
+"""Key: what an entry is, in words that a person can read and a program can take apart.
+
+step0/forward/encoder.0.linear#0:output          layer output, first call of step 0
+step3/gradient/fc.weight:raw                      a parameter's gradient before clipping
+float64@step0/forward/encoder.0.linear#0:output   the same output in the float64 pass
+loss_0                                            a classic name: no structure, kept as it is
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+PHASES = (
+    "data",
+    "forward",
+    "loss",
+    "backward",
+    "gradient",
+    "clip",
+    "lr",
+    "update",
+    "parameter",
+    "buffer",
+    "optimizer",
+    "metric",
+)
+"""In execution order, so that "first divergence" means first in time."""
+
+_STRUCTURED = re.compile(
+    r"(?:(?P<run>[A-Za-z0-9_.+-]+)@)?"
+    r"step(?P<step>\d+)/(?P<phase>" + "|".join(PHASES) + r")/"
+    r"(?P<path>.*?)(?:#(?P<call>\d+))?(?::(?P<role>[^:#/]+))?",
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class Key:
+    """The identity of an entry. `phase` is empty for a classic name, which is then all in `path`."""
+
+    path: str
+    """Module or parameter path (`encoder.0.linear`), or the whole classic name."""
+    phase: str = ""
+    step: int | None = None
+    call: int | None = None
+    """Which call of the module within the step, for modules that run several times."""
+    role: str = ""
+    """output, output.1, input.mask, raw, clipped, exp_avg …"""
+    run: str = ""
+    """The pass of the same program this came from: '' (as the user runs it), float64, isolated …"""
+
+    def __str__(self) -> str:
+        if not self.phase:
+            return self.path
+        prefix = f"{self.run}@" if self.run else ""
+        call = "" if self.call is None else f"#{self.call}"
+        role = f":{self.role}" if self.role else ""
+        return f"{prefix}step{self.step or 0}/{self.phase}/{self.path}{call}{role}"
+
+    @classmethod
+    def parse(cls, text: str) -> Key:
+        """The key that prints as `text`; anything that is not of our form is a classic name."""
+        found = _STRUCTURED.fullmatch(text)
+        if found is None:
+            return cls(path=text)
+        call = found["call"]
+        return cls(
+            path=found["path"],
+            phase=found["phase"],
+            step=int(found["step"]),
+            call=None if call is None else int(call),
+            role=found["role"] or "",
+            run=found["run"] or "",
+        )
+
+    def in_run(self, run: str) -> Key:
+        """The same entry of another pass."""
+        return replace(self, run=run)

@@ -1,0 +1,118 @@
+"""Recorder: collects entries in order while a program runs, in memory or step by step into a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from reprod_log.errors import WriteFailed
+from reprod_log.record.entry import Array, Detail, Entry, dtype_name
+from reprod_log.record.key import Key
+from reprod_log.record.provenance import Provenance, current_provenance
+from reprod_log.record.recording import ModuleInfo, Recording
+from reprod_log.record.stores.folder import FolderWriter, open_recording
+
+
+class Recorder:
+    """Takes entries one by one; `close` gives the recording.
+
+    With a `path`, `end_step` writes what has come since the last one as a shard and lets go of the memory. When the
+    disk refuses, recording stops, the program goes on, and the recording says that it is incomplete.
+    """
+
+    def __init__(
+        self,
+        path: str | Path | None = None,
+        *,
+        provenance: Provenance | None = None,
+        modules: Sequence[ModuleInfo] = (),
+    ) -> None:
+        self.provenance = provenance or current_provenance()
+        self.modules = tuple(modules)
+        self.notes: list[str] = []
+        self._batch: list[tuple[Entry, Array | None]] = []
+        self._entries: list[Entry] = []
+        self._seen: dict[str, int] = {}
+        self._failed = False
+        self._writer = FolderWriter(path, provenance=self.provenance, modules=self.modules) if path else None
+
+    def add(
+        self,
+        key: Key | str,
+        array: Array,
+        *,
+        dtype: str = "",
+        layer_type: str = "",
+        detail: Detail = "full",
+        meta: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Record an array that nobody will change any more (the caller has copied it).
+
+        `dtype` is the framework's name for it when numpy's differs. With a `detail` below full only the description and
+        `meta` (statistics, sketch) are kept, not the values.
+        """
+        array = np.asarray(array)
+        name = dtype or dtype_name(array.dtype)
+        numeric = name not in ("str", "object")
+        entry = Entry(
+            key=Key.parse(key) if isinstance(key, str) else key,
+            shape=array.shape,
+            dtype=name,
+            read=(lambda: array) if detail == "full" else _no_values,
+            layer_type=layer_type,
+            detail=detail,
+            hash=content_hash(array) if numeric else "",
+            meta=dict(meta or {}),
+        )
+        text = str(entry.key)
+        self._seen[text] = self._seen.get(text, 0) + 1
+        if self._seen[text] > 1:
+            raise ValueError(f"{text!r} was recorded twice; entries of one recording need different keys")
+        self._batch.append((entry, array if detail == "full" else None))
+
+    def note(self, text: str) -> None:
+        """Something a reader of the recording should know."""
+        self.notes.append(text)
+
+    def end_step(self) -> None:
+        """Everything of this step has come: write it, if a path was given."""
+        if self._writer is None:
+            self._entries += [entry for entry, _ in self._batch]
+        elif not self._failed and self._batch:
+            try:
+                self._writer.write_shard(self._batch)
+            except WriteFailed as error:
+                self._failed = True
+                first = str(self._batch[0][0].key)
+                self.notes.append(f"recording stopped at {first!r}: {error}")
+        self._batch = []
+
+    def close(self) -> Recording:
+        """The finished recording (opened from disk, if a path was given)."""
+        self.end_step()
+        if self._writer is None:
+            return Recording(tuple(self._entries), self.provenance, modules=self.modules, notes=tuple(self.notes))
+        self._writer.provenance, self._writer.modules = self.provenance, self.modules
+        try:
+            self._writer.close(complete=not self._failed, notes=self.notes)
+        except WriteFailed as error:
+            self._failed = True
+            self.notes.append(str(error))
+        return open_recording(self._writer.path)
+
+
+def content_hash(array: Array) -> str:
+    """xxh3-128 of dtype, shape and bytes: equal tensors have equal hashes."""
+    hasher = xxhash.xxh3_128(f"{dtype_name(array.dtype)}{array.shape}".encode())
+    plain = np.ascontiguousarray(array)
+    if plain.size:
+        hasher.update(plain.reshape(-1).view(np.uint8).data)
+    return hasher.hexdigest()
+
+
+def _no_values() -> Array:
+    raise AssertionError("Entry.array() answers for entries without values")

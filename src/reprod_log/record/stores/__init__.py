@@ -1,0 +1,76 @@
+"""stores: the formats a recording can be kept in, one file each.
+
+A store module has
+    TITLE                                   what it is called in messages
+    SUFFIXES                                file endings it writes ('' for a folder)
+    recognises(path) -> bool                whether this existing path is one of its own, judged by content
+    open_recording(path, *, trust) -> Recording
+    save_recording(recording, path) -> Path
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+from reprod_log.errors import UnreadableFile, UsageError, listed
+from reprod_log.record.recording import Recording
+
+
+def all_stores() -> tuple[ModuleType, ...]:
+    """Every store in this folder, by name."""
+    return tuple(import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__))
+
+
+def load(path: str | Path, *, trust: bool = False) -> Recording:
+    """The recording at `path`, whatever its format. Opening reads no tensor data.
+
+    `trust=True` lets a classic file run whatever code its author put into it; only for files you made yourself.
+    """
+    path = existing(path)
+    for store in all_stores():
+        if store.recognises(path):
+            recording: Recording = store.open_recording(path, trust=trust)
+            return recording
+    kinds = listed([store.TITLE for store in all_stores()], most=10)
+    what = "a folder without a manifest.json" if path.is_dir() else f"a file that starts with {_first_bytes(path)!r}"
+    raise UnreadableFile(f"{path} is not a recording: it is {what}. Known formats: {kinds}.")
+
+
+def save(recording: Recording, path: str | Path) -> Path:
+    """Write `recording` in the format that the suffix of `path` names; no suffix means a folder of shards."""
+    path = Path(path)
+    for store in all_stores():
+        if path.suffix in store.SUFFIXES:
+            written: Path = store.save_recording(recording, path)
+            return written
+    known = listed([suffix or "no suffix (folder)" for store in all_stores() for suffix in store.SUFFIXES], most=10)
+    raise UsageError(f"cannot tell the format from the suffix of {path}; known are {known}")
+
+
+def existing(path: str | Path) -> Path:
+    """`path` as it lies on disk; like numpy's save, a name given without `.npy` finds the file with it."""
+    path = Path(path)
+    if path.exists():
+        return path
+    with_suffix = path.with_name(path.name + ".npy")
+    if with_suffix.exists():
+        return with_suffix
+    folder = path.parent
+    near = ""
+    if folder.is_dir():
+        names = sorted(p.name for p in folder.iterdir() if not p.name.startswith("."))
+        near = f" {folder} has {listed(names)}." if names else f" {folder} is empty."
+    else:
+        near = f" There is no folder {folder}."
+    raise UnreadableFile(f"no such file or folder: {path}.{near}")
+
+
+def _first_bytes(path: Path) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(16)
+    except OSError as error:
+        raise UnreadableFile(f"cannot read {path}: {error.strerror or error}") from error

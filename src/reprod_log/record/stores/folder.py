@@ -1,0 +1,222 @@
+"""A recording as a folder: `manifest.json` and one safetensors shard per step, readable while it grows.
+
+    recording/
+      manifest.json            format version, provenance, modules; rewritten with the list of shards when it is closed
+      shards/000000.safetensors  the entries of one step (or a part of it), with their description inside
+
+A shard appears under its name only when it is whole, so whatever a killed process leaves behind is readable.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import shutil
+import tempfile
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from reprod_log.errors import RecordingError, UnreadableFile, UsageError, WriteFailed, listed
+from reprod_log.record.atomic import replacing
+from reprod_log.record.encoding import decode, describe, encode, entry_from
+from reprod_log.record.entry import Array, Entry
+from reprod_log.record.provenance import Provenance
+from reprod_log.record.recording import ModuleInfo, Recording
+from reprod_log.record.stores.safetensors import FORMAT_VERSION, METADATA_NAME, check_version, read_metadata
+from reprod_log.record.tensorfile import TensorFile, read_directory, write_tensors
+
+TITLE = "folder of shards"
+SUFFIXES = ("",)
+
+_MANIFEST = "manifest.json"
+_SHARDS = "shards"
+_SHARD_BYTES = 1 << 28
+"""A saved recording starts a new shard at a new step or after 256 MB."""
+
+
+def recognises(path: Path) -> bool:
+    return path.is_dir() and (path / _MANIFEST).is_file()
+
+
+def open_recording(path: Path, *, trust: bool = False) -> Recording:
+    manifest = _read_manifest(path)
+    present = sorted((path / _SHARDS).glob("*.safetensors"))
+    directories = {shard.name: read_directory(shard) for shard in present}
+    listed_shards = manifest.get("shards")
+    notes = [str(note) for note in manifest.get("notes", ())]
+    complete = bool(manifest.get("complete", False))
+    if listed_shards is not None:
+        missing = [str(name) for name in listed_shards if name not in directories]
+        if missing:
+            complete = False
+            notes.append(f"{len(missing)} of {len(listed_shards)} shards are missing: {listed(missing)}")
+    maps = _Maps(directories)
+    entries: list[Entry] = []
+    for name, directory in directories.items():
+        described = read_metadata(directory)
+        if described is None:
+            raise UnreadableFile(
+                f"{directory.path} is not a shard of a recording: it has no description of its entries"
+            )
+        entries += [_entry(maps, name, one) for one in described["entries"]]
+    return Recording(
+        entries=tuple(entries),
+        provenance=Provenance.from_dict(manifest.get("provenance", {})),
+        modules=tuple(ModuleInfo.from_dict(one) for one in manifest.get("modules", ())),
+        source=str(path),
+        complete=complete,
+        notes=tuple(notes),
+    )
+
+
+def save_recording(recording: Recording, path: Path) -> Path:
+    """Write beside the target and swap at the end, so that what stood there survives a failure."""
+    _refuse_foreign(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    workplace = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
+    try:
+        writer = FolderWriter(workplace / "new", provenance=recording.provenance, modules=recording.modules)
+        batch: list[tuple[Entry, Array | None]] = []
+        size, step = 0, None
+        for entry in recording.entries:
+            if batch and (entry.key.step != step or size >= _SHARD_BYTES):
+                writer.write_shard(batch)
+                batch, size = [], 0
+            step = entry.key.step
+            batch.append((entry, entry.array() if entry.detail == "full" else None))
+            size += entry.nbytes
+        if batch:
+            writer.write_shard(batch)
+        writer.close(complete=recording.complete, notes=recording.notes)
+        if path.exists():
+            path.rename(workplace / "old")
+        (workplace / "new").rename(path)
+    except OSError as error:
+        if isinstance(error, WriteFailed):
+            raise
+        raise WriteFailed(error.errno or 0, f"could not write {path}: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(workplace, ignore_errors=True)
+    return path
+
+
+class FolderWriter:
+    """Writes a growing recording, shard by shard. Each shard is whole or not there at all."""
+
+    def __init__(
+        self, path: str | Path, *, provenance: Provenance | None = None, modules: Sequence[ModuleInfo] = ()
+    ) -> None:
+        self.path = Path(path)
+        self.provenance = provenance or Provenance()
+        self.modules = tuple(modules)
+        self._names: list[str] = []
+        self._places: dict[str, tuple[str, str]] = {}
+        _refuse_foreign(self.path)
+        if self.path.exists():
+            shutil.rmtree(self.path / _SHARDS, ignore_errors=True)
+            (self.path / _MANIFEST).unlink(missing_ok=True)
+        (self.path / _SHARDS).mkdir(parents=True, exist_ok=True)
+        self.write_manifest(complete=False)
+
+    def write_shard(self, batch: Sequence[tuple[Entry, Array | None]]) -> None:
+        """Write these entries with their data (None: description only) as the next shard."""
+        name = f"{len(self._names):06d}.safetensors"
+        tensors: dict[str, Array] = {}
+        descriptions = []
+        for entry, array in batch:
+            described = describe(entry)
+            if array is not None:
+                key = str(entry.key)
+                place = self._places.setdefault(entry.hash, (name, key)) if entry.hash else (name, key)
+                if place == (name, key):
+                    tensors[key] = encode(array, key=key)
+                else:
+                    # An equal tensor is stored already: frozen weights and repeated inputs cost nothing.
+                    described["at"] = list(place)
+            descriptions.append(described)
+        text = json.dumps({"version": FORMAT_VERSION, "entries": descriptions}, ensure_ascii=False)
+        with replacing(self.path / _SHARDS / name) as file:
+            write_tensors(file, tensors, {METADATA_NAME: text})
+        self._names.append(name)
+
+    def write_manifest(self, *, complete: bool, notes: Sequence[str] = ()) -> None:
+        manifest: dict[str, Any] = {
+            "format": "reprod_log recording",
+            "version": FORMAT_VERSION,
+            "complete": complete,
+            "notes": list(notes),
+            "provenance": self.provenance.to_dict(),
+            "modules": [module.to_dict() for module in self.modules],
+        }
+        if complete:
+            manifest["shards"] = self._names
+        with replacing(self.path / _MANIFEST) as file:
+            file.write(json.dumps(manifest, ensure_ascii=False, indent=1).encode())
+
+    def close(self, *, complete: bool = True, notes: Sequence[str] = ()) -> None:
+        """Write the final manifest."""
+        self.write_manifest(complete=complete, notes=notes)
+
+
+class _Maps:
+    """Open maps of the shards, the most recently used few: a thousand steps must not need a thousand open files."""
+
+    _MOST = 32
+
+    def __init__(self, directories: Mapping[str, TensorFile]) -> None:
+        self.directories = directories
+        self._open: OrderedDict[str, mmap.mmap] = OrderedDict()
+
+    def view(self, shard: str, tensor: str) -> Array:
+        mapped = self._open.get(shard)
+        if mapped is None:
+            mapped = self._open[shard] = self.directories[shard].map()
+            while len(self._open) > self._MOST:
+                # Arrays that still look into it keep it alive.
+                self._open.popitem(last=False)
+        return self.directories[shard].view(tensor, mapped)
+
+
+def _entry(maps: _Maps, shard: str, described: Any) -> Entry:
+    where = f"{maps.directories[shard].path}"
+    if not isinstance(described, dict):
+        raise UnreadableFile(f"{where}: an entry is not a JSON object")
+    place = described.get("at", [shard, described.get("key")])
+    if not (isinstance(place, list) and len(place) == 2 and all(isinstance(part, str) for part in place)):
+        raise UnreadableFile(f"{where}: {described.get('key')!r} does not say where its data is")
+    source, tensor = place
+
+    def read() -> Array:
+        stored = maps.view(source, tensor)
+        return decode(stored, dtype=entry.dtype, shape=entry.shape, where=f"{where}: {tensor!r}")
+
+    entry = entry_from(described, read, where=where)
+    if entry.detail == "full" and (source not in maps.directories or tensor not in maps.directories[source].slots):
+        raise UnreadableFile(f"{where}: the data of {str(entry.key)!r} should be in shard {source!r}, which lacks it")
+    return entry
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    file = path / _MANIFEST
+    try:
+        manifest = json.loads(file.read_bytes())
+    except OSError as error:
+        raise UnreadableFile(f"cannot read {file}: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise UnreadableFile(f"{file} is not valid JSON ({error})") from error
+    check_version(manifest, file)
+    shards = manifest.get("shards")
+    if shards is not None and not (isinstance(shards, list) and all(isinstance(name, str) for name in shards)):
+        raise UnreadableFile(f"{file}: 'shards' must be a list of names")
+    return dict(manifest)
+
+
+def _refuse_foreign(path: Path) -> None:
+    """Never write into a folder that holds something else than a recording."""
+    if path.is_symlink() or (path.exists() and not path.is_dir()):
+        raise UsageError(f"{path} exists and is not a folder; choose another name")
+    if path.is_dir() and not (path / _MANIFEST).is_file() and os.listdir(path):
+        raise RecordingError(f"{path} holds files that are not a recording; choose an empty or new folder")

@@ -1,0 +1,143 @@
+"""The classic file of reprod_log 1.0.1: `.npy` around a pickled dict of arrays. Plain `.npy` arrays open as well."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator, Mapping
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from reprod_log.errors import RecordingError, UnreadableFile
+from reprod_log.record.atomic import replacing
+from reprod_log.record.entry import Array
+from reprod_log.record.recording import Recording, entry_of
+from reprod_log.record.restricted_pickle import read_pickle
+
+TITLE = "classic .npy"
+SUFFIXES = (".npy",)
+
+MAGIC = b"\x93NUMPY"
+_MAP_FROM = 1 << 26
+"""Files from this size on are mapped; smaller ones are read, because a mapped file must not be rewritten in place."""
+
+
+def recognises(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with open(path, "rb") as file:
+        return file.read(len(MAGIC)) == MAGIC or path.suffix == ".npy"
+
+
+def open_recording(path: Path, *, trust: bool = False) -> Recording:
+    content = read_content(path, trust=trust)
+    if isinstance(content, np.ndarray):
+        return Recording((entry_of("array", content),), source=str(path))
+    if not isinstance(content, dict):
+        raise UnreadableFile(f"{path} holds a {type(content).__name__}, not the dict that ReprodLogger.save writes")
+    entries = tuple(entry_of(key, as_array(value, where=f"{path}: {key!r}")) for key, value in flatten(content, path))
+    return Recording(entries, source=str(path))
+
+
+def save_recording(recording: Recording, path: Path) -> Path:
+    return write_dict({str(entry.key): classic_array(entry.array()) for entry in recording.entries}, path)
+
+
+def read_content(path: Path, *, trust: bool = False) -> Any:
+    """What the file holds: the dict of a classic log, or a plain array. Arrays are read-only views of the file."""
+    if trust:
+        return _read_trusting(path)
+    buffer = _buffer(path)
+    file = _Reader(buffer)
+    try:
+        version = np.lib.format.read_magic(file)  # type: ignore[arg-type]  # needs only read()
+        read_header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+        shape, fortran, dtype = read_header[version if version != (3, 0) else (2, 0)](file)  # type: ignore[arg-type]
+    except (ValueError, KeyError, SyntaxError, TypeError, RecursionError, MemoryError) as error:
+        raise UnreadableFile(f"{path} is not a whole .npy file: {error}. Was it cut short?") from error
+    data = buffer[file.position :]
+    if dtype.hasobject:
+        content = read_pickle(data, where=str(path))
+        return content.item() if isinstance(content, np.ndarray) and content.shape == () else content
+    needed = prod(shape) * dtype.itemsize
+    if len(data) != needed:
+        raise UnreadableFile(
+            f"{path} is not whole: {dtype} {list(shape)} needs {needed} bytes of data, the file has {len(data)}"
+        )
+    if needed == 0:
+        return np.empty(shape, dtype)
+    return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
+
+
+def write_dict(content: Mapping[Any, Any], path: Path) -> Path:
+    """Write the dict as reprod_log 1.0.1 does; the old file survives any failure."""
+    path = path if path.name.endswith(".npy") else path.with_name(path.name + ".npy")
+    with replacing(path) as file:
+        np.save(file, np.array(content, dtype=object), allow_pickle=True)
+    return path
+
+
+def classic_array(array: Array) -> Array:
+    """The array in a dtype that every numpy knows, for readers without ml_dtypes: bfloat16 and float8 widen exactly."""
+    if array.dtype.kind == "V" or array.dtype.name.startswith(("bfloat", "float8", "float6", "float4")):
+        return array.astype(np.float32)
+    if array.dtype.name in ("int4", "uint4", "int2", "uint2"):
+        return array.astype(np.int8)
+    return array
+
+
+def flatten(content: Mapping[Any, Any], path: Path, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The leaves of a nested dict, their keys joined by '/'."""
+    for key, value in content.items():
+        if not isinstance(key, str):
+            raise RecordingError(
+                f"{path}: the key {key!r} is a {type(key).__name__}, not text; save it as {str(key)!r} instead"
+            )
+        if isinstance(value, dict):
+            yield from flatten(value, path, f"{prefix}{key}/")
+        else:
+            yield prefix + key, value
+
+
+def as_array(value: Any, *, where: str) -> Array:
+    """A stored value as an array: numbers, text and lists of them are arrays too."""
+    if isinstance(value, np.ndarray):
+        return value
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise UnreadableFile(f"{where}: a list whose parts have different lengths is not an array") from error
+    return array
+
+
+def _read_trusting(path: Path) -> Any:
+    try:
+        content = np.load(path, allow_pickle=True)
+    except Exception as error:  # a trusted pickle may raise anything at all
+        raise UnreadableFile(f"cannot read {path}: {type(error).__name__}: {error}") from error
+    return content.item() if content.dtype.hasobject and content.shape == () else content
+
+
+def _buffer(path: Path) -> memoryview:
+    try:
+        with open(path, "rb") as file:
+            if path.stat().st_size < _MAP_FROM:
+                return memoryview(file.read())
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    except OSError as error:
+        raise UnreadableFile(f"cannot read {path}: {error.strerror or error}") from error
+
+
+class _Reader:
+    """The least that numpy's header functions need: read and a position."""
+
+    def __init__(self, buffer: memoryview) -> None:
+        self._buffer = buffer
+        self.position = 0
+
+    def read(self, size: int) -> bytes:
+        part = bytes(self._buffer[self.position : self.position + size])
+        self.position += len(part)
+        return part

@@ -1,0 +1,143 @@
+"""A recording as numpy's `.npz` (a zip of `.npy`), readable by numpy alone; archives of others open as well."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from reprod_log.errors import UnreadableFile
+from reprod_log.record.atomic import replacing
+from reprod_log.record.encoding import decode, describe, encode, entry_from
+from reprod_log.record.entry import Array, Entry, dtype_name
+from reprod_log.record.key import Key
+from reprod_log.record.provenance import Provenance
+from reprod_log.record.recording import ModuleInfo, Recording
+from reprod_log.record.stores.safetensors import FORMAT_VERSION, check_version
+from reprod_log.record.tensorfile import STORABLE
+
+TITLE = ".npz archive"
+SUFFIXES = (".npz",)
+
+_DESCRIPTION = "__reprod_log__.json"
+_SUSPICIOUS_RATIO = 200
+_HARMLESS_BYTES = 1 << 26
+"""A member may grow 200-fold, or to 64 MB, when unpacked; beyond both it is taken for a bomb unless trusted."""
+_NATIVE = STORABLE - {"bfloat16", "float8_e5m2", "float8_e4m3fn"}
+"""numpy writes the kinds of ml_dtypes as raw void, so they go as bytes."""
+
+
+def recognises(path: Path) -> bool:
+    return path.is_file() and (path.suffix == ".npz" or zipfile.is_zipfile(path))
+
+
+def open_recording(path: Path, *, trust: bool = False) -> Recording:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if not trust:
+                for member in archive.infolist():
+                    _refuse_bomb(path, member)
+            names = archive.namelist()
+            if _DESCRIPTION in names:
+                return _ours(path, archive)
+            entries = tuple(_plain_entry(path, archive, name) for name in names if name.endswith(".npy"))
+            return Recording(entries, source=str(path))
+    except (zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError, EOFError) as error:
+        raise UnreadableFile(f"{path} is not a whole .npz archive: {error}. Was it cut short?") from error
+
+
+def save_recording(recording: Recording, path: Path) -> Path:
+    described: dict[str, Any] = {
+        "version": FORMAT_VERSION,
+        "provenance": recording.provenance.to_dict(),
+        "modules": [module.to_dict() for module in recording.modules],
+        "complete": recording.complete,
+        "notes": list(recording.notes),
+        "entries": [],
+    }
+    with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+        for entry in recording.entries:
+            described["entries"].append(describe(entry))
+            if entry.detail == "full":
+                stored = np.asarray(encode(entry.array(), key=str(entry.key), native=_NATIVE), order="C")
+                with archive.open(f"{entry.key}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, stored, allow_pickle=False)
+        archive.writestr(_DESCRIPTION, json.dumps(described, ensure_ascii=False))
+    return path
+
+
+def _ours(path: Path, archive: zipfile.ZipFile) -> Recording:
+    try:
+        described = json.loads(archive.read(_DESCRIPTION))
+    except (ValueError, RecursionError) as error:
+        raise UnreadableFile(f"{path}: the description of its entries is not valid JSON ({error})") from error
+    check_version(described, path)
+    if not isinstance(described.get("entries"), list):
+        raise UnreadableFile(f"{path}: the description has no list of entries")
+    return Recording(
+        entries=tuple(_described_entry(path, one) for one in described["entries"]),
+        provenance=Provenance.from_dict(described.get("provenance", {})),
+        modules=tuple(ModuleInfo.from_dict(one) for one in described.get("modules", ())),
+        source=str(path),
+        complete=bool(described.get("complete", True)),
+        notes=tuple(str(note) for note in described.get("notes", ())),
+    )
+
+
+def _described_entry(path: Path, described: Any) -> Entry:
+    if not isinstance(described, dict):
+        raise UnreadableFile(f"{path}: an entry is not a JSON object")
+    where = f"{path}: {described.get('key')!r}"
+
+    def read() -> Array:
+        stored = _read_member(path, f"{entry.key}.npy")
+        return decode(stored, dtype=entry.dtype, shape=entry.shape, where=where, native=_NATIVE)
+
+    entry = entry_from(described, read, where=where)
+    return entry
+
+
+def _plain_entry(path: Path, archive: zipfile.ZipFile, name: str) -> Entry:
+    with archive.open(name) as member:
+        shape, _, dtype = _header(path, name, member)
+    if dtype.hasobject:
+        raise UnreadableFile(f"{path}: {name!r} holds pickled objects, which are not read from archives")
+    return Entry(Key.parse(name.removesuffix(".npy")), shape, dtype_name(dtype), read=lambda: _read_member(path, name))
+
+
+def _read_member(path: Path, name: str) -> Array:
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open(name) as member:
+            shape, fortran, dtype = _header(path, name, member)
+            if dtype.hasobject:
+                raise UnreadableFile(f"{path}: {name!r} holds pickled objects, which are not read from archives")
+            data = member.read()
+    except (zipfile.BadZipFile, OSError, KeyError, EOFError) as error:
+        raise UnreadableFile(f"{path}: cannot read {name!r}: {error}") from error
+    if len(data) != prod(shape) * dtype.itemsize:
+        raise UnreadableFile(f"{path}: {name!r} is cut short: {len(data)} bytes for {dtype} {list(shape)}")
+    if not data:
+        return np.empty(shape, dtype)
+    return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
+
+
+def _header(path: Path, name: str, member: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    try:
+        version = np.lib.format.read_magic(member)
+        if version == (1, 0):
+            return np.lib.format.read_array_header_1_0(member)
+        return np.lib.format.read_array_header_2_0(member)
+    except (ValueError, SyntaxError, TypeError, RecursionError) as error:
+        raise UnreadableFile(f"{path}: {name!r} is not a .npy member: {error}") from error
+
+
+def _refuse_bomb(path: Path, member: zipfile.ZipInfo) -> None:
+    if member.file_size > max(_HARMLESS_BYTES, _SUSPICIOUS_RATIO * max(member.compress_size, 1)):
+        raise UnreadableFile(
+            f"{path}: {member.filename!r} would unpack from {member.compress_size} to {member.file_size} bytes; "
+            "if you made this file yourself, allow it with trust=True (command line: --trust)"
+        )
