@@ -16,7 +16,7 @@ from reprod_log.record.tensorfile import STORABLE
 
 
 def encode(array: Array, *, key: str = "", native: frozenset[str] = STORABLE) -> Array:
-    """The array in a dtype the format has (`native`): itself, its raw bytes (some float8, complex128 …), or JSON text."""
+    """The array in a dtype the format has (`native`): itself, its raw bytes (complex128, some float8), or JSON text."""
     name = dtype_name(array.dtype)
     if name in native:
         return array

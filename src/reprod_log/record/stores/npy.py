@@ -81,11 +81,9 @@ def write_dict(content: Mapping[Any, Any], path: Path) -> Path:
 
 def classic_array(array: Array) -> Array:
     """The array in a dtype that every numpy knows, for readers without ml_dtypes: bfloat16 and float8 widen exactly."""
-    if array.dtype.kind == "V" or array.dtype.name.startswith(("bfloat", "float8", "float6", "float4")):
-        return array.astype(np.float32)
-    if array.dtype.name in ("int4", "uint4", "int2", "uint2"):
-        return array.astype(np.int8)
-    return array
+    if array.dtype.isbuiltin != 2:  # 2: registered by another package, here ml_dtypes
+        return array
+    return array.astype(np.int8 if "int" in array.dtype.name else np.float32)
 
 
 def flatten(content: Mapping[Any, Any], path: Path, prefix: str = "") -> Iterator[tuple[str, Any]]:
