@@ -18,7 +18,12 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
 
     The temporary file lies in the same folder, so the last step is one rename. Folders are made.
     """
-    path = Path(path)
+    # A link stays a link: what it points to is replaced. A device or pipe is written to as it is.
+    path = Path(os.path.realpath(path))
+    if path.exists() and not path.is_file():
+        with _direct(path) as file:
+            yield file
+        return
     temporary: str | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -34,6 +39,15 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
             # Gone already when the rename succeeded.
             with suppress(FileNotFoundError):
                 os.unlink(temporary)
+
+
+@contextmanager
+def _direct(path: Path) -> Iterator[BinaryIO]:
+    try:
+        with open(path, "wb") as file:
+            yield file
+    except OSError as error:
+        raise _write_failed(path, error) from error
 
 
 def _write_failed(path: Path, error: OSError) -> WriteFailed:

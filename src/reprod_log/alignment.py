@@ -1,0 +1,190 @@
+"""Alignment: the verdict with everything behind it, and `align`, which makes one from two recordings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from reprod_log.diagnose import Finding
+from reprod_log.errors import NotAligned, UnreadableFile
+from reprod_log.judge import Judgement, Limit, Policy, Status, Verdict, judge
+from reprod_log.match import Pair, match
+from reprod_log.measure.comparison import Compared, Comparison, measure
+from reprod_log.record import Provenance, Recording
+from reprod_log.record.stores import load
+
+SCHEMA = "reprod_log alignment"
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two recordings, without its data."""
+
+    source: str
+    entries: int
+    provenance: Provenance = field(default_factory=Provenance)
+    complete: bool = True
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, recording: Recording) -> Side:
+        return cls(recording.source, len(recording), recording.provenance, recording.complete, recording.notes)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "provenance": self.provenance.to_dict()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Side:
+        return cls(
+            source=str(data["source"]),
+            entries=int(data["entries"]),
+            provenance=Provenance.from_dict(data["provenance"]),
+            complete=bool(data["complete"]),
+            notes=tuple(data["notes"]),
+        )
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Verdict, measurements, findings, provenance and policy: the only input of reports."""
+
+    reference: Side
+    candidate: Side
+    comparison: Comparison
+    policy: Policy
+    verdict: Verdict
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """True only if something was compared, everything passed, and nothing was left over on either side."""
+        return self.verdict.passed
+
+    @property
+    def status(self) -> Status:
+        return self.verdict.status
+
+    @property
+    def first_divergence(self) -> Judgement | None:
+        """The earliest entry in execution order that failed."""
+        return self.verdict.first_divergence
+
+    def row(self, key: str) -> Compared | None:
+        """What was measured for `key`; None for unmatched keys."""
+        return next((row for row in self.comparison.rows if row.key == key), None)
+
+    def raise_if_failed(self) -> None:
+        """Raise NotAligned with the first screen of the report as its text, unless this passed."""
+        if not self.passed:
+            from reprod_log.report.formats.text import render
+
+            raise NotAligned(render(self))
+
+    def judged_by(self, policy: Policy) -> Alignment:
+        """The same measurements under another policy."""
+        return Alignment(
+            self.reference, self.candidate, self.comparison, policy, judge(self.comparison, policy), self.findings
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain values. The verdict is written for readers; reading back judges again."""
+        return {
+            "schema": SCHEMA,
+            "version": SCHEMA_VERSION,
+            "status": str(self.status),
+            "passed": self.passed,
+            "first_divergence": self.first_divergence.key if self.first_divergence else None,
+            "reference": self.reference.to_dict(),
+            "candidate": self.candidate.to_dict(),
+            "policy": self.policy.to_dict(),
+            "judgements": [{**asdict(one), "status": str(one.status)} for one in self.verdict.judgements],
+            "allowed_unmatched": list(self.verdict.allowed),
+            "findings": [finding.to_dict() for finding in self.findings],
+            "comparison": self.comparison.to_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], *, source: str = "saved alignment") -> Alignment:
+        """The alignment that `to_dict` described, judged again by its own policy."""
+        if data.get("schema") != SCHEMA:
+            raise UnreadableFile(f"{source} is not a saved alignment (schema {data.get('schema')!r})")
+        if not isinstance(data.get("version"), int) or data["version"] > SCHEMA_VERSION:
+            raise UnreadableFile(
+                f"{source} has schema version {data.get('version')!r}, this reprod_log reads up to {SCHEMA_VERSION}"
+            )
+        try:
+            comparison = Comparison.from_dict(data["comparison"])
+            policy = Policy.from_dict(data["policy"])
+            return cls(
+                reference=Side.from_dict(data["reference"]),
+                candidate=Side.from_dict(data["candidate"]),
+                comparison=comparison,
+                policy=policy,
+                verdict=judge(comparison, policy),
+                findings=tuple(Finding.from_dict(one) for one in data["findings"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise UnreadableFile(f"{source} is damaged: {type(error).__name__}: {error}") from error
+
+    def save(self, path: str | Path) -> Path:
+        """Write it as JSON, to be read back with `Alignment.load`."""
+        from reprod_log.report import write_report
+
+        return write_report(self, path, format="json")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Alignment:
+        """The alignment saved at `path`."""
+        from reprod_log.report.formats.json import read
+
+        return cls.from_dict(read(path), source=str(path))
+
+    def __str__(self) -> str:
+        from reprod_log.report.formats.text import render
+
+        return render(self)
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<pre>{escape(str(self))}</pre>"
+
+
+def align(
+    reference: Recording | str | Path,
+    candidate: Recording | str | Path,
+    *,
+    policy: Policy | None = None,
+    limits: Iterable[Limit | str] = (),
+    rename: Mapping[str, str] | None = None,
+    allow_unmatched: Iterable[str] = (),
+    equal_nan: bool = False,
+    trust: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Alignment:
+    """Compare two recordings (or their paths): match, measure, judge.
+
+    Give either a whole `policy`, or `limits`, `allow_unmatched` and `equal_nan` from which one is made.
+    """
+    if policy is None:
+        policy = Policy.fixed(limits, equal_nan=equal_nan, allow_unmatched=allow_unmatched)
+    reference = reference if isinstance(reference, Recording) else load(reference, trust=trust)
+    candidate = candidate if isinstance(candidate, Recording) else load(candidate, trust=trust)
+    pairing = match(reference, candidate, rename=rename)
+    comparison = measure(pairing, limit_for=_absolute_limit(policy), progress=progress)
+    verdict = judge(comparison, policy)
+    return Alignment(Side.of(reference), Side.of(candidate), comparison, policy, verdict)
+
+
+def _absolute_limit(policy: Policy) -> Callable[[Pair], float | None]:
+    """The limit whose excess is worth counting for a pair: that of an absolute metric, if the policy has one."""
+
+    def of(pair: Pair) -> float | None:
+        found = policy.limits_for(str(pair.reference.key), pair.reference.dtype)
+        values = [found[name].value for name in ("max_abs", "mean_abs") if name in found]
+        return values[0] if values else None
+
+    return of

@@ -1,0 +1,171 @@
+"""The three numbers that 1.0.1 printed for a pair of arrays, computed so that they cannot lie."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from reprod_log.errors import UnmatchedKeys, UsageError, listed
+from reprod_log.match import near_names
+from reprod_log.measure.fused import measure_arrays
+from reprod_log.measure.measurement import Measurement
+from reprod_log.record import Array, dtype_name
+
+_AGREES = 1e-3
+"""A statistic in the arrays' own precision is shown when it is this close to the exact one; else it lied."""
+
+
+class Difference(dict[str, Any]):
+    """The leaf of a diff dict: exactly mean, max and min, with what else there is to say in `notes`."""
+
+    def __init__(self, mean: Any, max: Any, min: Any, *notes: str) -> None:
+        super().__init__(mean=mean, max=max, min=min)
+        self.notes = notes
+
+
+def check_data(data1: Mapping[str, Any], data2: Mapping[str, Any]) -> None:
+    """Raise UnmatchedKeys, naming every key that only one side has, unless both have the same keys."""
+    only1 = [key for key in data1 if key not in data2]
+    only2 = [key for key in data2 if key not in data1]
+    if not only1 and not only2:
+        return
+    parts = []
+    for name, alone, other in (("first", only1, only2), ("second", only2, only1)):
+        if alone:
+            near = [
+                f"{key!r} looks like {found[0]!r}"
+                for key in map(str, alone[:5])
+                if (found := near_names(key, tuple(map(str, other)), most=1))
+            ]
+            hint = f" ({'; '.join(near)})" if near else ""
+            count = f"{len(alone)} key{'s are' if len(alone) > 1 else ' is'}"
+            parts.append(f"{count} only in the {name} data: {listed(map(str, alone))}{hint}")
+    raise UnmatchedKeys(". ".join(parts) + ". Give both sides the same keys.")
+
+
+def compute_diff(data1: Mapping[str, Any], data2: Mapping[str, Any], equal_nan: bool = False) -> dict[str, Any]:
+    """mean, max and min of |data1 − data2| for every key of either side, nested dicts included.
+
+    A key that one side lacks gets NaN, which passes no threshold, and a note.
+    """
+    found: dict[str, Any] = {}
+    for key, one in data1.items():
+        found[key] = _diff(one, data2[key], equal_nan) if key in data2 else _alone("first")
+    for key in data2:
+        if key not in data1:
+            found[key] = _alone("second")
+    return found
+
+
+def _diff(one: Any, two: Any, equal_nan: bool) -> dict[str, Any]:
+    if isinstance(one, dict) and isinstance(two, dict):
+        return compute_diff(one, two, equal_nan)
+    if isinstance(one, dict) or isinstance(two, dict):
+        return _nothing(f"one side is a dict, the other {type(two if isinstance(one, dict) else one).__name__}")
+    return array_difference(_array(one), _array(two), equal_nan=equal_nan)
+
+
+def _array(value: Any) -> Array:
+    from reprod_log.capture.tensors import to_numpy
+
+    return value if isinstance(value, np.ndarray) else to_numpy(value)
+
+
+def array_difference(one: Array, two: Array, *, equal_nan: bool = False) -> Difference:
+    """The difference of two arrays, or NaN with the reason when they cannot be compared."""
+    notes: list[str] = []
+    if one.shape != two.shape:
+        if {one.shape, two.shape} == {(), (1,)}:
+            one = one.reshape(two.shape)
+        elif one.transpose().shape == two.shape:
+            notes.append(f"the first was transposed: {list(one.shape)} to {list(two.shape)}")
+            one = one.transpose()
+        else:
+            return _nothing(f"shapes differ: {list(one.shape)} and {list(two.shape)}")
+    kinds = {dtype_name(array.dtype) for array in (one, two)}
+    if kinds & {"str", "object"} and len(kinds) > 1:
+        return _nothing(f"kinds differ: {dtype_name(one.dtype)} and {dtype_name(two.dtype)}")
+    measured = measure_arrays(one, two)
+    problem = _problem(measured, equal_nan)
+    if problem:
+        return _nothing(*notes, problem)
+    if measured.count == 0:
+        return Difference(0.0, 0.0, 0.0, *notes, "both are empty")
+    if measured.nan_both:
+        notes.append(f"{measured.nan_both} NaN on both sides counted as equal")
+        if not measured.comparable:
+            return Difference(0.0, 0.0, 0.0, *notes)
+    return Difference(*_statistics(one, two, measured), *notes, *_dtype_note(one, two))
+
+
+def _statistics(one: Array, two: Array, measured: Measurement) -> tuple[Any, Any, Any]:
+    """mean, max, min as 1.0.1 shows them: in the arrays' own precision where that tells the truth."""
+    exact = (measured.mean_abs, measured.max_abs, measured.min_abs)
+    if one.dtype.kind in "iub" and two.dtype.kind in "iub":
+        return measured.mean_abs, _whole(measured.max_abs), _whole(measured.min_abs)
+    try:
+        common = np.result_type(one.dtype, two.dtype)
+    except TypeError:
+        return exact
+    if common.name not in ("float32", "float64", "complex64", "complex128"):
+        return exact
+    with np.errstate(all="ignore"):
+        own = np.abs(one - two)
+        shown = (own.mean(), own.max(), own.min())
+    truthful = all(
+        math.isclose(float(seen), true, rel_tol=_AGREES, abs_tol=0.0) for seen, true in zip(shown, exact, strict=True)
+    )
+    return shown if truthful else exact
+
+
+def _whole(value: float) -> int | float:
+    return int(value) if math.isfinite(value) else value
+
+
+def _problem(measured: Measurement, equal_nan: bool) -> str:
+    reference, candidate = measured.reference, measured.candidate
+    if measured.nonfinite_mismatched or (measured.nan_both and not equal_nan):
+        return (
+            f"NaN: {reference.nan} and {candidate.nan} of {measured.count}, "
+            f"Inf: {reference.inf} and {candidate.inf}; "
+            f"{measured.nonfinite_mismatched} on one side only, {measured.nan_both} NaN on both"
+        )
+    if measured.differing and math.isnan(measured.max_abs):
+        where = f", first at {list(measured.worst.index)}" if measured.worst else ""
+        return f"{measured.differing} of {measured.count} values are not equal{where}"
+    return ""
+
+
+def _dtype_note(one: Array, two: Array) -> tuple[str, ...]:
+    if one.dtype == two.dtype or one.dtype.name == two.dtype.name:
+        return ()
+    # Mixed widths of one kind are everyday (float32 against float64) and printed nothing in 1.0.1.
+    if one.dtype.kind == two.dtype.kind:
+        return ()
+    return (f"dtypes differ: {one.dtype.name} and {two.dtype.name}",)
+
+
+def _alone(side: str) -> Difference:
+    return _nothing(f"only in the {side} data")
+
+
+def _nothing(*notes: str) -> Difference:
+    nan = math.nan
+    return Difference(nan, nan, nan, *notes)
+
+
+def chosen_methods(diff_method: Any) -> list[str]:
+    """The statistics to check: mean, max, min, all three, or a list of them."""
+    known = ("mean", "max", "min")
+    if diff_method == "all":
+        return ["min", "max", "mean"]
+    methods = [diff_method] if isinstance(diff_method, str) else list(diff_method)
+    if not methods or any(method not in known for method in methods):
+        raise UsageError(
+            f"diff_method must be 'mean', 'max', 'min', 'all', or a non-empty list of the first three, "
+            f"not {diff_method!r}"
+        )
+    return methods

@@ -1,0 +1,52 @@
+"""ReprodLogger: the notebook of 1.0.1 in which a script writes down its tensors."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from reprod_log.capture.tensors import to_numpy
+from reprod_log.errors import UsageError
+from reprod_log.record import Array
+from reprod_log.record.stores.npy import classic_array, write_dict
+
+
+class ReprodLogger:
+    """Collects arrays under names and saves them as one `.npy` file."""
+
+    def __init__(self) -> None:
+        self._data: dict[str, Array] = {}
+
+    @property
+    def data(self) -> dict[str, Array]:
+        """The live dict of what was added."""
+        return self._data
+
+    def add(self, key: str, val: Any) -> None:
+        """Keep a copy of `val` under `key`; a value that was there is replaced.
+
+        `val` is a numpy array, a tensor of any framework in use, a number or a list of numbers.
+        """
+        if not isinstance(key, str):
+            raise UsageError(f"a key must be a string, not {type(key).__name__}: use add({str(key)!r}, …)")
+        try:
+            array = to_numpy(val)
+        except UsageError as error:
+            raise UsageError(f"cannot add {key!r}: {error}") from error
+        self._data[key] = classic_array(array)
+
+    def remove(self, key: str) -> None:
+        """Forget `key`; a key that is not there is only mentioned."""
+        if key in self._data:
+            del self._data[key]
+        else:
+            print(f"{key} is not in {self._data.keys()}")
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._data.clear()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to `path`, making folders and adding `.npy` where it is missing."""
+        write_dict(self._data, Path(path))

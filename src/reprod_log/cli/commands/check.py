@@ -1,0 +1,79 @@
+"""reprod check: a whole hand-in folder, all steps in one table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOTHING_COMPARED
+from reprod_log.cli.options import Limits, Trust
+from reprod_log.judge import Status
+from reprod_log.report.formats.text import plain
+from reprod_log.report.terminal import STYLES, terminal
+from reprod_log.report.view import headline
+from reprod_log.steps.hand_in import HandIn, StepResult, check_folder
+
+NAME = "check"
+
+
+def run(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder with the logs, e.g. log_reprod/.")],
+    limit: Limits = [],  # noqa: B006  # typer's way of saying 'none given'
+    trust: Trust = False,
+) -> int:
+    """Judge a finished hand-in: finds the pairs of logs by their names and compares all of them."""
+    hand_in = check_folder(folder, limits=limit, trust=trust)
+    console = terminal()
+    if not hand_in.steps:
+        console.print(
+            Text(f"NOTHING COMPARED: {folder} has no log whose name says torch/ref or paddle", style="bold red")
+        )
+        return NOTHING_COMPARED
+    failed = [step for step in hand_in.steps if not step.passed]
+    word = "ALIGNED" if hand_in.passed else "NOT ALIGNED"
+    summary = f"{word}: {len(hand_in.steps) - len(failed)} of {len(hand_in.steps)} steps pass in {folder}"
+    console.print(Text(plain(summary), style=STYLES[Status.PASS if hand_in.passed else Status.FAIL]))
+    console.print(_table(hand_in))
+    for step in failed:
+        console.print(Text(plain(f"{step.name}: {_why(step)}")))
+    return ALIGNED if hand_in.passed else NOT_ALIGNED
+
+
+def _table(hand_in: HandIn) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("status", no_wrap=True)
+    table.add_column("step", no_wrap=True)
+    table.add_column("logs", overflow="fold", ratio=1)
+    table.add_column("entries", justify="right")
+    table.add_column("worst mean", justify="right", no_wrap=True)
+    table.add_column("own log says", no_wrap=True)
+    for step in hand_in.steps:
+        status = step.alignment.status if step.alignment else Status.INCOMPARABLE
+        if step.reference is None or step.candidate is None:
+            status = Status.UNMATCHED
+        table.add_row(
+            Text(status.value, style=STYLES[status]),
+            step.subject.name if step.subject else "–",
+            Text(plain(step.name)),
+            str(len(step.alignment.comparison.rows)) if step.alignment else "–",
+            _worst(step),
+            step.published or "–",
+        )
+    return table
+
+
+def _worst(step: StepResult) -> str:
+    rows = step.alignment.comparison.rows if step.alignment else ()
+    values = [row.measurement.mean_abs for row in rows if row.measurement is not None]
+    return f"{max(values):.1e}" if values else "–"
+
+
+def _why(step: StepResult) -> str:
+    if step.problem or step.alignment is None:
+        return step.problem
+    first = step.alignment.first_divergence
+    return f"{headline(step.alignment)}; first: {first.key}: {first.reason}" if first else headline(step.alignment)

@@ -1,0 +1,60 @@
+"""reprod compare: two recordings, one answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from reprod_log.alignment import Alignment, align
+from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOTHING_COMPARED
+from reprod_log.cli.options import AllowUnmatched, AllRows, EqualNan, Limits, Renames, Trust, rename_map
+from reprod_log.cli.progress import byte_progress
+from reprod_log.judge import Status
+from reprod_log.report import write_report
+from reprod_log.report.terminal import print_alignment, terminal
+
+NAME = "compare"
+
+
+def run(
+    reference: Annotated[Path, typer.Argument(metavar="REF", help="The recording that is right.")],
+    candidate: Annotated[Path, typer.Argument(metavar="CAND", help="The recording in question.")],
+    limit: Limits = [],  # noqa: B006  # typer's way of saying 'none given'
+    rename: Renames = [],  # noqa: B006
+    allow_unmatched: AllowUnmatched = [],  # noqa: B006
+    equal_nan: EqualNan = False,
+    json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Save the alignment as JSON.")] = None,
+    report: Annotated[
+        list[Path],
+        typer.Option("--report", metavar="FILE", help="Write a report; the suffix names the format."),
+    ] = [],  # noqa: B006
+    all_rows: AllRows = False,
+    trust: Trust = False,
+) -> int:
+    """Compare two recordings: files (.npy, .npz, .safetensors) or folders."""
+    with byte_progress("comparing") as progress:
+        alignment = align(
+            reference,
+            candidate,
+            limits=limit,
+            rename=rename_map(rename),
+            allow_unmatched=allow_unmatched,
+            equal_nan=equal_nan,
+            trust=trust,
+            progress=progress,
+        )
+    print_alignment(alignment, terminal(), all_rows=all_rows)
+    if json is not None:
+        alignment.save(json)
+    for path in report:
+        write_report(alignment, path)
+    return exit_code(alignment)
+
+
+def exit_code(alignment: Alignment) -> int:
+    """0 aligned, 1 not aligned, 5 nothing compared."""
+    if alignment.status is Status.NOTHING:
+        return NOTHING_COMPARED
+    return ALIGNED if alignment.passed else NOT_ALIGNED

@@ -1,0 +1,31 @@
+"""reprod convert: a recording in another format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from reprod_log.cli.options import Trust
+from reprod_log.errors import UsageError
+from reprod_log.record.stores import load, save
+
+NAME = "convert"
+
+
+def run(
+    source: Annotated[Path, typer.Argument(metavar="SRC", help="A recording: file or folder.")],
+    target: Annotated[
+        Path,
+        typer.Argument(metavar="DST", help="Where to write it; .npy, .npz, .safetensors, or no suffix for a folder."),
+    ],
+    trust: Trust = False,
+) -> int:
+    """Write a recording in the format that DST's suffix names."""
+    if source.resolve() == target.resolve():
+        raise UsageError(f"{source} and {target} are the same; give another name to write to")
+    recording = load(source, trust=trust)
+    written = save(recording, target)
+    typer.echo(f"{written}: {len(recording)} entries")
+    return 0

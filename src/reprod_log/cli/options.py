@@ -1,0 +1,43 @@
+"""Options that several commands share, so that they read and behave the same everywhere."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from reprod_log.errors import UsageError
+
+Limits = Annotated[
+    list[str],
+    typer.Option(
+        "--limit",
+        metavar="[KEYS=]METRIC:VALUE",
+        help="Fixed limit, e.g. mean_abs:1e-6 or 'loss_*=max_rel:1e-5'; may be given several times.",
+    ),
+]
+Renames = Annotated[
+    list[str],
+    typer.Option("--rename", metavar="OLD=NEW", help="The candidate calls NEW what the reference calls OLD."),
+]
+AllowUnmatched = Annotated[
+    list[str],
+    typer.Option("--allow-unmatched", metavar="PATTERN", help="Keys that may be missing on one side."),
+]
+EqualNan = Annotated[bool, typer.Option("--equal-nan", help="NaN on both sides at the same place counts as equal.")]
+Trust = Annotated[
+    bool,
+    typer.Option("--trust", help="Let classic files run the code they contain; only for files you made yourself."),
+]
+AllRows = Annotated[bool, typer.Option("--all", help="Show every entry, not only those that do not pass.")]
+
+
+def rename_map(pairs: list[str]) -> dict[str, str]:
+    """OLD=NEW texts as a map."""
+    found: dict[str, str] = {}
+    for text in pairs:
+        old, equals, new = text.partition("=")
+        if not equals or not old:
+            raise UsageError(f"cannot read --rename {text!r}: write OLD=NEW, e.g. --rename fc=linear")
+        found[old] = new
+    return found

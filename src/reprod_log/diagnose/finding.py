@@ -1,0 +1,34 @@
+"""Finding: a named cause or a remark, with its evidence. Findings never change a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+Confidence = Literal["proven", "consistent", "possible"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a rule found: the cause in words, the numbers that speak for it, and what to do."""
+
+    rule: str
+    """Name of the rule's file."""
+    cause: str
+    """One sentence a person can act on."""
+    evidence: str
+    confidence: Confidence = "possible"
+    """proven: shown by a re-run with the mended setting; consistent: the numbers fit it and nothing else we know of."""
+    advice: str = ""
+    keys: tuple[str, ...] = ()
+    kind: Literal["cause", "suspicious pass", "remark"] = "cause"
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Finding:
+        values = dict(data)
+        values["keys"] = tuple(values.get("keys", ()))
+        return cls(**values)

@@ -1,0 +1,29 @@
+"""Status: what can be said of an entry, and of a whole comparison."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Status(str, Enum):
+    """PASS is earned; everything else has its own word."""
+
+    PASS = "PASS"
+    SUSPECT = "SUSPECT"
+    """Within the limit, but not explained by rounding."""
+    PRECISION = "PRECISION"
+    """The same function, computed with less precision."""
+    FAIL = "FAIL"
+    UNMATCHED = "UNMATCHED"
+    """Present on one side only."""
+    INCOMPARABLE = "INCOMPARABLE"
+    """Both are there, but shapes or kinds forbid comparing them."""
+    NOTHING = "NOTHING"
+    """Nothing was compared. Only a whole comparison can have this status."""
+
+    def __str__(self) -> str:
+        return self.value
+
+    @property
+    def passed(self) -> bool:
+        return self is Status.PASS

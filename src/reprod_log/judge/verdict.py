@@ -1,0 +1,166 @@
+"""judge: turns measurements into statuses by a policy. Passing is earned, never assumed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from reprod_log.judge.policy import Policy
+from reprod_log.judge.status import Status
+from reprod_log.measure.comparison import Compared, Comparison, Unmatched
+from reprod_log.measure.metrics import metric
+
+_COARSENESS = ("float8_e5m2", "float8", "bfloat16", "float16", "float32", "complex64", "float64", "complex128")
+
+
+@dataclass(frozen=True)
+class Check:
+    """One metric held against its limit."""
+
+    metric: str
+    value: float
+    limit: float
+    passed: bool
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The status of one entry, with every check behind it."""
+
+    key: str
+    status: Status
+    checks: tuple[Check, ...] = ()
+    reason: str = ""
+    """Why it did not pass, or what a passing entry should still say; '' when there is nothing to add."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The judgements in execution order, and the one word for all of them."""
+
+    status: Status
+    judgements: tuple[Judgement, ...]
+    allowed: tuple[str, ...] = ()
+    """Unmatched keys that the policy lets through."""
+
+    @property
+    def passed(self) -> bool:
+        return self.status.passed
+
+    @property
+    def counts(self) -> dict[Status, int]:
+        return dict(Counter(judgement.status for judgement in self.judgements))
+
+    @property
+    def first_divergence(self) -> Judgement | None:
+        """The earliest entry in execution order that was compared and did not pass."""
+        return next(
+            (one for one in self.judgements if not one.status.passed and one.status is not Status.UNMATCHED), None
+        )
+
+    @property
+    def last_agreement(self) -> Judgement | None:
+        """The entry that passed last before the first divergence."""
+        last = None
+        for one in self.judgements:
+            if one is self.first_divergence:
+                return last
+            if one.status.passed:
+                last = one
+        return None
+
+
+def judge(comparison: Comparison, policy: Policy) -> Verdict:
+    """The verdict of `policy` on everything that was compared, or could not be."""
+    judgements = [judge_row(row, policy) for row in comparison.rows]
+    lonely = [one for one in comparison.unmatched if not policy.allows_unmatched(one.key)]
+    allowed = tuple(one.key for one in comparison.unmatched if policy.allows_unmatched(one.key))
+    judgements += [Judgement(one.key, Status.UNMATCHED, reason=_alone(one)) for one in lonely]
+    return Verdict(_overall(judgements), tuple(judgements), allowed)
+
+
+def judge_row(row: Compared, policy: Policy) -> Judgement:
+    """The status of one compared pair."""
+    measurement = row.measurement
+    if measurement is None:
+        return Judgement(row.key, Status.INCOMPARABLE, reason=row.incomparable)
+    found = policy.limits_for(row.key, _coarser(row.reference_dtype, row.candidate_dtype))
+    if not found:
+        return Judgement(
+            row.key, Status.INCOMPARABLE, reason=f"no limit fits {row.reference_dtype} {row.key!r}; give one"
+        )
+    checks = []
+    for name, limit in found.items():
+        value = metric(name).value(measurement)
+        # `<=` and not `not >`: a NaN never passes.
+        checks.append(Check(name, value, limit.value, bool(value <= limit.value)))
+    if measurement.count and not measurement.comparable and policy.equal_nan and not measurement.nonfinite_mismatched:
+        return Judgement(row.key, Status.PASS, reason="every element is NaN on both sides, allowed by equal_nan")
+    nonfinite = _nonfinite(row, policy)
+    if nonfinite:
+        return Judgement(row.key, Status.FAIL, tuple(checks), nonfinite)
+    if all(check.passed for check in checks):
+        return Judgement(row.key, Status.PASS, tuple(checks), "both are empty" if measurement.count == 0 else "")
+    return Judgement(row.key, Status.FAIL, tuple(checks), mismatch_line(row, tuple(checks)))
+
+
+def mismatch_line(row: Compared, checks: tuple[Check, ...]) -> str:
+    """Metric, value, limit, worst element with both numbers, and the share beyond the limit."""
+    failed = [f"{check.metric} {check.value:.6g} > {check.limit:g}" for check in checks if not check.passed]
+    text = ", ".join(failed)
+    measurement = row.measurement
+    if measurement is not None and measurement.worst is not None:
+        worst = measurement.worst
+        place = f" at {list(worst.index)}" if worst.index else ""
+        text += f"; worst{place}: reference {_short(worst.reference)}, candidate {_short(worst.candidate)}"
+        if measurement.share_beyond is not None and measurement.count > 1:
+            text += f"; {measurement.share_beyond:.1%} of elements beyond {measurement.limit:g}"
+    return text
+
+
+def _nonfinite(row: Compared, policy: Policy) -> str:
+    measurement = row.measurement
+    if measurement is None:
+        return ""
+    problems = []
+    if measurement.nonfinite_mismatched:
+        problems.append(f"{measurement.nonfinite_mismatched} of {measurement.count} NaN or infinity on one side only")
+    if measurement.nan_both and not policy.equal_nan:
+        problems.append(f"{measurement.nan_both} of {measurement.count} NaN on both sides (equal_nan is off)")
+    if not problems:
+        return ""
+    reference, candidate = measurement.reference, measurement.candidate
+    counts = f"reference {reference.nan} NaN, {reference.inf} Inf; candidate {candidate.nan} NaN, {candidate.inf} Inf"
+    return f"{'; '.join(problems)} ({counts})"
+
+
+def _alone(one: Unmatched) -> str:
+    near = f"; near names there: {', '.join(one.near)}" if one.near else ""
+    other = "candidate" if one.side == "reference" else "reference"
+    return f"only in the {one.side}{near and near.replace('there', f'in the {other}')}"
+
+
+def _overall(judgements: list[Judgement]) -> Status:
+    statuses = {one.status for one in judgements}
+    compared = statuses - {Status.UNMATCHED}
+    if not compared:
+        return Status.NOTHING
+    for worst in (Status.FAIL, Status.INCOMPARABLE, Status.UNMATCHED, Status.PRECISION, Status.SUSPECT):
+        if worst in statuses:
+            return worst if worst in (Status.PRECISION, Status.SUSPECT) else Status.FAIL
+    return Status.PASS
+
+
+def _coarser(reference: str, candidate: str) -> str:
+    """The dtype whose limit holds for a pair of two: the one with less precision."""
+    if reference == candidate:
+        return reference
+
+    def rank(name: str) -> int:
+        return next((place for place, known in enumerate(_COARSENESS) if name.startswith(known)), len(_COARSENESS))
+
+    return min(reference, candidate, key=rank)
+
+
+def _short(value: object) -> str:
+    return f"{value:.9g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,52 @@
+"""Pairing: which entry of the reference belongs to which of the candidate, how that was found, and how sure it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from reprod_log.record import Array, Entry
+
+How = Literal["name", "rename", "structure", "order", "value"]
+
+
+@dataclass(frozen=True)
+class View:
+    """A rearrangement of the candidate's axes that makes it comparable; never a change of values.
+
+    `axes` is a transposition, `shape` a reshape after it; `reason` says what allowed it.
+    """
+
+    reason: str
+    axes: tuple[int, ...] | None = None
+    shape: tuple[int, ...] | None = None
+
+    def of(self, array: Array) -> Array:
+        if self.axes is not None:
+            array = np.transpose(array, self.axes)
+        if self.shape is not None:
+            array = array.reshape(self.shape)
+        return array
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two entries that should hold the same numbers."""
+
+    reference: Entry
+    candidate: Entry
+    how: How = "name"
+    confidence: float = 1.0
+    view: View | None = None
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """All pairs in the reference's order, and what found no partner."""
+
+    pairs: tuple[Pair, ...]
+    only_in_reference: tuple[Entry, ...] = ()
+    only_in_candidate: tuple[Entry, ...] = ()
+    notes: tuple[str, ...] = ()

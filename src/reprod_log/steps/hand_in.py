@@ -1,0 +1,172 @@
+"""A hand-in: one folder with the logs of all steps, as the guides ask for it; found, paired and judged as a whole."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from reprod_log.alignment import Alignment, align
+from reprod_log.errors import RecordingError, UsageError
+from reprod_log.record.stores import npy
+from reprod_log.steps import subjects
+from reprod_log.steps.subject import Subject
+
+_REFERENCE = frozenset({"torch", "pytorch", "ref", "reference", "origin", "official"})
+_CANDIDATE = frozenset({"paddle", "paddlepaddle", "pd", "mindspore", "jax", "tensorflow", "onnx", "candidate", "port"})
+_ENGINES = {"training_engine": "reference", "inference_engine": "candidate"}
+_SUFFIXES = frozenset({".npy", ".npz", ".safetensors"})
+_LAST_LINE = re.compile(r"diff check (passed|failed)")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A log file whose name says which side and which step it belongs to."""
+
+    path: Path
+    side: str
+    subject: str
+    """Its name without the word for the side, folders included."""
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What came of one pair of logs, or why nothing could."""
+
+    name: str
+    subject: Subject | None
+    reference: Path | None
+    candidate: Path | None
+    alignment: Alignment | None = None
+    problem: str = ""
+    published: str = ""
+    """What the committed diff log says: 'passed', 'failed' or ''."""
+
+    @property
+    def passed(self) -> bool:
+        return self.alignment is not None and self.alignment.passed and not self.problem
+
+
+@dataclass(frozen=True)
+class HandIn:
+    """All steps of a hand-in folder."""
+
+    folder: Path
+    steps: tuple[StepResult, ...]
+
+    @property
+    def passed(self) -> bool:
+        return bool(self.steps) and all(step.passed for step in self.steps)
+
+
+def check_folder(folder: Path, *, limits: Iterable[str] = (), trust: bool = False) -> HandIn:
+    """Find the pairs of logs below `folder` by their names; judge each by the limits of its step (or by `limits`)."""
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is not a folder; reprod check takes the folder with the logs of all steps")
+    limits = tuple(limits)
+    sides: dict[str, dict[str, list[Path]]] = {}
+    for found in _logs(folder):
+        sides.setdefault(found.subject, {}).setdefault(found.side, []).append(found.path)
+    order = {subject.name: place for place, subject in enumerate(subjects())}
+    steps = [_step(folder, name, paths, limits, trust) for name, paths in sides.items()]
+    steps.sort(key=lambda step: (order.get(step.subject.name if step.subject else "", len(order)), step.name))
+    return HandIn(folder, tuple(steps))
+
+
+def _logs(folder: Path) -> list[Found]:
+    found = []
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in _SUFFIXES and path.is_file() and not _is_plain_array(path):
+            side, subject = _side_of(path.relative_to(folder))
+            if side:
+                found.append(Found(path, side, subject))
+    return found
+
+
+def _is_plain_array(path: Path) -> bool:
+    """Whether a `.npy` holds an array (fake data, weights) instead of a log; broken files count as logs, to be named."""
+    if path.suffix != ".npy":
+        return False
+    with open(path, "rb") as file:
+        head = file.read(256)
+    return head.startswith(npy.MAGIC) and b"'descr'" in head and b"|O" not in head
+
+
+def _side_of(path: Path) -> tuple[str, str]:
+    """Which side a log belongs to by its own name (else by its folder's), and the name without that word."""
+    parts = [*path.parent.parts, path.stem]
+    cleaned, sides = [], []
+    for part in parts:
+        side, rest = _strip_side(part)
+        sides.append(side)
+        cleaned.append(rest)
+    side = next((one for one in reversed(sides) if one), "")
+    return side, "/".join(part for part in cleaned if part)
+
+
+def _strip_side(name: str) -> tuple[str, str]:
+    for engine, side in _ENGINES.items():
+        if engine in name:
+            return side, name.replace(engine, "").strip("_-. ")
+    words = re.split(r"([_\-. ])", name)
+    side = ""
+    kept = []
+    for word in words:
+        if word.lower() in _REFERENCE:
+            side = "reference"
+        elif word.lower() in _CANDIDATE:
+            side = "candidate"
+        else:
+            kept.append(word)
+    return side, re.sub(r"[_\-. ]{2,}", "_", "".join(kept)).strip("_-. ")
+
+
+def _subject_of(name: str) -> Subject | None:
+    """The step that a name means: the last word of the file's own name that a step knows, else of its folders'."""
+    for part in reversed(name.split("/")):
+        words = re.split(r"[_\-. ]", part.lower())
+        # 'train_align' is training, 'bp_align' backward; 'step4' alone means nothing.
+        for word in words:
+            for subject in subjects():
+                if word in subject.words:
+                    return subject
+    return None
+
+
+def _step(folder: Path, name: str, paths: dict[str, list[Path]], limits: tuple[str, ...], trust: bool) -> StepResult:
+    subject = _subject_of(name)
+    references, candidates = paths.get("reference", []), paths.get("candidate", [])
+    reference = references[0] if references else None
+    candidate = candidates[0] if candidates else None
+    published = _published(reference or candidate)
+    if reference is None or candidate is None:
+        side = "candidate" if candidate is None else "reference"
+        return StepResult(
+            name, subject, reference, candidate, problem=f"the {side}'s log is missing", published=published
+        )
+    if len(references) > 1 or len(candidates) > 1:
+        several = references if len(references) > 1 else candidates
+        names = ", ".join(str(path.relative_to(folder)) for path in several)
+        return StepResult(name, subject, reference, candidate, problem=f"several logs claim to be it: {names}")
+    try:
+        chosen = limits or (subject.limits if subject else ())
+        alignment = align(reference, candidate, limits=chosen, trust=trust)
+    except RecordingError as error:
+        return StepResult(name, subject, reference, candidate, problem=str(error), published=published)
+    return StepResult(name, subject, reference, candidate, alignment, published=published)
+
+
+def _published(log: Path | None) -> str:
+    """The last verdict in the diff log that lies beside a log, when its name begins alike."""
+    if log is None:
+        return ""
+    _, stem = _strip_side(log.stem)
+    for place in (log.parent, log.parent.parent):
+        for path in sorted(place.glob("*diff*")):
+            if path.suffix in (".log", ".txt") and path.stem.startswith(stem) and path.is_file():
+                with open(path, encoding="utf-8", errors="replace") as file:
+                    verdicts = _LAST_LINE.findall(file.read(1 << 22))
+                if verdicts:
+                    return str(verdicts[-1])
+    return ""
