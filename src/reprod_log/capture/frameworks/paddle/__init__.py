@@ -1,0 +1,5 @@
+"""PaddlePaddle: everything that capture needs to know of it."""
+
+from reprod_log.capture.frameworks.paddle.tensors import is_tensor, view
+
+__all__ = ["is_tensor", "view"]

@@ -1,0 +1,44 @@
+"""PaddlePaddle tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import paddle
+
+from reprod_log.errors import UsageError
+from reprod_log.record import Array, dtype_named
+
+_BY_BITS = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
+"""dtypes that `Tensor.numpy()` gives as bare integers."""
+
+
+def is_tensor(value: object) -> bool:
+    return isinstance(value, paddle.Tensor)
+
+
+def view(tensor: Any) -> tuple[Array, bool]:
+    if tensor.is_sparse():
+        tensor = tensor.to_dense()
+    name = str(tensor.dtype).removeprefix("paddle.")
+    try:
+        if name in _BY_BITS:
+            return tensor.numpy().view(dtype_named(name)), True
+        if tensor.place.is_cpu_place() and not tensor.is_selected_rows():
+            # `numpy()` always copies; this shares.
+            return np.from_dlpack(tensor.detach()), False
+        return tensor.numpy(), True
+    except (RuntimeError, ValueError, BufferError) as error:
+        raise UsageError(
+            f"a paddle tensor of dtype {tensor.dtype} on {tensor.place} cannot be copied out: {error}. "
+            "Convert it first, e.g. with tensor.astype('float32').cpu()."
+        ) from error
+
+
+def from_numpy(array: Array, like: Any = None) -> Any:
+    """A tensor with the values of `array`, on the device of `like`."""
+    place = None if like is None else like.place
+    if array.dtype.name in _BY_BITS:
+        return paddle.to_tensor(np.asarray(array, np.float32), place=place).astype(array.dtype.name)
+    return paddle.to_tensor(array, dtype=array.dtype.name, place=place)
