@@ -11,7 +11,7 @@ from typing import Any
 class SideSummary:
     """Statistics of one side's finite values, and how many values were not finite.
 
-    `min`, `max`, `mean`, `std`, `rms` and `abs_max` are NaN when there is no finite value.
+    `min`, `max`, `mean`, `std` (divisor n), `rms` and `abs_max` are NaN when there is no finite value.
     For complex arrays they describe the magnitudes.
     """
 
@@ -97,17 +97,29 @@ class Measurement:
         return self.comparable == self.count and self.differing == 0
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """The measurement as JSON can hold it; a complex number becomes {"re": …, "im": …}."""
+        data = asdict(self)
+        if self.worst is not None:
+            for side in ("reference", "candidate"):
+                value = getattr(self.worst, side)
+                if isinstance(value, complex):
+                    data["worst"][side] = {"re": value.real, "im": value.imag}
+        return data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Measurement:
+        """The measurement that `to_dict` wrote; fields of a later version are left out."""
         known = {field.name for field in fields(cls)}
         values = {name: value for name, value in data.items() if name in known}
         values["reference"] = SideSummary(**values["reference"])
         values["candidate"] = SideSummary(**values["candidate"])
         if values.get("worst") is not None:
             worst = values["worst"]
-            values["worst"] = Worst(tuple(worst["index"]), worst["reference"], worst["candidate"])
+            values["worst"] = Worst(tuple(worst["index"]), _number(worst["reference"]), _number(worst["candidate"]))
         values["octaves"] = tuple((int(e), int(n)) for e, n in values.get("octaves", ()))
         values["notes"] = tuple(values.get("notes", ()))
         return cls(**values)
+
+
+def _number(value: Any) -> Any:
+    return complex(value["re"], value["im"]) if isinstance(value, Mapping) else value

@@ -1,0 +1,80 @@
+"""One pass over a pair of arrays that gives every statistic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reprod_log.errors import UsageError
+from reprod_log.measure.blocked import tally
+from reprod_log.measure.blocks import BLOCK
+from reprod_log.measure.dtypes import Arithmetic, DtypePair, dtype_pair
+from reprod_log.measure.equality import measure_equality
+from reprod_log.measure.measurement import Measurement, Worst
+from reprod_log.measure.rescaled import rescale, take_dot
+from reprod_log.measure.totals import Totals, finish
+
+
+def measure_arrays(
+    reference: NDArray[Any],
+    candidate: NDArray[Any],
+    *,
+    limit: float | None = None,
+    block: int = BLOCK,
+) -> Measurement:
+    """Every statistic of `candidate - reference` for two arrays of one shape.
+
+    Numbers of any dtype and layout are compared in arithmetic that holds both sides (see `dtypes.Arithmetic`);
+    text and objects are compared for equality only. `limit` asks how many elements are further apart than that.
+    Nothing is broadcast: different shapes are the caller's mistake and raise UsageError.
+    `block` is how many elements are in work at a time; it changes nothing but the speed.
+    """
+    left, right = np.asarray(reference), np.asarray(candidate)
+    if left.shape != right.shape:
+        raise UsageError(
+            f"The shapes differ: reference {left.shape}, candidate {right.shape}. "
+            "Arrays are measured element by element and never broadcast; reshape or transpose one side on purpose."
+        )
+    if limit is not None and not limit >= 0:
+        raise UsageError(f"limit={limit!r} is not a size of a difference. Pass a number that is 0 or larger.")
+    pair = dtype_pair(left.dtype, right.dtype)
+    if pair.arithmetic is Arithmetic.EQUALITY:
+        return measure_equality(left, right, pair=pair, limit=limit)
+    totals = tally(left, right, pair=pair, limit=limit, block=block)
+    if totals.out_of_range:
+        rescale(totals, left, right, pair=pair, block=block)
+    if totals.needs_dot:
+        take_dot(totals, left, right, pair=pair, block=block)
+    return finish(
+        totals,
+        names=(pair.reference, pair.candidate),
+        worst=_worst(totals, left, right),
+        limit=limit,
+        has_ulp=pair.ulp_component is not None,
+        notes=_notes(pair, left.size),
+    )
+
+
+def _notes(pair: DtypePair, count: int) -> tuple[str, ...]:
+    notes = () if pair.note is None else (pair.note,)
+    return notes if count else (*notes, "both are empty")
+
+
+def _worst(totals: Totals, reference: NDArray[Any], candidate: NDArray[Any]) -> Worst | None:
+    if totals.worst_at is None:
+        return None
+    index = tuple(int(i) for i in np.unravel_index(totals.worst_at, reference.shape))
+    return Worst(index, _plain(reference[index]), _plain(candidate[index]))
+
+
+def _plain(value: Any) -> float | complex | int | bool:
+    """The same number as a plain Python one (the nearest float64 of a longdouble)."""
+    dtype = value.dtype
+    if dtype.kind in "biu":
+        plain: bool | int = value.item()
+        return plain
+    if dtype.kind == "c" or "complex" in dtype.name:
+        return complex(value)
+    return int(value) if "int" in dtype.name else float(value)

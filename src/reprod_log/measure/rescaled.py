@@ -1,0 +1,154 @@
+"""The rare second look, for sums that plain float64 cannot hold.
+
+Squares of float64 values beyond 1e154 overflow and those below 1e-162 vanish. Such pairs are walked over once
+more with every value divided by a power of two, which loses nothing that would matter to the sums.
+The dot product is taken here as well, for the few pairs whose cosine needs it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from reprod_log.measure.blocked import dot
+from reprod_log.measure.blocks import BLOCK, paired_blocks
+from reprod_log.measure.differences import Widener
+from reprod_log.measure.dtypes import Array, DtypePair
+from reprod_log.measure.totals import SideTotals, Totals
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """Powers of two that bring each side and their difference down (or up) to about 1."""
+
+    reference: int
+    candidate: int
+    difference: int
+
+
+def rescale(totals: Totals, reference: Array, candidate: Array, *, pair: DtypePair, block: int = BLOCK) -> None:
+    """Replace the totals' sums by ones that neither overflowed nor vanished."""
+    with np.errstate(all="ignore"):
+        scale = _scale(reference, candidate, pair=pair, block=block)
+        _retake_sides(totals, reference, candidate, pair=pair, scale=scale, block=block)
+        _retake_differences(totals, reference, candidate, pair=pair, scale=scale, block=block)
+
+
+def take_dot(totals: Totals, reference: Array, candidate: Array, *, pair: DtypePair, block: int = BLOCK) -> None:
+    """Add the dot product, divided by both sides' powers of two, to the totals."""
+    total = 0.0
+    with np.errstate(all="ignore"):
+        for left, right in _finite_pairs(reference, candidate, pair=pair, block=block):
+            a, b = _times(left, -totals.reference.exponent), _times(right, -totals.candidate.exponent)
+            total += dot(a.real.copy(), b.real.copy())
+            if a.dtype.kind == "c":
+                total += dot(a.imag.copy(), b.imag.copy())
+    totals.dot = total
+
+
+def _finite_pairs(reference: Array, candidate: Array, *, pair: DtypePair, block: int) -> Iterator[tuple[Array, Array]]:
+    """Block by block, the wide values where both sides are finite."""
+    widener = Widener(pair, size=max(1, min(block, reference.size)))
+    for _, left, right in paired_blocks(reference, candidate, size=block):
+        a, b = widener.values(left, right)
+        finite = np.isfinite(a) & np.isfinite(b)
+        yield a[finite], b[finite]
+
+
+def _scale(reference: Array, candidate: Array, *, pair: DtypePair, block: int) -> _Scale:
+    sides: tuple[list[int], list[int]] = ([], [])
+    differences: list[int] = []
+    widener = Widener(pair, size=max(1, min(block, reference.size)))
+    for _, left, right in paired_blocks(reference, candidate, size=block):
+        a, b = widener.values(left, right)
+        finite = np.isfinite(a), np.isfinite(b)
+        both = finite[0] & finite[1]
+        difference = a[both] - b[both]
+        halved = not np.isfinite(difference).all()
+        if halved:
+            difference = _times(a[both], -1) - _times(b[both], -1)
+        sides[0].append(_exponent(a[finite[0]]))
+        sides[1].append(_exponent(b[finite[1]]))
+        differences.append(_exponent(difference) + int(halved))
+    return _Scale(max(sides[0]), max(sides[1]), max(differences))
+
+
+def _exponent(values: Array) -> int:
+    """The smallest e such that every magnitude is below 2^e; -20,000 (below any) where all are zero."""
+    if values.dtype.kind == "c":
+        # A magnitude is at most the square root of two times its larger part.
+        return _exponent(values.view(values.real.dtype)) + 1
+    largest = np.abs(values).max(initial=0)
+    return int(np.frexp(largest)[1]) if largest > 0 else -20_000
+
+
+def _retake_sides(
+    totals: Totals, reference: Array, candidate: Array, *, pair: DtypePair, scale: _Scale, block: int
+) -> None:
+    retaken = SideTotals(exponent=scale.reference), SideTotals(exponent=scale.candidate)
+    widener = Widener(pair, size=max(1, min(block, reference.size)))
+    for _, left, right in paired_blocks(reference, candidate, size=block):
+        for side, values in zip(retaken, widener.values(left, right), strict=True):
+            finite = values[np.isfinite(values)]
+            if finite.size == 0:
+                continue
+            scaled = _times(finite, -side.exponent)
+            real = np.abs(scaled) if scaled.dtype.kind == "c" else scaled
+            mean = float(real.mean())
+            side.add(
+                real.size,
+                low=float(real.min()),
+                high=float(real.max()),
+                total=float(np.add.reduce(real)),
+                squares=dot(real, real),
+                deviations=float(np.add.reduce((real - mean) ** 2)),
+            )
+    for side, new in zip((totals.reference, totals.candidate), retaken, strict=True):
+        side.sum, side.squares, side.deviations = new.sum, new.squares, new.deviations
+        side.exponent = new.exponent
+
+
+def _retake_differences(
+    totals: Totals, reference: Array, candidate: Array, *, pair: DtypePair, scale: _Scale, block: int
+) -> None:
+    halve = int(not all(map(math.isfinite, (totals.max_abs, totals.reference.abs_max, totals.candidate.abs_max))))
+    sums = dict.fromkeys(("abs", "squares", "reference", "candidate", "relative"), 0.0)
+    largest = 0.0
+    for left, right in _finite_pairs(reference, candidate, pair=pair, block=block):
+        difference = np.abs(_times(_times(left, -halve) - _times(right, -halve), halve - scale.difference))
+        a, b = np.abs(_times(left, -scale.reference)), np.abs(_times(right, -scale.candidate))
+        sums["abs"] += float(np.add.reduce(difference))
+        sums["squares"] += dot(difference, difference)
+        sums["reference"] += dot(a, a)
+        sums["candidate"] += dot(b, b)
+        if halve and difference.size:
+            relative = _relative(left, right)
+            sums["relative"] += float(np.add.reduce(relative))
+            largest = max(largest, float(relative.max()))
+    totals.exponent = scale.difference
+    totals.sum_abs, totals.squares = sums["abs"], sums["squares"]
+    totals.reference_squares, totals.candidate_squares = sums["reference"], sums["candidate"]
+    if halve:
+        totals.sum_rel, totals.max_rel = sums["relative"], largest
+
+
+def _relative(left: Array, right: Array) -> Array:
+    """|left - right| / |left|, also where the difference alone overflows."""
+    size, difference = np.abs(left), np.abs(left - right)
+    halves = np.abs(_times(left, -1) - _times(right, -1)) / np.abs(_times(left, -1))
+    whole = np.isfinite(size) & np.isfinite(difference)
+    return np.where(left == right, 0.0, np.where(whole, difference / size, halves))
+
+
+def _times(values: Array, exponent: int) -> Array:
+    """values * 2^exponent, also where 2^exponent itself would leave the range."""
+    if values.dtype.kind != "c":
+        result: Array = np.ldexp(values, exponent)
+        return result
+    out = np.empty_like(values)
+    out.real = np.ldexp(values.real, exponent)
+    out.imag = np.ldexp(values.imag, exponent)
+    return out

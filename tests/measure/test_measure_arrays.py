@@ -1,0 +1,99 @@
+"""Every statistic against the exact implementation, over dtypes, shapes, layouts, special values and block sizes."""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from typing import Any
+
+import exact_measurement as exact
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies_for_arrays import ALL, COMPLEX, FLOATS, array_pairs, dtype
+
+from reprod_log.errors import UsageError
+from reprod_log.measure.dtypes import dtype_pair
+from reprod_log.measure.fused import measure_arrays
+from reprod_log.measure.measurement import Measurement
+
+EXACT = ("count", "differing", "nan_both", "nonfinite_mismatched", "beyond_limit")
+SUMS = ("mean_abs", "rmse", "max_rel", "mean_rel", "rel_l2")
+TINY = 5e-324
+
+
+def close(got: float, wanted: float, *, rel: float = 1e-12, within: float = 0.0) -> bool:
+    """Equal, both NaN, or as near as float64 sums can be (a few steps apart where numbers are subnormal)."""
+    if math.isnan(wanted) or math.isnan(got):
+        return math.isnan(wanted) and math.isnan(got)
+    if math.isinf(wanted) or math.isinf(got):
+        # Within a rounding of the largest float64, either side of the end is right.
+        return got == wanted or min(abs(got), abs(wanted)) > 1.79e308
+    return abs(got - wanted) <= max(rel * abs(wanted), within, 4 * TINY)
+
+
+def assert_side(got: Any, wanted: dict[str, float], *, extreme_rel: float) -> None:
+    assert (got.nan, got.inf) == (wanted["nan"], wanted["inf"])
+    for name in ("min", "max", "abs_max"):
+        assert close(getattr(got, name), wanted[name], rel=extreme_rel), name
+    scale = wanted["rms"] if math.isfinite(wanted["rms"]) else 0.0
+    for name in ("mean", "std", "rms"):
+        assert close(getattr(got, name), wanted[name], within=1e-14 * scale), name
+
+
+def assert_as_exact(
+    got: Measurement, reference: np.ndarray, candidate: np.ndarray, *, limit: float | None = None
+) -> None:
+    """Counts, extremes and places are equal; sums agree to 1e-12."""
+    wanted = exact.measure(reference, candidate, limit=limit)
+    pair = dtype_pair(reference.dtype, candidate.dtype)
+    # A magnitude is a square root, and a longdouble has more digits than the result: not exact to the last bit.
+    is_root = pair.wide.kind == "c" or pair.wide.char in "gG"
+    for name in EXACT:
+        if not (is_root and name == "beyond_limit"):
+            assert getattr(got, name) == wanted[name], name
+    extreme_rel = 1e-15 if is_root else 0.0 if not pair.arithmetic.name == "SPLIT" else 3e-16
+    for name in ("max_abs", "min_abs"):
+        assert close(getattr(got, name), wanted[name], rel=extreme_rel), name
+    # The magnitude of a subnormal complex number has only a few digits, and so has its ratio to anything.
+    coarse = is_root and any(0 < v.magnitude < 1e-290 for v in map(exact.number, reference.flat))
+    for name in SUMS:
+        if not (coarse and name in ("max_rel", "mean_rel")):
+            assert close(getattr(got, name), wanted[name]), name
+    scale = 1.0 if not 0 < wanted["rel_l2"] < 1 else wanted["rel_l2"] ** 2
+    assert close(got.cosine_distance, wanted["cosine_distance"], within=1e-14 + 1e-12 * scale)
+    assert_side(got.reference, wanted["reference"], extreme_rel=extreme_rel)
+    assert_side(got.candidate, wanted["candidate"], extreme_rel=extreme_rel)
+    if not is_root:
+        assert got.octaves == wanted["octaves"]
+        assert (got.worst.index if got.worst else None) == wanted["worst"]
+    assert sum(n for _, n in got.octaves) == wanted["differing"]
+    assert (got.max_ulp is None) == (pair.ulp_component is None)
+    if pair.ulp_component is not None and got.comparable:
+        largest, mean = exact.ulp(reference, candidate, pair.ulp_component)
+        assert got.max_ulp == largest
+        assert close(got.mean_ulp, mean)
+
+
+@settings(max_examples=400, deadline=None)
+@given(array_pairs(), st.sampled_from([1, 3, 16, 1 << 15]), st.sampled_from([None, 0.0, 1e-6, 1.0]))
+def test_every_statistic_is_exact_for_any_pair(
+    pair: tuple[np.ndarray, np.ndarray], block: int, limit: float | None
+) -> None:
+    reference, candidate = pair
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        got = measure_arrays(reference, candidate, limit=limit, block=block)
+    assert_as_exact(got, reference, candidate, limit=limit)
+
+
+@settings(max_examples=100, deadline=None)
+@given(array_pairs([*FLOATS, *COMPLEX]))
+def test_the_measurement_survives_json_for_any_pair(pair: tuple[np.ndarray, np.ndarray]) -> None:
+    got = measure_arrays(*pair, limit=1e-3)
+    text = json.dumps(got.to_dict())
+    again = Measurement.from_dict(json.loads(text))
+    assert json.dumps(again.to_dict()) == text
+    assert repr(again) == repr(got)
