@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xxhash
 
-from reprod_log.errors import WriteFailed
+from reprod_log.errors import UnreadableFile, WriteFailed
 from reprod_log.record.entry import Array, Detail, Entry, dtype_name
 from reprod_log.record.key import Key
 from reprod_log.record.provenance import Provenance, current_provenance
@@ -36,9 +37,16 @@ class Recorder:
         self.notes: list[str] = []
         self._batch: list[tuple[Entry, Array | None]] = []
         self._entries: list[Entry] = []
-        self._seen: dict[str, int] = {}
+        self._seen: set[str] = set()
         self._failed = False
-        self._writer = FolderWriter(path, provenance=self.provenance, modules=self.modules) if path else None
+        self._writer: FolderWriter | None = None
+        self._path = None if path is None else Path(path)
+        if self._path is not None:
+            try:
+                self._writer = FolderWriter(self._path, provenance=self.provenance, modules=self.modules)
+            except OSError as error:
+                self._failed = True
+                self.notes.append(f"nothing was recorded: {self._path} cannot be written ({error.strerror or error})")
 
     def add(
         self,
@@ -68,11 +76,15 @@ class Recorder:
             hash=content_hash(array) if numeric else "",
             meta=dict(meta or {}),
         )
+        self.put(entry, array if detail == "full" else None)
+
+    def put(self, entry: Entry, array: Array | None) -> None:
+        """Record a finished entry, whose hash is known, with its values (None: description only)."""
         text = str(entry.key)
-        self._seen[text] = self._seen.get(text, 0) + 1
-        if self._seen[text] > 1:
+        if text in self._seen:
             raise ValueError(f"{text!r} was recorded twice; entries of one recording need different keys")
-        self._batch.append((entry, array if detail == "full" else None))
+        self._seen.add(text)
+        self._batch.append((entry, array))
 
     def note(self, text: str) -> None:
         """Something a reader of the recording should know."""
@@ -80,9 +92,9 @@ class Recorder:
 
     def end_step(self) -> None:
         """Everything of this step has come: write it, if a path was given."""
-        if self._writer is None:
+        if self._path is None:
             self._entries += [entry for entry, _ in self._batch]
-        elif not self._failed and self._batch:
+        elif self._writer is not None and not self._failed and self._batch:
             try:
                 self._writer.write_shard(self._batch)
             except WriteFailed as error:
@@ -94,15 +106,23 @@ class Recorder:
     def close(self) -> Recording:
         """The finished recording (opened from disk, if a path was given)."""
         self.end_step()
+        in_memory = Recording(tuple(self._entries), self.provenance, modules=self.modules, notes=tuple(self.notes))
+        if self._path is None:
+            return in_memory
         if self._writer is None:
-            return Recording(tuple(self._entries), self.provenance, modules=self.modules, notes=tuple(self.notes))
+            return replace(in_memory, source=str(self._path), complete=False)
         self._writer.provenance, self._writer.modules = self.provenance, self.modules
         try:
             self._writer.close(complete=not self._failed, notes=self.notes)
         except WriteFailed as error:
             self._failed = True
             self.notes.append(str(error))
-        return open_recording(self._writer.path)
+        try:
+            written = open_recording(self._path)
+        except UnreadableFile as error:
+            return replace(in_memory, source=str(self._path), complete=False, notes=(*self.notes, str(error)))
+        # When the last manifest could not be written, the file knows less than we do.
+        return replace(written, complete=False, notes=tuple(self.notes)) if self._failed else written
 
 
 def content_hash(array: Array) -> str:

@@ -28,6 +28,8 @@ class ModuleInfo:
     """Own parameters and buffers (not the children's), name to shape."""
     origin: str = ""
     """Full name of the class, to tell e.g. `paddle.compat.nn.Linear` from `paddle.nn.Linear`."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Its plain attributes as the framework calls them (eps, momentum, padding …), leading underscores removed."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -36,6 +38,7 @@ class ModuleInfo:
             "kind": self.kind,
             "origin": self.origin,
             "parameters": {name: list(shape) for name, shape in self.parameters.items()},
+            "settings": dict(self.settings),
         }
 
     @classmethod
@@ -46,6 +49,7 @@ class ModuleInfo:
             kind=str(data.get("kind", "")),
             origin=str(data.get("origin", "")),
             parameters={str(n): tuple(int(d) for d in s) for n, s in dict(data.get("parameters", {})).items()},
+            settings=dict(data.get("settings", {})),
         )
 
 
