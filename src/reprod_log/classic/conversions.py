@@ -1,0 +1,61 @@
+"""Conversions of 1.0.1 between numpy and the two frameworks it knew, which are named here because it named them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from reprod_log.capture.nested import flatten
+from reprod_log.capture.tensors import to_numpy
+from reprod_log.errors import MissingPackage, UsageError
+from reprod_log.record import Array
+
+
+def np2torch(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The arrays of a dict as torch tensors of the same dtype; other values stay as they are."""
+    torch = _framework("torch")
+    return {key: torch.tensor(value) if isinstance(value, np.ndarray) else value for key, value in _dict(data).items()}
+
+
+def np2paddle(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The arrays of a dict as paddle tensors of the same dtype; other values stay as they are."""
+    paddle = _framework("paddle")
+    return {
+        key: paddle.to_tensor(value) if isinstance(value, np.ndarray) else value for key, value in _dict(data).items()
+    }
+
+
+def torch2np(data: Any) -> dict[str, Array]:
+    """What a torch model returned, any structure, as a flat dict of arrays; a lone tensor is called 'output'."""
+    return _to_dict(data)
+
+
+def paddle2np(data: Any = None) -> dict[str, Array]:
+    """What a paddle model returned, any structure, as a flat dict of arrays; a lone tensor is called 'output'."""
+    return _to_dict(data)
+
+
+def _to_dict(data: Any) -> dict[str, Array]:
+    arrays = {}
+    for role, tensor in flatten(data):
+        # A dict's members keep their own names, as in 1.0.1.
+        name = role.removeprefix("output.") if isinstance(data, Mapping) else role
+        arrays[name] = to_numpy(tensor)
+    return arrays
+
+
+def _dict(data: Any) -> Mapping[str, Any]:
+    if not isinstance(data, Mapping):
+        raise UsageError(f"expected a dict of arrays by input name, not {type(data).__name__}")
+    return data
+
+
+def _framework(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        package = "paddlepaddle" if name == "paddle" else name
+        raise MissingPackage(f"this needs {name}, which is not installed: pip install {package}") from error
