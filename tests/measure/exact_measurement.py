@@ -108,8 +108,9 @@ def measure(reference: np.ndarray, candidate: np.ndarray, *, limit: float | None
     a = [number(reference[i]) for i in np.ndindex(reference.shape)]
     b = [number(candidate[i]) for i in np.ndindex(candidate.shape)]
     both_finite = [(x, y) for x, y in zip(a, b, strict=True) if x.finite and y.finite]
-    is_equal_inf = [x.inf is not None and y.inf is not None and _normal(x.inf) == _normal(y.inf)
-                    for x, y in zip(a, b, strict=True)]
+    is_equal_inf = [
+        x.inf is not None and y.inf is not None and _normal(x.inf) == _normal(y.inf) for x, y in zip(a, b, strict=True)
+    ]
     nan_both = sum(x.nan and y.nan for x, y in zip(a, b, strict=True))
     comparable = len(both_finite) + sum(is_equal_inf)
     zero = Fraction(0)
@@ -153,9 +154,7 @@ def measure(reference: np.ndarray, candidate: np.ndarray, *, limit: float | None
         "mean_rel": math.inf if None in relative else rounded(sum(relative, zero) / n),
         "rel_l2": 0.0 if squares == 0 else math.inf if norm_a == 0 else rounded(root(squares) / norm_a),
         "cosine_distance": (
-            0.0 if norm_a == norm_b == 0
-            else 1.0 if 0 in (norm_a, norm_b)
-            else rounded(1 - inner / (norm_a * norm_b))
+            0.0 if norm_a == norm_b == 0 else 1.0 if 0 in (norm_a, norm_b) else rounded(1 - inner / (norm_a * norm_b))
         ),
         "worst": tuple(int(i) for i in np.unravel_index(at, reference.shape)),
     }

@@ -9,12 +9,10 @@ from typing import Any
 
 import exact_measurement as exact
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies_for_arrays import ALL, COMPLEX, FLOATS, array_pairs, dtype
+from strategies_for_arrays import COMPLEX, FLOATS, array_pairs
 
-from reprod_log.errors import UsageError
 from reprod_log.measure.dtypes import dtype_pair
 from reprod_log.measure.fused import measure_arrays
 from reprod_log.measure.measurement import Measurement
@@ -54,7 +52,7 @@ def assert_as_exact(
     for name in EXACT:
         if not (is_root and name == "beyond_limit"):
             assert getattr(got, name) == wanted[name], name
-    extreme_rel = 1e-15 if is_root else 0.0 if not pair.arithmetic.name == "SPLIT" else 3e-16
+    extreme_rel = 1e-15 if is_root else 0.0 if pair.arithmetic.name != "SPLIT" else 3e-16
     for name in ("max_abs", "min_abs"):
         assert close(getattr(got, name), wanted[name], rel=extreme_rel), name
     # The magnitude of a subnormal complex number has only a few digits, and so has its ratio to anything.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -86,10 +87,12 @@ class Measurement:
 
     @property
     def share_beyond(self) -> float | None:
-        """Share of the comparable elements beyond the limit that was asked for."""
+        """Share of the comparable elements beyond the limit that was asked for; NaN if none is comparable."""
         if self.beyond_limit is None:
             return None
-        return self.beyond_limit / self.comparable if self.comparable else 0.0
+        if self.comparable == 0:
+            return math.nan if self.count else 0.0
+        return self.beyond_limit / self.comparable
 
     @property
     def identical(self) -> bool:

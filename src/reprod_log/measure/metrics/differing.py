@@ -6,9 +6,13 @@ Why: for these there is no small difference; it also exists for text and objects
 
 from __future__ import annotations
 
+import math
+
 from reprod_log.measure.measurement import Measurement
 
 
 def value(measurement: Measurement) -> float:
-    """The number of comparable elements that are not equal."""
+    """The number of comparable elements that are not equal; NaN if none is comparable."""
+    if measurement.count and not measurement.comparable:
+        return math.nan
     return float(measurement.differing)

@@ -15,4 +15,4 @@ from reprod_log.measure.measurement import Measurement
 def value(measurement: Measurement) -> float:
     """The share beyond the measurement's limit, from 0 to 1; NaN if it was measured without one."""
     share = measurement.share_beyond
-    return math.nan if share is None or (measurement.count and not measurement.comparable) else share
+    return math.nan if share is None else share

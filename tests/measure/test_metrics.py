@@ -1,0 +1,140 @@
+"""The contract that every metric file keeps, and how metrics are found."""
+
+from __future__ import annotations
+
+import math
+import types
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from reprod_log.errors import UsageError
+from reprod_log.measure import metrics
+from reprod_log.measure.fused import measure_arrays
+from reprod_log.measure.measurement import Measurement
+
+FOLDER = Path(metrics.__file__).parent
+NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
+
+# Made so that each metric has a value of its own.
+PAIR = measure_arrays(
+    np.array([3.0, 4.0, -1.0, np.nan], np.float32), np.array([3.25, 6.0, -1.125, 5.0], np.float32), limit=0.25
+)
+VALUES = {
+    "max_abs": 2.0,
+    "mean_abs": 2.375 / 3,
+    "min_abs": 0.125,
+    "max_rel": 0.5,
+    "mean_rel": (0.25 / 3 + 0.5 + 0.125) / 3,
+    "rmse": math.sqrt(4.078125 / 3),
+    "rel_l2": math.sqrt(4.078125 / 26),
+    "cosine": 1 - 34.875 / math.sqrt(26 * 47.828125),
+    "max_ulp": 4194304.0,
+    "mean_ulp": (1048576 + 4194304 + 1048576) / 3,
+    "share_beyond": 1 / 3,
+    "nonfinite": 1.0,
+    "differing": 3.0,
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_metric_says_what_when_and_why(name: str) -> None:
+    found = metrics.metric(name)
+    assert found.name == name
+    assert found.summary.endswith(".")
+    assert "When: " in found.description
+    assert "Why: " in found.description
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_metric_has_the_value_of_its_definition(name: str) -> None:
+    value = metrics.metric(name).value(PAIR)
+    assert type(value) is float
+    assert value == pytest.approx(VALUES[name], rel=1e-12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_metric_is_zero_when_both_sides_are_identical(name: str) -> None:
+    a = np.arange(5.0)
+    assert metrics.metric(name).value(measure_arrays(a, a, limit=0.0)) == 0.0
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n != "nonfinite"])
+def test_a_metric_passes_no_limit_when_nothing_is_comparable(name: str) -> None:
+    nothing = measure_arrays(np.array([np.nan]), np.array([1.0]), limit=1.0)
+    assert not metrics.metric(name).value(nothing) <= math.inf
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n not in ("nonfinite", "differing", "share_beyond")])
+def test_a_metric_passes_no_limit_when_text_differs(name: str) -> None:
+    text = measure_arrays(np.array(["a", "b"]), np.array(["a", "c"]), limit=1.0)
+    assert not metrics.metric(name).value(text) <= math.inf
+
+
+@pytest.mark.parametrize("name", ["max_ulp", "mean_ulp", "share_beyond"])
+def test_a_metric_passes_no_limit_when_it_does_not_exist_for_the_pair(name: str) -> None:
+    mixed = measure_arrays(np.zeros(2, np.float32), np.zeros(2, np.float64))
+    assert not metrics.metric(name).value(mixed) <= math.inf
+
+
+def test_names_are_the_files_of_the_folder() -> None:
+    assert set(NAMES) <= set(metrics.names())
+    assert set(NAMES) == set(VALUES)
+
+
+def test_an_unknown_name_is_refused_and_near_names_are_given() -> None:
+    with pytest.raises(UsageError, match="'max_abs'"):
+        metrics.metric("maxabs")
+    with pytest.raises(UsageError, match="rel_l2"):
+        metrics.metric("zzz")
+
+
+def _add_entry_point(monkeypatch: pytest.MonkeyPatch, name: str, module: types.ModuleType) -> None:
+    class Point:
+        def __init__(self) -> None:
+            self.name = name
+
+        def load(self) -> types.ModuleType:
+            return module
+
+    def points(*, group: str) -> list[Point]:
+        assert group == "reprod_log.metrics"
+        return [Point()]
+
+    monkeypatch.setattr(metrics, "entry_points", points)
+    metrics.metric.cache_clear()
+
+
+def test_another_package_adds_a_metric_through_its_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("theirs", "Twice the largest difference.")
+
+    def value(measurement: Measurement) -> float:
+        return 2 * measurement.max_abs
+
+    module.value = value  # type: ignore[attr-defined]
+    _add_entry_point(monkeypatch, "twice", module)
+    assert "twice" in metrics.names()
+    assert metrics.metric("twice").value(PAIR) == 4.0
+    metrics.metric.cache_clear()
+
+
+def test_another_package_cannot_take_over_a_name_of_the_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("theirs", "Always passes.")
+    module.value = lambda measurement: 0.0  # type: ignore[attr-defined]
+    _add_entry_point(monkeypatch, "max_abs", module)
+    assert metrics.metric("max_abs").value(PAIR) == 2.0
+    metrics.metric.cache_clear()
+
+
+def test_an_entry_point_without_a_value_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    _add_entry_point(monkeypatch, "broken", types.ModuleType("theirs", "No function."))
+    with pytest.raises(UsageError, match="broken"):
+        metrics.metric("broken")
+    metrics.metric.cache_clear()
+
+
+def test_entry_points_are_looked_up_in_the_documented_group() -> None:
+    assert metrics.entry_points is metadata.entry_points
+    assert metrics.GROUP == "reprod_log.metrics"
