@@ -115,7 +115,10 @@ def test_program_logging_is_left_alone(tmp_path: Path, monkeypatch: pytest.Monke
     helper = reprod_log.ReprodDiffHelper()
     helper.compare_info({"x": np.ones(1)}, {"x": np.ones(1)})
     helper.report()
-    reprod_log.utils.init_logger(str(tmp_path / "own.log")).info("hello")
+    logger = reprod_log.utils.init_logger(str(tmp_path / "own.log"))
+    logger.info("hello")
+    for handler in logger.handlers:
+        handler.close()
     assert (list(logging.getLogger().handlers), logging.getLogger().level) == before
     assert (tmp_path / "diff.txt").is_file()
     assert (tmp_path / "own.log").read_text().endswith("root INFO: hello\n")

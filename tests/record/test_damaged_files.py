@@ -114,7 +114,11 @@ def test_files_of_old_and_new_numpy_open(tmp_path: Path, numpy_core: str) -> Non
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
 def test_pickle_protocols_give_the_same_values(tmp_path: Path, protocol: int) -> None:
-    arrays = {"f": np.asfortranarray(np.arange(6.0).reshape(2, 3)), "big": np.arange(5000.0), "o": np.array([None, 1.5])}
+    arrays = {
+        "f": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        "big": np.arange(5000.0),
+        "o": np.array([None, 1.5]),
+    }
     loaded = load(npy_with_pickle(tmp_path / "p.npy", pickle.dumps(arrays, protocol)))
     for key, array in arrays.items():
         np.testing.assert_array_equal(loaded[key].array(), array)

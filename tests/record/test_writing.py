@@ -106,6 +106,7 @@ for step in range(100000):
     process.kill()
     last = max([last, *(int(line) for line in process.stdout.read().split())])
     process.wait()
+    process.stdout.close()
     left = load(tmp_path / "rec")
     assert not left.complete
     assert len(left) >= last + 1

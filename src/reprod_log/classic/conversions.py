@@ -40,7 +40,7 @@ def paddle2np(data: Any = None) -> dict[str, Array]:
 
 def _to_dict(data: Any) -> dict[str, Array]:
     arrays = {}
-    for role, tensor in flatten(data):
+    for role, tensor in flatten(data, "output"):
         # A dict's members keep their own names, as in 1.0.1.
         name = role.removeprefix("output.") if isinstance(data, Mapping) else role
         arrays[name] = to_numpy(tensor)

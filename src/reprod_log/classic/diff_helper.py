@@ -40,7 +40,7 @@ class ReprodDiffHelper:
 
         Reading runs no code from the file; `trust=True` lifts that for files you made yourself.
         """
-        found = existing(path)
+        found = existing(Path(path))
         content = read_content(found, trust=trust)
         if not isinstance(content, dict):
             shape = f" of shape {list(content.shape)}" if isinstance(content, np.ndarray) else ""
@@ -82,7 +82,7 @@ class ReprodDiffHelper:
         text = "\n".join(lines) + "\n"
         if path is None:
             return ReportResult(passed, text)
-        with replacing(path) as file:
+        with replacing(Path(path)) as file:
             file.write(text.encode("utf-8", "surrogateescape"))
         return ReportResult(passed, text, Path(path))
 

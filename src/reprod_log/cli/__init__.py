@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+from typing import Any
 
 from reprod_log.errors import ReprodLogError
 
@@ -17,18 +18,18 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """The exit code of `reprod` with these arguments; messages go to standard error."""
-    import click
+    import typer
 
     from reprod_log.cli.app import command
 
     try:
         answer = command().main(args=arguments, prog_name="reprod", standalone_mode=False)
-    except click.exceptions.Exit as leaving:
-        return leaving.exit_code
-    except click.ClickException as error:
+    except typer.Exit as leaving:
+        return int(leaving.exit_code)
+    except wrong_use_error() as error:
         error.show()
         return WRONG_USE
-    except click.exceptions.Abort:
+    except typer.Abort:
         print("reprod: stopped", file=sys.stderr)
         return WRONG_USE
     except ReprodLogError as error:
@@ -43,3 +44,10 @@ def run(arguments: list[str]) -> int:
         print("reprod: this is a bug in reprod_log; please report it with the lines above", file=sys.stderr)
         return INTERNAL_ERROR
     return answer if isinstance(answer, int) else ALIGNED
+
+
+def wrong_use_error() -> Any:
+    """What typer raises for wrong arguments. Newer versions carry click inside them, so it is found by inheritance."""
+    import typer
+
+    return next(one for one in typer.BadParameter.__mro__ if one.__name__ == "ClickException")

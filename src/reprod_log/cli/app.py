@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pkgutil
 from importlib import import_module
+from typing import Any
 
-import click
 import typer
 
 from reprod_log.cli import commands
@@ -29,7 +29,7 @@ def _root(version: bool = typer.Option(False, "--version", help="Show the versio
         raise typer.Exit
 
 
-def command() -> click.Command:
+def command() -> Any:
     """The whole command, assembled from the files in cli/commands (a file's name is the command's name)."""
     for found in sorted(module.name for module in pkgutil.iter_modules(commands.__path__)):
         module = import_module(f"{commands.__name__}.{found}")

@@ -31,8 +31,10 @@ class Limit:
 
     @property
     def specificity(self) -> int:
-        """2 when it names keys, 1 when it names a dtype, 0 when it is general."""
-        return 2 if self.keys != "*" else 1 if self.dtype != "*" else 0
+        """3 when it names keys, 2 when it names a dtype, 1 a family of dtypes (`int*`), 0 when it is general."""
+        if self.keys != "*":
+            return 3
+        return 0 if self.dtype == "*" else 1 if "*" in self.dtype else 2
 
     def fits(self, key: str, dtype: str) -> bool:
         return fnmatchcase(key, self.keys) and fnmatchcase(dtype, self.dtype)

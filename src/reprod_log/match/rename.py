@@ -18,7 +18,7 @@ def renamed(key: Key, rename: Mapping[str, str]) -> tuple[Key, str | None]:
     text = str(key)
     if text in rename:
         return Key.parse(rename[text]), text
-    fitting = [old for old in rename if key.path == old or key.path.startswith((old + ".", old + "/"))]
+    fitting = [old for old in rename if _fits(old, key)]
     if not fitting:
         return key, None
     old = max(fitting, key=len)
@@ -27,10 +27,13 @@ def renamed(key: Key, rename: Mapping[str, str]) -> tuple[Key, str | None]:
 
 def check_rename(rename: Mapping[str, str], reference: Recording) -> None:
     """Raise when a rule fits nothing: a mistyped rule must not go unnoticed."""
-    used = {renamed(entry.key, rename)[1] for entry in reference.entries}
-    idle = [old for old in rename if old not in used]
+    idle = [old for old in rename if not any(_fits(old, entry.key) for entry in reference.entries)]
     if idle:
         raise UsageError(
             f"rename names what the reference does not have: {listed(idle)}. "
             f"The reference has {listed(reference.keys)}."
         )
+
+
+def _fits(old: str, key: Key) -> bool:
+    return old in (str(key), key.path) or key.path.startswith((old + ".", old + "/"))

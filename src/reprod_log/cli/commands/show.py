@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from reprod_log.cli.options import AllRows, Trust
-from reprod_log.measure.fused import summarise
+from reprod_log.capture.summary import summarise
 from reprod_log.record.stores import load
 from reprod_log.report.formats.text import plain
 from reprod_log.report.terminal import terminal
@@ -58,4 +58,4 @@ def _numbers(array: np.ndarray) -> list[str]:
     if array.dtype.kind in "OU":
         return ["", "", "", ""]
     found = summarise(array)
-    return [f"{found.min:.4g}", f"{found.max:.4g}", f"{found.mean:.4g}", f"{found.nan}/{found.inf}"]
+    return [*(f"{found[name]:.4g}" for name in ("min", "max", "mean")), f"{found['nan']}/{found['inf']}"]
