@@ -27,7 +27,7 @@ FLOW = {
     "report": ("errors", "record", "match", "measure", "calibrate", "judge", "diagnose", "alignment"),
 }
 STAND_ON_EVERYTHING = ("classic", "steps", "cli", "align_models", "testing")
-SHIMS = ("__init__", "compare", "utils", "ReprodLogger", "ReprodDiffHelper")
+SHIMS = ("__init__", "__main__", "compare", "utils", "ReprodLogger", "ReprodDiffHelper")
 
 
 def stage_of(path: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,9 @@ _PIPE_WIDTH = 160
 def terminal(*, stderr: bool = False) -> Console:
     """A console that keeps its hands off colour and width where nobody is looking."""
     stream = sys.stderr if stderr else sys.stdout
-    return Console(stderr=stderr, width=None if stream.isatty() else _PIPE_WIDTH, highlight=False, soft_wrap=False)
+    asked = os.environ.get("COLUMNS", "")
+    width = None if stream.isatty() else int(asked) if asked.isdigit() and int(asked) else _PIPE_WIDTH
+    return Console(stderr=stderr, width=width, highlight=False)
 
 
 def print_alignment(alignment: Alignment, console: Console, *, all_rows: bool = False) -> None:
@@ -64,7 +67,7 @@ def print_alignment(alignment: Alignment, console: Console, *, all_rows: bool = 
 def _table(shown: tuple[Row, ...]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("status", no_wrap=True)
-    table.add_column("entry", overflow="fold", ratio=1)
+    table.add_column("entry", overflow="fold")
     for title in ("mean abs", "max abs", "rel L2"):
         table.add_column(title, justify="right", no_wrap=True)
     for row in shown:

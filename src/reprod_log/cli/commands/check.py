@@ -47,7 +47,7 @@ def _table(hand_in: HandIn) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("status", no_wrap=True)
     table.add_column("step", no_wrap=True)
-    table.add_column("logs", overflow="fold", ratio=1)
+    table.add_column("logs", overflow="fold")
     table.add_column("entries", justify="right")
     table.add_column("worst mean", justify="right", no_wrap=True)
     table.add_column("own log says", no_wrap=True)

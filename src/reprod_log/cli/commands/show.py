@@ -36,7 +36,7 @@ def run(
     for note in content.notes:
         console.print(Text(f"  note: {plain(note)}", style="yellow"))
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("entry", overflow="fold", ratio=1)
+    table.add_column("entry", overflow="fold")
     table.add_column("dtype", no_wrap=True)
     table.add_column("shape")
     if values:

@@ -1,0 +1,173 @@
+"""The command: what it prints, and the code it leaves with."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from reprod_log import Recording
+from reprod_log.cli import run
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    Recording.from_arrays({"logits": np.ones(4, np.float32), "loss": np.array(1.0)}).save(tmp_path / "ref.npy")
+    Recording.from_arrays({"logits": np.ones(4, np.float32), "loss": np.array(1.0)}).save(tmp_path / "same.npz")
+    Recording.from_arrays({"logits": np.ones(4, np.float32), "loss": np.array(1.5)}).save(tmp_path / "off.npy")
+    Recording.from_arrays({"output": np.ones(4, np.float32), "loss": np.array(1.0)}).save(tmp_path / "renamed.npy")
+    Recording.from_arrays({"other": np.ones(4)}).save(tmp_path / "other.npy")
+    return tmp_path
+
+
+def answer(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    code = run([str(one) for one in arguments])
+    caught = capsys.readouterr()
+    return code, caught.out, caught.err
+
+
+def test_aligned_recordings_leave_with_0(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = answer(capsys, "compare", logs / "ref.npy", logs / "same.npz")
+    assert code == 0
+    assert out.startswith("ALIGNED: all 2 entries pass")
+
+
+def test_difference_leaves_with_1_and_is_located(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = answer(capsys, "compare", logs / "ref.npy", logs / "off.npy")
+    assert code == 1
+    assert out.startswith("NOT ALIGNED: 1 fail; 1 of 2 entries pass")
+    assert "first divergence: loss" in out
+    assert "reference 1, candidate 1.5" in out
+
+
+def test_nothing_in_common_leaves_with_5(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = answer(capsys, "compare", logs / "ref.npy", logs / "other.npy")
+    assert code == 5
+    assert "NOTHING COMPARED" in out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["compare", "ref.npy", "missing.npy"],
+        ["compare", "ref.npy"],
+        ["compare", "ref.npy", "same.npz", "--limit", "typo:1"],
+        ["compare", "ref.npy", "same.npz", "--limit", "mean_abs"],
+        ["compare", "ref.npy", "same.npz", "--rename", "x"],
+        ["compare", "ref.npy", "same.npz", "--rename", "nothing=else"],
+        ["show", "missing"],
+        ["check", "ref.npy"],
+        ["convert", "ref.npy", "x.h5"],
+        ["convert", "ref.npy", "ref.npy"],
+        ["nonsense"],
+    ],
+)
+def test_wrong_use_leaves_with_2_and_a_message(
+    logs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    monkeypatch.chdir(logs)
+    code, _, err = answer(capsys, *arguments)
+    assert code == 2
+    assert err.strip()
+    assert "Traceback" not in err
+
+
+def test_bug_of_ours_leaves_with_3(
+    logs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from reprod_log.cli.commands import compare
+
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(compare, "align", broken)
+    code, _, err = answer(capsys, "compare", logs / "ref.npy", logs / "off.npy")
+    assert code == 3
+    assert "this is a bug in reprod_log" in err
+
+
+def test_limits_and_renames_are_taken(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert answer(capsys, "compare", logs / "ref.npy", logs / "off.npy", "--limit", "mean_abs:1")[0] == 0
+    assert answer(capsys, "compare", logs / "ref.npy", logs / "renamed.npy")[0] == 1
+    assert answer(capsys, "compare", logs / "ref.npy", logs / "renamed.npy", "--rename", "logits=output")[0] == 0
+    unmatched = ("--allow-unmatched", "logits", "--allow-unmatched", "output")
+    assert answer(capsys, "compare", logs / "ref.npy", logs / "renamed.npy", *unmatched)[0] == 0
+
+
+def test_alignment_is_saved_as_json(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer(capsys, "compare", logs / "ref.npy", logs / "off.npy", "--json", logs / "out" / "a.json")
+    saved = json.loads((logs / "out" / "a.json").read_text())
+    assert saved["passed"] is False
+    assert saved["first_divergence"] == "loss"
+
+
+def test_same_recordings_give_byte_identical_json(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a.json", "b.json"):
+        answer(capsys, "compare", logs / "ref.npy", logs / "off.npy", "--json", logs / name)
+    assert (logs / "a.json").read_bytes() == (logs / "b.json").read_bytes()
+
+
+def test_recording_is_shown_and_converted(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for target in ("copy.safetensors", "copy.npz", "copy.npy", "copy"):
+        assert answer(capsys, "convert", logs / "ref.npy", logs / target)[0] == 0
+        assert answer(capsys, "compare", logs / "ref.npy", logs / target)[0] == 0
+    code, out, _ = answer(capsys, "show", logs / "copy", "--values")
+    assert code == 0
+    assert "logits" in out
+    assert "float32" in out
+    assert "0/0" in out
+
+
+def test_untrusted_file_is_refused_by_name(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from fractions import Fraction
+
+    np.save(logs / "strange.npy", {"x": np.array([Fraction(1, 2)], dtype=object)})
+    code, _, err = answer(capsys, "show", logs / "strange.npy")
+    assert code == 2
+    assert "fractions.Fraction" in err
+    assert answer(capsys, "show", logs / "strange.npy", "--trust")[0] == 0
+
+
+def test_doctor_says_what_is_installed(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = answer(capsys, "doctor")
+    assert code == 0
+    assert f"numpy {np.__version__}" in out
+    assert "OMP_NUM_THREADS" in out
+
+
+def test_control_characters_in_keys_reach_no_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a.npz", "b.npz"):
+        Recording.from_arrays({"evil\x1b[2J\x07[red]key": np.array(len(name) + ord(name[0]))}).save(tmp_path / name)
+    _, out, _ = answer(capsys, "compare", tmp_path / "a.npz", tmp_path / "b.npz")
+    assert "\x1b[2J" not in out
+    assert "\\x1b[2J\\x07[red]key" in out
+
+
+@pytest.mark.parametrize("width", ["40", "80", "200"])
+def test_narrow_terminal_shows_everything(logs: Path, width: str) -> None:
+    answer = subprocess.run(
+        [sys.executable, "-m", "reprod_log", "compare", str(logs / "ref.npy"), str(logs / "off.npy")],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COLUMNS": width},
+        check=False,
+    )
+    assert answer.returncode == 1
+    assert "FAIL" in answer.stdout
+    assert "loss" in answer.stdout
+    assert "\x1b" not in answer.stdout
+    assert max(map(len, answer.stdout.splitlines())) <= int(width)
+
+
+def test_reader_that_leaves_early_is_no_error(logs: Path) -> None:
+    answer = subprocess.run(
+        f"{sys.executable} -m reprod_log show {logs / 'ref.npy'} | true",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Traceback" not in answer.stderr
