@@ -1,0 +1,19 @@
+"""Compares the logits of step 1; the report is forward_diff.log."""
+
+from pathlib import Path
+
+from reprod_log import ReprodDiffHelper
+
+HERE = Path(__file__).resolve().parent
+
+
+def main() -> None:
+    helper = ReprodDiffHelper()
+    torch_info = helper.load_info(str(HERE / "AlexNet_torch" / "forward_torch.npy"))
+    paddle_info = helper.load_info(str(HERE / "AlexNet_paddle" / "forward_paddle.npy"))
+    helper.compare_info(torch_info, paddle_info)
+    helper.report(diff_method="mean", diff_threshold=1e-6, path=str(HERE / "forward_diff.log"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,19 @@
+"""Compares the accuracies after training; the report is train_align_diff.log."""
+
+from pathlib import Path
+
+from reprod_log import ReprodDiffHelper
+
+HERE = Path(__file__).resolve().parent
+
+
+def main() -> None:
+    helper = ReprodDiffHelper()
+    torch_info = helper.load_info(str(HERE / "AlexNet_torch" / "train_align_torch.npy"))
+    paddle_info = helper.load_info(str(HERE / "AlexNet_paddle" / "train_align_paddle.npy"))
+    helper.compare_info(torch_info, paddle_info)
+    helper.report(diff_method="mean", diff_threshold=0.0015, path=str(HERE / "train_align_diff.log"))
+
+
+if __name__ == "__main__":
+    main()
