@@ -1,0 +1,10 @@
+"""Weights, gradients and optimizer state from one framework's layout to another's: one rule per layer type."""
+
+from reprod_log.transfer.report import TransferReport, TransferRow
+from reprod_log.transfer.weights import transfer_weights
+
+__all__ = [
+    "TransferReport",
+    "TransferRow",
+    "transfer_weights",
+]

@@ -1,0 +1,122 @@
+"""Runs of whole models and single layers on arrays, leaving the models as they were."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from reprod_log.errors import TransferError, UsageError
+from reprod_log.transfer.frameworks import Call
+from reprod_log.transfer.rules import all_rules
+from reprod_log.transfer.survey import Survey
+from reprod_log.transfer.transform import Array
+from reprod_log.transfer.unit import BARE, Unit
+
+# What a whole model is called with: arrays by parameter name, or a sequence of arrays.
+Inputs = Mapping[str, Any] | tuple[Any, ...] | list[Any]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The first call of every unit's layer, in the order in which the calls ended."""
+
+    calls: Mapping[str, Call]
+
+    def in_order(self, units: tuple[Unit, ...]) -> list[Unit]:
+        """The units that were called, in the order of their calls; pieces of one layer keep their own order."""
+        position = {path: index for index, path in enumerate(self.calls)}
+        called = [unit for unit in units if unit.owner in position and unit.kind != BARE]
+        return sorted(called, key=lambda unit: position[unit.owner])
+
+
+def run_model(survey: Survey, inputs: Inputs, arrays: Mapping[str, Array], *, side: str) -> Trace:
+    """A run of the whole model in evaluation mode, with some tensors (by name) holding other values for the time."""
+    arguments, keywords = _call_form(inputs)
+    paths = dict.fromkeys(unit.owner for unit in survey.units)
+    modules = {path: survey.modules[path] for path in paths} | {"": survey.model}
+    calls: dict[str, Call] = {}
+    framework = survey.framework
+    by_id = {id(survey.tensors[name]): array for name, array in arrays.items()}
+
+    def record(call: Call) -> None:
+        calls.setdefault(call.path, call)
+
+    with (
+        framework.undisturbed(survey.model),
+        framework.substituted(survey.model, by_id, None),
+        framework.traced(modules, record),
+    ):
+        try:
+            framework.run(survey.model, arguments, keywords)
+        except Exception as error:  # a model's forward pass may raise anything at all
+            raise TransferError(
+                f"The {side} model ({framework.NAME}) could not be run on the inputs: {first_line(error)}"
+            ) from error
+    return Trace(calls)
+
+
+def run_unit(survey: Survey, unit: Unit, arguments: Any, arrays: Mapping[str, Array], dtype: str) -> tuple[Array, ...]:
+    """The outputs of a single layer on its own in the given dtype, its tensors holding the given values."""
+    module, framework = survey.modules[unit.path], survey.framework
+    by_id = {id(survey.tensors[name]): arrays[name] for name in unit.tensors if name in arrays}
+    with framework.undisturbed(module), framework.substituted(module, by_id, dtype):
+        return framework.run(module, arguments, {})
+
+
+def perturbed(survey: Survey) -> dict[str, Array]:
+    """The model's values, each a little off in its own way, by name.
+
+    Fresh weights hide mistakes: all norms are ones and zeros, all biases zero, and exchanging two of them changes
+    nothing. Perturbed by name, every tensor is different from every other.
+    """
+    first_name: dict[int, str] = {}
+    result = {}
+    for unit in survey.units:
+        for name in unit.tensors:
+            tensor = survey.tensors[name]
+            label = first_name.setdefault(id(tensor), name)
+            array = survey.framework.read(tensor)
+            if np.issubdtype(array.dtype, np.floating) or array.dtype.name == "bfloat16":
+                changes = unit.kind != BARE or survey.framework.is_parameter(tensor)
+                result[name] = _shaken(array, label, unit) if changes else array
+            else:
+                result[name] = array
+    return result
+
+
+def first_line(error: Exception) -> str:
+    """The kind of error and the first line of its message that says something."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip(" -\t")]
+    said = next((line for line in lines if not line.startswith("C++ Traceback")), "")
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+def rule_kinds_scaled() -> frozenset[str]:
+    """Kinds whose zeros have a meaning and must stay zeros."""
+    return frozenset(rule.kind for rule in all_rules() if rule.scale_only)
+
+
+def _shaken(array: Array, label: str, unit: Unit) -> Array:
+    seed = int.from_bytes(hashlib.blake2b(label.encode(), digest_size=8).digest(), "little")
+    random = np.random.default_rng(seed)
+    wide = array.astype(np.float64)
+    # Factors stay positive, so that a variance stays one.
+    shaken = wide * (1.0 + 0.2 * random.random(wide.shape))
+    variance = any(part.canonical == "running_var" and part.tensor == label for part in unit.parts)
+    if not variance and unit.kind not in rule_kinds_scaled():
+        size = float(np.sqrt(np.mean(np.square(wide)))) if wide.size else 0.0
+        size = size if 0.0 < size < np.inf else 1.0
+        shaken = shaken + 0.1 * size * random.standard_normal(wide.shape)
+    return shaken.astype(array.dtype)
+
+
+def _call_form(inputs: Inputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if isinstance(inputs, Mapping):
+        return (), dict(inputs)
+    if isinstance(inputs, (tuple, list)):
+        return tuple(inputs), {}
+    raise UsageError(
+        f"inputs must be a dict of arrays by parameter name, or a tuple of arrays; got {type(inputs).__name__}."
+    )

@@ -1,0 +1,73 @@
+"""What a plan leaves behind on either side, and why."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from reprod_log.errors import listed
+from reprod_log.transfer.matching.structure import Ambiguity
+from reprod_log.transfer.matching.wording import near
+from reprod_log.transfer.plan import TransferPlan
+from reprod_log.transfer.survey import Survey
+from reprod_log.transfer.unit import Unit
+
+
+@dataclass(frozen=True)
+class Leftovers:
+    """Names left on either side, those allowed to be, and a reason for each."""
+
+    in_source: tuple[str, ...]
+    in_target: tuple[str, ...]
+    allowed: tuple[str, ...]
+    reasons: dict[str, str]
+
+
+def find_leftovers(
+    source: Survey,
+    target: Survey,
+    plan: TransferPlan,
+    undecided: Sequence[Ambiguity],
+    allow_left: Iterable[str],
+) -> Leftovers:
+    """Everything that the plan does not move. A tied tensor that moves under another name is not left."""
+    patterns = (allow_left,) if isinstance(allow_left, str) else tuple(allow_left)
+    here = _unused(source, {name for move in plan.moves for name in move.sources})
+    there = _unused(target, {move.target for move in plan.moves})
+    allowed = [name for name in (*there, *here) if any(fnmatchcase(name, pattern) for pattern in patterns)]
+    reasons: dict[str, str] = {}
+    partners = {pair.source.path: pair.target for pair in plan.pairs}
+    back = {pair.target.path: pair.source for pair in plan.pairs}
+    for names, own, other, partner in ((here, source, target, partners), (there, target, source, back)):
+        free = there if own is source else here
+        for unit in own.units:
+            for name in unit.tensors:
+                if name in names:
+                    reasons[name] = _reason(name, unit, other, partner.get(unit.path), undecided, free)
+    return Leftovers(_without(here, allowed), _without(there, allowed), tuple(dict.fromkeys(allowed)), reasons)
+
+
+def _unused(survey: Survey, used: set[str]) -> tuple[str, ...]:
+    held = {id(survey.tensors[name]) for name in used}
+    required = {part.tensor: None for unit in survey.units for part in unit.parts if not part.optional}
+    return tuple(name for name in required if id(survey.tensors[name]) not in held)
+
+
+def _without(names: Iterable[str], allowed: Iterable[str]) -> tuple[str, ...]:
+    kept = set(allowed)
+    return tuple(name for name in names if name not in kept)
+
+
+def _reason(
+    name: str, unit: Unit, other: Survey, partner: Unit | None, undecided: Sequence[Ambiguity], free: Sequence[str]
+) -> str:
+    for group in undecided:
+        if unit.path in [one.path for one in (*group.sources, *group.targets)]:
+            one, two = (listed([u.path for u in side], most=3) for side in (group.sources, group.targets))
+            return f"{one} and {two} ({group.sources[0].describe()}) fit each other in more than one way"
+    if partner is not None:
+        return f"'{partner.path}', the partner of '{unit.path}', has nothing to match '{name}'"
+    same_path = next((one for one in other.units if one.path == unit.path), None)
+    if same_path is not None:
+        return f"'{unit.path}' is {unit.describe()} here and {same_path.describe()} there"
+    close = near(name, free)
+    return f"near '{name}': {listed(close)}" if close else f"nothing fits '{unit.path}' ({unit.describe()})"

@@ -1,0 +1,85 @@
+"""How one stored tensor becomes the canonical tensors of its layer, and back.
+
+Every layout difference known so far between frameworks is a permutation of the elements: axes swapped, dimensions
+flattened, several matrices packed into one. So one small value describes them all, is its own inverse recipe, and
+carries gradients and optimizer moments exactly as it carries weights (the Jacobian of a permutation is the
+permutation itself).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Transform:
+    """The recipe from a stored tensor to its canonical parts: permute axes, then flatten, then cut along axis 0."""
+
+    axes: Shape | None = None
+    flat: bool = False
+    parts: int = 1
+
+    def fits(self, shape: Shape) -> bool:
+        """Whether a tensor of this shape can be taken apart by this recipe."""
+        if self.axes is not None and len(self.axes) != len(shape):
+            return False
+        whole = self._whole(shape)
+        return self.parts == 1 or (len(whole) > 0 and whole[0] % self.parts == 0)
+
+    def part_shape(self, shape: Shape) -> Shape:
+        """The shape that every canonical part of a stored tensor of this shape has."""
+        whole = self._whole(shape)
+        return whole if self.parts == 1 else (whole[0] // self.parts, *whole[1:])
+
+    def split(self, array: Array) -> tuple[Array, ...]:
+        """The canonical parts of a stored tensor."""
+        if self.axes is not None:
+            array = array.transpose(self.axes)
+        if self.flat:
+            array = array.reshape(-1)
+        return (array,) if self.parts == 1 else tuple(np.split(array, self.parts, axis=0))
+
+    def join(self, parts: Sequence[Array], shape: Shape) -> Array:
+        """The stored tensor of this shape, made from all of its canonical parts."""
+        array = parts[0] if self.parts == 1 else np.concatenate(list(parts), axis=0)
+        permuted = shape if self.axes is None else tuple(shape[axis] for axis in self.axes)
+        if self.flat:
+            array = array.reshape(permuted)
+        if self.axes is not None:
+            array = array.transpose(tuple(int(axis) for axis in np.argsort(self.axes)))
+        return np.ascontiguousarray(array).reshape(shape)
+
+    def canonical_axis(self, axis: int | None) -> int | None:
+        """Where an axis of the stored tensor ends up; None (all axes) stays None."""
+        if axis is None or self.axes is None:
+            return axis
+        return self.axes.index(axis)
+
+    def _whole(self, shape: Shape) -> Shape:
+        if self.axes is not None:
+            shape = tuple(shape[axis] for axis in self.axes)
+        return (int(np.prod(shape, dtype=np.int64)),) if self.flat else shape
+
+    def __str__(self) -> str:
+        words = []
+        if self.axes == (1, 0):
+            words.append("transposed")
+        elif self.axes is not None:
+            words.append(f"axes {self.axes}")
+        if self.flat:
+            words.append("reshaped")
+        if self.parts > 1:
+            words.append(f"{self.parts} parts")
+        return ", ".join(words) or "as is"
+
+
+KEEP = Transform()
+SWAP = Transform(axes=(1, 0))
+FLAT = Transform(flat=True)
+THREE = Transform(parts=3)

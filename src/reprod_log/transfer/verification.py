@@ -1,0 +1,185 @@
+"""Proof that a transferred layer computes the same: both sides of every pair run on one input, and nothing is written.
+
+The values are the planned ones, slightly perturbed (see `execution.perturbed`), so a mistake cannot hide behind ones
+and zeros.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from reprod_log.transfer.agreement import LAYER_LIMIT, MODEL_LIMIT, difference, rearranged_difference
+from reprod_log.transfer.execution import Trace, first_line, run_unit
+from reprod_log.transfer.matching.pieces import PIECE
+from reprod_log.transfer.plan import TransferPlan, UnitPair
+from reprod_log.transfer.rule import LayerFacts, Rule
+from reprod_log.transfer.rules import all_rules
+from reprod_log.transfer.survey import Survey
+from reprod_log.transfer.transform import Array
+from reprod_log.transfer.unit import BARE, Unit
+
+Status = Literal["verified", "unverified", "differs"]
+
+# One setting under the names that the frameworks give it; named when a layer differs.
+_SETTINGS = (
+    ("eps", "_epsilon", "epsilon"),
+    ("stride", "_stride"),
+    ("padding", "_padding"),
+    ("padding_mode", "_padding_mode"),
+    ("dilation", "_dilation"),
+    ("groups", "_groups"),
+    ("output_padding",),
+    ("num_groups", "_num_groups"),
+    ("num_heads",),
+    ("padding_idx", "_padding_idx"),
+    ("nonlinearity", "activation"),
+)
+
+
+@dataclass(frozen=True)
+class Check:
+    """What the runs showed about one pair, and why if they showed nothing."""
+
+    status: Status
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Runs:
+    """What the runs of the whole models left behind, for layers that no rule can run by itself."""
+
+    source: Trace
+    target: Trace
+    agree: bool
+
+
+def verify(
+    source: Survey, target: Survey, plan: TransferPlan, values: Mapping[str, Array], runs: Runs | None
+) -> dict[str, Check]:
+    """A check for every pair of the plan, by the target unit's path; `values` are the source's by name."""
+    planned = plan.carry(values.__getitem__)
+    return {pair.target.path: _check(source, target, pair, (values, planned), runs) for pair in plan.pairs}
+
+
+def canonical_outputs(survey: Survey, unit: Unit, outputs: tuple[Array, ...]) -> tuple[Array, ...]:
+    """A layer's outputs in the arrangement that its rule calls canonical."""
+    rule = _rule(unit.kind)
+    return outputs if rule is None or not outputs else rule.probe.restore(survey.facts(unit), outputs)
+
+
+def owners_agree(pair: UnitPair, source: Trace, target: Trace) -> bool:
+    """Whether the modules that hold two bare tensors returned the same, as far as both returned anything."""
+    one, other = source.calls.get(pair.source.owner), target.calls.get(pair.target.owner)
+    if one is None or other is None:
+        return False
+    common = min(len(one.outputs), len(other.outputs))
+    return rearranged_difference(one.outputs[:common], other.outputs[:common]) <= MODEL_LIMIT
+
+
+def _check(
+    source: Survey,
+    target: Survey,
+    pair: UnitPair,
+    arrays: tuple[Mapping[str, Array], Mapping[str, Array]],
+    runs: Runs | None,
+) -> Check:
+    if BARE in (pair.source.kind, pair.target.kind):
+        if runs is not None and runs.agree and owners_agree(pair, runs.source, runs.target):
+            return Check("verified", "by the run of the whole models")
+        return Check("unverified", "a bare tensor: no layer to run")
+    if PIECE in (pair.source.class_name, pair.target.class_name):
+        if runs is not None and runs.agree:
+            return Check("verified", "by the run of the whole models")
+        return Check("unverified", "a piece of a layer: cannot be run by itself")
+    missing = [name for name in pair.target.tensors if name not in arrays[1] and not _optional(pair.target, name)]
+    if missing:
+        return Check("unverified", f"'{missing[0]}' was not moved")
+    rule = _rule(pair.target.kind)
+    if rule is None:
+        return Check("unverified", "no rule")
+    return _run_both(source, target, pair, arrays, rule, runs)
+
+
+def _run_both(
+    source: Survey,
+    target: Survey,
+    pair: UnitPair,
+    arrays: tuple[Mapping[str, Array], Mapping[str, Array]],
+    rule: Rule,
+    runs: Runs | None,
+) -> Check:
+    here, there = source.facts(pair.source), target.facts(pair.target)
+
+    def outputs(inputs: tuple[Array, ...], dtype: str, made_up: bool) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+        given = tuple(x.astype(dtype) if x.dtype.kind == "f" else x for x in inputs)
+        results = []
+        for survey, unit, facts, own in (
+            (source, pair.source, here, arrays[0]),
+            (target, pair.target, there, arrays[1]),
+        ):
+            arguments: Any = rule.probe.arrange(facts, given) if made_up else given
+            results.append(rule.probe.restore(facts, run_unit(survey, unit, arguments, own, dtype)))
+        return results[0], results[1]
+
+    tried: list[str] = []
+    for make, dtype in _attempts(rule, here, pair, runs):
+        try:
+            inputs, made_up = make()
+            one, other = outputs(inputs, dtype, made_up)
+        except Exception as error:  # a layer may raise anything; what it raised is the reason given
+            tried.append(first_line(error))
+            continue
+        return _judged(one, other, dtype, here, there)
+    return Check("unverified", f"could not be run: {tried[0]}")
+
+
+Attempt = tuple[Callable[[], tuple[tuple[Array, ...], bool]], str]
+
+
+def _attempts(rule: Rule, facts: LayerFacts, pair: UnitPair, runs: Runs | None) -> list[Attempt]:
+    def made_up() -> tuple[tuple[Array, ...], bool]:
+        return rule.probe.inputs(facts, np.random.default_rng(0)), True
+
+    attempts: list[Attempt] = [(made_up, "float64"), (made_up, "float32")]
+    call = runs.source.calls.get(pair.source.path) if runs is not None else None
+    if call is not None:
+        # A layer of the user's own making may want other inputs than its kind does; here are real ones.
+        attempts += [(lambda: (call.inputs, False), "float64"), (lambda: (call.inputs, False), "float32")]
+    return attempts
+
+
+def _judged(one: tuple[Array, ...], other: tuple[Array, ...], dtype: str, here: LayerFacts, there: LayerFacts) -> Check:
+    off = difference(one, other)
+    if off <= LAYER_LIMIT[dtype]:
+        return Check("verified", "" if dtype == "float64" else f"in {dtype}")
+    if np.isnan(off):
+        return Check("unverified", "the output is not finite")
+    shapes = [tuple(a.shape for a in side) for side in (one, other)]
+    seen = f"output shapes {shapes[0]} and {shapes[1]}" if shapes[0] != shapes[1] else f"relative difference {off:.1e}"
+    settings = _differing_settings(here, there)
+    return Check("differs", f"{seen}; {settings}" if settings else seen)
+
+
+def _differing_settings(here: LayerFacts, there: LayerFacts) -> str:
+    found = []
+    for names in _SETTINGS:
+        one, other = here.get(*names), there.get(*names)
+        if one is not None and other is not None and _flat(one) != _flat(other):
+            found.append(f"{names[0]} {one} and {other}")
+    return ", ".join(found)
+
+
+def _flat(value: Any) -> Any:
+    """Settings are written as 1, (1, 1) or [1, 1]; equal entries count as one."""
+    values = set(value) if isinstance(value, (tuple, list)) else {value}
+    return values.pop() if len(values) == 1 else value
+
+
+def _optional(unit: Unit, name: str) -> bool:
+    return all(part.optional for part in unit.parts if part.tensor == name)
+
+
+def _rule(kind: str) -> Rule | None:
+    return next((rule for rule in all_rules() if rule.kind == kind), None)

@@ -1,0 +1,183 @@
+"""transfer_weights: one model's weights into another, by layer type, planned and proved before anything is written."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from reprod_log.errors import TransferError, UsageError
+from reprod_log.transfer.execution import Inputs, perturbed
+from reprod_log.transfer.leftovers import find_leftovers
+from reprod_log.transfer.matching.correspondence import Correspondence, Order, correspond, shapes_of
+from reprod_log.transfer.plan import Move, TransferPlan, make_plan
+from reprod_log.transfer.report import TransferReport, TransferRow
+from reprod_log.transfer.survey import Survey, survey
+from reprod_log.transfer.transform import Array
+from reprod_log.transfer.verification import Check, Runs
+from reprod_log.transfer.verification import verify as verify_plan
+
+
+def transfer_weights(
+    source: Any,
+    target: Any,
+    *,
+    rename: Mapping[str, str] | None = None,
+    allow_left: Iterable[str] = (),
+    verify: bool = True,
+    inputs: Inputs | None = None,
+    target_inputs: Inputs | None = None,
+    order: Order | None = None,
+    on_difference: Literal["raise", "report"] = "raise",
+    dry_run: bool = False,
+) -> TransferReport:
+    """Copies all weights of the source model into the target and returns what went where, by which rule, how sure.
+
+    Layers are paired by equal path, by `rename` (source path or prefix to target path or prefix), by what fits only
+    once, and, given `inputs` (arrays by parameter name, or a tuple), by the order in which both models call their
+    layers, proved by the values that flow. What cannot be decided is refused; `order="registration"` or
+    `order="execution"` takes an order on trust.
+
+    Nothing is written unless everything has a place: `allow_left` (patterns of tensor names) loosens that. With
+    `verify` every pair of layers is run on one input first; a layer that computes something else is refused as well,
+    unless `on_difference="report"`. With `dry_run` nothing is refused and nothing is written; the report says what
+    would happen.
+    """
+    if on_difference not in ("raise", "report"):
+        raise UsageError(f"on_difference is 'raise' or 'report', not {on_difference!r}.")
+    prepared = prepare(
+        source,
+        target,
+        rename=rename,
+        allow_left=allow_left,
+        verify=verify,
+        inputs=inputs,
+        target_inputs=target_inputs,
+        order=order,
+    )
+    report = prepared.report
+    if dry_run:
+        return report
+    refuse_incomplete(report, on_difference)
+    arrays = prepared.plan.carry(lambda name: prepared.source.framework.read(prepared.source.tensors[name]))
+    _refuse_conflicts(prepared.target, prepared.plan, arrays)
+    _write(prepared.target, arrays)
+    return report
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Two surveyed models, the plan between them and the report on it; nothing has been written."""
+
+    source: Survey
+    target: Survey
+    plan: TransferPlan
+    report: TransferReport
+
+
+def prepare(
+    source: Any,
+    target: Any,
+    *,
+    rename: Mapping[str, str] | None,
+    allow_left: Iterable[str],
+    verify: bool,
+    inputs: Inputs | None,
+    target_inputs: Inputs | None,
+    order: Order | None,
+) -> Prepared:
+    """The plan from one live model to another, checked if asked to, with its report."""
+    here, there = survey(source), survey(target)
+    if here.model is there.model:
+        raise UsageError("The source and the target are one and the same model.")
+    values = perturbed(here) if verify or inputs is not None else {}
+    found = correspond(
+        here, there, rename=rename or {}, order=order, inputs=inputs, target_inputs=target_inputs, values=values
+    )
+    plan = make_plan(found.pairs, shapes_of(there))
+    checks = verify_plan(here, there, plan, values, _runs(found)) if verify else {}
+    left = find_leftovers(here, there, plan, found.undecided, allow_left)
+    report = TransferReport(
+        here.framework.NAME,
+        there.framework.NAME,
+        tuple(_row(here, there, move, checks.get(move.pair.target.path)) for move in plan.moves),
+        left.in_source,
+        left.in_target,
+        left.allowed,
+        left.reasons,
+        "" if found.context is None else str(found.context),
+        plan,
+    )
+    return Prepared(here, there, plan, report)
+
+
+def refuse_incomplete(report: TransferReport, on_difference: str) -> None:
+    """Raises what the report complains of, with the assurance that nothing was changed."""
+    try:
+        report.raise_if_incomplete()
+    except TransferError as error:
+        if report.complete and on_difference == "report":
+            return
+        raise TransferError(f"{error} Nothing was changed.") from None
+
+
+def _runs(found: Correspondence) -> Runs | None:
+    if found.context is None or found.source_trace is None or found.target_trace is None:
+        return None
+    return Runs(found.source_trace, found.target_trace, found.context.agrees)
+
+
+def _row(source: Survey, target: Survey, move: Move, check: Check | None) -> TransferRow:
+    check = check or Check("unverified", "not asked for")
+    notes = [move.pair.note]
+    shapes = [source.framework.shape(source.tensors[name]) for name in move.sources]
+    if not move.view.unchanged:
+        notes.append(str(move.view))
+    elif shapes != [move.shape]:
+        notes.append("reshaped")
+    dtypes = sorted({source.framework.dtype(source.tensors[name]) for name in move.sources})
+    own = target.framework.dtype(target.tensors[move.target])
+    if dtypes != [own]:
+        notes.append(f"cast {', '.join(dtypes)} to {own}")
+    return TransferRow(
+        target=move.target,
+        source=move.sources,
+        rule=move.pair.target.kind,
+        how=move.pair.how,
+        verified=check.status,
+        check=check.why,
+        note="; ".join(note for note in notes if note),
+        layer=move.pair.target.path,
+        source_layer=move.pair.source.path,
+    )
+
+
+def _refuse_conflicts(target: Survey, plan: TransferPlan, arrays: Mapping[str, Array]) -> None:
+    """Tied tensors of the target must get one value, whichever name it comes under."""
+    first: dict[int, Move] = {}
+    for move in plan.moves:
+        other = first.setdefault(id(target.tensors[move.target]), move)
+        if not np.array_equal(arrays[move.target], arrays[other.target].reshape(move.shape), equal_nan=True):
+            raise TransferError(
+                f"'{other.target}' and '{move.target}' are one tensor in the target, but would get two different "
+                f"values, from {other.sources[0]!r} and {move.sources[0]!r}. Tie the weights in the source, or untie "
+                "them in the target. Nothing was changed."
+            )
+
+
+def _write(target: Survey, arrays: Mapping[str, Array]) -> None:
+    framework = target.framework
+    written: list[tuple[Any, Array]] = []
+    try:
+        for name, array in arrays.items():
+            tensor = target.tensors[name]
+            before = framework.read(tensor)
+            written.append((tensor, before))
+            framework.write(tensor, array)
+    except BaseException:
+        # All or nothing, also when the user interrupts.
+        for tensor, before in written:
+            framework.write(tensor, before)
+        raise
+    for module in target.modules.values():
+        framework.refresh(module)

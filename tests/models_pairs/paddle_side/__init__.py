@@ -1,0 +1,1 @@
+"""The paddle side of each pair."""
