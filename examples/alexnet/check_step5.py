@@ -1,5 +1,6 @@
 """Compares the accuracies after training; the report is train_align_diff.log."""
 
+import sys
 from pathlib import Path
 
 from reprod_log import ReprodDiffHelper
@@ -7,13 +8,14 @@ from reprod_log import ReprodDiffHelper
 HERE = Path(__file__).resolve().parent
 
 
-def main() -> None:
+def main() -> int:
     helper = ReprodDiffHelper()
     torch_info = helper.load_info(str(HERE / "AlexNet_torch" / "train_align_torch.npy"))
     paddle_info = helper.load_info(str(HERE / "AlexNet_paddle" / "train_align_paddle.npy"))
     helper.compare_info(torch_info, paddle_info)
-    helper.report(diff_method="mean", diff_threshold=0.0015, path=str(HERE / "train_align_diff.log"))
+    result = helper.report(diff_method="mean", diff_threshold=0.0015, path=str(HERE / "train_align_diff.log"))
+    return 0 if result else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -13,7 +13,7 @@ from reprod_log import ReprodDiffHelper
 HERE = Path(__file__).resolve().parent
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--never-step", action="store_true", help="do not step the schedulers: 90 times the first rate")
     parser.add_argument("--as-published", action="store_true", help="never step; shapes (90, 1) and (90,)")
@@ -25,8 +25,9 @@ def main() -> None:
     torch_info = helper.load_info(str(HERE / "AlexNet_torch" / "lr_torch.npy"))
     paddle_info = helper.load_info(str(HERE / "AlexNet_paddle" / "lr_paddle.npy"))
     helper.compare_info(torch_info, paddle_info)
-    helper.report(diff_method="mean", diff_threshold=1e-6, path=str(HERE / "lr_diff.log"))
+    result = helper.report(diff_method="mean", diff_threshold=1e-6, path=str(HERE / "lr_diff.log"))
+    return 0 if result else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
