@@ -1,7 +1,19 @@
 """judge: fixed or calibrated limits turn measurements into a verdict."""
 
+from reprod_log.judge.calibrated import CalibratedPolicy, judge_calibrated
 from reprod_log.judge.policy import DEFAULT_LIMITS, Limit, Policy
 from reprod_log.judge.status import Status
 from reprod_log.judge.verdict import Check, Judgement, Verdict, judge
 
-__all__ = ["DEFAULT_LIMITS", "Check", "Judgement", "Limit", "Policy", "Status", "Verdict", "judge"]
+__all__ = [
+    "DEFAULT_LIMITS",
+    "CalibratedPolicy",
+    "Check",
+    "Judgement",
+    "Limit",
+    "Policy",
+    "Status",
+    "Verdict",
+    "judge",
+    "judge_calibrated",
+]

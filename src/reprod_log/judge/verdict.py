@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from reprod_log.judge.policy import Policy
@@ -21,6 +22,13 @@ class Check:
     value: float
     limit: float
     passed: bool
+    floor: float | None = None
+    """What rounding alone would give; None for fixed limits."""
+
+    @property
+    def ratio(self) -> float | None:
+        """The value in noise floors."""
+        return None if not self.floor else self.value / self.floor
 
 
 @dataclass(frozen=True)
@@ -32,6 +40,8 @@ class Judgement:
     checks: tuple[Check, ...] = ()
     reason: str = ""
     """Why it did not pass, or what a passing entry should still say; '' when there is nothing to add."""
+    evidence: str = "fixed limit"
+    """What the judgement stands on."""
 
 
 @dataclass(frozen=True)
@@ -73,10 +83,17 @@ class Verdict:
 def judge(comparison: Comparison, policy: Policy) -> Verdict:
     """The verdict of `policy` on everything that was compared, or could not be."""
     judgements = [judge_row(row, policy) for row in comparison.rows]
-    lonely = [one for one in comparison.unmatched if not policy.allows_unmatched(one.key)]
-    allowed = tuple(one.key for one in comparison.unmatched if policy.allows_unmatched(one.key))
-    judgements += [Judgement(one.key, Status.UNMATCHED, reason=_alone(one)) for one in lonely]
-    return Verdict(_overall(judgements), tuple(judgements), allowed)
+    lonely, allowed = alone_judgements(comparison, policy.allows_unmatched)
+    judgements += lonely
+    return Verdict(overall(judgements), tuple(judgements), allowed)
+
+
+def alone_judgements(comparison: Comparison, allows: Callable[[str], bool]) -> tuple[list[Judgement], tuple[str, ...]]:
+    """A judgement for every entry without a partner, and the keys of those that the policy lets through."""
+    lonely = [
+        Judgement(one.key, Status.UNMATCHED, reason=_alone(one)) for one in comparison.unmatched if not allows(one.key)
+    ]
+    return lonely, tuple(one.key for one in comparison.unmatched if allows(one.key))
 
 
 def judge_row(row: Compared, policy: Policy) -> Judgement:
@@ -140,7 +157,8 @@ def _alone(one: Unmatched) -> str:
     return f"only in the {one.side}{near and near.replace('there', f'in the {other}')}"
 
 
-def _overall(judgements: list[Judgement]) -> Status:
+def overall(judgements: list[Judgement]) -> Status:
+    """The one word for all of them: the worst, and NOTHING when no pair was compared."""
     statuses = {one.status for one in judgements}
     compared = statuses - {Status.UNMATCHED}
     if not compared:

@@ -1,0 +1,5 @@
+"""calibrate: what rounding alone does, measured and not assumed."""
+
+from reprod_log.calibrate.noise_floor import Evidence, NoiseFloor, calibrate
+
+__all__ = ["Evidence", "NoiseFloor", "calibrate"]

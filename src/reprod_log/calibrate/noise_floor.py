@@ -1,0 +1,149 @@
+"""NoiseFloor: what rounding alone does to each entry, and how far the candidate is from the truth beside it.
+
+A program may be recorded in several passes (runs) of itself. A run's name is its mode and, for float64, the dtype:
+
+    ''                  the program as the user runs it           'float64'            the same in float64
+    'isolated'          every layer alone, on the reference's input   'isolated.float64'
+    'injected'          the reference's gradients before every update 'injected.float64'
+    'repeat', 'perturbed1' …   the reference again, unchanged or with inputs moved by one unit in the last place
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from reprod_log.match import Pair, Pairing
+from reprod_log.measure.comparison import measure_pair
+from reprod_log.measure.measurement import Measurement
+from reprod_log.record import Entry, Key, Recording
+
+FLOAT64 = "float64"
+MODES = ("isolated", "", "injected")
+
+Basis = Literal["both in float64", "reference in float64", "repeats of the reference", "none"]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The numbers that speak about one entry in one mode. All are kept, so that it can be judged again."""
+
+    key: str
+    """The reference's key, without the mark of the float64 run."""
+    mode: str
+    noise: Measurement | None = None
+    """The reference in its own precision against itself in float64 (or its worst repeat against itself)."""
+    float64: Measurement | None = None
+    """The candidate against the reference, both in float64."""
+    float32: Measurement | None = None
+    """The candidate in its own precision against the reference in float64 (or in its own, when there is no float64)."""
+    reduction: int = 1
+    """How many terms were summed into each element of a one-dimensional gradient or a batch statistic."""
+    basis: Basis = "none"
+
+    def to_dict(self) -> dict[str, Any]:
+        data = asdict(self)
+        for name in ("noise", "float64", "float32"):
+            found = getattr(self, name)
+            data[name] = None if found is None else found.to_dict()
+        return data
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Evidence:
+        values = dict(data)
+        for name in ("noise", "float64", "float32"):
+            if values.get(name) is not None:
+                values[name] = Measurement.from_dict(values[name])
+        return cls(**values)
+
+
+@dataclass(frozen=True)
+class NoiseFloor:
+    """The evidence for every entry, in the order in which a rule looks at it: isolated, free, injected."""
+
+    evidence: tuple[Evidence, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def basis(self) -> Basis:
+        """The best evidence there is for any entry."""
+        order: tuple[Basis, ...] = ("both in float64", "reference in float64", "repeats of the reference")
+        present = {one.basis for one in self.evidence}
+        return next((basis for basis in order if basis in present), "none")
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"evidence": [one.to_dict() for one in self.evidence], "notes": list(self.notes)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> NoiseFloor:
+        return cls(tuple(Evidence.from_dict(one) for one in data["evidence"]), tuple(data.get("notes", ())))
+
+
+def calibrate(pairing: Pairing, *, reference: Recording) -> NoiseFloor:
+    """The noise floor of every pair, from whatever passes the two recordings hold."""
+    by_key = {str(pair.reference.key): pair for pair in pairing.pairs}
+    evidence = [
+        _evidence(pair, mode, by_key, reference)
+        for mode in MODES
+        for pair in pairing.pairs
+        if pair.reference.key.run == mode
+    ]
+    return NoiseFloor(tuple(evidence), tuple(_notes(reference)))
+
+
+def _evidence(pair: Pair, mode: str, by_key: Mapping[str, Pair], reference: Recording) -> Evidence:
+    """What speaks about one pair of the plain (not float64) run of a mode."""
+    key = pair.reference.key
+    wide_key = str(key.in_run(f"{mode}.{FLOAT64}" if mode else FLOAT64))
+    plain = Evidence(str(key), mode, reduction=int(pair.reference.meta.get("reduction", 1)))
+    if wide_key not in reference:
+        noise = _worst_repeat(pair.reference, reference)
+        basis: Basis = "none" if noise is None else "repeats of the reference"
+        return replace(plain, noise=noise, float32=_measured(pair), basis=basis)
+    truth = reference[wide_key]
+    wide_pair = by_key.get(wide_key)
+    return replace(
+        plain,
+        noise=_measured(Pair(truth, pair.reference)),
+        float64=None if wide_pair is None else _measured(wide_pair),
+        float32=_measured(Pair(truth, pair.candidate, pair.how, pair.confidence, pair.view)),
+        basis="reference in float64" if wide_pair is None else "both in float64",
+    )
+
+
+def _measured(pair: Pair) -> Measurement | None:
+    return measure_pair(pair).measurement
+
+
+def _worst_repeat(entry: Entry, reference: Recording) -> Measurement | None:
+    """The largest deviation among the reference's own repeats and perturbed runs."""
+    found = [
+        measurement
+        for key in _repeats_of(entry.key, reference)
+        if (measurement := _measured(Pair(entry, reference[key]))) is not None
+    ]
+    return max(found, key=lambda one: one.rmse, default=None)
+
+
+def _repeats_of(key: Key, reference: Recording) -> Iterator[str]:
+    if key.run:
+        return
+    for run in reference.runs:
+        if run == "repeat" or run.startswith("perturbed"):
+            text = str(key.in_run(run))
+            if text in reference:
+                yield text
+
+
+def _notes(reference: Recording) -> Iterator[str]:
+    """A reference that does not repeat itself is named: no verdict can stand on it."""
+    if "repeat" not in reference.runs:
+        return
+    for entry in reference.of_run(""):
+        again = str(entry.key.in_run("repeat"))
+        if again in reference:
+            measurement = _measured(Pair(entry, reference[again]))
+            if measurement is not None and not (measurement.differing == 0 and not measurement.nonfinite_mismatched):
+                yield f"the reference does not repeat itself: {entry.key} differs by {measurement.max_abs:.3g}"
+                return
