@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from reprod_log.errors import RecordingError
 from reprod_log.match import Pair, Pairing, near_names
+from reprod_log.measure.elements import Samples, samples_of, worst_elements
 from reprod_log.measure.fused import measure_arrays
-from reprod_log.measure.measurement import Measurement
+from reprod_log.measure.measurement import Measurement, Worst
+
+_SAMPLES_IN_ALL = 30_000
+"""How many sampled elements all pairs share, so that a saved alignment stays small; a pair gets 4 to 200 of them."""
+_MOST_SAMPLES, _FEWEST_SAMPLES = 200, 4
+_WORST_ELEMENTS = 8
+_SMALL = 1 << 16
+"""Pairs of up to this many elements always tell their worst; larger ones only when something is beyond the limit."""
 
 
 @dataclass(frozen=True)
@@ -31,19 +39,27 @@ class Compared:
     view: str = ""
     """What was rearranged to compare them, and why that was allowed."""
     layer_type: str = ""
+    samples: Samples = ()
+    """Evenly spaced (reference, candidate) values; all of them when the pair is small. For pictures only."""
+    worst_elements: tuple[Worst, ...] = ()
+    """The elements that differ most, largest difference first."""
 
     def to_dict(self) -> dict[str, Any]:
-        data = asdict(self)
+        data = {item.name: getattr(self, item.name) for item in fields(self)}
         data["measurement"] = None if self.measurement is None else self.measurement.to_dict()
+        data["worst_elements"] = [one.to_dict() for one in self.worst_elements]
         return data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Compared:
-        values = dict(data)
+        known = {item.name for item in fields(cls)}
+        values = {name: value for name, value in data.items() if name in known}
         values["reference_shape"] = tuple(values["reference_shape"])
         values["candidate_shape"] = tuple(values["candidate_shape"])
         if values["measurement"] is not None:
             values["measurement"] = Measurement.from_dict(values["measurement"])
+        values["samples"] = tuple((float(ours), float(theirs)) for ours, theirs in values.get("samples", ()))
+        values["worst_elements"] = tuple(Worst.from_dict(one) for one in values.get("worst_elements", ()))
         return cls(**values)
 
 
@@ -88,24 +104,42 @@ def measure(
     *,
     limit_for: Callable[[Pair], float | None] = lambda pair: None,
     progress: Callable[[int, int], None] | None = None,
+    elements: bool = False,
 ) -> Comparison:
     """Measure every pair, reading one pair's data at a time.
 
     `limit_for` gives the absolute limit whose excess is counted; `progress` hears (bytes done, bytes in all).
+    `elements` also keeps a few single elements of each pair for the pictures of a report.
     """
     total = sum(pair.reference.nbytes + pair.candidate.nbytes for pair in pairing.pairs)
     done = 0
-    rows = []
+    rows: list[Compared] = []
+    usual = max(_FEWEST_SAMPLES, min(_MOST_SAMPLES, _SAMPLES_IN_ALL // max(len(pairing.pairs), 1)))
+    # The pairs beyond their limit are the ones people look at: the first of them get a full picture.
+    spare = _SAMPLES_IN_ALL
     for pair in pairing.pairs:
-        rows.append(measure_pair(pair, limit=limit_for(pair)))
+        beyond = _MOST_SAMPLES if spare >= _MOST_SAMPLES else usual
+        row = (
+            measure_pair(pair, limit=limit_for(pair), samples=usual, samples_beyond=beyond, worst=_WORST_ELEMENTS)
+            if elements
+            else measure_pair(pair, limit=limit_for(pair))
+        )
+        spare -= max(len(row.samples) - usual, 0)
+        rows.append(row)
         done += pair.reference.nbytes + pair.candidate.nbytes
         if progress is not None:
             progress(done, total)
     return Comparison(tuple(rows), _unmatched(pairing), pairing.notes)
 
 
-def measure_pair(pair: Pair, *, limit: float | None = None) -> Compared:
-    """One pair measured, or the reason why it cannot be."""
+def measure_pair(
+    pair: Pair, *, limit: float | None = None, samples: int = 0, samples_beyond: int = 0, worst: int = 0
+) -> Compared:
+    """One pair measured, or the reason why it cannot be.
+
+    Keeps up to `samples` elements of both sides (`samples_beyond` when something is beyond the limit), and up to
+    `worst` of those that differ most.
+    """
     reference, candidate = pair.reference, pair.candidate
     facts: dict[str, Any] = {
         "key": str(reference.key),
@@ -133,7 +167,15 @@ def measure_pair(pair: Pair, *, limit: float | None = None) -> Compared:
         if candidate.shape == reference.shape[::-1]:
             reason += " (the reverse: a transposed weight or gradient?)"
         return Compared(**facts, measurement=None, incomparable=reason)
-    return Compared(**facts, measurement=measure_arrays(ours, theirs, limit=limit))
+    measurement = measure_arrays(ours, theirs, limit=limit)
+    outside = bool(measurement.beyond_limit or measurement.nonfinite_mismatched)
+    look = not measurement.identical and (outside or measurement.count <= _SMALL)
+    return Compared(
+        **facts,
+        measurement=measurement,
+        samples=samples_of(ours, theirs, most=max(samples, samples_beyond) if outside else samples),
+        worst_elements=worst_elements(ours, theirs, most=worst) if look else (),
+    )
 
 
 def _kinds_differ(reference: str, candidate: str) -> str:

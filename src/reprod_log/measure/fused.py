@@ -11,6 +11,7 @@ from reprod_log.errors import UsageError
 from reprod_log.measure.blocked import tally
 from reprod_log.measure.blocks import BLOCK
 from reprod_log.measure.dtypes import Arithmetic, DtypePair, dtype_pair
+from reprod_log.measure.elements import plain_number
 from reprod_log.measure.equality import measure_equality
 from reprod_log.measure.measurement import Measurement, Worst
 from reprod_log.measure.rescaled import rescale, take_dot
@@ -66,15 +67,4 @@ def _worst(totals: Totals, reference: NDArray[Any], candidate: NDArray[Any]) -> 
     if totals.worst_at is None:
         return None
     index = tuple(int(i) for i in np.unravel_index(totals.worst_at, reference.shape))
-    return Worst(index, _plain(reference[index]), _plain(candidate[index]))
-
-
-def _plain(value: Any) -> float | complex | int | bool:
-    """The same number as a plain Python one (the nearest float64 of a longdouble)."""
-    dtype = value.dtype
-    if dtype.kind in "biu":
-        plain: bool | int = value.item()
-        return plain
-    if dtype.kind == "c" or "complex" in dtype.name:
-        return complex(value)
-    return int(value) if "int" in dtype.name else float(value)
+    return Worst(index, plain_number(reference[index]), plain_number(candidate[index]))

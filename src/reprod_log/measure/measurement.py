@@ -34,6 +34,18 @@ class Worst:
     reference: float | complex | int | bool | str
     candidate: float | complex | int | bool | str
 
+    def to_dict(self) -> dict[str, Any]:
+        """Index and values as JSON can hold them; a complex number becomes {"re": …, "im": …}."""
+        return {
+            "index": list(self.index),
+            "reference": _jsonable(self.reference),
+            "candidate": _jsonable(self.candidate),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Worst:
+        return cls(tuple(data["index"]), _number(data["reference"]), _number(data["candidate"]))
+
 
 @dataclass(frozen=True)
 class Measurement:
@@ -103,10 +115,7 @@ class Measurement:
         """The measurement as JSON can hold it; a complex number becomes {"re": …, "im": …}."""
         data = asdict(self)
         if self.worst is not None:
-            for side in ("reference", "candidate"):
-                value = getattr(self.worst, side)
-                if isinstance(value, complex):
-                    data["worst"][side] = {"re": value.real, "im": value.imag}
+            data["worst"] = self.worst.to_dict()
         return data
 
     @classmethod
@@ -117,11 +126,14 @@ class Measurement:
         values["reference"] = SideSummary(**values["reference"])
         values["candidate"] = SideSummary(**values["candidate"])
         if values.get("worst") is not None:
-            worst = values["worst"]
-            values["worst"] = Worst(tuple(worst["index"]), _number(worst["reference"]), _number(worst["candidate"]))
+            values["worst"] = Worst.from_dict(values["worst"])
         values["octaves"] = tuple((int(e), int(n)) for e, n in values.get("octaves", ()))
         values["notes"] = tuple(values.get("notes", ()))
         return cls(**values)
+
+
+def _jsonable(value: Any) -> Any:
+    return {"re": value.real, "im": value.imag} if isinstance(value, complex) else value
 
 
 def _number(value: Any) -> Any:

@@ -1,0 +1,93 @@
+"""Single elements of a pair, for pictures: evenly spaced samples of both sides, and the few that differ most."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from typing import Any
+
+import numpy as np
+
+from reprod_log.measure.blocks import BLOCK, paired_blocks
+from reprod_log.measure.differences import Widener
+from reprod_log.measure.dtypes import Arithmetic, Array, dtype_pair
+from reprod_log.measure.measurement import Worst
+
+Samples = tuple[tuple[float, float], ...]
+
+
+def samples_of(reference: Array, candidate: Array, *, most: int) -> Samples:
+    """At most `most` pairs (reference, candidate) at evenly spaced places; the first and the last element are in.
+
+    The same arrays always give the same samples. Complex numbers and text give none: they have no place on one axis.
+    """
+    if most < 1 or reference.size == 0 or not (_real(reference) and _real(candidate)):
+        return ()
+    if reference.size <= most:
+        places = np.arange(reference.size)
+    else:
+        places = np.linspace(0, reference.size - 1, most).round().astype(np.intp)
+    left, right = (_taken(array, places).astype(np.float64).tolist() for array in (reference, candidate))
+    return tuple(zip(left, right, strict=True))
+
+
+def worst_elements(reference: Array, candidate: Array, *, most: int) -> tuple[Worst, ...]:
+    """The `most` elements with the largest difference, largest first; equal elements are left out.
+
+    A NaN or infinity without its equal on the other side comes before every number. Ties go to the earlier place.
+    """
+    pair = dtype_pair(reference.dtype, candidate.dtype)
+    if pair.arithmetic is Arithmetic.EQUALITY or most < 1:
+        return ()
+    widener = Widener(pair, size=min(BLOCK, max(reference.size, 1)))
+    # A heap of (size, -place): its first item is the least of those kept, so most blocks are passed over by one max().
+    kept: list[tuple[float, int]] = []
+    with np.errstate(all="ignore"):
+        for offset, left, right in paired_blocks(reference, candidate):
+            sizes = widener.widened(left, right).difference
+            odd = np.isnan(sizes)
+            if odd.any():
+                # NaN differs from everything; equal infinities do not differ, although their difference is NaN.
+                sizes[odd] = np.where(left[odd] == right[odd], 0.0, math.inf)
+            least = kept[0][0] if len(kept) == most else 0.0
+            if not sizes.max() > least:
+                continue
+            found = np.flatnonzero(sizes > least)
+            if found.size > most:
+                found = np.sort(found[np.argsort(-sizes[found], kind="stable")[:most]])
+            for place in found.tolist():
+                item = (float(sizes[place]), -(offset + place))
+                if len(kept) < most:
+                    heapq.heappush(kept, item)
+                else:
+                    heapq.heappushpop(kept, item)
+    return tuple(_worst(-place, reference, candidate) for _, place in sorted(kept, reverse=True))
+
+
+def plain_number(value: Any) -> float | complex | int | bool:
+    """The same number as a plain Python one (the nearest float64 of a longdouble)."""
+    dtype = value.dtype
+    if dtype.kind in "biu":
+        plain: bool | int = value.item()
+        return plain
+    if dtype.kind == "c" or "complex" in dtype.name:
+        return complex(value)
+    return int(value) if "int" in dtype.name else float(value)
+
+
+def _worst(place: int, reference: Array, candidate: Array) -> Worst:
+    index = tuple(int(i) for i in np.unravel_index(place, reference.shape))
+    return Worst(index, plain_number(reference[index]), plain_number(candidate[index]))
+
+
+def _real(array: Array) -> bool:
+    return array.dtype.kind in "biuf" or (
+        array.dtype.type.__module__.split(".")[0] == "ml_dtypes" and "complex" not in array.dtype.name
+    )
+
+
+def _taken(array: Array, places: Array) -> Array:
+    if array.flags.c_contiguous:
+        return array.reshape(-1)[places]
+    # reshape(-1) would copy the whole of a transposed array for a few elements.
+    return array[np.unravel_index(places, array.shape)]
