@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from reprod_log.calibrate import NoiseFloor, calibrate
+from reprod_log.calibrate.noise_floor import FLOAT64
 from reprod_log.diagnose import Finding
-from reprod_log.errors import NotAligned, UnreadableFile
-from reprod_log.judge import Judgement, Limit, Policy, Status, Verdict, judge
+from reprod_log.errors import NotAligned, UnreadableFile, UsageError
+from reprod_log.judge import (
+    CalibratedPolicy,
+    Judgement,
+    Limit,
+    Policy,
+    Status,
+    Verdict,
+    judge,
+    judge_calibrated,
+)
 from reprod_log.match import Pair, match
 from reprod_log.measure.comparison import Compared, Comparison, measure
 from reprod_log.record import Provenance, Recording
@@ -54,9 +65,11 @@ class Alignment:
     reference: Side
     candidate: Side
     comparison: Comparison
-    policy: Policy
+    policy: Policy | CalibratedPolicy
     verdict: Verdict
     findings: tuple[Finding, ...] = ()
+    floor: NoiseFloor | None = None
+    """What rounding alone does, when the recordings tell."""
 
     @property
     def passed(self) -> bool:
@@ -83,11 +96,9 @@ class Alignment:
 
             raise NotAligned(render(self))
 
-    def judged_by(self, policy: Policy) -> Alignment:
+    def judged_by(self, policy: Policy | CalibratedPolicy) -> Alignment:
         """The same measurements under another policy."""
-        return Alignment(
-            self.reference, self.candidate, self.comparison, policy, judge(self.comparison, policy), self.findings
-        )
+        return replace(self, policy=policy, verdict=verdict_of(self.comparison, policy, self.floor))
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain values. The verdict is written for readers; reading back judges again."""
@@ -104,6 +115,7 @@ class Alignment:
             "allowed_unmatched": list(self.verdict.allowed),
             "findings": [finding.to_dict() for finding in self.findings],
             "comparison": self.comparison.to_dict(),
+            "floor": None if self.floor is None else self.floor.to_dict(),
         }
 
     @classmethod
@@ -117,14 +129,17 @@ class Alignment:
             )
         try:
             comparison = Comparison.from_dict(data["comparison"])
-            policy = Policy.from_dict(data["policy"])
+            calibrated = data["policy"]["name"] == CalibratedPolicy.name
+            policy = CalibratedPolicy.from_dict(data["policy"]) if calibrated else Policy.from_dict(data["policy"])
+            floor = NoiseFloor.from_dict(data["floor"]) if data.get("floor") is not None else None
             return cls(
                 reference=Side.from_dict(data["reference"]),
                 candidate=Side.from_dict(data["candidate"]),
                 comparison=comparison,
                 policy=policy,
-                verdict=judge(comparison, policy),
+                verdict=verdict_of(comparison, policy, floor),
                 findings=tuple(Finding.from_dict(one) for one in data["findings"]),
+                floor=floor,
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise UnreadableFile(f"{source} is damaged: {type(error).__name__}: {error}") from error
@@ -157,7 +172,7 @@ def align(
     reference: Recording | str | Path,
     candidate: Recording | str | Path,
     *,
-    policy: Policy | None = None,
+    policy: Policy | CalibratedPolicy | None = None,
     limits: Iterable[Limit | str] = (),
     rename: Mapping[str, str] | None = None,
     allow_unmatched: Iterable[str] = (),
@@ -165,24 +180,44 @@ def align(
     trust: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Alignment:
-    """Compare two recordings (or their paths): match, measure, judge.
+    """Compare two recordings (or their paths): match, measure, calibrate, judge.
 
-    Give either a whole `policy`, or `limits`, `allow_unmatched` and `equal_nan` from which one is made.
+    Give either a whole `policy`, or `limits`, `allow_unmatched` and `equal_nan` from which one is made. Without policy
+    and limits the calibrated rule judges when the reference also ran in float64, fixed limits otherwise.
     """
-    if policy is None:
-        policy = Policy.fixed(limits, equal_nan=equal_nan, allow_unmatched=allow_unmatched)
+    limits = tuple(limits)
     reference = reference if isinstance(reference, Recording) else load(reference, trust=trust)
     candidate = candidate if isinstance(candidate, Recording) else load(candidate, trust=trust)
     pairing = match(reference, candidate, rename=rename)
-    comparison = measure(pairing, limit_for=_absolute_limit(policy), progress=progress)
-    verdict = judge(comparison, policy)
-    return Alignment(Side.of(reference), Side.of(candidate), comparison, policy, verdict)
+    has_truth = any(run.endswith(FLOAT64) for run in reference.runs)
+    floor = calibrate(pairing, reference=reference) if has_truth or isinstance(policy, CalibratedPolicy) else None
+    if policy is None and floor is not None and not limits:
+        policy = CalibratedPolicy(allow_unmatched=tuple(allow_unmatched), equal_nan=equal_nan)
+    elif policy is None:
+        policy = Policy.fixed(limits, equal_nan=equal_nan, allow_unmatched=allow_unmatched)
+    comparison = measure(pairing, limit_for=_absolute_limit(policy), progress=progress, elements=True)
+    verdict = verdict_of(comparison, policy, floor)
+    return Alignment(Side.of(reference), Side.of(candidate), comparison, policy, verdict, floor=floor)
 
 
-def _absolute_limit(policy: Policy) -> Callable[[Pair], float | None]:
+def verdict_of(comparison: Comparison, policy: Policy | CalibratedPolicy, floor: NoiseFloor | None) -> Verdict:
+    """The verdict of either kind of policy."""
+    if not isinstance(policy, CalibratedPolicy):
+        return judge(comparison, policy)
+    if floor is None:
+        raise UsageError(
+            "the calibrated policy needs a noise floor, which this saved alignment does not have; "
+            "compare the recordings again"
+        )
+    return judge_calibrated(comparison, floor, policy)
+
+
+def _absolute_limit(policy: Policy | CalibratedPolicy) -> Callable[[Pair], float | None]:
     """The limit whose excess is worth counting for a pair: that of an absolute metric, if the policy has one."""
 
     def of(pair: Pair) -> float | None:
+        if isinstance(policy, CalibratedPolicy):
+            return None
         found = policy.limits_for(str(pair.reference.key), pair.reference.dtype)
         values = [found[name].value for name in ("max_abs", "mean_abs") if name in found]
         return values[0] if values else None

@@ -1,11 +1,12 @@
 """The calibrated rule on recordings whose rounding and defects are made by hand."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from reprod_log import Recording, Status
+from reprod_log import Alignment, Policy, Recording, Status, align
 from reprod_log.calibrate import NoiseFloor, calibrate
 from reprod_log.judge import CalibratedPolicy, Verdict, judge_calibrated
 from reprod_log.match import match
@@ -127,10 +128,7 @@ def test_learning_rate_is_held_to_its_own_limit() -> None:
 def test_candidate_without_float64_falls_back_to_the_references_truth() -> None:
     verdict, floor = judged(side(50, float64=False) | {})
     assert floor.basis == "reference in float64"
-    unmatched = {one.key for one in verdict.judgements if one.status is Status.UNMATCHED}
-    assert all("float64@" in key for key in unmatched)
-    compared = [one for one in verdict.judgements if one.status is not Status.UNMATCHED]
-    assert all(one.status is Status.PASS for one in compared)
+    assert verdict.passed
     wrong = {"step0/forward/b#0:output": 1e-4}
     worse, _ = judged(side(50, free=wrong, isolated=wrong, float64=False))
     assert worse.first_divergence is not None
@@ -151,7 +149,7 @@ def test_repeats_of_the_reference_give_a_floor() -> None:
     pairing = match(ours, theirs)
     floor = calibrate(pairing, reference=ours)
     assert floor.basis == "repeats of the reference"
-    assert judge_calibrated(measure(pairing), floor, CalibratedPolicy(allow_unmatched=("perturbed*",))).passed
+    assert judge_calibrated(measure(pairing), floor, CalibratedPolicy()).passed
 
 
 def test_reference_that_does_not_repeat_itself_is_named() -> None:
@@ -199,6 +197,18 @@ def test_true_zero_gradient_is_not_held_to_relative_error() -> None:
     candidate = {key: np.random.default_rng(3).normal(size=16).astype(np.float32) * np.float32(1e-9)}
     candidate[f"float64@{key}"] = np.random.default_rng(4).normal(size=16) * 1e-18
     assert judged(candidate, reference)[0].passed
+
+
+def test_align_uses_the_rule_when_the_reference_ran_in_float64(tmp_path: Path) -> None:
+    ours, theirs = Recording.from_arrays(side(1)), Recording.from_arrays(side(50))
+    found = align(ours, theirs)
+    assert found.policy.name == "calibrated"
+    assert found.passed
+    assert align(ours, theirs, limits=["max_abs:1e-9"]).policy.name == "fixed limits"
+    loaded = Alignment.load(found.save(tmp_path / "a.json"))
+    assert loaded.verdict == found.verdict
+    assert not loaded.judged_by(CalibratedPolicy(precision=1e-9)).passed
+    assert not loaded.judged_by(Policy.fixed(["max_abs:0"])).passed
 
 
 def test_evidence_survives_when_written_and_read() -> None:

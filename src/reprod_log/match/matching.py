@@ -9,6 +9,7 @@ from reprod_log.match.pairing import How, Pair, Pairing, View
 from reprod_log.match.rename import check_rename, renamed
 from reprod_log.record import Entry, Recording
 
+_EXPECTED_OF_BOTH = ("float64", "isolated", "isolated.float64")
 _ONE_ELEMENT = View(reason="(1,) and () are the same single number", shape=())
 
 
@@ -28,8 +29,16 @@ def match(reference: Recording, candidate: Recording, *, rename: Mapping[str, st
             pairs.append(Pair(entry, partner, how, view=one_element_view(entry, partner)))
         else:
             alone.append(entry)
-    left = tuple(entry for entry in candidate.entries if str(entry.key) not in taken)
-    return Pairing(tuple(pairs), tuple(alone), left)
+    left = [entry for entry in candidate.entries if str(entry.key) not in taken]
+    # A pass (float64, repeats …) that one side lacks altogether is evidence that was not recorded, not a missing entry.
+    extra_there, extra_here = set(reference.runs) - set(candidate.runs), set(candidate.runs) - set(reference.runs)
+    notes = [f"the candidate has no {run} pass" for run in sorted(extra_there) if run in _EXPECTED_OF_BOTH]
+    return Pairing(
+        tuple(pairs),
+        tuple(entry for entry in alone if not entry.key.run or entry.key.run not in extra_there),
+        tuple(entry for entry in left if not entry.key.run or entry.key.run not in extra_here),
+        tuple(notes),
+    )
 
 
 def one_element_view(reference: Entry, candidate: Entry) -> View | None:
