@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from reprod_log.calibrate import NoiseFloor, calibrate
 from reprod_log.calibrate.noise_floor import FLOAT64
-from reprod_log.diagnose import Finding
+from reprod_log.diagnose import Case, Finding, diagnose
 from reprod_log.errors import NotAligned, UnreadableFile, UsageError
 from reprod_log.judge import (
     CalibratedPolicy,
@@ -23,39 +23,12 @@ from reprod_log.judge import (
 )
 from reprod_log.match import Pair, match
 from reprod_log.measure.comparison import Compared, Comparison, measure
-from reprod_log.record import Provenance, Recording
+from reprod_log.record import Recording
+from reprod_log.record.side import Side
 from reprod_log.record.stores import load
 
 SCHEMA = "reprod_log alignment"
 SCHEMA_VERSION = 1
-
-
-@dataclass(frozen=True)
-class Side:
-    """One of the two recordings, without its data."""
-
-    source: str
-    entries: int
-    provenance: Provenance = field(default_factory=Provenance)
-    complete: bool = True
-    notes: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, recording: Recording) -> Side:
-        return cls(recording.source, len(recording), recording.provenance, recording.complete, recording.notes)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "provenance": self.provenance.to_dict()}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Side:
-        return cls(
-            source=str(data["source"]),
-            entries=int(data["entries"]),
-            provenance=Provenance.from_dict(data["provenance"]),
-            complete=bool(data["complete"]),
-            notes=tuple(data["notes"]),
-        )
 
 
 @dataclass(frozen=True)
@@ -180,7 +153,7 @@ def align(
     trust: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Alignment:
-    """Compare two recordings (or their paths): match, measure, calibrate, judge.
+    """Compare two recordings (or their paths): match, measure, calibrate, judge, diagnose.
 
     Give either a whole `policy`, or `limits`, `allow_unmatched` and `equal_nan` from which one is made. Without policy
     and limits the calibrated rule judges when the reference also ran in float64, fixed limits otherwise.
@@ -197,7 +170,8 @@ def align(
         policy = Policy.fixed(limits, equal_nan=equal_nan, allow_unmatched=allow_unmatched)
     comparison = measure(pairing, limit_for=_absolute_limit(policy), progress=progress, elements=True)
     verdict = verdict_of(comparison, policy, floor)
-    return Alignment(Side.of(reference), Side.of(candidate), comparison, policy, verdict, floor=floor)
+    case = Case(Side.of(reference), Side.of(candidate), comparison, policy, verdict, floor)
+    return Alignment(case.reference, case.candidate, comparison, policy, verdict, diagnose(case), floor)
 
 
 def verdict_of(comparison: Comparison, policy: Policy | CalibratedPolicy, floor: NoiseFloor | None) -> Verdict:

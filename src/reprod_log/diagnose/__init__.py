@@ -1,5 +1,23 @@
 """diagnose: rules look for known causes and for passes that prove nothing; they never change the verdict."""
 
+from __future__ import annotations
+
+import pkgutil
+from importlib import import_module
+
+from reprod_log.diagnose import rules
+from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
 
-__all__ = ["Finding"]
+__all__ = ["Case", "Finding", "diagnose"]
+
+_RANK = {"proven": 0, "consistent": 1, "possible": 2}
+_KIND = {"cause": 0, "suspicious pass": 1, "remark": 2}
+
+
+def diagnose(case: Case) -> tuple[Finding, ...]:
+    """What the rules find, the surest causes first."""
+    found: list[Finding] = []
+    for module in pkgutil.iter_modules(rules.__path__):
+        found += import_module(f"{rules.__name__}.{module.name}").look(case)
+    return tuple(sorted(found, key=lambda one: (_KIND[one.kind], _RANK[one.confidence], one.rule)))
