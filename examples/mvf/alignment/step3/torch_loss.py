@@ -1,0 +1,31 @@
+"""Step 3: the cross entropy of the fake clips in torch, saved as loss_torch.npy."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import inputs
+import torch
+from models.mvf_torch import build_model
+from recipe_torch import build_loss
+from settings import read_settings
+
+from reprod_log import ReprodLogger
+
+HERE = Path(__file__).resolve().parent
+
+
+def main() -> None:
+    settings = read_settings(__doc__)
+    model = build_model(settings, inputs.load_weights(settings))
+    clips, labels = inputs.load_clips(settings)
+    with torch.no_grad():
+        loss = build_loss()(model(torch.from_numpy(clips).to(getattr(torch, settings.dtype))), torch.from_numpy(labels))
+    logger = ReprodLogger()
+    logger.add("loss", loss.numpy())
+    logger.save(str(HERE / "loss_torch.npy"))
+
+
+if __name__ == "__main__":
+    main()
