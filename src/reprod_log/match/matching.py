@@ -1,35 +1,43 @@
-"""match: finds the partner of every entry; says how, and lists what has none."""
+"""match: finds the partner of every entry; says how, and lists what has none.
+
+By name and rename map first. Where both recordings describe their models, layers are lined up as well (match/layers.py)
+and entries follow their layers, so that other names, nesting and registration order do not matter.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 
+from reprod_log.match.layers import CONFIDENCE, Layers, match_layers
 from reprod_log.match.pairing import How, Pair, Pairing, View
 from reprod_log.match.rename import check_rename, renamed
-from reprod_log.record import Entry, Recording
+from reprod_log.match.tensors import output_view, tensor_views, viewed_entry
+from reprod_log.record import Entry, Key, Recording
+from reprod_log.transfer.layouts import TensorView
 
 _EXPECTED_OF_BOTH = ("float64", "isolated", "isolated.float64")
-_ONE_ELEMENT = View(reason="(1,) and () are the same single number", shape=())
+_OF_MODULES = ("forward", "backward")
+_OF_TENSORS = ("gradient", "clip", "update", "parameter", "buffer", "optimizer")
+_BY_PLACE = ("data", "loss", "lr")
+"""Phases whose names are the scripts' own (input names, optimizer groups): paired by place when names differ."""
 
 
 def match(reference: Recording, candidate: Recording, *, rename: Mapping[str, str] | None = None) -> Pairing:
-    """Every entry of the reference with its partner, found by name or by the rename map."""
+    """Every entry of the reference with its partner, as far as there is one."""
     rename = rename or {}
     check_rename(rename, reference)
+    finder = _Finder(reference, candidate, rename)
     pairs: list[Pair] = []
     alone: list[Entry] = []
-    taken: set[str] = set()
     for entry in reference.entries:
-        key, rule = renamed(entry.key, rename)
-        how: How = "rename" if rule is not None else "name"
-        if str(key) in candidate and str(key) not in taken:
-            partner = candidate[key]
-            taken.add(str(key))
-            pairs.append(Pair(entry, partner, how, view=one_element_view(entry, partner)))
-        else:
+        pair = finder.partner(entry)
+        if pair is None:
             alone.append(entry)
-    left = [entry for entry in candidate.entries if str(entry.key) not in taken]
+        else:
+            pairs.append(pair)
+    left = [entry for entry in candidate.entries if str(entry.key) not in finder.taken]
     # A pass (float64, repeats …) that one side lacks altogether is evidence that was not recorded, not a missing entry.
     extra_there, extra_here = set(reference.runs) - set(candidate.runs), set(candidate.runs) - set(reference.runs)
     notes = [f"the candidate has no {run} pass" for run in sorted(extra_there) if run in _EXPECTED_OF_BOTH]
@@ -37,16 +45,140 @@ def match(reference: Recording, candidate: Recording, *, rename: Mapping[str, st
         tuple(pairs),
         tuple(entry for entry in alone if not entry.key.run or entry.key.run not in extra_there),
         tuple(entry for entry in left if not entry.key.run or entry.key.run not in extra_here),
-        tuple(notes),
+        (*notes, *finder.notes()),
     )
+
+
+class _Finder:
+    """Looks for partners; remembers what is taken."""
+
+    def __init__(self, reference: Recording, candidate: Recording, rename: Mapping[str, str]) -> None:
+        self.reference, self.candidate, self.rename = reference, candidate, rename
+        self.taken: set[str] = set()
+        self.layers: Layers | None = None
+        self.views: dict[str, TensorView] = {}
+        if reference.modules and candidate.modules:
+            self.layers = match_layers(reference, candidate, rename=rename)
+            self.views = tensor_views(self.layers.units, _shapes(reference))
+        self.ours = {module.path: module for module in reference.modules}
+        self.theirs = {module.path: module for module in candidate.modules}
+        self.places = _Places(reference, candidate)
+
+    def partner(self, entry: Entry) -> Pair | None:
+        key, rule = renamed(entry.key, self.rename)
+        if rule is None and self.layers is not None:
+            if key.phase in _OF_MODULES:
+                return self._module_entry(entry, self.layers)
+            if key.phase in _OF_TENSORS:
+                return self._tensor_entry(entry) or self._named(entry, key, "name")
+        pair = self._named(entry, key, "rename" if rule is not None else "name")
+        if pair is None and key.phase in _BY_PLACE:
+            place = self.places.partner(entry)
+            return None if place is None else self._named(entry, place, "order")
+        return pair
+
+    def _named(self, entry: Entry, key: Key, how: How) -> Pair | None:
+        text = str(key)
+        if text not in self.candidate or text in self.taken:
+            return None
+        partner = self.candidate[text]
+        self.taken.add(text)
+        return Pair(entry, partner, how, CONFIDENCE[how], one_element_view(entry, partner))
+
+    def _module_entry(self, entry: Entry, layers: Layers) -> Pair | None:
+        found = layers.modules.get(entry.key.path)
+        path, how = found if found is not None else (entry.key.path, "name")
+        if found is None and path in {partner for partner, _ in layers.modules.values()}:
+            # The name belongs to another layer there.
+            return None
+        pair = self._named(entry, replace(entry.key, path=path), how) or self._other_role(entry, path, how)
+        if pair is None:
+            return None
+        view = output_view(entry, pair.candidate, self.ours.get(entry.key.path), self.theirs.get(path))
+        return replace(pair, view=view) if view is not None else pair
+
+    def _other_role(self, entry: Entry, path: str, how: How) -> Pair | None:
+        """`output` of one side and `output.0` of the other are the same tensor when there is no other."""
+        role = entry.key.role
+        for other in (f"{role}.0", role.removesuffix(".0")):
+            if other != role:
+                pair = self._named(entry, replace(entry.key, path=path, role=other), how)
+                if pair is not None:
+                    return pair
+        return None
+
+    def _tensor_entry(self, entry: Entry) -> Pair | None:
+        view = self.views.get(entry.key.path)
+        if view is None:
+            return None
+        keys = [str(replace(entry.key, path=name)) for name in view.candidate]
+        if any(key not in self.candidate for key in keys):
+            return None
+        parts = [self.candidate[key] for key in keys]
+        self.taken.update(keys)
+        how: How = "name" if keys == [str(entry.key)] else "structure"
+        if view.unchanged and parts[0].shape == entry.shape:
+            return Pair(entry, parts[0], how, CONFIDENCE[how])
+        if any(not part.shape for part in parts):
+            # Counters and powers kept per parameter (beta1_pow) have no layout.
+            return Pair(entry, parts[0], how, CONFIDENCE[how], one_element_view(entry, parts[0]))
+        reason = View(f"{view.kind}: {view}")
+        return Pair(entry, viewed_entry(view, parts, entry), how, CONFIDENCE[how], reason)
+
+    def notes(self) -> list[str]:
+        """Layers that found no partner, by name."""
+        if self.layers is None:
+            return []
+        notes = []
+        for side, left in (("reference", self.layers.left_in_reference), ("candidate", self.layers.left_in_candidate)):
+            if left:
+                shown = ", ".join(left[:5]) + (f" and {len(left) - 5} more" if len(left) > 5 else "")
+                notes.append(f"layers of the {side} without a partner: {shown}")
+        return notes
+
+
+class _Places:
+    """Inputs, losses and learning rates by their place within a step, when their names differ."""
+
+    def __init__(self, reference: Recording, candidate: Recording) -> None:
+        self._there = _by_step_and_phase(candidate)
+        self._place = {
+            str(entry.key): (group, place)
+            for group, entries in _by_step_and_phase(reference).items()
+            for place, entry in enumerate(entries)
+            if len(entries) == len(self._there.get(group, ()))
+        }
+
+    def partner(self, entry: Entry) -> Key | None:
+        found = self._place.get(str(entry.key))
+        if found is None:
+            return None
+        group, place = found
+        partner = self._there[group][place]
+        return partner.key if partner.shape == entry.shape or {partner.shape, entry.shape} == {(), (1,)} else None
+
+
+def _by_step_and_phase(recording: Recording) -> dict[tuple[str, int | None, str], list[Entry]]:
+    groups: dict[tuple[str, int | None, str], list[Entry]] = {}
+    for entry in recording.entries:
+        if entry.key.phase in _BY_PLACE:
+            groups.setdefault((entry.key.run, entry.key.step, entry.key.phase), []).append(entry)
+    return groups
+
+
+def _shapes(recording: Recording) -> dict[str, tuple[int, ...]]:
+    return {
+        f"{module.path}.{name}" if module.path else name: shape
+        for module in recording.modules
+        for name, shape in module.parameters.items()
+    }
 
 
 def one_element_view(reference: Entry, candidate: Entry) -> View | None:
     """The view that makes (1,) and () the same thing: old paddle losses are 1-element arrays."""
-    shapes = {reference.shape, candidate.shape}
-    if shapes != {(), (1,)}:
+    if {reference.shape, candidate.shape} != {(), (1,)}:
         return None
-    return View(_ONE_ELEMENT.reason, shape=reference.shape)
+    return View("(1,) and () are the same single number", shape=reference.shape)
 
 
 def near_names(name: str, others: tuple[str, ...], most: int = 3) -> list[str]:

@@ -1,0 +1,226 @@
+"""Layers of two recorded models lined up: by name, by rename map, by structure, by the order in which they run.
+
+Layers with parameters come first, because their shapes say most. What lies between them (activations, pools) is lined
+up in execution order between these anchors; a container belongs to the container that holds the same layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from reprod_log.match.pairing import How
+from reprod_log.match.units import recorded_units
+from reprod_log.record import ModuleInfo, Recording
+from reprod_log.transfer.matching.names import match_names, match_renames
+from reprod_log.transfer.matching.order import match_order
+from reprod_log.transfer.matching.pieces import take_apart
+from reprod_log.transfer.matching.structure import match_structure
+from reprod_log.transfer.plan import UnitPair
+from reprod_log.transfer.unit import BARE, Unit
+
+CONFIDENCE: Mapping[How, float] = {"name": 1.0, "rename": 1.0, "structure": 0.9, "order": 0.8, "value": 1.0}
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Which module of the reference is which of the candidate, and which units were paired."""
+
+    modules: Mapping[str, tuple[str, How]]
+    units: tuple[UnitPair, ...]
+    left_in_reference: tuple[str, ...] = field(default=())
+    left_in_candidate: tuple[str, ...] = field(default=())
+
+
+def match_layers(reference: Recording, candidate: Recording, *, rename: Mapping[str, str]) -> Layers:
+    """The modules of both recordings lined up as far as they can be."""
+    ours, theirs = recorded_units(reference), recorded_units(candidate)
+    paths = {module.path for module in reference.modules}
+    pairs = _unit_pairs(
+        ours,
+        theirs,
+        {old: new for old, new in rename.items() if any(path == old or path.startswith(f"{old}.") for path in paths)},
+        _execution_order(reference),
+        _execution_order(candidate),
+    )
+    modules: dict[str, tuple[str, How]] = {}
+    for pair in pairs:
+        if pair.source.kind != BARE:
+            modules.setdefault(pair.source.owner, (pair.target.owner, _how(pair.how)))
+    modules |= _between_anchors(reference, candidate, modules)
+    modules |= _containers(reference, candidate, modules)
+    done_here, done_there = {pair.source.path for pair in pairs}, {pair.target.path for pair in pairs}
+    return Layers(
+        modules,
+        tuple(pairs),
+        tuple(unit.path for unit in ours if unit.path not in done_here),
+        tuple(unit.path for unit in theirs if unit.path not in done_there),
+    )
+
+
+def _unit_pairs(
+    ours: tuple[Unit, ...],
+    theirs: tuple[Unit, ...],
+    rename: Mapping[str, str],
+    our_order: Mapping[str, int],
+    their_order: Mapping[str, int],
+) -> list[UnitPair]:
+    pairs = match_renames(ours, theirs, rename)
+    pairs += match_names(*_rest(ours, theirs, pairs))
+    here, there = take_apart(*_rest(ours, theirs, pairs))
+    decided = {pair.source.path: pair.target.path for pair in pairs}
+    in_order = (
+        _sorted((*(pair.source for pair in pairs), *here), our_order),
+        _sorted((*(pair.target for pair in pairs), *there), their_order),
+    )
+    pairs += match_order(*in_order, decided, how="execution order")
+    found, _ = match_structure(*_rest(here, there, pairs))
+    return pairs + found
+
+
+def _sorted(units: Iterable[Unit], order: Mapping[str, int]) -> list[Unit]:
+    """Units in the order of their first call; what never ran stays out."""
+    return sorted((unit for unit in units if unit.owner in order), key=lambda unit: order[unit.owner])
+
+
+def _execution_order(recording: Recording) -> dict[str, int]:
+    order: dict[str, int] = {}
+    for place, entry in enumerate(recording.entries):
+        if entry.key.phase == "forward":
+            order.setdefault(entry.key.path, place)
+    return order
+
+
+def _rest(
+    ours: Iterable[Unit], theirs: Iterable[Unit], pairs: Iterable[UnitPair]
+) -> tuple[tuple[Unit, ...], tuple[Unit, ...]]:
+    pairs = list(pairs)
+    here, there = {pair.source.path for pair in pairs}, {pair.target.path for pair in pairs}
+    return tuple(one for one in ours if one.path not in here), tuple(one for one in theirs if one.path not in there)
+
+
+def _how(said: str) -> How:
+    if said in ("name", "rename"):
+        return said  # type: ignore[return-value]  # narrowed by the line above
+    return "order" if "order" in said else "structure"
+
+
+def _between_anchors(
+    reference: Recording, candidate: Recording, anchors: Mapping[str, tuple[str, How]]
+) -> dict[str, tuple[str, How]]:
+    """Modules without parameters that run between the same two anchors, lined up by kind and output shape."""
+    ours, theirs = _leaf_calls(reference), _leaf_calls(candidate)
+    place_there = {call.path: place for place, call in enumerate(theirs)}
+    found: dict[str, tuple[str, How]] = {}
+    taken = {partner for partner, _ in anchors.values()}
+    start_here = start_there = 0
+    for end_here in [*(i for i, call in enumerate(ours) if call.path in anchors), len(ours)]:
+        end_there = place_there.get(anchors[ours[end_here].path][0], -1) if end_here < len(ours) else len(theirs)
+        if end_there < start_there:
+            # The other side runs this layer elsewhere, or not at all: nothing can be said about what lies between.
+            continue
+        segment = [call for call in theirs[start_there:end_there] if call.path not in taken]
+        for one, other in _aligned(ours[start_here:end_here], segment):
+            if one.path not in anchors and one.path not in found:
+                how: How = "name" if one.path == other.path else "order"
+                found[one.path] = (other.path, how)
+                taken.add(other.path)
+        start_here, start_there = end_here + 1, end_there + 1
+    return found
+
+
+@dataclass(frozen=True)
+class _Call:
+    path: str
+    kind: str
+    shape: tuple[int, ...]
+
+    def likeness(self, other: _Call) -> float:
+        """0: not the same thing; more: surer."""
+        if sorted(self.shape) != sorted(other.shape):
+            return 0.0
+        if self.kind and other.kind:
+            return 2.0 if self.kind == other.kind else 0.0
+        return 1.5 if self.path.rpartition(".")[2] == other.path.rpartition(".")[2] else 0.5
+
+
+def _leaf_calls(recording: Recording) -> list[_Call]:
+    """First calls of modules without children, in execution order."""
+    by_path = {module.path: module for module in recording.modules}
+    parents = {path.rpartition(".")[0] for path in by_path if path}
+    known = {unit.owner for unit in recorded_units(recording)}
+    calls: dict[str, _Call] = {}
+    for entry in recording.entries:
+        path = entry.key.path
+        if entry.key.phase != "forward" or path in calls or entry.key.run:
+            continue
+        if path in known or path not in parents:
+            calls[path] = _Call(path, _kind(by_path.get(path)), entry.shape)
+    return list(calls.values())
+
+
+def _kind(module: ModuleInfo | None) -> str:
+    return "" if module is None else module.kind or module.type.lower()
+
+
+def _aligned(ours: Sequence[_Call], theirs: Sequence[_Call]) -> list[tuple[_Call, _Call]]:
+    """The best alignment of two short sequences (an edit distance by likeness)."""
+    rows = [[0.0] * (len(theirs) + 1)]
+    for one in ours:
+        above, row = rows[-1], [0.0]
+        for place, other in enumerate(theirs):
+            likeness = one.likeness(other)
+            row.append(max(above[place + 1], row[place], above[place] + likeness if likeness else 0.0))
+        rows.append(row)
+    pairs = []
+    i, j = len(ours), len(theirs)
+    while i and j:
+        if rows[i][j] == rows[i - 1][j]:
+            i -= 1
+        elif rows[i][j] == rows[i][j - 1]:
+            j -= 1
+        else:
+            i, j = i - 1, j - 1
+            pairs.append((ours[i], theirs[j]))
+    return pairs[::-1]
+
+
+def _containers(
+    reference: Recording, candidate: Recording, modules: Mapping[str, tuple[str, How]]
+) -> dict[str, tuple[str, How]]:
+    """Containers that hold the same layers; of several wrapped around the same ones, outermost with outermost."""
+    ours, theirs = _contents(reference, modules), _contents(candidate, None)
+    there: dict[frozenset[str], list[str]] = {}
+    taken = {partner for partner, _ in modules.values()}
+    for path, held in theirs.items():
+        if path not in taken:
+            there.setdefault(held, []).append(path)
+    here: dict[frozenset[str], list[str]] = {}
+    partners = {partner for partner, _ in modules.values()}
+    for path, held in ours.items():
+        if path not in modules and held:
+            here.setdefault(held, []).append(path)
+    found: dict[str, tuple[str, How]] = {}
+    wanted = {frozenset(one & partners): paths for one, paths in there.items()}
+    for held, paths in here.items():
+        for one, other in zip(sorted(paths, key=_depth), sorted(wanted.get(held, []), key=_depth), strict=False):
+            found[one] = (other, "name" if one == other else "structure")
+    return found
+
+
+def _contents(recording: Recording, modules: Mapping[str, tuple[str, How]] | None) -> dict[str, frozenset[str]]:
+    """For each container the layers below it, under the candidate's names."""
+    contents: dict[str, set[str]] = {module.path: set() for module in recording.modules}
+    leaves = set(modules) if modules is not None else set(contents)
+    for path in leaves:
+        name = modules[path][0] if modules is not None else path
+        parent = path
+        while parent:
+            parent = parent.rpartition(".")[0]
+            if parent in contents:
+                contents[parent].add(name)
+    return {path: frozenset(held) for path, held in contents.items() if held}
+
+
+def _depth(path: str) -> int:
+    return path.count(".") + bool(path)

@@ -1,0 +1,65 @@
+"""Entries of paired layers and parameters, in a layout that can be compared; never by shape guessing alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from reprod_log.match.pairing import View
+from reprod_log.record import Array, Entry, ModuleInfo
+from reprod_log.transfer.layouts import TensorView
+from reprod_log.transfer.plan import UnitPair, make_plan
+
+_CHANNELS_LAST = ("NHWC", "NLC", "NDHWC")
+_SEQUENCE_KINDS = ("lstm", "gru", "rnn", "multihead_attention", "transformer")
+
+
+def tensor_views(units: Sequence[UnitPair], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, TensorView]:
+    """For each tensor of the reference the view of candidate tensors that equals it; `shapes` are the reference's."""
+    # A plan fills its target from its source; here the reference is to be filled from the candidate.
+    swapped = [UnitPair(pair.target, pair.source, pair.how, pair.note) for pair in units]
+    return {move.target: move.view for move in make_plan(swapped, shapes).moves}
+
+
+def viewed_entry(view: TensorView, parts: Sequence[Entry], reference: Entry) -> Entry:
+    """The candidate's entries as one entry in the reference's layout; data is read and arranged when asked for."""
+    first = parts[0]
+
+    def read() -> Array:
+        return np.asarray(view.apply([part.array() for part in parts], shape=reference.shape))
+
+    return replace(first, shape=reference.shape, read=read)
+
+
+def output_view(reference: Entry, candidate: Entry, ours: ModuleInfo | None, theirs: ModuleInfo | None) -> View | None:
+    """The view of a layer's output that its own settings call for: channels last, or time and batch exchanged."""
+    if ours is None or theirs is None or len(reference.shape) != len(candidate.shape):
+        return None
+    rank = len(reference.shape)
+    left, right = _channels_last(ours), _channels_last(theirs)
+    if rank >= 3 and left != right:
+        axes = (0, rank - 1, *range(1, rank - 1)) if right else (0, *range(2, rank), 1)
+        if tuple(candidate.shape[axis] for axis in axes) == reference.shape:
+            return View(f"{theirs.type} keeps channels {'last' if right else 'first'}", axes=axes)
+    if rank == 3 and _is_sequence(ours) and _batch_first(ours) != _batch_first(theirs):
+        axes = (1, 0, 2)
+        if tuple(candidate.shape[axis] for axis in axes) == reference.shape:
+            return View(f"{theirs.type} has {'batch' if _batch_first(theirs) else 'time'} first", axes=axes)
+    return None
+
+
+def _channels_last(module: ModuleInfo) -> bool:
+    return str(module.settings.get("data_format", "")) in _CHANNELS_LAST
+
+
+def _is_sequence(module: ModuleInfo) -> bool:
+    return any(word in module.kind for word in _SEQUENCE_KINDS)
+
+
+def _batch_first(module: ModuleInfo) -> bool:
+    if "time_major" in module.settings:
+        return not module.settings["time_major"]
+    # paddle's attention is always batch first; torch's says so.
+    return bool(module.settings.get("batch_first", module.origin.startswith("paddle")))
