@@ -61,7 +61,7 @@ def _reason(
     name: str, unit: Unit, other: Survey, partner: Unit | None, undecided: Sequence[Ambiguity], free: Sequence[str]
 ) -> str:
     for group in undecided:
-        if unit.path in [one.path for one in (*group.sources, *group.targets)]:
+        if any(unit.path in (one.path, one.owner) for one in (*group.sources, *group.targets)):
             one, two = (listed([u.path for u in side], most=3) for side in (group.sources, group.targets))
             return f"{one} and {two} ({group.sources[0].describe()}) fit each other in more than one way"
     if partner is not None:

@@ -133,11 +133,13 @@ class Settlement:
     def _proposals(self, pairs: Pairs, trace: Trace, context: Context) -> Sequence[Pairs]:
         here = next(index for index, pair in enumerate(pairs) if pair is context.first)
         proposals = [self._exchanged(pairs, here, other) for other in self._same_input_elsewhere(pairs, trace, here)]
+        # Not later than the layer that differs; pieces of one layer share its place.
         before = [
             group
             for group in self.siblings(pairs)
-            if len(group) <= _LARGEST_GROUP
-            and min(self._position(pairs[i]) for i in group) < self._position(pairs[here])
+            if here not in group
+            and len(group) <= _LARGEST_GROUP
+            and min(self._position(pairs[i]) for i in group) <= self._position(pairs[here])
         ]
         nearest = sorted(before, key=lambda group: -max(self._position(pairs[i]) for i in group))
         for group in nearest[:3]:

@@ -1,0 +1,103 @@
+"""transfer_gradients: the gradients of one model onto another, by the rules that carry their weights."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from reprod_log.errors import TransferError
+from reprod_log.transfer.execution import Inputs
+from reprod_log.transfer.matching.correspondence import Order, shapes_of
+from reprod_log.transfer.plan import Move
+from reprod_log.transfer.report import TransferReport
+from reprod_log.transfer.survey import Survey, survey
+from reprod_log.transfer.transform import Array
+from reprod_log.transfer.weights import Prepared, prepare, refuse_incomplete
+
+
+def transfer_gradients(
+    source: Any,
+    target: Any,
+    *,
+    report: TransferReport | None = None,
+    rename: Mapping[str, str] | None = None,
+    allow_left: Iterable[str] = (),
+    inputs: Inputs | None = None,
+    target_inputs: Inputs | None = None,
+    order: Order | None = None,
+) -> TransferReport:
+    """Puts the gradients of the source model's parameters onto the target's and returns what went where.
+
+    Pass the `report` of `transfer_weights` to go by the same plan; without it the plan is made anew from the other
+    parameters, which mean what they mean there. A parameter without a gradient leaves its partner without one.
+    """
+    prepared = planned(
+        source,
+        target,
+        report,
+        rename=rename,
+        allow_left=allow_left,
+        inputs=inputs,
+        target_inputs=target_inputs,
+        order=order,
+    )
+    here, there = prepared.source, prepared.target
+    moves = [move for move in prepared.plan.moves if both_parameters(here, there, move)]
+    arrays = {move.target: _gradient(here, move) for move in moves}
+    for name, array in arrays.items():
+        there.framework.write_gradient(there.tensors[name], array)
+    moved = {name for name, array in arrays.items() if array is not None}
+    rows = tuple(row for row in prepared.report.rows if row.target in moved)
+    return replace(prepared.report, rows=rows)
+
+
+def planned(
+    source: Any,
+    target: Any,
+    report: TransferReport | None,
+    *,
+    rename: Mapping[str, str] | None,
+    allow_left: Iterable[str],
+    inputs: Inputs | None,
+    target_inputs: Inputs | None,
+    order: Order | None,
+) -> Prepared:
+    """Both models surveyed, with the plan of an earlier report or a new one; a plan that leaves anything is refused."""
+    if report is None or report.plan is None:
+        prepared = prepare(
+            source,
+            target,
+            rename=rename,
+            allow_left=allow_left,
+            verify=True,
+            inputs=inputs,
+            target_inputs=target_inputs,
+            order=order,
+        )
+        refuse_incomplete(prepared.report, "raise")
+        return prepared
+    here, there = survey(source), survey(target)
+    shapes = shapes_of(there)
+    for move in report.plan.moves:
+        if shapes.get(move.target) != move.shape or any(name not in here.tensors for name in move.sources):
+            raise TransferError(f"The report is of other models: it fills '{move.target}' from {move.sources[0]!r}.")
+    return Prepared(here, there, report.plan, report)
+
+
+def both_parameters(source: Survey, target: Survey, move: Move) -> bool:
+    """Whether a move is between parameters and not buffers."""
+    tensors = [target.framework.is_parameter(target.tensors[move.target])]
+    return all([*tensors, *(source.framework.is_parameter(source.tensors[name]) for name in move.sources)])
+
+
+def _gradient(source: Survey, move: Move) -> Array | None:
+    found = {name: source.framework.read_gradient(source.tensors[name]) for name in move.sources}
+    if all(array is None for array in found.values()):
+        return None
+    # Of several tensors packed into one, those without a gradient count as zero.
+    arrays = {
+        name: np.zeros(source.framework.shape(source.tensors[name]), np.float32) if array is None else array
+        for name, array in found.items()
+    }
+    return move.apply(arrays.__getitem__)

@@ -1,0 +1,170 @@
+"""transfer_optimizer_state: moments and step counts of one optimizer into another, by the rules of the weights."""
+
+import importlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from reprod_log.errors import TransferError, UsageError
+from reprod_log.transfer.execution import Inputs
+from reprod_log.transfer.gradients import both_parameters, planned
+from reprod_log.transfer.matching.correspondence import Order
+from reprod_log.transfer.optimizer_rules import STEP, OptimizerRule, find_optimizer_rule, from_canonical, to_canonical
+from reprod_log.transfer.plan import Move
+from reprod_log.transfer.report import TransferReport, TransferRow
+from reprod_log.transfer.survey import Survey
+from reprod_log.transfer.transform import Array
+
+
+def transfer_optimizer_state(
+    source_optimizer: Any,
+    target_optimizer: Any,
+    source_model: Any,
+    target_model: Any,
+    *,
+    report: TransferReport | None = None,
+    rename: Mapping[str, str] | None = None,
+    allow_left: Iterable[str] = (),
+    inputs: Inputs | None = None,
+    target_inputs: Inputs | None = None,
+    order: Order | None = None,
+) -> TransferReport:
+    """Copies moments and step counts between two optimizers of one kind and returns what went where.
+
+    Learning rate, betas and other settings stay as they are on each side. Pass the `report` of `transfer_weights` to
+    go by the same plan. A parameter that the source has not stepped yet is set back to its first step in the target.
+    """
+    prepared = planned(
+        source_model,
+        target_model,
+        report,
+        rename=rename,
+        allow_left=allow_left,
+        inputs=inputs,
+        target_inputs=target_inputs,
+        order=order,
+    )
+    here, there = _Side.of(prepared.source, source_optimizer), _Side.of(prepared.target, target_optimizer)
+    if here.rule.kind != there.rule.kind:
+        raise UsageError(f"The source optimizer is {here.rule.kind}, the target optimizer {there.rule.kind}.")
+    moves = [move for move in prepared.plan.moves if both_parameters(here.survey, there.survey, move)]
+    steered = _steered(here, there, moves)
+    states = {move.target: _state(here, there, move) for move in steered}
+    for name, state in states.items():
+        there.write(name, state)
+    rows = tuple(row for move in steered for row in _rows(move, states[move.target]))
+    return TransferReport(here.survey.framework.NAME, there.survey.framework.NAME, rows, plan=prepared.plan)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One optimizer with its model and its rule."""
+
+    survey: Survey
+    optimizer: Any
+    access: Any
+    rule: OptimizerRule
+    steered: frozenset[int]
+
+    @classmethod
+    def of(cls, survey: Survey, optimizer: Any) -> "_Side":
+        name = survey.framework.NAME
+        classes = [one.__name__ for one in type(optimizer).__mro__]
+        roots = {one.__module__.partition(".")[0] for one in type(optimizer).__mro__}
+        rule = find_optimizer_rule(name, classes) if name in roots else None
+        if rule is None:
+            raise UsageError(f"{classes[0]} is not an optimizer of {name} whose state has a rule.")
+        access = importlib.import_module(f"reprod_log.transfer.frameworks.{name}_optimizer")
+        return cls(survey, optimizer, access, rule, frozenset(id(p) for p in access.parameters(optimizer)))
+
+    def updates(self, name: str) -> bool:
+        return id(self.survey.tensors[name]) in self.steered
+
+    def read(self, name: str) -> dict[str, Array]:
+        """The canonical state of the named parameter; empty before the first step."""
+        tensor = self.survey.tensors[name]
+        native = self.access.read_state(self.optimizer, tensor)
+        settings = self.access.settings(self.optimizer, tensor)
+        state = to_canonical(self.rule, self.survey.framework.NAME, native, settings) if native else {}
+        return state if state.get(STEP, 1) != 0 else {}
+
+    def write(self, name: str, state: Mapping[str, Array]) -> None:
+        tensor = self.survey.tensors[name]
+        settings = self.access.settings(self.optimizer, tensor)
+        native = from_canonical(self.rule, self.survey.framework.NAME, state, settings) if state else {}
+        self.access.write_state(self.optimizer, tensor, native)
+
+
+def _steered(here: _Side, there: _Side, moves: list[Move]) -> list[Move]:
+    """The moves between parameters that both optimizers update; anything lopsided is refused."""
+    lopsided = [
+        move
+        for move in moves
+        if there.updates(move.target) != any(here.updates(name) for name in move.sources)
+        or len({here.updates(name) for name in move.sources}) > 1
+    ]
+    if lopsided:
+        move = lopsided[0]
+        has, lacks = ("target", "source") if there.updates(move.target) else ("source", "target")
+        raise TransferError(
+            f"'{move.sources[0]}' in the source and '{move.target}' in the target are partners, but only the {has} "
+            f"optimizer updates its one ({len(lopsided)} such pairs). Give it to the {lacks} optimizer too. "
+            "Nothing was changed."
+        )
+    return [move for move in moves if there.updates(move.target)]
+
+
+def _state(here: _Side, there: _Side, move: Move) -> dict[str, Array]:
+    """The canonical state for the target's parameter, in the target's layout."""
+    states = {name: here.read(name) for name in move.sources}
+    stepped = [state for state in states.values() if state]
+    if not stepped:
+        return {}
+    counts = {float(state[STEP]) for state in stepped if STEP in state}
+    if len(counts) > 1 or len(stepped) < len(states):
+        raise TransferError(
+            f"{', '.join(move.sources)} become one tensor, '{move.target}', but have taken different numbers of steps. "
+            "Nothing was changed."
+        )
+    slots = [slot.torch for slot in here.rule.slots if all(slot.torch in state for state in stepped)]
+    result: dict[str, Array] = {}
+    for slot in slots:
+        result[slot] = move.apply({name: state[slot] for name, state in states.items()}.__getitem__)
+    kept = there.access.kept_moments(there.optimizer, there.survey.tensors[move.target], there.rule)
+    _refuse_lost_moments(there, move, result, kept)
+    if there.rule.counted:
+        # A moment that only the target keeps starts from zero. (SGD has no state of zeros: its first step sets it.)
+        result |= {slot: np.zeros(move.shape, np.float32) for slot in kept - result.keys()}
+    result = {slot: array for slot, array in result.items() if slot in kept}
+    if counts:
+        result[STEP] = np.asarray(counts.pop(), np.float32)
+    return result
+
+
+def _refuse_lost_moments(there: _Side, move: Move, state: Mapping[str, Array], kept: frozenset[str]) -> None:
+    lost = [slot for slot, array in state.items() if slot not in kept and np.any(array)]
+    if lost:
+        raise TransferError(
+            f"The source optimizer keeps '{lost[0]}' for '{move.sources[0]}', but the target's "
+            f"{type(there.optimizer).__name__} keeps none with its settings. Nothing was changed."
+        )
+
+
+def _rows(move: Move, state: Mapping[str, Array]) -> list[TransferRow]:
+    return [
+        TransferRow(
+            target=f"{move.target}:{slot}",
+            source=tuple(f"{name}:{slot}" for name in move.sources),
+            rule=move.pair.target.kind,
+            how=move.pair.how,
+            verified="unverified",
+            check="state follows its weight's rule",
+            note="" if move.view.unchanged else str(move.view),
+            layer=move.pair.target.path,
+            source_layer=move.pair.source.path,
+        )
+        for slot in state
+        if slot != STEP
+    ]
