@@ -107,6 +107,7 @@ class Recorder:
         """The finished recording (opened from disk, if a path was given)."""
         self.end_step()
         in_memory = Recording(tuple(self._entries), self.provenance, modules=self.modules, notes=tuple(self.notes))
+        self._entries = []
         if self._path is None:
             return in_memory
         if self._writer is None:

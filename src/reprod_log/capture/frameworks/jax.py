@@ -10,6 +10,8 @@ import numpy as np
 from reprod_log.errors import UsageError
 from reprod_log.record import Array
 
+NAME = "jax"
+
 
 def is_tensor(value: object) -> bool:
     return isinstance(value, jax.Array)

@@ -9,6 +9,8 @@ import tensorflow as tf
 from reprod_log.errors import UsageError
 from reprod_log.record import Array
 
+NAME = "tensorflow"
+
 
 def is_tensor(value: object) -> bool:
     return isinstance(value, (tf.Tensor, tf.Variable, tf.IndexedSlices, tf.SparseTensor))

@@ -21,7 +21,7 @@ def is_tensor(value: object) -> bool:
 def view(tensor: Any) -> tuple[Array, bool]:
     if tensor.is_sparse():
         tensor = tensor.to_dense()
-    name = str(tensor.dtype).removeprefix("paddle.")
+    name = dtype_of(tensor)
     try:
         if name in _BY_BITS:
             return tensor.numpy().view(dtype_named(name)), True
@@ -34,6 +34,18 @@ def view(tensor: Any) -> tuple[Array, bool]:
             f"a paddle tensor of dtype {tensor.dtype} on {tensor.place} cannot be copied out: {error}. "
             "Convert it first, e.g. with tensor.astype('float32').cpu()."
         ) from error
+
+
+def dtype_of(tensor: Any) -> str:
+    return str(tensor.dtype).removeprefix("paddle.")
+
+
+def device_of(tensor: Any) -> str:
+    return str(tensor.place).removeprefix("Place(").removesuffix(")")
+
+
+def in_place_version(tensor: Any) -> int:
+    return int(tensor.inplace_version)
 
 
 def from_numpy(array: Array, like: Any = None) -> Any:

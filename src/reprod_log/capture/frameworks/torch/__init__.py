@@ -1,5 +1,94 @@
 """PyTorch: everything that capture needs to know of it."""
 
-from reprod_log.capture.frameworks.torch.tensors import is_tensor, view
+from reprod_log.capture.frameworks.torch.gradients import (
+    gradient,
+    on_backward,
+    on_gradient,
+    on_scaling,
+    takes_gradient,
+)
+from reprod_log.capture.frameworks.torch.modules import (
+    buffers,
+    children,
+    convert,
+    is_module,
+    is_training,
+    kind,
+    on_any_call,
+    on_call,
+    opaque,
+    parameters,
+    settings,
+    wrapped,
+)
+from reprod_log.capture.frameworks.torch.optimizers import (
+    is_optimizer,
+    learning_rates,
+    on_new_optimizer,
+    on_step,
+    optimizer_parameters,
+    optimizer_settings,
+    optimizer_state,
+)
+from reprod_log.capture.frameworks.torch.process import (
+    is_tracing,
+    rng_state,
+    seed,
+    seeds,
+    set_rng_state,
+    switches,
+    threads,
+    version,
+)
+from reprod_log.capture.frameworks.torch.tensors import (
+    device_of,
+    dtype_of,
+    from_numpy,
+    in_place_version,
+    is_tensor,
+    view,
+)
 
-__all__ = ["is_tensor", "view"]
+NAME = "torch"
+
+__all__ = [
+    "NAME",
+    "buffers",
+    "children",
+    "convert",
+    "device_of",
+    "dtype_of",
+    "from_numpy",
+    "gradient",
+    "in_place_version",
+    "is_module",
+    "is_optimizer",
+    "is_tensor",
+    "is_tracing",
+    "is_training",
+    "kind",
+    "learning_rates",
+    "on_any_call",
+    "on_backward",
+    "on_call",
+    "on_gradient",
+    "on_new_optimizer",
+    "on_scaling",
+    "on_step",
+    "opaque",
+    "optimizer_parameters",
+    "optimizer_settings",
+    "optimizer_state",
+    "parameters",
+    "rng_state",
+    "seed",
+    "seeds",
+    "set_rng_state",
+    "settings",
+    "switches",
+    "takes_gradient",
+    "threads",
+    "version",
+    "view",
+    "wrapped",
+]

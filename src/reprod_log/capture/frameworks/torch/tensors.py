@@ -25,13 +25,13 @@ def is_tensor(value: object) -> bool:
 
 
 def view(tensor: Any) -> tuple[Array, bool]:
-    plain = _plain(tensor)
-    fresh = plain.data_ptr() != tensor.data_ptr() if tensor.layout == torch.strided else True
-    name = str(plain.dtype).removeprefix("torch.")
     try:
+        plain = _plain(tensor)
+        # A tensor that was moved or made dense is a copy already.
+        fresh = tensor.device.type != "cpu" or tensor.layout != torch.strided
         bits = _BY_BITS.get(plain.dtype)
         if bits is not None:
-            array: Array = plain.view(bits).numpy().view(dtype_named(name))
+            array: Array = plain.view(bits).numpy().view(dtype_named(dtype_of(plain)))
         else:
             array = plain.numpy()
     except (RuntimeError, TypeError, NotImplementedError) as error:
@@ -57,6 +57,18 @@ def _plain(tensor: Any) -> Any:
     if plain.device.type != "cpu":
         plain = plain.cpu()
     return plain.resolve_conj().resolve_neg()
+
+
+def dtype_of(tensor: Any) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def device_of(tensor: Any) -> str:
+    return str(tensor.device)
+
+
+def in_place_version(tensor: Any) -> int:
+    return int(tensor._version) if not tensor.is_inference() else 0
 
 
 def from_numpy(array: Array, like: Any = None) -> Any:

@@ -1,0 +1,217 @@
+"""Calls: hears the modules being called, and the gradients that reach their outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from reprod_log.capture.hook import Undo, passing
+from reprod_log.capture.session import Session
+from reprod_log.capture.stage import Staged
+from reprod_log.capture.tree import Node, Root
+
+
+class Tap:
+    """Hears the gradient of one tensor, for every layer whose output that tensor is."""
+
+    def __init__(self, session: Session) -> None:
+        self._session: Session | None = session
+        self._places: list[tuple[Node, int, int, str]] = []
+        self._times = 0
+
+    def serve(self, node: Node, step: int, call: int, role: str) -> None:
+        self._places.append((node, step, call, role))
+
+    def hear(self, gradient: Any) -> None:
+        session = self._session
+        if session is None or session.over or session.paused:
+            return
+        again = f"~{self._times}" if self._times else ""
+        self._times += 1
+        for node, step, call, role in self._places:
+            staged = session.stage.make(
+                "backward",
+                gradient,
+                step=step,
+                root=node.root,
+                inside=node.inside,
+                call=call,
+                role=role + again,
+                layer_type=node.type,
+            )
+            session.stage.add(staged)
+
+
+class Calls:
+    """Records inputs and outputs of the modules in the order of their calls.
+
+    A call made inside a backward pass is a checkpoint recomputing what was recorded already. Its values are not
+    recorded again, but its gradients are listened to when the first call had none.
+    """
+
+    def __init__(self, session: Session, before_outermost: Callable[[Root], None]) -> None:
+        self._session = session
+        self._before_outermost = before_outermost
+        self._running: list[tuple[Node, int | None]] = []
+        self._counts: dict[Node, int] = {}
+        self._sizes: dict[Node, int] = {}
+        self._without_gradient: dict[Node, list[tuple[int, str, str]]] = {}
+        self._recent: list[tuple[Any, int, Tap]] = []
+        self._undos: list[Undo] = []
+        self.heard: set[Node] = set()
+
+    def attach(self, node: Node) -> Undo:
+        def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            self._before(node, args, kwargs)
+
+        def after(output: Any) -> None:
+            self._after(node, output)
+
+        return self._session.framework.on_call(node.module, before, after)
+
+    def terms(self, node: Node, size: int) -> int | None:
+        """How many output values were summed into each of `size` numbers of a bias or statistic in this step."""
+        total = self._sizes.get(node, 0)
+        return total // size if size and total >= size else None
+
+    def reset(self) -> None:
+        """A new step begins."""
+        self._running.clear()
+        self._counts.clear()
+        self._sizes.clear()
+        self._without_gradient.clear()
+        self._recent.clear()
+
+    def detach(self) -> None:
+        self.reset()
+        for undo in self._undos:
+            undo()
+        self._undos.clear()
+
+    def settle(self) -> None:
+        """Nothing can be running now; what an exception left behind is forgotten."""
+        self._running.clear()
+
+    def _before(self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        session = self._session
+        if session.over or session.paused or session.framework.is_tracing():
+            return
+        if session.backward_depth:
+            self._running.append((node, None))
+            return
+        outermost = not self._running
+        if outermost:
+            self._before_outermost(node.root)
+        call = self._counts.get(node, 0)
+        self._counts[node] = call + 1
+        self._running.append((node, call))
+        self.heard.add(node)
+        if not session.listening:
+            return
+        phases, inputs = session.selection.phases, (args, kwargs)
+        if outermost and "data" in phases:
+            self._record_inputs("data", node, call, inputs)
+        if "forward" in phases and session.selection.has_inputs(session.steps.number) and session.chosen(node):
+            self._record_inputs("forward", node, call, inputs)
+
+    def _record_inputs(self, phase: str, node: Node, call: int, inputs: tuple[Any, Any]) -> None:
+        args, kwargs = inputs
+        session = self._session
+        for structure in (args, kwargs):
+            for role, tensor in session.tensors(structure, "input", node):
+                staged = self._make(phase, node, call, role, tensor)
+                if staged is not None:
+                    if phase == "forward":
+                        staged.source = session.stage.producer(staged.hash)
+                    session.stage.add(staged)
+
+    def _make(self, phase: str, node: Node, call: int, role: str, tensor: Any) -> Staged | None:
+        session = self._session
+        return session.stage.make(
+            phase,
+            tensor,
+            step=session.steps.number,
+            root=node.root,
+            inside=node.inside,
+            call=call,
+            role=role,
+            layer_type=node.type,
+            meta={"training": session.framework.is_training(node.module)},
+        )
+
+    def _after(self, node: Node, output: Any) -> None:
+        session = self._session
+        if session.over or session.paused or session.framework.is_tracing():
+            return
+        call, found = self._leave(node)
+        if not found or output is None or not session.listening:
+            return
+        if not session.chosen(node):
+            return
+        rows = list(session.tensors(output, "output", node))
+        if call is None:
+            self._listen_again(node, rows)
+            return
+        if rows:
+            self._sizes[node] = self._sizes.get(node, 0) + _count(rows[0][1])
+        if "forward" in session.selection.phases:
+            for role, tensor in rows:
+                session.stage.add(self._make("forward", node, call, role, tensor))
+        if "backward" in session.selection.phases:
+            self._recent = [row for role, tensor in rows for row in self._listen(node, call, role, tensor)]
+
+    def _leave(self, node: Node) -> tuple[int | None, bool]:
+        for place in range(len(self._running) - 1, -1, -1):
+            if self._running[place][0] is node:
+                call = self._running[place][1]
+                del self._running[place:]
+                return call, True
+        return None, False
+
+    def _listen(self, node: Node, call: int, role: str, tensor: Any) -> list[tuple[Any, int, Tap]]:
+        session = self._session
+        if not session.framework.is_tensor(tensor):
+            return []
+        version = session.framework.in_place_version(tensor)
+        for known in self._recent:
+            if known[0] is tensor and known[1] == version:
+                # A block returns what its last layer returned: one tap serves both.
+                known[2].serve(node, session.steps.number, call, role)
+                return [known]
+        tap = Tap(session)
+        if not self._connect(tap, tensor):
+            self._without_gradient.setdefault(node, []).append((call, role, session.stage.digest(tensor)))
+            return []
+        tap.serve(node, session.steps.number, call, role)
+        return [(tensor, version, tap)]
+
+    def _connect(self, tap: Tap, tensor: Any) -> bool:
+        undo = self._session.framework.on_gradient(tensor, tap.hear)
+        if undo is None:
+            return False
+        if undo is not passing:
+            self._undos.append(undo)
+        return True
+
+    def _listen_again(self, node: Node, rows: list[tuple[str, Any]]) -> None:
+        """Tap what a checkpoint computes again. Segments come back in reverse, so calls are told apart by values."""
+        silent = self._without_gradient.get(node)
+        if not silent or "backward" not in self._session.selection.phases:
+            return
+        for role, tensor in rows:
+            same_role = [one for one in silent if one[1] == role]
+            if len(same_role) > 1:
+                digest = self._session.stage.digest(tensor)
+                same_role = [one for one in same_role if one[2] == digest] or same_role[-1:]
+            tap = Tap(self._session)
+            if same_role and self._session.framework.is_tensor(tensor) and self._connect(tap, tensor):
+                call = same_role[0][0]
+                tap.serve(node, self._session.steps.number, call, role)
+                silent.remove(same_role[0])
+
+
+def _count(tensor: Any) -> int:
+    size = 1
+    for length in tensor.shape:
+        size *= int(length)
+    return size

@@ -1,0 +1,128 @@
+"""PaddlePaddle layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import paddle
+from paddle.jit.dy2static.program_translator import ASTStaticFunction, ProgramTranslator
+
+from reprod_log.capture.frameworks.paddle.kinds import KINDS
+from reprod_log.capture.hook import Hook, Undo, replaced
+
+_STATISTICS = {"batchnorm": ("_mean", "_variance"), "spectral_norm": ("weight_u", "weight_v")}
+"""What stands among the parameters but is never trained."""
+
+_INHERITED = frozenset(
+    {
+        "training",
+        "_full_name",
+        "_built",
+        "_dtype",
+        "_init_in_dynamic_mode",
+        "_cast_to_low_precision",
+        "_op_type",
+        "_use_cudnn",
+    }
+)
+"""Plain attributes that every layer has. (Making an empty layer to look would count up the layers' names.)"""
+
+
+def is_module(thing: object) -> bool:
+    return isinstance(thing, paddle.nn.Layer)
+
+
+def children(module: Any) -> list[tuple[str, Any]]:
+    return [(name, child) for name, child in module._sub_layers.items() if child is not None]
+
+
+def parameters(module: Any) -> list[tuple[str, Any]]:
+    statistics = _STATISTICS.get(kind(module), ())
+    return [(name, one) for name, one in module._parameters.items() if one is not None and name not in statistics]
+
+
+def buffers(module: Any) -> list[tuple[str, Any]]:
+    statistics = _STATISTICS.get(kind(module), ())
+    found = [(name, one) for name, one in module._parameters.items() if one is not None and name in statistics]
+    return found + [(name, one) for name, one in module._buffers.items() if one is not None]
+
+
+def kind(module: Any) -> str:
+    for ancestor in type(module).__mro__:
+        if ancestor.__module__.startswith("paddle.") and ancestor.__name__ in KINDS:
+            return KINDS[ancestor.__name__]
+    return ""
+
+
+def settings(module: Any) -> dict[str, Any]:
+    found = {}
+    for name, value in vars(module).items():
+        plain = _plain(value)
+        if plain is not None and name not in _INHERITED:
+            found[name.lstrip("_")] = plain
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON has it; None when it is no plain setting."""
+    if isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (tuple, list)) and all(isinstance(item, (bool, int, float, str)) for item in value):
+        return list(value)
+    return None
+
+
+def is_training(module: Any) -> bool:
+    return bool(module.training)
+
+
+def wrapped(module: Any) -> Any | None:
+    return module._layers if isinstance(module, paddle.DataParallel) else None
+
+
+def opaque(module: Any) -> str:
+    # Converted with full_graph=False (SOT) the layers still run one by one.
+    converted = isinstance(vars(module).get("forward"), ASTStaticFunction)
+    if converted and ProgramTranslator.get_instance().enable_to_static:
+        return (
+            "it is converted by to_static(full_graph=True); record it after paddle.jit.enable_to_static(False), or "
+            "convert it with full_graph=False"
+        )
+    return ""
+
+
+def on_call(
+    module: Any,
+    before: Callable[[tuple[Any, ...], dict[str, Any]], None],
+    after: Callable[[Any], None],
+) -> Undo:
+    hear_before = Hook(lambda _, args, kwargs: before(args, kwargs))
+    hear_after = Hook(lambda _, args, kwargs, output: after(output))
+    handles = (
+        module.register_forward_pre_hook(hear_before, with_kwargs=True),
+        # Always called: after an exception too, so that nobody waits for the end of the call.
+        module.register_forward_post_hook(hear_after, with_kwargs=True, always_call=True),
+    )
+
+    def undo() -> None:
+        for handle in handles:
+            handle.remove()
+        hear_before.silence()
+        hear_after.silence()
+
+    return undo
+
+
+def on_any_call(before: Callable[[Any], None]) -> Undo:
+    call = paddle.nn.Layer.__call__
+
+    def instead(self: Any, *args: Any, **kwargs: Any) -> Any:
+        before(self)
+        return call(self, *args, **kwargs)
+
+    return replaced(paddle.nn.Layer, "__call__", instead)
+
+
+def convert(module: Any, dtype: str) -> None:
+    module.to(dtype=dtype)

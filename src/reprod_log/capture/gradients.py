@@ -1,0 +1,133 @@
+"""Gradients: reads the parameters' gradients at their named points: raw, unscaled, clipped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from reprod_log.capture.hook import Undo
+from reprod_log.capture.session import Session
+from reprod_log.capture.stage import Staged
+from reprod_log.capture.tree import Slot
+
+
+class Gradients:
+    """Knows which parameters got a gradient in this step, and what it was when it was last read.
+
+    raw        after the (last) backward pass of the step, as it stands in the parameter
+    local      with several processes: what this one contributed, before the reduction
+    unscaled   after a gradient scaler divided by its scale
+    clipped    what the optimizer uses, recorded only when it is no longer what was read before
+    """
+
+    def __init__(self, session: Session, terms: Callable[[Slot], int | None]) -> None:
+        self._session = session
+        self._terms = terms
+        self._attached: dict[Slot, Undo] = {}
+        self._fresh: dict[Slot, None] = {}
+        self._waiting: dict[Slot, Staged] = {}
+        self._last: dict[Slot, str] = {}
+        self.touched: set[Slot] = set()
+
+    def attach_new(self) -> None:
+        """Listen to every chosen parameter that takes a gradient now; more may be thawed later."""
+        session = self._session
+        if not session.selection.phases & {"gradient", "clip", "update"}:
+            return
+        for slot in session.tree.slots:
+            if slot not in self._attached and session.chosen(slot):
+                undo = session.framework.on_gradient(slot.tensor, self._hearer(slot))
+                if undo is not None:
+                    self._attached[slot] = undo
+
+    def detach(self) -> None:
+        for undo in self._attached.values():
+            undo()
+        self._attached.clear()
+        self.reset()
+
+    def reset(self) -> None:
+        """A new step begins."""
+        self._fresh.clear()
+        self._waiting.clear()
+        self._last.clear()
+        self.touched.clear()
+
+    def _hearer(self, slot: Slot) -> Callable[[Any], None]:
+        def hear(gradient: Any) -> None:
+            session = self._session
+            if not session.listening:
+                return
+            self._fresh.pop(slot, None)
+            self._fresh[slot] = None
+            self.touched.add(slot)
+            if session.ranks > 1 and "gradient" in session.selection.phases:
+                session.stage.add(session.stage_parameter("gradient", slot, gradient, role="local"))
+
+        return hear
+
+    def after_backward(self) -> None:
+        """Read what the pass has added to. Later passes of the same step read again: the sum counts."""
+        session = self._session
+        if session.listening:
+            for slot in self._fresh:
+                gradient = session.framework.gradient(slot.tensor)
+                if gradient is not None:
+                    self._waiting.pop(slot, None)
+                    self._read(slot, gradient)
+        self._fresh.clear()
+
+    def _read(self, slot: Slot, gradient: Any) -> None:
+        session = self._session
+        if "gradient" not in session.selection.phases:
+            self._last[slot] = session.stage.digest(gradient)
+            return
+        staged = session.stage_parameter("gradient", slot, gradient, role="raw", meta=self._facts(slot))
+        if staged is not None:
+            self._waiting[slot] = staged
+            self._last[slot] = staged.hash
+
+    def _facts(self, slot: Slot) -> dict[str, Any]:
+        if len(slot.tensor.shape) > 1:
+            return {}
+        terms = self._terms(slot)
+        return {} if terms is None else {"terms": terms}
+
+    def flush(self, slots: Iterable[Slot] | None = None) -> None:
+        """Put what was read in its place."""
+        if self._fresh:
+            # A backward pass that nobody told us about.
+            self.after_backward()
+        wanted = None if slots is None else set(slots)
+        for slot in list(self._waiting):
+            if wanted is None or slot in wanted:
+                self._session.stage.add(self._waiting.pop(slot))
+
+    def unscaled(self, slots: Sequence[Slot], scale: float) -> None:
+        """A gradient scaler has divided the gradients by `scale`."""
+        session = self._session
+        self.flush(slots)
+        if not session.wants("gradient"):
+            return
+        for slot in slots:
+            gradient = session.framework.gradient(slot.tensor)
+            if slot in self.touched and gradient is not None:
+                facts = {"scale": scale, **self._facts(slot)}
+                staged = session.stage_parameter("gradient", slot, gradient, role="unscaled", meta=facts)
+                session.stage.add(staged)
+                if staged is not None:
+                    self._last[slot] = staged.hash
+
+    def used(self, gradients: Sequence[tuple[Slot, Any]]) -> None:
+        """These are what the optimizer is about to use."""
+        session = self._session
+        if not session.wants("clip"):
+            return
+        read = [(slot, gradient) for slot, gradient in gradients if slot in self._last and gradient is not None]
+        if all(session.stage.digest(gradient) == self._last[slot] for slot, gradient in read):
+            return
+        for slot, gradient in read:
+            staged = session.stage_parameter("clip", slot, gradient, role="clipped", meta=self._facts(slot))
+            session.stage.add(staged)
+            if staged is not None:
+                self._last[slot] = staged.hash

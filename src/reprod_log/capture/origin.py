@@ -1,0 +1,81 @@
+"""Where a run comes from: its provenance, and its place among several processes."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from reprod_log.capture.framework import Framework
+from reprod_log.capture.stage import Stage
+from reprod_log.capture.tree import Tree
+from reprod_log.record import Provenance, current_provenance
+
+_RANK_VARIABLES = (("RANK", "WORLD_SIZE"), ("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM"))
+
+
+def rank_and_size(environment: Mapping[str, str] | None = None) -> tuple[int, int]:
+    """Which of how many processes this is, as `torchrun` or `paddle.distributed.launch` say it: (0, 1) when alone."""
+    variables = os.environ if environment is None else environment
+    for rank_name, size_name in _RANK_VARIABLES:
+        rank, size = variables.get(rank_name, ""), variables.get(size_name, "")
+        if rank.isdigit() and size.isdigit() and int(size) > 1:
+            return int(rank), int(size)
+    return 0, 1
+
+
+def path_of_rank(path: str | Path, rank: int, size: int) -> Path:
+    """Where this process writes: the path itself when alone, else a part of its own (`rank0` …)."""
+    path = Path(path)
+    if size == 1:
+        return path
+    return path.with_name(f"{path.stem}.rank{rank}{path.suffix}") if path.suffix else path / f"rank{rank}"
+
+
+def provenance_of(framework: Framework, tree: Tree, optimizers: Mapping[str, Any], stage: Stage) -> Provenance:
+    """What is known of a run when it starts."""
+    rank, size = rank_and_size()
+    state = list(tree.state())
+    dtypes = Counter(framework.dtype_of(tensor) for _, tensor in state)
+    devices = Counter(framework.device_of(tensor) for _, tensor in state)
+    extra: dict[str, Any] = {"rank": rank, "world_size": size}
+    extra.update({name: names for name, names in tree.second_names().items() if names})
+    if optimizers:
+        extra["optimizers"] = {name: _described(framework, tree, one) for name, one in optimizers.items()}
+    return current_provenance(
+        framework=framework.NAME,
+        framework_version=framework.version(),
+        device=_most(devices),
+        dtype=_most({name: count for name, count in dtypes.items() if "float" in name} or dtypes),
+        seeds=framework.seeds(),
+        threads=framework.threads(),
+        weights_hash=_digest(f"{path} {stage.digest(tensor)}" for path, tensor in state) if state else "",
+        extra=extra,
+    )
+
+
+def _described(framework: Framework, tree: Tree, optimizer: Any) -> dict[str, Any]:
+    """An optimizer's settings, with the paths of its parameters in its order ('' for those of no watched model)."""
+    slots = [tree.slot_of(parameter) for parameter in framework.optimizer_parameters(optimizer)]
+    paths = ["" if slot is None else slot.path for slot in slots]
+    return {**framework.optimizer_settings(optimizer), "parameters": paths}
+
+
+def data_hash(hashes: list[str]) -> str:
+    """One hash of all inputs that were recorded, in order; '' when there were none."""
+    return _digest(hashes) if hashes else ""
+
+
+def _digest(lines: Any) -> str:
+    hasher = xxhash.xxh3_128()
+    for line in lines:
+        hasher.update(line.encode() + b"\n")
+    return hasher.hexdigest()
+
+
+def _most(counts: Mapping[str, int]) -> str:
+    return max(counts, key=lambda name: counts[name]) if counts else ""

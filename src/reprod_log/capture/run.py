@@ -1,0 +1,342 @@
+"""Run: a watched stretch of a program, from the first hook on to the finished recording."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from reprod_log.capture.calls import Calls
+from reprod_log.capture.framework import Framework
+from reprod_log.capture.gradients import Gradients
+from reprod_log.capture.losses import Losses, check_scalar
+from reprod_log.capture.nested import flatten
+from reprod_log.capture.origin import data_hash, path_of_rank, provenance_of, rank_and_size
+from reprod_log.capture.selection import Selection
+from reprod_log.capture.session import Session
+from reprod_log.capture.silence import silence_notes
+from reprod_log.capture.stage import Stage
+from reprod_log.capture.steps import Steps
+from reprod_log.capture.tensors import view
+from reprod_log.capture.tree import Node, Root, Slot, Tree
+from reprod_log.capture.updates import Updates
+from reprod_log.errors import CaptureError, UsageError, WriteFailed, listed
+from reprod_log.record import PHASES, Array, Key, Recording
+from reprod_log.record.recorder import Recorder
+
+
+class Run:
+    """What `watch` gives: hooks are on inside the `with` block and off after it; then `recording` is there."""
+
+    def __init__(
+        self,
+        framework: Framework,
+        models: Mapping[str, Any],
+        optimizers: Mapping[str, Any],
+        *,
+        selection: Selection,
+        save: str | Path | None = None,
+        budget: int | None = None,
+        run: str = "",
+        step_after: str | None = None,
+    ) -> None:
+        self._models = dict(models)
+        self._optimizers = dict(optimizers)
+        self._selection = selection
+        self._rank, self._ranks = rank_and_size()
+        self._save = None if save is None else path_of_rank(save, self._rank, self._ranks)
+        self._undo = ExitStack()
+        self._recording: Recording | None = None
+        self._entered = False
+        self._data: list[str] = []
+        self._build(framework, run, budget, step_after)
+
+    def _build(self, framework: Framework, run: str, budget: int | None, step_after: str | None) -> None:
+        def view_any(value: Any) -> tuple[Array, bool]:
+            return framework.view(value) if framework.is_tensor(value) else view(value)
+
+        # A file of one piece is written at the end; a folder grows step by step.
+        grows = self._save is not None and not self._save.suffix
+        self._recorder = Recorder(self._save if grows else None)
+        if self._recorder.notes:
+            warnings.warn(self._recorder.notes[0], stacklevel=4)
+        stage = Stage(self._recorder, view=view_any, selection=self._selection, run=run, budget=budget)
+        steps = Steps(has_optimizers=bool(self._optimizers), after=step_after)
+        self._session = Session(
+            framework, self._selection, tree=Tree(framework), stage=stage, steps=steps, ranks=self._ranks
+        )
+        self._calls = Calls(self._session, self._before_outermost)
+        self._gradients = Gradients(self._session, self._terms)
+        self._updates = Updates(self._session, self._gradients)
+        self._losses = Losses(self._session)
+
+    # in and out
+
+    def __enter__(self) -> Run:
+        if self._entered:
+            raise UsageError("this run was entered before; call watch(...) again for another one")
+        self._entered = True
+        try:
+            for name, model in self._models.items():
+                self.add_model(name, model)
+            for name, optimizer in self._optimizers.items():
+                self.add_optimizer(name, optimizer)
+            self._check_layers()
+            self._listen_to_process()
+            self._describe()
+        except BaseException:
+            self._detach()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is not None:
+                said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+                self._recorder.note(f"step {self.step_number} was cut short by {said}")
+            if self._session.steps.busy:
+                self._close_step()
+            self._finish()
+        finally:
+            self._detach()
+        if error is None and not self._session.stage.count and self._recording is not None and self._recording.complete:
+            raise CaptureError(self._why_nothing())
+
+    def add_model(self, name: str, model: Any) -> Root:
+        """Listen to one more model."""
+        root = Root(name, model)
+        for node in self._session.tree.add(root):
+            if node.audible:
+                self._undo.callback(self._calls.attach(node))
+        self._gradients.attach_new()
+        return root
+
+    def add_optimizer(self, name: str, optimizer: Any) -> None:
+        """Listen to one more optimizer."""
+        self._session.steps.has_optimizers = True
+        self._undo.callback(self._updates.attach(name, optimizer))
+
+    def _listen_to_process(self) -> None:
+        framework = self._session.framework
+        self._undo.callback(framework.on_backward(self._before_backward, self._after_backward))
+        self._undo.callback(framework.on_scaling(self._losses.scaled, self._unscaled, self._scaler_stepped))
+
+    def _describe(self) -> None:
+        session = self._session
+        self._recorder.provenance = provenance_of(
+            session.framework, session.tree, self._updates.optimizers, session.stage
+        )
+        self._recorder.modules = session.tree.infos()
+
+    def _check_layers(self) -> None:
+        tree = self._session.tree
+        things: list[Node | Slot] = [*tree.nodes, *tree.slots]
+        if not things or any(self._session.chosen(thing) for thing in things):
+            return
+        paths = [node.path for node in tree.nodes if node.path]
+        raise UsageError(f"layers={listed(self._selection.layers)} matches no layer; the model has {listed(paths)}")
+
+    def _finish(self) -> None:
+        session, recorder = self._session, self._recorder
+        session.stage.close()
+        for note in (*session.tree.notes, *silence_notes(session.tree, self._calls.heard)):
+            recorder.note(note)
+        self._describe_again()
+        recording = recorder.close()
+        if self._save is not None and self._save.suffix:
+            recording = self._saved(recording, self._save)
+        if not recording.complete:
+            warnings.warn(f"the recording is incomplete: {listed(recording.notes[-1:])}", stacklevel=3)
+        self._recording = recording
+
+    def _describe_again(self) -> None:
+        """What was not known at the start: shapes of lazily made parameters, optimizers found later, the data."""
+        before = self._recorder.provenance
+        self._describe()
+        now = self._recorder.provenance
+        self._recorder.provenance = replace(
+            now,
+            time=before.time,
+            seeds=before.seeds,
+            weights_hash=before.weights_hash or now.weights_hash,
+            data_hash=data_hash(self._data),
+        )
+
+    def _saved(self, recording: Recording, path: Path) -> Recording:
+        try:
+            recording.save(path)
+        except WriteFailed as error:
+            return replace(recording, complete=False, notes=(*recording.notes, str(error)))
+        return replace(recording, source=str(path))
+
+    def _detach(self) -> None:
+        self._session.over = True
+        try:
+            self._undo.close()
+        finally:
+            self._calls.detach()
+            self._gradients.detach()
+            self._updates.detach()
+            self._losses.reset()
+            self._session.tree.forget()
+            self._models.clear()
+            self._optimizers.clear()
+
+    def _why_nothing(self) -> str:
+        if not self._calls.heard:
+            return (
+                "nothing was recorded: no watched model was called inside the block. Call the model itself (model(x), "
+                "not model.forward(x)) between entering and leaving it."
+            )
+        return (
+            f"nothing was recorded: {self._session.steps.number} steps were seen, but none of phases, layers and steps "
+            "that were asked for was among them"
+        )
+
+    # what the user may do
+
+    @property
+    def recording(self) -> Recording:
+        """The finished recording."""
+        if self._recording is None:
+            raise UsageError("the recording is there after the `with` block; it is still being made")
+        return self._recording
+
+    @property
+    def step_number(self) -> int:
+        """The number of the step that is being recorded, from 0 on."""
+        return self._session.steps.number
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Everything inside the block is one step, whatever the optimizers do."""
+        if self._session.steps.busy:
+            self._close_step()
+        self._session.steps.hold()
+        try:
+            yield
+        finally:
+            self._session.steps.release()
+            self._close_step()
+
+    def end_step(self) -> None:
+        """The step is over now."""
+        self._close_step()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Nothing inside the block is recorded or counted, for example a validation between two training steps."""
+        before, self._session.paused = self._session.paused, True
+        try:
+            yield
+        finally:
+            self._session.paused = before
+
+    def loss(self, value: Any, name: str = "loss") -> None:
+        """Record a loss: one number, before or after `backward`."""
+        check_scalar(name, value)
+        self.log(name, value, phase="loss")
+
+    def log(self, name: str, value: Any, phase: str = "loss") -> None:
+        """Record a tensor, a number or a nest of them by hand: a loss, a metric, a learning rate, a batch."""
+        if phase not in PHASES:
+            raise UsageError(f"no such phase: {phase!r}; known are {listed(PHASES, most=20)}")
+        session = self._session
+        if phase == "data" and session.steps.ends_before_data() and not session.paused:
+            self._close_step()
+        if not session.wants(phase):
+            return
+        session.steps.touched()
+        for role, leaf in flatten(value):
+            key = Key(path=name, phase=phase, step=self.step_number, role=role)
+            if Key.parse(str(key)) != key:
+                raise UsageError(f"{name!r} cannot be a name: '#', ':' and '/' have a meaning in keys; use '.' or '_'")
+            # Wrong values raise here: the user sees which line logged them.
+            session.framework.is_tensor(leaf) or view(leaf)
+            staged = session.stage.make(phase, leaf, step=self.step_number, root=None, inside=name, role=role)
+            if staged is not None and phase == "loss":
+                self._losses.given(staged)
+            else:
+                session.stage.add(staged)
+
+    # what the listeners tell
+
+    def _before_outermost(self, root: Root) -> None:
+        if self._session.steps.ends_before_call(root):
+            self._close_step()
+        self._session.steps.called(root)
+
+    def _before_backward(self, tensors: Any, accumulates: bool) -> None:
+        session = self._session
+        if not session.backward_depth and accumulates:
+            self._calls.settle()
+            if not session.over:
+                self._losses.found(tensors)
+        session.backward_depth += 1
+
+    def _after_backward(self, well: bool) -> None:
+        session = self._session
+        session.backward_depth -= 1
+        if not session.backward_depth and well and not session.over:
+            self._gradients.after_backward()
+
+    def _unscaled(self, optimizer: Any, scale: float) -> None:
+        self._updates.unscaled(optimizer, scale)
+
+    def _scaler_stepped(self, optimizer: Any) -> None:
+        session = self._session
+        name = self._updates.name_of(optimizer)
+        if name is None or session.over or session.paused or self._updates.has_stepped(name):
+            return
+        self._recorder.note(
+            f"step {self.step_number}: the gradient scaler found infinite gradients, so {name!r} did not step"
+        )
+        session.steps.updated(name)
+
+    def _terms(self, slot: Slot) -> int | None:
+        size = 1
+        for length in slot.tensor.shape:
+            size *= int(length)
+        return self._calls.terms(slot.node, size)
+
+    def _close_step(self) -> None:
+        session = self._session
+        if session.listening:
+            self._gradients.flush()
+            self._record_parameters()
+            self._record_buffers()
+            self._updates.record_state()
+        self._data += [staged.hash for staged in session.stage.waiting if staged.phase == "data"]
+        session.stage.flush()
+        for listener in (self._calls, self._gradients, self._updates, self._losses):
+            listener.reset()
+        session.steps.advance()
+        if session.selection.is_over(session.steps.number):
+            session.over = True
+            self._undo.close()
+        else:
+            self._gradients.attach_new()
+
+    def _record_parameters(self) -> None:
+        session = self._session
+        if session.wants("parameter"):
+            for slot in session.tree.slots:
+                if session.chosen(slot):
+                    session.stage.add(session.stage_parameter("parameter", slot, slot.tensor))
+
+    def _record_buffers(self) -> None:
+        session = self._session
+        if not session.wants("buffer"):
+            return
+        for node, name, tensor in session.tree.buffers():
+            slot = Slot(node, name, tensor)
+            if session.chosen(node) or session.chosen(slot):
+                terms = self._terms(slot) if len(tensor.shape) == 1 else None
+                facts = {} if terms is None else {"terms": terms}
+                session.stage.add(session.stage_parameter("buffer", slot, tensor, meta=facts))

@@ -1,0 +1,122 @@
+"""Selection: what of a run is recorded, and in which detail."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Literal
+
+from reprod_log.errors import UsageError, listed
+from reprod_log.record import PHASES
+from reprod_log.record.entry import Detail
+
+Inputs = Literal["first", "always", "never"]
+DETAILS = ("full", "summary")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Phases, layers, steps and detail that were asked for."""
+
+    phases: frozenset[str] = frozenset(PHASES)
+    layers: tuple[str, ...] = ("*",)
+    """Patterns over module paths and parameter paths."""
+    steps: Collection[int] | None = None
+    """None: all of them."""
+    detail: Mapping[str, Detail] = field(default_factory=dict)
+    """By phase; `full` where nothing is said."""
+    inputs: Inputs = "first"
+    """Whether each layer's inputs are recorded too; those of the first step are needed to run layers in isolation."""
+
+    def has_step(self, step: int) -> bool:
+        return self.steps is None or step in self.steps
+
+    def is_over(self, step: int) -> bool:
+        """Whether no later step than the one before `step` is wanted."""
+        return self.steps is not None and all(wanted < step for wanted in self.steps)
+
+    def has_layer(self, *paths: str) -> bool:
+        """Whether any of these names of a layer or parameter is wanted."""
+        return any(fnmatchcase(path, pattern) for pattern in self.layers for path in paths)
+
+    def has_inputs(self, step: int) -> bool:
+        if self.inputs == "first":
+            return step == (0 if self.steps is None else min(self.steps, default=-1))
+        return self.inputs == "always"
+
+    def detail_of(self, phase: str) -> Detail:
+        return self.detail.get(phase, "full")
+
+
+def selection(
+    *,
+    phases: Iterable[str] | None = None,
+    layers: str | Iterable[str] | None = None,
+    steps: int | Iterable[int] | None = None,
+    detail: str | Mapping[str, str] = "full",
+    inputs: bool | str = "first",
+) -> Selection:
+    """The checked selection that the parameters of `watch` describe."""
+    wanted = frozenset(PHASES) if phases is None else _phases(phases)
+    return Selection(
+        phases=wanted,
+        layers=("*",) if layers is None else _patterns(layers),
+        steps=_steps(steps),
+        detail=_details(detail),
+        inputs=_inputs(inputs),
+    )
+
+
+def _phases(phases: Iterable[str]) -> frozenset[str]:
+    wanted = frozenset({phases} if isinstance(phases, str) else phases)
+    unknown = sorted(wanted - set(PHASES))
+    if unknown:
+        raise UsageError(f"no such phase: {listed(unknown)}; known are {listed(PHASES, most=20)}")
+    if not wanted:
+        raise UsageError("phases is empty, so nothing would be recorded; leave it out to record all")
+    return wanted
+
+
+def _patterns(layers: str | Iterable[str]) -> tuple[str, ...]:
+    patterns = (layers,) if isinstance(layers, str) else tuple(layers)
+    if not patterns or not all(isinstance(pattern, str) for pattern in patterns):
+        raise UsageError(f"layers must be patterns such as 'encoder.*', not {layers!r}")
+    return patterns
+
+
+def _steps(steps: int | Iterable[int] | None) -> Collection[int] | None:
+    if steps is None:
+        return None
+    wanted: Collection[int] = (
+        range(steps) if isinstance(steps, int) else steps if isinstance(steps, range) else set(steps)
+    )
+    if not wanted or not all(isinstance(step, int) and step >= 0 for step in wanted):
+        raise UsageError(f"steps must be how many steps to record, or their numbers from 0 on, not {steps!r}")
+    return wanted
+
+
+def _details(detail: str | Mapping[str, str]) -> Mapping[str, Detail]:
+    by_phase = dict.fromkeys(PHASES, detail) if isinstance(detail, str) else dict(detail)
+    unknown = sorted(set(by_phase) - set(PHASES))
+    if unknown:
+        raise UsageError(f"detail is given for phases that do not exist: {listed(unknown)}")
+    checked: dict[str, Detail] = {}
+    for phase, level in by_phase.items():
+        if level == "sketch":
+            raise UsageError("detail='sketch' cannot be recorded yet; use detail='summary' or detail='full'")
+        if level == "summary":
+            checked[phase] = "summary"
+        elif level != "full":
+            raise UsageError(f"detail must be one of {listed(DETAILS)}, not {level!r}")
+    return checked
+
+
+def _inputs(inputs: bool | str) -> Inputs:
+    if inputs is True or inputs == "always":
+        return "always"
+    if inputs is False or inputs == "never":
+        return "never"
+    if inputs == "first":
+        return "first"
+    raise UsageError(f"inputs must be True, False or 'first' (only in the first recorded step), not {inputs!r}")

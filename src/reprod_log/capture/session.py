@@ -1,0 +1,84 @@
+"""Session: what the listeners of one run share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from reprod_log.capture.framework import Framework
+from reprod_log.capture.nested import flatten
+from reprod_log.capture.selection import Selection
+from reprod_log.capture.stage import Stage, Staged
+from reprod_log.capture.steps import Steps
+from reprod_log.capture.tree import Node, Slot, Tree
+
+
+class Session:
+    """The framework, the selection, the tree, the stage, and what is going on now."""
+
+    def __init__(
+        self, framework: Framework, selection: Selection, *, tree: Tree, stage: Stage, steps: Steps, ranks: int = 1
+    ) -> None:
+        self.framework = framework
+        self.selection = selection
+        self.tree = tree
+        self.stage = stage
+        self.steps = steps
+        self.ranks = ranks
+        self.paused = False
+        self.over = False
+        """Nothing more will be recorded."""
+        self.backward_depth = 0
+        self._strangers: set[str] = set()
+        self._chosen: dict[Node | Slot, bool] = {}
+
+    @property
+    def listening(self) -> bool:
+        """Whether this step is one to record."""
+        return not (self.over or self.paused) and self.selection.has_step(self.steps.number)
+
+    def wants(self, phase: str) -> bool:
+        return phase in self.selection.phases and self.listening
+
+    def chosen(self, thing: Node | Slot) -> bool:
+        """Whether the layer, or the layer of the parameter, is among those asked for."""
+        answer = self._chosen.get(thing)
+        if answer is None:
+            owner = thing.node if isinstance(thing, Slot) else thing
+            paths = (thing.path, thing.inside, owner.path, owner.inside, *thing.names)
+            answer = self._chosen[thing] = self.selection.has_layer(*paths)
+        return answer
+
+    def tensors(self, structure: Any, name: str, node: Node) -> Iterator[tuple[str, Any]]:
+        """The tensors in an input or output with their roles; objects that cannot be looked into are noted once."""
+        for role, leaf in flatten(structure, name):
+            if self.framework.is_tensor(leaf) or isinstance(leaf, np.ndarray):
+                yield role, leaf
+            elif not isinstance(leaf, (bool, int, float, complex, str, bytes, np.generic, type, slice)):
+                self._note_stranger(role, leaf, node)
+
+    def _note_stranger(self, role: str, leaf: object, node: Node) -> None:
+        kind = f"{type(leaf).__module__}.{type(leaf).__qualname__}"
+        if type(leaf).__module__.partition(".")[0] == "builtins" or kind in self._strangers or callable(leaf):
+            return
+        self._strangers.add(kind)
+        self.stage.recorder.note(
+            f"{role!r} of {node.path!r} is a {kind}; tensors inside such objects are not recorded (log them by hand)"
+        )
+
+    def stage_parameter(
+        self, phase: str, slot: Slot, value: Any, *, role: str = "", meta: dict[str, Any] | None = None
+    ) -> Staged | None:
+        """An entry about a parameter, not yet in its place."""
+        return self.stage.make(
+            phase,
+            value,
+            step=self.steps.number,
+            root=slot.node.root,
+            inside=slot.inside,
+            role=role,
+            layer_type=slot.node.type,
+            meta=meta,
+        )

@@ -1,0 +1,46 @@
+"""Which modules never spoke, and what that means."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from reprod_log.capture.tree import Node, Tree
+from reprod_log.errors import listed
+
+
+def silence_notes(tree: Tree, heard: Collection[Node]) -> list[str]:
+    """A note for modules with parameters that were never called by themselves although the run went on around them.
+
+    An attention or recurrent layer uses its children's weights in one fused call, so the children have no outputs of
+    their own; their parameters and gradients are recorded all the same.
+    """
+    if not heard:
+        return []
+    with_parameters = {slot.node for slot in tree.slots}
+    inside: dict[Node, list[str]] = {}
+    unused: list[str] = []
+    for node in tree.nodes:
+        if node in heard or not node.audible or node not in with_parameters:
+            continue
+        parent = next((above for above in _ancestors(node) if above in heard), None)
+        if parent is not None and parent.kind:
+            inside.setdefault(parent, []).append(node.path)
+        else:
+            unused.append(node.path)
+    notes = [
+        f"{listed(paths)} inside {parent.path!r} ({parent.type}) did not run as modules of their own: the layer uses "
+        "their weights directly, so only its own output is recorded"
+        for parent, paths in inside.items()
+    ]
+    if unused:
+        notes.append(f"never called as modules: {listed(unused)}")
+    return notes
+
+
+def _ancestors(node: Node) -> list[Node]:
+    found = []
+    above = node.parent
+    while above is not None:
+        found.append(above)
+        above = above.parent
+    return found

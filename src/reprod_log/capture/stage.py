@@ -1,0 +1,225 @@
+"""Stage: where the entries of a step wait, in order, until the step is over and they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from reprod_log.capture.selection import Selection
+from reprod_log.capture.summary import summarise
+from reprod_log.capture.tree import Root
+from reprod_log.errors import UsageError
+from reprod_log.record import Array, Entry, Key, dtype_name
+from reprod_log.record.entry import Detail
+from reprod_log.record.recorder import Recorder, content_hash
+
+_MOST_PROBLEMS = 20
+"""A tensor that cannot be copied out is noted, not raised; so many of them, and then only counted."""
+
+
+@dataclass(eq=False)
+class Staged:
+    """An entry in the making. Its path is put together when it is written, since roots may get their names later."""
+
+    phase: str
+    step: int
+    root: Root | None
+    inside: str
+    call: int | None
+    role: str
+    shape: tuple[int, ...]
+    dtype: str
+    hash: str
+    array: Array | None
+    detail: Detail
+    layer_type: str = ""
+    meta: dict[str, Any] = field(default_factory=dict)
+    source: Staged | None = None
+    """Where an input came from: the output or batch of the same step with the same values."""
+    found: bool = False
+    """A loss that was found in the backward pass, not given by the user."""
+
+    def key(self, run: str) -> Key:
+        path = self.inside if self.root is None else self.root.path(self.inside)
+        return Key(path=path, phase=self.phase, step=self.step, call=self.call, role=self.role, run=run)
+
+
+class Stage:
+    """Copies tensors out, each content once, and hands them to the recorder step by step."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        *,
+        view: Callable[[Any], tuple[Array, bool]],
+        selection: Selection,
+        run: str = "",
+        budget: int | None = None,
+    ) -> None:
+        self.recorder = recorder
+        self.waiting: list[Staged] = []
+        self.count = 0
+        self._view = view
+        self._selection = selection
+        self._run = run
+        self._budget = budget
+        self._spent = 0
+        self._degraded = 0
+        self._problems = 0
+        # Equal tensors are copied once: the output of a block is that of its last layer, an input somebody's output.
+        self._arrays: WeakValueDictionary[str, Array] = WeakValueDictionary()
+        self._producers: dict[str, Staged] = {}
+        self._summaries: dict[str, dict[str, float | int]] = {}
+
+    def make(
+        self,
+        phase: str,
+        tensor: Any,
+        *,
+        step: int,
+        root: Root | None,
+        inside: str,
+        call: int | None = None,
+        role: str = "",
+        layer_type: str = "",
+        meta: dict[str, Any] | None = None,
+    ) -> Staged | None:
+        """An entry with the tensor's values of now, not yet in its place; None (and a note) when it has no values."""
+        try:
+            array, fresh = self._view(tensor)
+        except UsageError as error:
+            self._problem(f"step{step}/{phase}/{inside if root is None else root.path(inside)}:{role}", error)
+            return None
+        plain = np.asarray(array, order="C")
+        staged = Staged(
+            phase=phase,
+            step=step,
+            root=root,
+            inside=inside,
+            call=call,
+            role=role,
+            shape=plain.shape,
+            dtype=dtype_name(plain.dtype),
+            hash=content_hash(plain) if plain.dtype.kind not in "USO" else "",
+            array=None,
+            detail="full",
+            layer_type=layer_type,
+            meta=meta or {},
+        )
+        self._keep(staged, plain, fresh or plain is not array)
+        return staged
+
+    def _keep(self, staged: Staged, plain: Array, fresh: bool) -> None:
+        # One number is its own summary.
+        if plain.size <= 1 or self._selection.detail_of(staged.phase) == "full":
+            kept = self._arrays.get(staged.hash) if staged.hash else None
+            if kept is None and self._affords(plain, staged):
+                kept = plain if fresh else plain.copy()
+                if staged.hash:
+                    self._arrays[staged.hash] = kept
+            staged.array = kept
+        if staged.array is None:
+            staged.detail = "summary"
+            summary = self._summaries.get(staged.hash)
+            if summary is None:
+                summary = self._summaries[staged.hash] = summarise(plain)
+            staged.meta["summary"] = summary
+
+    def _affords(self, plain: Array, staged: Staged) -> bool:
+        if self._budget is None or plain.size <= 1:
+            return True
+        if self._spent + plain.nbytes <= self._budget:
+            self._spent += plain.nbytes
+            return True
+        if not self._degraded:
+            self.recorder.note(
+                f"the budget of {self._budget} bytes was used up at {str(staged.key(self._run))!r}; what did not fit "
+                "any more was kept as summaries only"
+            )
+        self._degraded += 1
+        return False
+
+    def digest(self, tensor: Any) -> str:
+        """The content hash of a tensor, without keeping its values; '' when it has none."""
+        try:
+            return content_hash(np.asarray(self._view(tensor)[0], order="C"))
+        except UsageError:
+            return ""
+
+    def copy(self, tensor: Any) -> Array:
+        """A copy of the values, shared with an entry that has the same."""
+        array, fresh = self._view(tensor)
+        plain = np.asarray(array, order="C")
+        digest = content_hash(plain)
+        kept = self._arrays.get(digest)
+        if kept is None:
+            kept = self._arrays[digest] = plain if fresh or plain is not array else plain.copy()
+        return kept
+
+    def producer(self, digest: str) -> Staged | None:
+        """The last output or batch of this step with these values."""
+        return self._producers.get(digest)
+
+    def add(self, staged: Staged | None, *, position: int | None = None) -> None:
+        """Put an entry in its place: behind the others, or at `position`."""
+        if staged is None:
+            return
+        self.waiting.insert(len(self.waiting) if position is None else position, staged)
+        self.count += 1
+        if staged.phase == "data" or (staged.phase == "forward" and not staged.role.startswith("input")):
+            self._producers[staged.hash] = staged
+
+    def flush(self) -> None:
+        """The step is over: give everything to the recorder."""
+        names: dict[str, int] = {}
+        for staged in self.waiting:
+            key = staged.key(self._run)
+            again = names.get(str(key), 0)
+            names[str(key)] = again + 1
+            if again:
+                # Read several times in one step, e.g. by two optimizers.
+                staged.call = again
+                key = staged.key(self._run)
+            if staged.source is not None:
+                staged.meta["from"] = str(staged.source.key(self._run))
+            self.recorder.put(_entry(staged, key), staged.array)
+        self.waiting.clear()
+        self._producers.clear()
+        self._summaries.clear()
+        self.recorder.end_step()
+
+    def close(self) -> None:
+        self.flush()
+        if self._degraded:
+            self.recorder.note(f"{self._degraded} entries are summaries because of the budget of {self._budget} bytes")
+        if self._problems > _MOST_PROBLEMS:
+            self.recorder.note(f"{self._problems - _MOST_PROBLEMS} more tensors could not be copied out")
+
+    def _problem(self, where: str, error: UsageError) -> None:
+        self._problems += 1
+        if self._problems <= _MOST_PROBLEMS:
+            self.recorder.note(f"{where!r} was left out: {error}")
+
+
+def _entry(staged: Staged, key: Key) -> Entry:
+    array = staged.array
+
+    def read() -> Array:
+        if array is None:
+            raise AssertionError("Entry.array() answers for entries without values")
+        return array
+
+    return Entry(
+        key=key,
+        shape=staged.shape,
+        dtype=staged.dtype,
+        read=read,
+        layer_type=staged.layer_type,
+        detail=staged.detail,
+        hash=staged.hash,
+        meta=staged.meta,
+    )

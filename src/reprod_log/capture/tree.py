@@ -1,0 +1,172 @@
+"""The tree of a watched model: its modules, parameters and names, whatever wraps them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from reprod_log.capture.framework import Framework
+from reprod_log.record import ModuleInfo
+
+
+@dataclass(eq=False)
+class Root:
+    """A model that is watched, and the name before the paths of its modules ('' when it is the only one)."""
+
+    name: str
+    module: Any
+
+    def path(self, inside: str) -> str:
+        return f"{self.name}.{inside}" if self.name and inside else self.name or inside
+
+
+@dataclass(eq=False)
+class Node:
+    """One module of a model."""
+
+    root: Root
+    inside: str
+    """Path within the root; '' for the root itself."""
+    module: Any
+    """The one that is called."""
+    content: Any
+    """The one that holds the parameters: the same, or what a wrapper around it hides."""
+    parent: Node | None
+    audible: bool
+    """Whether its calls can be listened to."""
+    kind: str
+    names: list[str] = field(default_factory=list)
+    """Further paths of the same module."""
+
+    @property
+    def path(self) -> str:
+        return self.root.path(self.inside)
+
+    @property
+    def type(self) -> str:
+        return type(self.content).__name__
+
+
+@dataclass(eq=False)
+class Slot:
+    """One parameter of a module."""
+
+    node: Node
+    name: str
+    tensor: Any
+    names: list[str] = field(default_factory=list)
+    """Further paths of the same parameter (tied weights)."""
+
+    @property
+    def inside(self) -> str:
+        return f"{self.node.inside}.{self.name}" if self.node.inside else self.name
+
+    @property
+    def path(self) -> str:
+        return self.node.root.path(self.inside)
+
+
+class Tree:
+    """All modules and parameters of the watched models, each once, under the first path that leads to it."""
+
+    def __init__(self, framework: Framework) -> None:
+        self._framework = framework
+        self.roots: list[Root] = []
+        self.nodes: list[Node] = []
+        self.slots: list[Slot] = []
+        self.notes: list[str] = []
+        self._node_of: dict[int, Node] = {}
+        self._slot_of: dict[int, Slot] = {}
+
+    def add(self, root: Root) -> list[Node]:
+        """Take in a model; gives the nodes that were not known before."""
+        known = len(self.nodes)
+        self.roots.append(root)
+        self._visit(root, root.module, "", None, audible=True)
+        return self.nodes[known:]
+
+    def node_of(self, module: Any) -> Node | None:
+        return self._node_of.get(id(module))
+
+    def slot_of(self, parameter: Any) -> Slot | None:
+        return self._slot_of.get(id(parameter))
+
+    def _visit(self, root: Root, module: Any, inside: str, parent: Node | None, *, audible: bool) -> None:
+        known = self._node_of.get(id(module))
+        if known is not None:
+            known.names.append(root.path(inside))
+            return
+        reason = self._framework.opaque(module)
+        content = self._framework.wrapped(module)
+        if content is not None and not reason:
+            self._visit(root, content, inside, parent, audible=audible)
+            return
+        content = module if content is None else content
+        node = Node(root, inside, module, content, parent, audible, self._framework.kind(content))
+        self.nodes.append(node)
+        self._node_of[id(module)] = self._node_of[id(content)] = node
+        if reason and audible:
+            self.notes.append(
+                f"of {node.path or 'the model'!r} ({node.type}) only inputs and outputs are recorded, not what its "
+                f"modules do: {reason}"
+            )
+        self._take_parameters(node)
+        for name, child in self._framework.children(content):
+            below = f"{inside}.{name}" if inside else name
+            self._visit(root, child, below, node, audible=audible and not reason)
+
+    def _take_parameters(self, node: Node) -> None:
+        for name, tensor in self._framework.parameters(node.content):
+            slot = Slot(node, name, tensor)
+            known = self._slot_of.setdefault(id(tensor), slot)
+            if known is slot:
+                self.slots.append(slot)
+            else:
+                known.names.append(slot.path)
+
+    def state(self) -> Iterator[tuple[str, Any]]:
+        """Every parameter and buffer with its path, as they are now."""
+        for slot in self.slots:
+            yield slot.path, slot.tensor
+        for node, name, tensor in self.buffers():
+            yield f"{node.path}.{name}" if node.path else name, tensor
+
+    def buffers(self) -> Iterator[tuple[Node, str, Any]]:
+        """Every buffer as it is now; looked up anew, because models put new tensors into their place."""
+        for node in self.nodes:
+            for name, tensor in self._framework.buffers(node.content):
+                yield node, name, tensor
+
+    def infos(self) -> tuple[ModuleInfo, ...]:
+        return tuple(self._info(node) for node in self.nodes)
+
+    def _info(self, node: Node) -> ModuleInfo:
+        own = [*self._framework.parameters(node.content), *self._framework.buffers(node.content)]
+        origin = type(node.content)
+        return ModuleInfo(
+            path=node.path,
+            type=node.type,
+            kind=node.kind,
+            origin=f"{origin.__module__}.{origin.__qualname__}",
+            parameters={name: tuple(int(size) for size in tensor.shape) for name, tensor in own},
+            settings=self._framework.settings(node.content),
+        )
+
+    def second_names(self) -> dict[str, dict[str, str]]:
+        """Shared modules and tied weights: every further path with the path they are recorded under."""
+        return {
+            "shared_modules": {name: node.path for node in self.nodes for name in node.names},
+            "tied_parameters": {name: slot.path for slot in self.slots for name in slot.names},
+        }
+
+    def forget(self) -> None:
+        """Let go of the models; names stay."""
+        self._node_of.clear()
+        self._slot_of.clear()
+        for root in self.roots:
+            root.module = None
+        for node in self.nodes:
+            node.module = node.content = None
+        for slot in self.slots:
+            slot.tensor = None

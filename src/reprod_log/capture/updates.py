@@ -1,0 +1,125 @@
+"""Updates: hears the optimizers step: learning rates, what changed, and the state they keep."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from reprod_log.capture.gradients import Gradients
+from reprod_log.capture.hook import Undo
+from reprod_log.capture.session import Session
+from reprod_log.capture.stage import Staged
+from reprod_log.capture.tree import Slot
+from reprod_log.record import Array
+
+
+class Updates:
+    """Records around each optimizer step."""
+
+    def __init__(self, session: Session, gradients: Gradients) -> None:
+        self._session = session
+        self._gradients = gradients
+        self.optimizers: dict[str, Any] = {}
+        self._before: dict[str, dict[Slot, Array]] = {}
+        self._rates: dict[str, list[Staged | None]] = {}
+        self._stepped: dict[str, None] = {}
+
+    def attach(self, name: str, optimizer: Any) -> Undo:
+        self.optimizers[name] = optimizer
+
+        def before(has_closure: bool) -> None:
+            self._before_step(name, has_closure)
+
+        def clipped(gradients: list[tuple[Any, Any]]) -> None:
+            slots = [(self._session.tree.slot_of(parameter), gradient) for parameter, gradient in gradients]
+            self._gradients.used([(slot, gradient) for slot, gradient in slots if slot is not None])
+
+        def after() -> None:
+            self._after_step(name)
+
+        return self._session.framework.on_step(optimizer, before, clipped, after)
+
+    def detach(self) -> None:
+        self.optimizers.clear()
+        self.reset()
+
+    def reset(self) -> None:
+        """A new step begins."""
+        self._before.clear()
+        self._rates.clear()
+        self._stepped.clear()
+
+    def name_of(self, optimizer: Any) -> str | None:
+        return next((name for name, known in self.optimizers.items() if known is optimizer), None)
+
+    def has_stepped(self, name: str) -> bool:
+        """Whether it has stepped in this step."""
+        return name in self._stepped
+
+    def slots(self, optimizer: Any) -> list[Slot]:
+        """The chosen parameters that the optimizer updates."""
+        tree = self._session.tree
+        found = (tree.slot_of(parameter) for parameter in self._session.framework.optimizer_parameters(optimizer))
+        return [slot for slot in found if slot is not None and self._session.chosen(slot)]
+
+    def unscaled(self, optimizer: Any, scale: float) -> None:
+        if self._session.listening:
+            self._gradients.unscaled(self.slots(optimizer), scale)
+
+    def _before_step(self, name: str, has_closure: bool) -> None:
+        session = self._session
+        if not session.listening:
+            return
+        framework, optimizer = session.framework, self.optimizers[name]
+        slots = self.slots(optimizer)
+        if not has_closure:
+            # With a closure the gradients are computed inside the step.
+            self._gradients.flush(slots)
+            self._gradients.used([(slot, framework.gradient(slot.tensor)) for slot in slots])
+        if session.wants("lr"):
+            step = session.steps.number
+            self._rates[name] = [
+                session.stage.make("lr", float(rate), step=step, root=None, inside=name, role=f"group{group}")
+                for group, rate in enumerate(framework.learning_rates(optimizer))
+            ]
+        if session.wants("update"):
+            self._before[name] = {slot: session.stage.copy(slot.tensor) for slot in slots}
+
+    def _after_step(self, name: str) -> None:
+        session = self._session
+        if session.over or session.paused:
+            return
+        self._stepped[name] = None
+        if session.listening:
+            slots = self.slots(self.optimizers[name])
+            self._gradients.flush(slots)
+            # Read before the step, placed here: some optimizers clip inside the step, and that comes first.
+            for rate in self._rates.pop(name, []):
+                session.stage.add(rate)
+            before = self._before.pop(name, {})
+            for slot in slots:
+                if slot in before:
+                    self._record_update(slot, before[slot])
+        session.steps.updated(name)
+
+    def _record_update(self, slot: Slot, before: Array) -> None:
+        session = self._session
+        now, _ = session.framework.view(slot.tensor)
+        if now.dtype.itemsize <= 2:
+            # The difference of two half precision numbers is exact in float32, but not in themselves.
+            now, before = now.astype(np.float32), before.astype(np.float32)
+        difference = now - before
+        if slot in self._gradients.touched or difference.any():
+            session.stage.add(session.stage_parameter("update", slot, difference))
+
+    def record_state(self) -> None:
+        """What the optimizers that stepped in this step keep for their parameters."""
+        session = self._session
+        if not session.wants("optimizer"):
+            return
+        for name in self._stepped:
+            optimizer = self.optimizers[name]
+            for slot in self.slots(optimizer):
+                for role, value, facts in session.framework.optimizer_state(optimizer, slot.tensor):
+                    session.stage.add(session.stage_parameter("optimizer", slot, value, role=role, meta=facts))

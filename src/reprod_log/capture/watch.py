@@ -1,0 +1,109 @@
+"""watch: record what a model does, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from reprod_log.capture.framework import Framework, framework_of
+from reprod_log.capture.run import Run
+from reprod_log.capture.selection import selection
+from reprod_log.errors import UsageError, listed
+
+
+def watch(
+    model: Any,
+    *,
+    optimizer: Any = None,
+    save: str | Path | None = None,
+    phases: Iterable[str] | None = None,
+    layers: str | Iterable[str] | None = None,
+    steps: int | Iterable[int] | None = None,
+    detail: str | Mapping[str, str] = "full",
+    inputs: bool | str = "first",
+    budget: int | None = None,
+    run: str = "",
+    step_after: str | None = None,
+) -> Run:
+    """A context manager that records everything `model` computes inside it; `recording` is there afterwards.
+
+        with watch(model, optimizer=optimizer, save="recording") as run:
+            for batch, target in loader:
+                optimizer.zero_grad()
+                criterion(model(batch), target).backward()
+                optimizer.step()
+        run.recording
+
+    model       a module of torch or paddle, or several by name: {"generator": g, "discriminator": d}
+    optimizer   one, several in a list, or several by name; without it, no learning rate, update or state is recorded
+    save        where the recording goes: a folder that grows step by step (no suffix), or a file written at the end
+                (.npz, .safetensors …); None keeps it in memory. With several processes each writes its own part.
+    phases      which of data, forward, loss, backward, gradient, clip, lr, update, parameter, buffer, optimizer and
+                metric to record; all by default
+    layers      patterns of module or parameter paths, e.g. "encoder.*"; all by default
+    steps       how many steps to record, or their numbers; all by default
+    detail      "full", or "summary" (statistics and a hash instead of values); also by phase: {"forward": "summary"}
+    inputs      whether each layer's inputs are recorded too: True, False, or "first": in the first recorded step only
+    budget      most bytes of values to keep; what does not fit any more is summarised, and the recording says so
+    run         the name of the pass, when several recordings of one program are put together ("float64" …)
+    step_after  the name of the optimizer whose update ends a step, when one iteration has several updates
+
+    A step is everything up to an optimizer's update: batches accumulated into one update are one step, and a loss
+    logged after the update still belongs to it. Without optimizers each call of the model is a step.
+    `with run.step():` and `run.end_step()` say it explicitly, and `with run.paused():` leaves something out.
+
+    Losses are found where `backward` starts; `run.loss(value)` gives them a name or records one without backward, and
+    `run.log(name, value, phase=…)` records anything else. What is watched computes the same bits as without.
+    """
+    models = _named(model, "model", single="")
+    optimizers = _named_optimizers(optimizer)
+    framework = _one_framework(models, optimizers)
+    if step_after is not None and step_after not in optimizers:
+        raise UsageError(f"step_after={step_after!r} is no optimizer here; there are {listed(optimizers) or 'none'}")
+    if budget is not None and budget < 0:
+        raise UsageError(f"budget must be a number of bytes, not {budget!r}")
+    return Run(
+        framework,
+        models,
+        optimizers,
+        selection=selection(phases=phases, layers=layers, steps=steps, detail=detail, inputs=inputs),
+        save=save,
+        budget=budget,
+        run=run,
+        step_after=step_after,
+    )
+
+
+def _named(thing: Any, what: str, *, single: str) -> dict[str, Any]:
+    if not isinstance(thing, Mapping):
+        return {single: thing}
+    wrong = [name for name in thing if not isinstance(name, str) or not name or set(name) & set("/:#@")]
+    if wrong or not thing:
+        raise UsageError(f"{what} must have names of letters, digits, '.' and '_', not {wrong or dict(thing)!r}")
+    return dict(thing)
+
+
+def _named_optimizers(optimizer: Any) -> dict[str, Any]:
+    if optimizer is None:
+        return {}
+    if isinstance(optimizer, (list, tuple)):
+        return {f"optimizer{number}": one for number, one in enumerate(optimizer)}
+    return _named(optimizer, "optimizer", single="optimizer")
+
+
+def _one_framework(models: Mapping[str, Any], optimizers: Mapping[str, Any]) -> Framework:
+    found: dict[str, Framework] = {}
+    for name, model in models.items():
+        framework = framework_of(model)
+        if not framework.is_module(model):
+            raise UsageError(f"model {name!r} is a {type(model).__name__}, not a module".replace(" ''", ""))
+        found[framework.NAME] = framework
+    for name, optimizer in optimizers.items():
+        framework = framework_of(optimizer)
+        if not framework.is_optimizer(optimizer):
+            raise UsageError(f"optimizer {name!r} is a {type(optimizer).__name__}, not an optimizer")
+        found[framework.NAME] = framework
+    if len(found) > 1:
+        raise UsageError("models and optimizers of different frameworks cannot be watched as one run; use two")
+    return next(iter(found.values()))
