@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from reprod_log.match.pairing import How
 from reprod_log.match.units import recorded_units
+from reprod_log.match.values import lone_tensors, settle_siblings
 from reprod_log.record import ModuleInfo, Recording
 from reprod_log.transfer.matching.names import match_names, match_renames
 from reprod_log.transfer.matching.order import match_order
@@ -43,6 +44,8 @@ def match_layers(reference: Recording, candidate: Recording, *, rename: Mapping[
         _execution_order(reference),
         _execution_order(candidate),
     )
+    pairs = settle_siblings(pairs, reference, candidate)
+    pairs += lone_tensors(*_rest(ours, theirs, pairs), reference, candidate)
     modules: dict[str, tuple[str, How]] = {}
     for pair in pairs:
         if pair.source.kind != BARE:
@@ -102,6 +105,8 @@ def _rest(
 def _how(said: str) -> How:
     if said in ("name", "rename"):
         return said  # type: ignore[return-value]  # narrowed by the line above
+    if said == "values":
+        return "value"
     return "order" if "order" in said else "structure"
 
 
@@ -209,8 +214,9 @@ def _containers(
 
 
 def _contents(recording: Recording, modules: Mapping[str, tuple[str, How]] | None) -> dict[str, frozenset[str]]:
-    """For each container the layers below it, under the candidate's names."""
-    contents: dict[str, set[str]] = {module.path: set() for module in recording.modules}
+    """For each container that ran the layers below it, under the candidate's names."""
+    ran = _execution_order(recording)
+    contents: dict[str, set[str]] = {module.path: set() for module in recording.modules if module.path in ran}
     leaves = set(modules) if modules is not None else set(contents)
     for path in leaves:
         name = modules[path][0] if modules is not None else path

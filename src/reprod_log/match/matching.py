@@ -14,7 +14,7 @@ from reprod_log.match.layers import CONFIDENCE, Layers, match_layers
 from reprod_log.match.pairing import How, Pair, Pairing, View
 from reprod_log.match.rename import check_rename, renamed
 from reprod_log.match.tensors import output_view, tensor_views, viewed_entry
-from reprod_log.record import Entry, Key, Recording
+from reprod_log.record import Entry, Key, ModuleInfo, Recording
 from reprod_log.transfer.layouts import TensorView
 
 _EXPECTED_OF_BOTH = ("float64", "isolated", "isolated.float64")
@@ -38,6 +38,10 @@ def match(reference: Recording, candidate: Recording, *, rename: Mapping[str, st
         else:
             pairs.append(pair)
     left = [entry for entry in candidate.entries if str(entry.key) not in finder.taken]
+    structural = [*filter(finder.is_structural, alone), *filter(finder.is_structural_there, left)]
+    skipped = {id(entry) for entry in structural}
+    alone = [entry for entry in alone if id(entry) not in skipped]
+    left = [entry for entry in left if id(entry) not in skipped]
     # A pass (float64, repeats …) that one side lacks altogether is evidence that was not recorded, not a missing entry.
     extra_there, extra_here = set(reference.runs) - set(candidate.runs), set(candidate.runs) - set(reference.runs)
     notes = [f"the candidate has no {run} pass" for run in sorted(extra_there) if run in _EXPECTED_OF_BOTH]
@@ -45,6 +49,7 @@ def match(reference: Recording, candidate: Recording, *, rename: Mapping[str, st
         tuple(pairs),
         tuple(entry for entry in alone if not entry.key.run or entry.key.run not in extra_there),
         tuple(entry for entry in left if not entry.key.run or entry.key.run not in extra_here),
+        tuple(structural),
         (*notes, *finder.notes()),
     )
 
@@ -62,6 +67,7 @@ class _Finder:
             self.views = tensor_views(self.layers.units, _shapes(reference))
         self.ours = {module.path: module for module in reference.modules}
         self.theirs = {module.path: module for module in candidate.modules}
+        self.our_bookkeeping, self.their_bookkeeping = _bookkeeping(reference), _bookkeeping(candidate)
         self.places = _Places(reference, candidate)
 
     def partner(self, entry: Entry) -> Pair | None:
@@ -125,16 +131,52 @@ class _Finder:
         reason = View(f"{view.kind}: {view}")
         return Pair(entry, viewed_entry(view, parts, entry), how, CONFIDENCE[how], reason)
 
+    def is_structural(self, entry: Entry) -> bool:
+        """Whether an entry of the reference belongs to a module without parameters that has no partner at all."""
+        return (
+            self.layers is not None
+            and entry.key.path not in self.layers.modules
+            and _bare(entry, self.ours, self.our_bookkeeping)
+        )
+
+    def is_structural_there(self, entry: Entry) -> bool:
+        """The same for an entry of the candidate."""
+        if self.layers is None:
+            return False
+        partners = {partner for partner, _ in self.layers.modules.values()}
+        return entry.key.path not in partners and _bare(entry, self.theirs, self.their_bookkeeping)
+
     def notes(self) -> list[str]:
         """Layers that found no partner, by name."""
         if self.layers is None:
             return []
         notes = []
         for side, left in (("reference", self.layers.left_in_reference), ("candidate", self.layers.left_in_candidate)):
+            bookkeeping = self.our_bookkeeping if side == "reference" else self.their_bookkeeping
+            left = tuple(path for path in left if path not in bookkeeping)
             if left:
                 shown = ", ".join(left[:5]) + (f" and {len(left) - 5} more" if len(left) > 5 else "")
                 notes.append(f"layers of the {side} without a partner: {shown}")
         return notes
+
+
+def _bookkeeping(recording: Recording) -> frozenset[str]:
+    """Integer buffers (position ids, counters of batches): no result depends on their being stored."""
+    return frozenset(
+        entry.key.path
+        for entry in recording.entries
+        if entry.key.phase == "buffer" and entry.dtype.startswith(("int", "uint", "bool"))
+    )
+
+
+def _bare(entry: Entry, modules: Mapping[str, ModuleInfo], bookkeeping: frozenset[str]) -> bool:
+    path = entry.key.path
+    if entry.key.phase == "buffer":
+        return path in bookkeeping
+    module = modules.get(path)
+    if entry.key.phase not in _OF_MODULES or module is None:
+        return False
+    return all(f"{path}.{name}".lstrip(".") in bookkeeping for name in module.parameters)
 
 
 class _Places:

@@ -49,4 +49,7 @@ class Pairing:
     pairs: tuple[Pair, ...]
     only_in_reference: tuple[Entry, ...] = ()
     only_in_candidate: tuple[Entry, ...] = ()
+    structural: tuple[Entry, ...] = ()
+    """Outputs of modules without parameters (activations, containers) that the other model does not have as modules:
+    another way to write the same thing, so there is nothing to compare them with. Not a failure; said in the report."""
     notes: tuple[str, ...] = ()

@@ -80,12 +80,15 @@ class Comparison:
     rows: tuple[Compared, ...]
     unmatched: tuple[Unmatched, ...] = ()
     notes: tuple[str, ...] = ()
+    structural: tuple[str, ...] = ()
+    """Modules without parameters that only one side has as modules; there was nothing to compare them with."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "rows": [row.to_dict() for row in self.rows],
             "unmatched": [asdict(one) for one in self.unmatched],
             "notes": list(self.notes),
+            "structural": list(self.structural),
         }
 
     @classmethod
@@ -96,6 +99,7 @@ class Comparison:
                 Unmatched(one["key"], one["side"], tuple(one.get("near", ()))) for one in data["unmatched"]
             ),
             notes=tuple(data.get("notes", ())),
+            structural=tuple(data.get("structural", ())),
         )
 
 
@@ -129,7 +133,8 @@ def measure(
         done += pair.reference.nbytes + pair.candidate.nbytes
         if progress is not None:
             progress(done, total)
-    return Comparison(tuple(rows), _unmatched(pairing), pairing.notes)
+    structural = tuple(dict.fromkeys(entry.key.path for entry in pairing.structural))
+    return Comparison(tuple(rows), _unmatched(pairing), pairing.notes, structural)
 
 
 def measure_pair(

@@ -1,0 +1,114 @@
+"""Values as proof: what order and shape leave open is settled by the numbers themselves.
+
+Three projections of one input run in any order and have one shape; a position embedding has no layer at all. When the
+two sides were given the same weights, only one pairing makes their numbers agree.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import permutations
+
+import numpy as np
+
+from reprod_log.record import Array, Entry, Recording
+from reprod_log.transfer.matching.structure import lone_bare_units
+from reprod_log.transfer.matching.wording import attention_role
+from reprod_log.transfer.plan import UnitPair
+from reprod_log.transfer.unit import Unit
+
+_AGREE = 0.05
+"""Relative difference below which two tensors are the same thing (a defect or rounding apart)."""
+_MOST_SIBLINGS = 6
+
+
+def settle_siblings(pairs: Sequence[UnitPair], reference: Recording, candidate: Recording) -> list[UnitPair]:
+    """The pairs with those re-paired that run on one and the same input, by role or by the values they give."""
+    ours, theirs = _first_outputs(reference), _first_outputs(candidate)
+    settled = list(pairs)
+    for group in _siblings(pairs, reference):
+        sources, targets = [pairs[i].source for i in group], [pairs[i].target for i in group]
+        chosen = _by_role(sources, targets) or _by_outputs(sources, targets, ours, theirs)
+        if chosen is not None:
+            for place, (target, how) in zip(group, chosen, strict=True):
+                settled[place] = replace(pairs[place], target=target, how=how)
+    return settled
+
+
+def lone_tensors(
+    sources: Iterable[Unit], targets: Iterable[Unit], reference: Recording, candidate: Recording
+) -> list[UnitPair]:
+    """Tensors outside of layers that are alone of their shape on either side and whose values agree."""
+    ours, theirs = _parameters(reference), _parameters(candidate)
+    found = []
+    for pair in lone_bare_units(sources, targets):
+        one, other = ours.get(pair.source.path), theirs.get(pair.target.path)
+        if one is not None and other is not None and _distance(one.array(), other.array()) < _AGREE:
+            found.append(replace(pair, how="values"))
+    return found
+
+
+def _siblings(pairs: Sequence[UnitPair], reference: Recording) -> list[list[int]]:
+    """Places of pairs, not settled by name, whose reference layers share signature and input."""
+    inputs = {
+        entry.key.path: entry.hash
+        for entry in reversed(reference.entries)
+        if entry.key.phase == "forward" and entry.key.role.startswith("input") and entry.hash and not entry.key.run
+    }
+    groups: defaultdict[tuple[object, str], list[int]] = defaultdict(list)
+    for place, pair in enumerate(pairs):
+        given = inputs.get(pair.source.owner, "")
+        if given and not pair.settled:
+            groups[pair.source.signature, given].append(place)
+    return [group for group in groups.values() if 1 < len(group) <= _MOST_SIBLINGS]
+
+
+def _by_role(sources: list[Unit], targets: list[Unit]) -> list[tuple[Unit, str]] | None:
+    roles = {attention_role(unit.path): unit for unit in targets}
+    wanted = [attention_role(unit.path) for unit in sources]
+    if None in wanted or len(set(wanted)) < len(wanted) or set(wanted) != set(roles):
+        return None
+    return [(roles[role], "role") for role in wanted]
+
+
+def _by_outputs(
+    sources: list[Unit], targets: list[Unit], ours: Mapping[str, Entry], theirs: Mapping[str, Entry]
+) -> list[tuple[Unit, str]] | None:
+    """The one arrangement under which every output agrees; None when there is none or more than one."""
+    left = [ours.get(unit.owner) for unit in sources]
+    right = [theirs.get(unit.owner) for unit in targets]
+    if any(entry is None or entry.detail != "full" for entry in (*left, *right)):
+        return None
+    table = [[_distance(one.array(), other.array()) for other in right if other] for one in left if one]
+    fitting = [
+        order
+        for order in permutations(range(len(targets)))
+        if all(table[row][column] < _AGREE for row, column in enumerate(order))
+    ]
+    return [(targets[column], "values") for column in fitting[0]] if len(fitting) == 1 else None
+
+
+def _distance(one: Array, other: Array) -> float:
+    if one.shape != other.shape or one.dtype.kind not in "fc":
+        return float("inf")
+    left, right = one.astype(np.float64).reshape(-1), other.astype(np.float64).reshape(-1)
+    size = float(np.linalg.norm(left))
+    return float(np.linalg.norm(left - right)) / size if size else float("inf")
+
+
+def _first_outputs(recording: Recording) -> dict[str, Entry]:
+    found: dict[str, Entry] = {}
+    for entry in recording.entries:
+        if entry.key.phase == "forward" and entry.key.role.startswith("output") and not entry.key.run:
+            found.setdefault(entry.key.path, entry)
+    return found
+
+
+def _parameters(recording: Recording) -> dict[str, Entry]:
+    found: dict[str, Entry] = {}
+    for entry in recording.entries:
+        if entry.key.phase == "parameter" and entry.detail == "full" and not entry.key.run:
+            found.setdefault(entry.key.path, entry)
+    return found
