@@ -112,3 +112,12 @@ def test_rows_written_before_there_were_elements_are_still_read() -> None:
     row = compared({"x": np.ones(2)}, {"x": np.ones(2)}).rows[0]
     old = {name: value for name, value in row.to_dict().items() if name not in ("samples", "worst_elements")}
     assert Compared.from_dict(old) == row
+
+
+@pytest.mark.parametrize(("error", "found"), [(1e-9, 0), (1e-3, 8)])
+def test_worst_elements_of_a_large_pair_without_a_limit_are_sought_only_beyond_rounding(
+    error: float, found: int
+) -> None:
+    values = RNG.normal(size=70_000)
+    row = compared({"x": values}, {"x": values * (1 + error)}, elements=True).rows[0]
+    assert len(row.worst_elements) == found

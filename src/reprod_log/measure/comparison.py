@@ -16,8 +16,9 @@ _SAMPLES_IN_ALL = 30_000
 """How many sampled elements all pairs share, so that a saved alignment stays small; a pair gets 4 to 200 of them."""
 _MOST_SAMPLES, _FEWEST_SAMPLES = 200, 4
 _WORST_ELEMENTS = 8
+_WORTH_A_PICTURE = 1e-6
 _SMALL = 1 << 16
-"""Pairs of up to this many elements always tell their worst; larger ones only when something is beyond the limit."""
+"""Pairs of up to this many elements always tell their worst; larger ones only when something is beyond a limit."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +174,9 @@ def measure_pair(
             reason += " (the reverse: a transposed weight or gradient?)"
         return Compared(**facts, measurement=None, incomparable=reason)
     measurement = measure_arrays(ours, theirs, limit=limit)
-    outside = bool(measurement.beyond_limit or measurement.nonfinite_mismatched)
+    # Without a limit at hand a difference well above float32 rounding is the one that people will look at.
+    far = measurement.beyond_limit if limit is not None else measurement.rel_l2 > _WORTH_A_PICTURE
+    outside = bool(far or measurement.nonfinite_mismatched)
     look = not measurement.identical and (outside or measurement.count <= _SMALL)
     return Compared(
         **facts,

@@ -11,18 +11,42 @@ from typing import TYPE_CHECKING
 from reprod_log.errors import UsageError, listed
 from reprod_log.record.atomic import replacing
 from reprod_log.report import formats
+from reprod_log.report.options import Options
 
 if TYPE_CHECKING:
     from reprod_log.alignment import Alignment
 
 
-def write_report(alignment: Alignment, path: str | Path, *, format: str | None = None) -> Path:
-    """Write the report in the format that the suffix (or `format`) names, and give back the path."""
+def write_report(
+    alignment: Alignment, path: str | Path, *, format: str | None = None, full: bool = False, language: str = "en"
+) -> Path:
+    """Write the report in the format that the suffix (or `format`) names, and give back the path.
+
+    `full` shows every entry where the usual report shows what does not pass; `language` is en or zh.
+    """
     path = Path(path)
-    chosen = _by_name(format) if format else _by_suffix(path)
+    content = render_report(alignment, format=format or format_of(path), full=full, language=language)
     with replacing(path) as file:
-        file.write(chosen.render(alignment).encode("utf-8", "surrogatepass"))
+        file.write(content.encode("utf-8", "surrogatepass"))
     return path
+
+
+def render_report(alignment: Alignment, *, format: str, full: bool = False, language: str = "en") -> str:
+    """The report as text, in the format of that name."""
+    known = all_formats()
+    if format not in known:
+        raise UsageError(f"no report format {format!r}; known are {listed(known, most=20)}")
+    content: str = known[format].render(alignment, Options(full=full, language=language))
+    return content
+
+
+def format_of(path: str | Path) -> str:
+    """The name of the format that the suffix of `path` means."""
+    for name, module in all_formats().items():
+        if Path(path).suffix.lower() in module.SUFFIXES:
+            return name
+    known = [suffix for module in all_formats().values() for suffix in module.SUFFIXES]
+    raise UsageError(f"cannot tell the report format from the suffix of {path}; known are {listed(known, most=20)}")
 
 
 def all_formats() -> dict[str, ModuleType]:
@@ -31,18 +55,3 @@ def all_formats() -> dict[str, ModuleType]:
         found.name: import_module(f"{formats.__name__}.{found.name}")
         for found in pkgutil.iter_modules(formats.__path__)
     }
-
-
-def _by_name(name: str) -> ModuleType:
-    known = all_formats()
-    if name not in known:
-        raise UsageError(f"no report format {name!r}; known are {listed(known, most=20)}")
-    return known[name]
-
-
-def _by_suffix(path: Path) -> ModuleType:
-    for module in all_formats().values():
-        if path.suffix.lower() in module.SUFFIXES:
-            return module
-    known = [suffix for module in all_formats().values() for suffix in module.SUFFIXES]
-    raise UsageError(f"cannot tell the report format from the suffix of {path}; known are {listed(known, most=20)}")

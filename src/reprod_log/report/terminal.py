@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
+from rich.tree import Tree
 
 from reprod_log.judge import Status
-from reprod_log.report.formats.text import plain
-from reprod_log.report.view import Row, divergence_lines, headline, remarks, rows
+from reprod_log.report.first_screen import first_screen, headline
+from reprod_log.report.groups import Node, module_tree
+from reprod_log.report.lines import Role, first_lines, note_lines, side_lines
+from reprod_log.report.plain import number, plain, shortened, times
+from reprod_log.report.view import MARKS, Row, rows
+from reprod_log.report.words import Words, say, words
 
 if TYPE_CHECKING:
-    from reprod_log.alignment import Alignment, Side
+    from reprod_log.alignment import Alignment
 
 STYLES = {
     Status.PASS: "green",
@@ -27,8 +32,19 @@ STYLES = {
     Status.INCOMPARABLE: "magenta",
     Status.NOTHING: "bold red",
 }
+ROLE_STYLES: dict[Role, str] = {
+    "headline": "bold",
+    "where": "",
+    "cause": "bold",
+    "detail": "",
+    "advice": "bold",
+    "side": "",
+    "note": "dim",
+}
 _MOST_ROWS = 40
 _PIPE_WIDTH = 160
+_MOST_REASONS = 5
+_LONGEST_KEY = 300
 
 
 def terminal(*, stderr: bool = False) -> Console:
@@ -39,58 +55,65 @@ def terminal(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, width=width, highlight=False)
 
 
-def print_alignment(alignment: Alignment, console: Console, *, all_rows: bool = False) -> None:
+def print_alignment(alignment: Alignment, console: Console, *, all_rows: bool = False, language: str = "en") -> None:
     """Print the first screen, the table and the notes."""
-    console.print(Text(plain(headline(alignment)), style=STYLES[alignment.status]))
-    for line in divergence_lines(alignment):
-        console.print(Text(f"  {plain(line)}"))
-    for finding in alignment.findings:
-        console.print(Text(f"  {finding.kind}: {plain(finding.cause)}  [{finding.confidence}]", style="bold"))
-        console.print(Text(f"    {plain(finding.evidence)}"))
-        if finding.advice:
-            console.print(Text(f"    what to do: {plain(finding.advice)}"))
-    console.print(_side("reference", alignment.reference))
-    console.print(_side("candidate", alignment.candidate))
+    told = words(language)
     everything = rows(alignment)
+    for line in first_lines(first_screen(alignment, all_rows=everything), told) + side_lines(alignment, told):
+        style = STYLES[alignment.status] if line.role == "headline" else ROLE_STYLES[line.role]
+        console.print(Padding(Text(line.text, style=style), (0, 0, 0, line.indent), expand=False))
     shown = everything
     if not all_rows and len(everything) > _MOST_ROWS:
         shown = tuple(row for row in everything if not row.status.passed)[:_MOST_ROWS]
     if shown:
-        console.print(_table(shown))
+        console.print(_table(shown, told))
     hidden = len(everything) - len(shown)
     if hidden:
-        console.print(Text(f"… {hidden} more entries not shown; --all shows every one", style="dim"))
-    for note in remarks(alignment):
-        console.print(Text(f"note: {plain(note)}", style="dim"))
+        console.print(Text(told(say("table.more", count=hidden, how="--all")), style="dim"))
+    for line in note_lines(alignment, told):
+        console.print(Text(line.text, style="dim"))
 
 
-def _table(shown: tuple[Row, ...]) -> Table:
+def print_tree(alignment: Alignment, console: Console) -> None:
+    """Print the modules as a tree, each with its worst status, how many entries do not pass, and its largest error."""
+    top = Tree(Text(plain(headline(alignment)), style=STYLES[alignment.status]), hide_root=False)
+    for node in module_tree(rows(alignment)):
+        _grow(top, node)
+    console.print(top)
+
+
+def _grow(tree: Tree, node: Node) -> None:
+    label = Text(f"{MARKS[node.status]} {node.status.value} ", style=STYLES[node.status])
+    label.append(plain(node.name), style="bold" if node.children else "")
+    if node.layer_type:
+        label.append(f" {plain(node.layer_type)}", style="dim")
+    total = sum(node.counts.values())
+    bad = sum(count for status, count in node.counts.items() if not status.passed)
+    share = f"{bad}/{total}" if bad else str(total)
+    label.append(f"  {share}  rel L2 {number(node.worst.number('rel_l2'))}", style="dim")
+    branch = tree.add(label)
+    for child in node.children:
+        _grow(branch, child)
+
+
+def _table(shown: tuple[Row, ...], told: Words) -> Table:
+    numbers = ["mean_abs", "max_abs", "rel_l2"]
+    floors = any(row.times_floor is not None for row in shown)
+    # The reason of the first divergence stands on top; those of many failures would only push each other away.
+    few = sum(row.status is Status.FAIL for row in shown) <= _MOST_REASONS
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("status", no_wrap=True)
-    table.add_column("entry", overflow="fold")
-    for title in ("mean abs", "max abs", "rel L2"):
-        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column(told.get("status"), no_wrap=True)
+    table.add_column(told.get("entry"), overflow="fold")
+    for name in (*numbers, *(["times_floor"] if floors else [])):
+        table.add_column(told.get(name), justify="right", no_wrap=True)
     for row in shown:
+        extra = [times(row.times_floor)] if floors else []
         table.add_row(
-            Text(row.status.value, style=STYLES[row.status]),
-            Text(plain(row.key)),
-            *(_number(row.number(name)) for name in ("mean_abs", "max_abs", "rel_l2")),
+            Text(f"{MARKS[row.status]} {row.status.value}", style=STYLES[row.status]),
+            Text(shortened(plain(row.key), _LONGEST_KEY)),
+            *(number(row.number(name)) for name in numbers),
+            *extra,
         )
-        if row.judgement.reason and not row.status.passed:
-            table.add_row("", Text(plain(row.judgement.reason), style="dim"), "", "", "")
+        if row.judgement.reason and not row.status.passed and (few or row.status is not Status.FAIL):
+            table.add_row("", Text(plain(row.judgement.reason), style="dim"))
     return table
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return "–"
-    if value == 0 or not math.isfinite(value):
-        return f"{value:g}"
-    return f"{value:.1e}"
-
-
-def _side(name: str, side: Side) -> Text:
-    provenance = side.provenance
-    known = " ".join(part for part in (provenance.framework, provenance.framework_version, provenance.dtype) if part)
-    origin = f" ({known})" if known else ""
-    return Text(f"{name}: {plain(side.source or 'made in this process')}, {side.entries} entries{origin}")

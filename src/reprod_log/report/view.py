@@ -1,29 +1,67 @@
-"""view: the rows and sentences that every report format shows, computed once from an Alignment."""
+"""view: the rows that every report format shows, put together once from an Alignment. Nothing is judged here."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from reprod_log.alignment import Alignment
+from reprod_log.calibrate import Evidence
 from reprod_log.errors import listed
-from reprod_log.judge import Judgement, Status
+from reprod_log.judge import Check, Judgement, Status
 from reprod_log.measure.comparison import Compared
+from reprod_log.measure.measurement import Measurement
+from reprod_log.record import Key
+
+SEVERITY = (
+    Status.PASS,
+    Status.SUSPECT,
+    Status.PRECISION,
+    Status.UNMATCHED,
+    Status.INCOMPARABLE,
+    Status.FAIL,
+    Status.NOTHING,
+)
+"""From nothing to say to the worst; a group of entries shows the worst of its members."""
+MARKS = {
+    Status.PASS: "✓",
+    Status.SUSPECT: "?",
+    Status.PRECISION: "≈",
+    Status.FAIL: "✗",
+    Status.UNMATCHED: "∅",
+    Status.INCOMPARABLE: "≠",
+    Status.NOTHING: "∅",
+}
+"""A sign for each status, so that colour is never the only one."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table."""
+    """One judged entry with everything known about it."""
 
+    place: int
+    """Its number in the report, from 0."""
     key: str
+    parsed: Key
     status: Status
     judgement: Judgement
     compared: Compared | None
+    """What was measured; None for an entry without a partner."""
+    evidence: Evidence | None = None
+    """The float64 runs, repeats and noise behind a calibrated judgement."""
+    own: Measurement | None = None
+    """The same layer run alone on the reference's input: its own error, apart from what it inherited."""
+
+    @property
+    def measurement(self) -> Measurement | None:
+        return None if self.compared is None else self.compared.measurement
 
     def number(self, name: str) -> float | None:
         """A statistic of the measurement by its name; None when there is no measurement."""
-        if self.compared is None or self.compared.measurement is None:
+        if self.measurement is None:
             return None
-        value: float | None = getattr(self.compared.measurement, name)
+        value: float | None = getattr(self.measurement, name)
         return value
 
     @property
@@ -41,38 +79,68 @@ class Row:
         reference, candidate = self.compared.reference_dtype, self.compared.candidate_dtype
         return reference if reference == candidate else f"{reference} | {candidate}"
 
+    @property
+    def check(self) -> Check | None:
+        """The check that decided: the one that went furthest towards, or beyond, its limit."""
+        return max(self.judgement.checks, key=lambda one: (not one.passed, _of_limit(one)), default=None)
+
+    @property
+    def times_limit(self) -> float | None:
+        """The deciding value in limits: beyond 1 it does not pass."""
+        return None if self.check is None else _of_limit(self.check)
+
+    @property
+    def floor(self) -> float | None:
+        """What rounding alone would give for the deciding check, when that is known."""
+        return None if self.check is None else self.check.floor
+
+    @property
+    def times_floor(self) -> float | None:
+        """The deciding value in noise floors."""
+        return None if self.check is None else self.check.ratio
+
+    @property
+    def relative_floor(self) -> float | None:
+        """The noise floor as a relative error, to stand beside `rel_l2`."""
+        noise = None if self.evidence is None else self.evidence.noise
+        return None if noise is None else noise.rel_l2
+
+    @property
+    def relative_float64(self) -> float | None:
+        """The relative error of the two float64 runs: what is left when rounding is taken away."""
+        wide = None if self.evidence is None else self.evidence.float64
+        return None if wide is None else wide.rel_l2
+
+    @property
+    def relative_own(self) -> float | None:
+        return None if self.own is None else self.own.rel_l2
+
 
 def rows(alignment: Alignment) -> tuple[Row, ...]:
-    """Every judgement in execution order, with what was measured for it."""
+    """Every judgement in the order in which the verdict looks at them, with what was measured for it."""
     compared = {row.key: row for row in alignment.comparison.rows}
-    return tuple(
-        Row(one.key, one.status, one, None if one.status is Status.UNMATCHED else compared.get(one.key))
-        for one in alignment.verdict.judgements
-    )
+    evidence = {} if alignment.floor is None else {one.key: one for one in alignment.floor.evidence}
+    found = []
+    for place, one in enumerate(alignment.verdict.judgements):
+        key = Key.parse(one.key)
+        found.append(
+            Row(
+                place=place,
+                key=one.key,
+                parsed=key,
+                status=one.status,
+                judgement=one,
+                compared=None if one.status is Status.UNMATCHED else compared.get(one.key),
+                evidence=evidence.get(one.key),
+                own=_own_error(key, evidence, compared),
+            )
+        )
+    return tuple(found)
 
 
-def headline(alignment: Alignment) -> str:
-    """The answer in one line."""
-    verdict = alignment.verdict
-    total = len(verdict.judgements)
-    if verdict.status is Status.NOTHING:
-        return "NOTHING COMPARED: the two sides have no entry in common"
-    passed = verdict.counts.get(Status.PASS, 0)
-    if verdict.passed:
-        return f"ALIGNED: all {total} entries pass"
-    parts = [f"{count} {status.value.lower()}" for status, count in verdict.counts.items() if status is not Status.PASS]
-    return f"NOT ALIGNED: {', '.join(parts)}; {passed} of {total} entries pass"
-
-
-def divergence_lines(alignment: Alignment) -> tuple[str, ...]:
-    """Where it first goes wrong, and the last place where it was right."""
-    first = alignment.first_divergence
-    if first is None:
-        return ()
-    lines = [f"first divergence: {first.key}  {first.status}  {first.reason}"]
-    last = alignment.verdict.last_agreement
-    lines.append(f"last agreement before it: {last.key}" if last else "nothing before it passed")
-    return tuple(lines)
+def worst_status(statuses: Iterable[Status]) -> Status:
+    """The most serious of several statuses."""
+    return max(statuses, key=SEVERITY.index)
 
 
 def remarks(alignment: Alignment) -> tuple[str, ...]:
@@ -82,16 +150,36 @@ def remarks(alignment: Alignment) -> tuple[str, ...]:
         if not side.complete:
             lines.append(f"the {name} is incomplete: it is still growing or was cut short")
         lines += [f"{name}: {note}" for note in side.notes]
-    views: dict[str, list[str]] = {}
+    said: dict[str, list[str]] = {}
     for row in alignment.comparison.rows:
         if row.view:
-            views.setdefault(row.view, []).append(row.key)
+            said.setdefault(row.view, []).append(row.key)
         for note in row.measurement.notes if row.measurement else ():
-            views.setdefault(note, []).append(row.key)
-    lines += [f"{why}: {listed(keys, most=3)}" for why, keys in views.items()]
+            said.setdefault(note, []).append(row.key)
+    lines += [f"{why}: {listed(keys, most=3)}" for why, keys in said.items()]
     if alignment.verdict.allowed:
         lines.append(f"allowed to be unmatched: {listed(alignment.verdict.allowed)}")
     if alignment.policy.equal_nan:
         lines.append("NaN on both sides counted as equal (equal_nan)")
-    lines += list(alignment.comparison.notes)
+    if alignment.floor is not None:
+        lines += alignment.floor.notes
+    lines += alignment.comparison.notes
     return tuple(lines)
+
+
+def _own_error(key: Key, evidence: dict[str, Evidence], compared: dict[str, Compared]) -> Measurement | None:
+    """How far the layer is off when it runs alone: in float64 if there is such a run, else as the user runs it."""
+    alone = str(key.in_run("isolated"))
+    found = evidence.get(alone)
+    if found is not None:
+        return found.float64 or found.float32
+    row = compared.get(alone)
+    return None if row is None else row.measurement
+
+
+def _of_limit(check: Check) -> float:
+    if math.isnan(check.value):
+        return math.inf
+    if check.limit == 0:
+        return 0.0 if check.value == 0 else math.inf
+    return check.value / check.limit

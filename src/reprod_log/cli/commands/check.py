@@ -12,9 +12,9 @@ from rich.text import Text
 from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOTHING_COMPARED
 from reprod_log.cli.options import Limits, Trust
 from reprod_log.judge import Status
-from reprod_log.report.formats.text import plain
+from reprod_log.report.first_screen import headline
+from reprod_log.report.plain import plain
 from reprod_log.report.terminal import STYLES, terminal
-from reprod_log.report.view import headline
 from reprod_log.steps.hand_in import HandIn, StepResult, check_folder
 
 NAME = "check"

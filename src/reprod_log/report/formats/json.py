@@ -9,13 +9,15 @@ from typing import Any
 
 from reprod_log.alignment import Alignment
 from reprod_log.errors import UnreadableFile
+from reprod_log.report.options import USUAL, Options
 
 SUFFIXES = (".json",)
 
 _NONFINITE = "nonfinite"
 
 
-def render(alignment: Alignment) -> str:
+def render(alignment: Alignment, options: Options = USUAL) -> str:
+    """All of the alignment; nothing is left out in any form of it."""
     return json.dumps(_encoded(alignment.to_dict()), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
 
 

@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 from reprod_log.alignment import Alignment
-from reprod_log.report.view import Row, divergence_lines, headline, remarks, rows
+from reprod_log.report.first_screen import first_screen
+from reprod_log.report.lines import first_lines, note_lines, side_lines
+from reprod_log.report.options import USUAL, Options
+from reprod_log.report.plain import plain
+from reprod_log.report.view import Row, rows
+from reprod_log.report.words import words
 
 SUFFIXES = (".txt", ".log")
 
 _MOST_ROWS = 20
 
 
-def render(alignment: Alignment) -> str:
-    lines = [plain(headline(alignment))]
-    lines += [f"  {plain(line)}" for line in divergence_lines(alignment)]
+def render(alignment: Alignment, options: Options = USUAL) -> str:
+    """The first screen and the entries that do not pass; all entries in the full form."""
+    told = words(options.language)
     everything = rows(alignment)
-    failed = [row for row in everything if not row.status.passed]
-    if failed:
-        lines.append("")
-        lines += [_line(row) for row in failed[:_MOST_ROWS]]
-        if len(failed) > _MOST_ROWS:
-            lines.append(f"  … and {len(failed) - _MOST_ROWS} more")
-    notes = [*remarks(alignment), *(f"{found.cause} ({found.evidence})" for found in alignment.findings)]
+    lines = first_lines(first_screen(alignment, all_rows=everything), told) + side_lines(alignment, told)
+    shown = everything if options.full else tuple(row for row in everything if not row.status.passed)
+    text = [" " * line.indent + line.text for line in lines]
+    if shown:
+        most = len(shown) if options.full else _MOST_ROWS
+        text += ["", *(_line(row) for row in shown[:most])]
+        if len(shown) > most:
+            text.append(f"  … and {len(shown) - most} more")
+    notes = note_lines(alignment, told)
     if notes:
-        lines += ["", *(f"note: {plain(note)}" for note in notes)]
-    return "\n".join(lines) + "\n"
-
-
-def plain(text: str) -> str:
-    """The text with control characters made visible, so that a key cannot write on the reader's screen."""
-    return "".join(c if c.isprintable() or c == " " else f"\\x{ord(c):02x}" for c in text)
+        text += ["", *(line.text for line in notes)]
+    return "\n".join(text) + "\n"
 
 
 def _line(row: Row) -> str:
-    return f"  {row.status.value:<12} {plain(row.key)}: {plain(row.judgement.reason)}"
+    reason = row.judgement.reason
+    return f"  {row.status.value:<12} {plain(row.key)}{': ' if reason else ''}{plain(reason)}"

@@ -1,0 +1,78 @@
+"""How sure a verdict is: the evidence that it stands on, and every reason to doubt it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Literal
+
+from reprod_log.alignment import Alignment
+from reprod_log.judge import Status
+from reprod_log.report.view import Row
+from reprod_log.report.words import Say, say
+
+Level = Literal["strong", "fair", "weak"]
+
+_EVIDENCE = {
+    "both in float64": "sure.float64",
+    "reference in float64": "sure.reference64",
+    "repeats of the reference": "sure.repeats",
+    "fixed limit": "sure.fixed",
+    "inputs, bit for bit": "sure.inputs",
+    "learning rate in float64": "sure.lr",
+}
+_STRONG = {"sure.float64", "sure.inputs", "sure.lr"}
+_SURE_MATCH = 0.9
+NEAR_LIMIT = 10.0
+"""An error of up to this many fixed limits may well be rounding: the guides' own logs fail at 2 to 10 of them."""
+
+
+@dataclass(frozen=True)
+class Certainty:
+    """One word, what it stands on, and what speaks against it."""
+
+    level: Level
+    grounds: tuple[Say, ...]
+    doubts: tuple[Say, ...]
+
+
+def certainty_of(alignment: Alignment, divergence: Row | None) -> Certainty:
+    """How much the verdict can be relied on, by its evidence and its gaps; the verdict itself is not touched."""
+    judged = [one for one in alignment.verdict.judgements if one.status not in (Status.UNMATCHED, Status.INCOMPARABLE)]
+    kinds = Counter(_EVIDENCE.get(one.evidence, "sure.assumed") for one in judged)
+    grounds = tuple(say(kind, count=count, total=len(judged)) for kind, count in kinds.most_common())
+    doubts = tuple(_doubts(alignment, divergence))
+    if not judged or doubts or "sure.assumed" in kinds:
+        level: Level = "weak"
+    else:
+        level = "strong" if set(kinds) <= _STRONG else "fair"
+    return Certainty(level, grounds, doubts)
+
+
+def _doubts(alignment: Alignment, divergence: Row | None) -> list[Say]:
+    found = []
+    for name, side in (("reference", alignment.reference), ("candidate", alignment.candidate)):
+        if not side.complete:
+            found.append(say(f"doubt.incomplete.{name}"))
+    unsure = [row for row in alignment.comparison.rows if row.confidence < _SURE_MATCH]
+    if unsure:
+        least = min(unsure, key=lambda row: row.confidence)
+        found.append(say("doubt.match", count=len(unsure), how=least.how, confidence=f"{least.confidence:.0%}"))
+    if alignment.floor is not None and alignment.floor.notes:
+        found.append(say("doubt.floor", note=alignment.floor.notes[0]))
+    if alignment.passed:
+        idle = sum(one.kind == "suspicious pass" for one in alignment.findings)
+        if idle:
+            found.append(say("doubt.suspicious", count=idle))
+        if alignment.verdict.allowed:
+            found.append(say("doubt.allowed", count=len(alignment.verdict.allowed)))
+    elif divergence is not None and may_be_rounding(divergence):
+        found.append(say("doubt.near", times=f"{divergence.times_limit:.2g}"))
+    return found
+
+
+def may_be_rounding(row: Row) -> bool:
+    """Whether a fixed limit failed so narrowly that only a noise floor could tell rounding from a defect."""
+    if row.judgement.evidence != "fixed limit" or row.check is None or row.check.passed or row.check.limit == 0:
+        return False
+    return row.times_limit is not None and row.times_limit <= NEAR_LIMIT

@@ -1,0 +1,145 @@
+"""Facts beside the verdict: both sides' provenance, what was covered, and the policy that judged."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from reprod_log.alignment import Alignment
+from reprod_log.judge import Policy, Status
+from reprod_log.record import Key
+from reprod_log.report.view import Row
+
+MATTERS = ("device", "dtype", "seeds", "threads", "weights_hash", "data_hash")
+"""Fields whose difference can by itself explain different numbers. Frameworks, times and commands differ anyway."""
+_ORDER = (
+    "framework", "framework_version", "device", "dtype", "seeds", "threads", "weights_hash", "data_hash",
+    "python", "numpy", "platform", "reprod_log", "git_commit", "command", "time",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One field of provenance on both sides."""
+
+    name: str
+    reference: str
+    candidate: str
+
+    @property
+    def differs(self) -> bool:
+        return self.reference != self.candidate
+
+    @property
+    def matters(self) -> bool:
+        """Whether both sides know it and the difference can explain different numbers."""
+        return self.differs and self.name in MATTERS and bool(self.reference) and bool(self.candidate)
+
+
+def provenance_facts(alignment: Alignment) -> tuple[Fact, ...]:
+    """Source, size and provenance of the two recordings side by side, as far as either knows it."""
+    reference, candidate = alignment.reference, alignment.candidate
+    facts = [
+        Fact("source", reference.source, candidate.source),
+        Fact("entries", str(reference.entries), str(candidate.entries)),
+        Fact("complete", _shown(reference.complete), _shown(candidate.complete)),
+    ]
+    ours, theirs = reference.provenance.to_dict(), candidate.provenance.to_dict()
+    extra_ours, extra_theirs = ours.pop("extra", {}), theirs.pop("extra", {})
+    names = [*_ORDER, *(name for name in {**ours, **theirs} if name not in _ORDER)]
+    facts += [
+        Fact(name, _shown(ours.get(name)), _shown(theirs.get(name))) for name in names if name in ours or name in theirs
+    ]
+    facts += [
+        Fact(f"extra.{name}", _shown(extra_ours.get(name)), _shown(extra_theirs.get(name)))
+        for name in {**extra_ours, **extra_theirs}
+    ]
+    return tuple(facts)
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What was compared, and what was not."""
+
+    judged: int
+    compared: int
+    elements: int
+    only_in_reference: tuple[str, ...]
+    only_in_candidate: tuple[str, ...]
+    allowed: tuple[str, ...]
+    incomparable: int
+    supporting: int
+    """Entries of other passes (float64, repeats) that serve as evidence and are not judged themselves."""
+    steps: tuple[int, ...]
+    by_phase: tuple[tuple[str, Counter[Status]], ...]
+    matched: tuple[tuple[str, int], ...]
+    """How pairs were found: by name, rename, structure, order or value."""
+    rearranged: tuple[tuple[str, int], ...]
+    """The views that made a pair comparable, and how many pairs needed them."""
+
+
+def coverage(alignment: Alignment, rows: tuple[Row, ...]) -> Coverage:
+    """The share of both recordings that the verdict speaks about."""
+    comparison = alignment.comparison
+    measured = [row for row in comparison.rows if row.measurement is not None]
+    judged = {row.key for row in rows}
+    by_phase: dict[str, Counter[Status]] = {}
+    for row in rows:
+        by_phase.setdefault(row.parsed.phase, Counter())[row.status] += 1
+    allowed = set(alignment.verdict.allowed)
+    alone = [one for one in comparison.unmatched if one.key not in allowed]
+    return Coverage(
+        judged=len(rows),
+        compared=len(measured),
+        elements=sum(row.measurement.count for row in measured if row.measurement),
+        only_in_reference=tuple(one.key for one in alone if one.side == "reference"),
+        only_in_candidate=tuple(one.key for one in alone if one.side == "candidate"),
+        allowed=alignment.verdict.allowed,
+        incomparable=sum(row.measurement is None for row in comparison.rows),
+        supporting=sum(row.key not in judged for row in comparison.rows),
+        steps=tuple(sorted({key.step for row in comparison.rows if (key := Key.parse(row.key)).step is not None})),
+        by_phase=tuple(by_phase.items()),
+        matched=tuple(Counter(row.how for row in comparison.rows).most_common()),
+        rearranged=tuple(Counter(row.view for row in comparison.rows if row.view).most_common()),
+    )
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One line of the policy."""
+
+    name: str
+    value: str
+    scope: str = ""
+    reason: str = ""
+
+
+def policy_rules(alignment: Alignment) -> tuple[Rule, ...]:
+    """What the verdict was held to, line by line."""
+    policy = alignment.policy
+    if isinstance(policy, Policy):
+        return tuple(
+            Rule(one.metric, f"≤ {one.value:g}", _scope(one.keys, one.dtype), one.reason) for one in policy.limits
+        )
+    shown: Mapping[str, Any] = policy.to_dict()
+    return tuple(
+        Rule(name, f"{value:g}")
+        for name, value in shown.items()
+        if isinstance(value, (int, float)) and not isinstance(value, bool)
+    )
+
+
+def _scope(keys: str, dtype: str) -> str:
+    return ", ".join(part for part in (keys if keys != "*" else "", dtype if dtype != "*" else "") if part)
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}={one}" for name, one in value.items())
+    return str(value)

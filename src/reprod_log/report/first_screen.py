@@ -1,0 +1,125 @@
+"""The first screen of every format: aligned or not, how sure, where it first goes wrong, why, and what to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from reprod_log.alignment import Alignment
+from reprod_log.diagnose import Finding
+from reprod_log.judge import Status
+from reprod_log.report.certainty import Certainty, certainty_of, may_be_rounding
+from reprod_log.report.view import SEVERITY, Row, rows
+from reprod_log.report.words import Name, Say, say, words
+
+_RANK = {"proven": 0, "consistent": 1, "possible": 2}
+
+
+@dataclass(frozen=True)
+class FirstScreen:
+    """The answers, as sentences that any language can say."""
+
+    status: Status
+    passed: bool
+    headline: Say
+    counts: tuple[tuple[Status, int], ...]
+    """How many entries have each status that occurs, the worst first."""
+    certainty: Certainty
+    divergence: Row | None
+    last_agreement: Row | None
+    causes: tuple[Finding, ...]
+    """What the rules found, the surest first."""
+    suspicious: tuple[Finding, ...]
+    """Passes that prove nothing."""
+    observations: tuple[Finding, ...]
+    advice: tuple[Say | str, ...]
+
+    @cached_property
+    def where(self) -> tuple[Say, ...]:
+        """Where it first goes wrong, in what way, and the last place where it was right."""
+        first = self.divergence
+        if first is None:
+            return ()
+        before = say("last.agreement", key=Name(self.last_agreement.key)) if self.last_agreement else say("last.none")
+        return (
+            say("first.divergence", key=Name(first.key), status=first.status.value),
+            say("reason", reason=first.judgement.reason),
+            before,
+        )
+
+    @property
+    def cause(self) -> tuple[Say, ...]:
+        """What to say about the cause when no rule found one; nothing when the verdict needs no cause."""
+        return () if self.passed or self.causes or self.divergence is None else (say("cause.unknown"),)
+
+
+def first_screen(alignment: Alignment, *, all_rows: tuple[Row, ...] | None = None) -> FirstScreen:
+    """The answers of `alignment`; give `all_rows` when they are made already."""
+    everything = rows(alignment) if all_rows is None else all_rows
+    by_key = {row.judgement.key: row for row in everything}
+    verdict = alignment.verdict
+    first, last = verdict.first_divergence, verdict.last_agreement
+    divergence = None if first is None else by_key[first.key]
+    causes = sorted((one for one in alignment.findings if one.kind == "cause"), key=lambda one: _RANK[one.confidence])
+    counts = tuple((status, verdict.counts[status]) for status in reversed(SEVERITY) if status in verdict.counts)
+    return FirstScreen(
+        status=verdict.status,
+        passed=verdict.passed,
+        headline=_headline(alignment),
+        counts=counts,
+        certainty=certainty_of(alignment, divergence),
+        divergence=divergence,
+        last_agreement=None if last is None else by_key[last.key],
+        causes=tuple(causes),
+        suspicious=tuple(one for one in alignment.findings if one.kind == "suspicious pass"),
+        observations=tuple(one for one in alignment.findings if one.kind == "remark"),
+        advice=_advice(alignment, divergence, tuple(causes)),
+    )
+
+
+def headline(alignment: Alignment, *, language: str = "en") -> str:
+    """The answer in one line."""
+    return words(language)(_headline(alignment))
+
+
+def _headline(alignment: Alignment) -> Say:
+    verdict = alignment.verdict
+    total, counts = len(verdict.judgements), verdict.counts
+    if verdict.status is Status.NOTHING:
+        return say("headline.nothing")
+    suspects = counts.get(Status.SUSPECT, 0)
+    if verdict.passed:
+        return (
+            say("headline.suspect", total=total, suspects=suspects) if suspects else say("headline.pass", total=total)
+        )
+    parts = ", ".join(
+        f"{count} {status.value.lower()}" for status, count in counts.items() if status not in (Status.PASS,)
+    )
+    passed = counts.get(Status.PASS, 0) + suspects
+    return say("headline.fail", parts=parts, passed=passed, total=total)
+
+
+def _advice(alignment: Alignment, divergence: Row | None, causes: tuple[Finding, ...]) -> tuple[Say | str, ...]:
+    """The advice of the findings; without any, where to look first for a divergence of this kind."""
+    found: list[Say | str] = [one.advice for one in causes if one.advice]
+    if not found:
+        found += _general_advice(alignment, divergence)
+    if divergence is not None and (may_be_rounding(divergence) or alignment.status is Status.PRECISION):
+        found.append(say("advice.precision" if alignment.status is Status.PRECISION else "advice.near"))
+    return tuple(found)
+
+
+def _general_advice(alignment: Alignment, divergence: Row | None) -> tuple[Say, ...]:
+    if alignment.status is Status.NOTHING:
+        return (say("advice.nothing"),)
+    if divergence is None:
+        if not alignment.passed:
+            return (say("advice.unmatched"),)
+        return (say("advice.passed" if alignment.floor is not None else "advice.passed.fixed"),)
+    if divergence.status is Status.INCOMPARABLE:
+        return (say("advice.incomparable", key=Name(divergence.key)),)
+    path = Name(divergence.parsed.path)
+    alone: Literal["", ".alone"] = ".alone" if divergence.parsed.run.startswith("isolated") else ""
+    phase = divergence.parsed.phase or "classic"
+    return (say(f"advice.{phase}{alone if phase == 'forward' else ''}", path=path),)

@@ -1,0 +1,147 @@
+"""Groups of entries: per step and phase, per layer and step, per module of the model. Each shows its worst member."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from reprod_log.judge import Status
+from reprod_log.record.key import PHASES
+from reprod_log.report.view import Row, worst_status
+
+HEAT_PHASES = ("gradient", "clip", "update", "parameter", "buffer", "optimizer")
+_MODULE_PHASES = ("forward", "backward", *HEAT_PHASES)
+
+
+@dataclass(frozen=True)
+class Group:
+    """The entries of one phase of one step (of one pass of the program)."""
+
+    run: str
+    step: int | None
+    phase: str
+    """'' for classic names."""
+    rows: tuple[Row, ...] = field(repr=False)
+
+    @property
+    def status(self) -> Status:
+        return worst_status(row.status for row in self.rows)
+
+    @property
+    def counts(self) -> Counter[Status]:
+        return Counter(row.status for row in self.rows)
+
+    @property
+    def worst(self) -> Row:
+        """The entry that is furthest beyond, or nearest to, its limit."""
+        return max(self.rows, key=_badness)
+
+
+def groups(rows: Iterable[Row]) -> tuple[Group, ...]:
+    """The entries by pass, step and phase, in the order in which they first occur."""
+    found: dict[tuple[str, int | None, str], list[Row]] = {}
+    for row in rows:
+        key = row.parsed
+        found.setdefault((key.run, key.step, key.phase), []).append(row)
+    return tuple(Group(*name, tuple(members)) for name, members in found.items())
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """One phase, every layer at every step."""
+
+    run: str
+    phase: str
+    layers: tuple[str, ...]
+    steps: tuple[int, ...]
+    cells: Mapping[tuple[str, int], Row] = field(repr=False)
+
+
+def heat_maps(rows: Iterable[Row]) -> tuple[HeatMap, ...]:
+    """Layer × step for the phases after the loss; a phase with one step is worth a map too, if it has two layers."""
+    cells: dict[tuple[str, str], dict[tuple[str, int], Row]] = {}
+    for row in rows:
+        key = row.parsed
+        if key.phase in HEAT_PHASES and key.step is not None:
+            layer = f"{key.path}:{key.role}" if key.role not in ("", "raw") else key.path
+            cells.setdefault((key.run, key.phase), {})[layer, key.step] = row
+    maps = [
+        HeatMap(run, phase, tuple(dict.fromkeys(layer for layer, _ in found)), _steps(found), found)
+        for (run, phase), found in cells.items()
+        if len(found) > 1
+    ]
+    return tuple(sorted(maps, key=lambda one: (one.run, PHASES.index(one.phase))))
+
+
+@dataclass(frozen=True)
+class Node:
+    """A module (or parameter, or other name) with everything below it."""
+
+    name: str
+    path: str
+    status: Status
+    counts: Counter[Status]
+    worst: Row
+    layer_type: str
+    rows: tuple[Row, ...] = field(repr=False)
+    """The entries of this very path."""
+    children: tuple[Node, ...] = field(repr=False)
+
+
+def module_tree(rows: Iterable[Row]) -> tuple[Node, ...]:
+    """The entries as a tree of their dotted paths; what belongs to no module stands under its phase: `(loss)`."""
+    root: dict[str, _Branch] = {}
+    for row in rows:
+        level, branch = root, None
+        for part in _parts(row):
+            branch = level.setdefault(part, _Branch())
+            level = branch.children
+        if branch is not None:
+            branch.rows.append(row)
+    return tuple(_node(name, name, branch) for name, branch in root.items())
+
+
+@dataclass
+class _Branch:
+    rows: list[Row] = field(default_factory=list)
+    children: dict[str, _Branch] = field(default_factory=dict)
+
+
+def _parts(row: Row) -> list[str]:
+    key = row.parsed
+    if key.phase and key.phase not in _MODULE_PHASES:
+        return [f"({key.phase})", key.path]
+    return key.path.split(".") if key.path else ["(model)"]
+
+
+def _node(name: str, path: str, branch: _Branch) -> Node:
+    children = tuple(_node(part, f"{path}.{part}", child) for part, child in branch.children.items())
+    counts = Counter(row.status for row in branch.rows)
+    for child in children:
+        counts += child.counts
+    rows = tuple(branch.rows)
+    return Node(
+        name=name,
+        path=path,
+        status=worst_status(counts),
+        counts=counts,
+        worst=max([*rows, *(child.worst for child in children)], key=_badness),
+        layer_type=next((row.compared.layer_type for row in rows if row.compared and row.compared.layer_type), ""),
+        rows=rows,
+        children=children,
+    )
+
+
+def _badness(row: Row) -> tuple[int, float, float]:
+    times, relative = row.times_limit, row.number("rel_l2")
+    return (
+        int(not row.status.passed),
+        -1.0 if times is None else times,
+        math.inf if relative is not None and math.isnan(relative) else -1.0 if relative is None else relative,
+    )
+
+
+def _steps(cells: Iterable[tuple[str, int]]) -> tuple[int, ...]:
+    return tuple(sorted({step for _, step in cells}))

@@ -1,0 +1,76 @@
+"""The first screen as lines of text, for the terminal and for plain text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from reprod_log.alignment import Alignment
+from reprod_log.diagnose import Finding
+from reprod_log.record.side import Side
+from reprod_log.report.first_screen import FirstScreen
+from reprod_log.report.plain import plain
+from reprod_log.report.view import remarks
+from reprod_log.report.words import Say, Words
+
+Role = Literal["headline", "where", "cause", "detail", "advice", "side", "note"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line: what it is, how far it is set in, and its text, which is safe to print."""
+
+    role: Role
+    indent: int
+    text: str
+
+
+def first_lines(screen: FirstScreen, words: Words) -> list[Line]:
+    """Verdict, where, why, what to do, how sure."""
+
+    def told(what: Say | str) -> str:
+        return plain(words(what))
+
+    lines = [Line("headline", 0, told(screen.headline))]
+    lines += [Line("where", 4 if one.id == "reason" else 2, told(one)) for one in screen.where]
+    for found in screen.causes:
+        lines += _finding(found, words.get("cause"), words)
+    lines += [Line("cause", 2, f"{words.get('cause')}: {told(one)}") for one in screen.cause]
+    for found in screen.suspicious:
+        lines += _finding(found, words.get("suspicious"), words)
+    for found in screen.observations:
+        lines += _finding(found, words.get("note"), words)
+    lines += [Line("advice", 2, f"{words.get('what.to.do')}: {told(one)}") for one in screen.advice]
+    level = words.get(f"sure.{screen.certainty.level}")
+    lines.append(Line("detail", 2, f"{words.get('how.sure')}: {level}"))
+    lines += [Line("detail", 4, told(one)) for one in (*screen.certainty.doubts, *screen.certainty.grounds)]
+    return lines
+
+
+def side_lines(alignment: Alignment, words: Words) -> list[Line]:
+    """What the two sides are."""
+    return [
+        Line("side", 0, plain(_side(words.get(name), side, words)))
+        for name, side in (("reference", alignment.reference), ("candidate", alignment.candidate))
+    ]
+
+
+def note_lines(alignment: Alignment, words: Words) -> list[Line]:
+    """What a reader should know besides the verdict."""
+    return [Line("note", 0, f"{words.get('note')}: {plain(one)}") for one in remarks(alignment)]
+
+
+def _finding(found: Finding, kind: str, words: Words) -> list[Line]:
+    lines = [Line("cause", 2, f"{kind}: {plain(found.cause)}  [{words.get(found.confidence)}]")]
+    if found.evidence:
+        lines.append(Line("detail", 4, plain(found.evidence)))
+    if found.advice and found.kind != "cause":
+        lines.append(Line("advice", 4, f"{words.get('what.to.do')}: {plain(found.advice)}"))
+    return lines
+
+
+def _side(name: str, side: Side, words: Words) -> str:
+    provenance = side.provenance
+    known = " ".join(part for part in (provenance.framework, provenance.framework_version, provenance.dtype) if part)
+    origin = f" ({known})" if known else ""
+    return f"{name}: {side.source or words.get('side.unknown')}, {side.entries} {words.get('entries')}{origin}"

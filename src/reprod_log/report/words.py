@@ -1,0 +1,64 @@
+"""Words: the sentences of the reports, one JSON file per language in report/languages; all have the same ids."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from reprod_log.errors import UsageError, listed
+
+_FOLDER = Path(__file__).with_name("languages")
+
+
+class Name(str):
+    """Text that came from the user's program: a key, a path, a class name. A format shows it as it shows code."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class Say:
+    """A sentence by its id, with the values that fill it; each language has its own words for it."""
+
+    id: str
+    values: Mapping[str, object] = field(default_factory=dict)
+
+
+def say(id: str, **values: object) -> Say:
+    return Say(id, values)
+
+
+@dataclass(frozen=True)
+class Words:
+    """The sentences of one language."""
+
+    language: str
+    sentences: Mapping[str, str] = field(repr=False)
+
+    def __call__(self, what: Say | str, *, name: Callable[[str], str] = str) -> str:
+        """The sentence, its values filled in; names go through `name`. Text that is no Say is given back as it is."""
+        if isinstance(what, str):
+            return what
+        values = {key: name(value) if isinstance(value, Name) else value for key, value in what.values.items()}
+        return self.sentences[what.id].format(**values)
+
+    def get(self, id: str) -> str:
+        """A sentence without values."""
+        return self.sentences[id]
+
+
+@lru_cache(maxsize=8)
+def words(language: str = "en") -> Words:
+    """The words of a language, by its code: en, zh."""
+    known = known_languages()
+    if language not in known:
+        raise UsageError(f"no language {language!r} in reports; known are {listed(known)}")
+    return Words(language, json.loads((_FOLDER / f"{language}.json").read_text(encoding="utf-8")))
+
+
+def known_languages() -> tuple[str, ...]:
+    """The codes of all languages there are."""
+    return tuple(sorted(file.stem for file in _FOLDER.glob("*.json")))
