@@ -61,10 +61,11 @@ SMALL = Settings(
     size="small",
     channels=(8, 24, 48, 32, 32),
     hidden=512,
-    weight_seed=0,
+    # Not 0: there all five losses happen to be equal to the last bit, which looks like a side compared with itself.
+    weight_seed=1,
     he_seed=1071,
-    favoured_class={"default": 273, "he08": 608},
-    train_batches=50,
+    favoured_class={"default": 930, "he08": 608},
+    train_batches=30,
     held_out=100,
     train_lr=0.001,
 )
@@ -87,6 +88,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--init", choices=("default", "he08"), default="default", help="how the weights are drawn")
     parser.add_argument("--float64", action="store_true", help="compute in double precision")
     parser.add_argument("--iterations", type=int, help="backward step: number of iterations (5)")
+    parser.add_argument("--weight-decay", type=float, help="backward step: weight decay (1e-4)")
 
 
 def from_flags(flags: argparse.Namespace) -> Settings:
@@ -96,6 +98,8 @@ def from_flags(flags: argparse.Namespace) -> Settings:
         settings = replace(settings, dtype="float64")
     if flags.iterations is not None:
         settings = replace(settings, iterations=flags.iterations)
+    if flags.weight_decay is not None:
+        settings = replace(settings, weight_decay=flags.weight_decay)
     return settings
 
 

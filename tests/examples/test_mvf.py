@@ -1,0 +1,63 @@
+"""examples/mvf: the four steps by the seed's commands, and a loss too flat to see a missing weight decay."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def mvf(copy_example):
+    return copy_example("mvf")
+
+
+def test_forward_passes_by_the_commands_of_the_seed(mvf):
+    mvf.run("python", "alignment/step1/create_fakedata.py")
+    mvf.paddle("alignment/step1/paddle_forward.py")
+    mvf.torch("alignment/step1/torch_forward.py")
+    mvf.check("alignment/step1/check_step1.py")
+
+    log = mvf.log("alignment/step1/forward_diff.log")
+    assert log.outcomes == {"logits": True}
+
+
+def test_metrics_pass_on_the_mini_data_set(mvf):
+    mvf.run("bash", "test_tipc/prepare.sh", "test_tipc/configs/mvf/train_infer_python.txt", "lite_train_lite_infer")
+    mvf.paddle("alignment/step2/paddle_val.py", "--dataset_root", "test_tipc/data/mini_ucf")
+    printed = mvf.torch("alignment/step2/torch_val.py", "--dataset_root", "test_tipc/data/mini_ucf")
+    mvf.check("alignment/step2/check_step2.py")
+
+    log = mvf.log("alignment/step2/metric_diff.log")
+    assert log.differences == {"top1_acc": 0.0, "mean_class_accuracy": 0.0}
+    assert "top1_acc: 0.2500" in printed
+    assert "mean_class_accuracy: 0.1000" in printed
+
+
+def test_loss_passes_by_the_commands_of_the_seed(mvf):
+    mvf.paddle("alignment/step3/paddle_loss.py")
+    mvf.torch("alignment/step3/torch_loss.py")
+    mvf.check("alignment/step3/check_step3.py")
+
+    assert mvf.log("alignment/step3/loss_diff.log").outcomes == {"loss": True}
+
+
+def test_backward_passes_and_sees_a_missing_weight_decay(mvf):
+    mvf.paddle("alignment/step4/paddle_train.py")
+    mvf.torch("alignment/step4/torch_train.py")
+    mvf.check("alignment/step4/check_step4.py")
+    log = mvf.log("alignment/step4/bp_align_diff.log")
+    assert list(log.differences) == [f"loss_{index}" for index in range(5)]
+    assert log.verdict == "diff check passed"
+
+    mvf.paddle("alignment/step4/paddle_train.py", "--no-weight-decay")
+    mvf.check("alignment/step4/check_step4.py", exit_code=1)
+    log = mvf.log("alignment/step4/bp_align_diff.log")
+    assert log.outcomes["loss_0"]
+    assert log.differences["loss_4"] > 1e-4
+
+
+def test_published_backward_passes_though_the_weight_decay_is_missing(mvf):
+    mvf.torch("alignment/step4/torch_train.py", "--as-published")
+    mvf.paddle("alignment/step4/paddle_train.py", "--as-published", "--no-weight-decay")
+    mvf.check("alignment/step4/check_step4.py")
+
+    assert mvf.log("alignment/step4/bp_align_diff.log").verdict == "diff check passed"
