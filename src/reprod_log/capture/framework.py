@@ -156,10 +156,10 @@ class Framework(TensorFramework, Protocol):
         self,
         scaled: Callable[[Any, Any], None],
         unscaled: Callable[[Any, float], None],
-        stepped: Callable[[Any], None],
+        skipped: Callable[[Any], None],
     ) -> Undo:
         """Have a gradient scaler's doings told: `scaled(loss, scaled_loss)`, `unscaled(optimizer, scale)`, and
-        `stepped(optimizer)` after each of its steps, whether it let the optimizer step or found an infinity.
+        `skipped(optimizer)` when it found infinite gradients and the parameters stay as they are.
         """
 
     # the process

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from reprod_log.capture.hook import Undo
@@ -93,20 +93,19 @@ class Gradients:
         terms = self._terms(slot)
         return {} if terms is None else {"terms": terms}
 
-    def flush(self, slots: Iterable[Slot] | None = None) -> None:
-        """Put what was read in its place."""
+    def flush(self) -> None:
+        """Put what was read in its place; those that no optimizer asks for too, for they came at the same time."""
         if self._fresh:
             # A backward pass that nobody told us about.
             self.after_backward()
-        wanted = None if slots is None else set(slots)
-        for slot in list(self._waiting):
-            if wanted is None or slot in wanted:
-                self._session.stage.add(self._waiting.pop(slot))
+        for staged in self._waiting.values():
+            self._session.stage.add(staged)
+        self._waiting.clear()
 
     def unscaled(self, slots: Sequence[Slot], scale: float) -> None:
         """A gradient scaler has divided the gradients by `scale`."""
         session = self._session
-        self.flush(slots)
+        self.flush()
         if not session.wants("gradient"):
             return
         for slot in slots:

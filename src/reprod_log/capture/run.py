@@ -125,7 +125,7 @@ class Run:
     def _listen_to_process(self) -> None:
         framework = self._session.framework
         self._undo.callback(framework.on_backward(self._before_backward, self._after_backward))
-        self._undo.callback(framework.on_scaling(self._losses.scaled, self._unscaled, self._scaler_stepped))
+        self._undo.callback(framework.on_scaling(self._losses.scaled, self._unscaled, self._skipped))
 
     def _describe(self) -> None:
         session = self._session
@@ -289,13 +289,13 @@ class Run:
     def _unscaled(self, optimizer: Any, scale: float) -> None:
         self._updates.unscaled(optimizer, scale)
 
-    def _scaler_stepped(self, optimizer: Any) -> None:
+    def _skipped(self, optimizer: Any) -> None:
         session = self._session
         name = self._updates.name_of(optimizer)
-        if name is None or session.over or session.paused or self._updates.has_stepped(name):
+        if name is None or session.over or session.paused:
             return
         self._recorder.note(
-            f"step {self.step_number}: the gradient scaler found infinite gradients, so {name!r} did not step"
+            f"step {self.step_number}: the gradient scaler found infinite gradients, so {name!r} changed nothing"
         )
         session.steps.updated(name)
 

@@ -16,11 +16,10 @@ def silence_notes(tree: Tree, heard: Collection[Node]) -> list[str]:
     """
     if not heard:
         return []
-    with_parameters = {slot.node for slot in tree.slots}
     inside: dict[Node, list[str]] = {}
     unused: list[str] = []
     for node in tree.nodes:
-        if node in heard or not node.audible or node not in with_parameters:
+        if node in heard or not node.audible or not node.has_parameters:
             continue
         parent = next((above for above in _ancestors(node) if above in heard), None)
         if parent is not None and parent.kind:

@@ -36,6 +36,8 @@ class Node:
     audible: bool
     """Whether its calls can be listened to."""
     kind: str
+    has_parameters: bool = False
+    """Its own, shared ones too."""
     names: list[str] = field(default_factory=list)
     """Further paths of the same module."""
 
@@ -118,6 +120,7 @@ class Tree:
 
     def _take_parameters(self, node: Node) -> None:
         for name, tensor in self._framework.parameters(node.content):
+            node.has_parameters = True
             slot = Slot(node, name, tensor)
             known = self._slot_of.setdefault(id(tensor), slot)
             if known is slot:

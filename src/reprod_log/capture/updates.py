@@ -53,10 +53,6 @@ class Updates:
     def name_of(self, optimizer: Any) -> str | None:
         return next((name for name, known in self.optimizers.items() if known is optimizer), None)
 
-    def has_stepped(self, name: str) -> bool:
-        """Whether it has stepped in this step."""
-        return name in self._stepped
-
     def slots(self, optimizer: Any) -> list[Slot]:
         """The chosen parameters that the optimizer updates."""
         tree = self._session.tree
@@ -75,7 +71,7 @@ class Updates:
         slots = self.slots(optimizer)
         if not has_closure:
             # With a closure the gradients are computed inside the step.
-            self._gradients.flush(slots)
+            self._gradients.flush()
             self._gradients.used([(slot, framework.gradient(slot.tensor)) for slot in slots])
         if session.wants("lr"):
             step = session.steps.number
@@ -93,7 +89,7 @@ class Updates:
         self._stepped[name] = None
         if session.listening:
             slots = self.slots(self.optimizers[name])
-            self._gradients.flush(slots)
+            self._gradients.flush()
             # Read before the step, placed here: some optimizers clip inside the step, and that comes first.
             for rate in self._rates.pop(name, []):
                 session.stage.add(rate)

@@ -76,7 +76,7 @@ def _around(
 def on_scaling(
     scaled: Callable[[Any, Any], None],
     unscaled: Callable[[Any, float], None],
-    stepped: Callable[[Any], None],
+    skipped: Callable[[Any], None],
 ) -> Undo:
     scaler = paddle.amp.GradScaler
     scale, unscale, step = AmpScaler.scale, AmpScaler._unscale, scaler.step
@@ -97,7 +97,8 @@ def on_scaling(
     @wraps(step)
     def hear_step(self: Any, optimizer: Any) -> Any:
         result = step(self, optimizer)
-        stepped(optimizer)
+        if self._enable and bool(self._found_inf):
+            skipped(optimizer)
         return result
 
     undos = ExitStack()

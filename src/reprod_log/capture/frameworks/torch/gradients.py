@@ -69,7 +69,7 @@ def _around(
 def on_scaling(
     scaled: Callable[[Any, Any], None],
     unscaled: Callable[[Any, float], None],
-    stepped: Callable[[Any], None],
+    skipped: Callable[[Any], None],
 ) -> Undo:
     scaler = torch.amp.GradScaler
     scale, unscale, step = scaler.scale, scaler.unscale_, scaler.step
@@ -90,7 +90,8 @@ def on_scaling(
     @wraps(step)
     def hear_step(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         result = step(self, optimizer, *args, **kwargs)
-        stepped(optimizer)
+        if self.is_enabled() and any(found.item() for found in self._found_inf_per_device(optimizer).values()):
+            skipped(optimizer)
         return result
 
     undos = ExitStack()
