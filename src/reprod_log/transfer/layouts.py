@@ -117,7 +117,7 @@ def _find(layout: Layout, name: str, names: Collection[str]) -> TensorMap | None
 
 
 def _provider(layout: Layout, canonical: str, names: Collection[str]) -> TensorMap | None:
-    maps = [found for map_ in layout.maps if (found := map_.providing(canonical)) is not None]
+    maps = [found for map_ in layout.all_maps if (found := map_.providing(canonical)) is not None]
     maps += [map_ for map_ in reparametrized(layout, names) if canonical in map_.canonical]
     if names:
         maps = [map_ for map_ in maps if map_.native in names]

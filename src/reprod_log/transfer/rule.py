@@ -64,16 +64,23 @@ class TensorMap:
 class Layout:
     """How the named classes of one family ("torch", "paddle", "paddle.compat") store their tensors.
 
-    Where two maps give the same canonical tensor (a layer that lists a weight under two names), the earlier one counts.
+    Several maps may give the same canonical tensor: alternatives, of which a layer has one. `second_names` are maps of
+    names under which a layer lists a tensor once more; they count only where the first name is missing.
     """
 
     family: str
     classes: tuple[str, ...]
     maps: tuple[TensorMap, ...]
+    second_names: tuple[TensorMap, ...] = ()
+
+    @property
+    def all_maps(self) -> tuple[TensorMap, ...]:
+        """All maps, those of second names last."""
+        return self.maps + self.second_names
 
     def find(self, name: str) -> TensorMap | None:
         """The map of the tensor with this name inside the layer."""
-        return next((found for map_ in self.maps if (found := map_.match(name)) is not None), None)
+        return next((found for map_ in self.all_maps if (found := map_.match(name)) is not None), None)
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,16 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Transform:
-    """The recipe from a stored tensor to its canonical parts: permute axes, then flatten, then cut along axis 0."""
+    """The recipe from a stored tensor to its canonical parts: permute axes, then flatten, then cut along axis 0.
+
+    `lead` says how many dimensions of size one a flattened tensor is stored with in front, where the layer type fixes
+    that.
+    """
 
     axes: Shape | None = None
     flat: bool = False
     parts: int = 1
+    lead: int = 0
 
     def fits(self, shape: Shape) -> bool:
         """Whether a tensor of this shape can be taken apart by this recipe."""

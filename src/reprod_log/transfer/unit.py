@@ -102,7 +102,7 @@ def layer_parts(layout: Layout, path: str, shapes: Mapping[str, Shape]) -> tuple
 
 
 def _in_order(layout: Layout, extra: tuple[TensorMap, ...], names: Collection[str]) -> list[TensorMap]:
-    found = [match for map_ in layout.maps for name in names if (match := map_.match(name)) is not None]
+    found = [match for map_ in layout.all_maps for name in names if (match := map_.match(name)) is not None]
     return [*found, *extra]
 
 

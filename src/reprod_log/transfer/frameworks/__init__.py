@@ -59,6 +59,9 @@ class Framework(Protocol):
     def own_tensors(self, module: Any) -> dict[str, Any]:
         """The module's own parameters and persistent buffers by name."""
 
+    def state_names(self, model: Any) -> dict[str, Any]:
+        """Every tensor of the model's state under every name that its own files would have."""
+
     def is_parameter(self, tensor: Any) -> bool:
         """Whether the tensor is trained, or would be if it were not frozen."""
 

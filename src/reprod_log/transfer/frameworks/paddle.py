@@ -32,6 +32,11 @@ def own_tensors(module: Any) -> dict[str, Any]:
     return own
 
 
+def state_names(model: Any) -> dict[str, Any]:
+    """Every tensor of the model's state under every name that its own files would have."""
+    return dict(model.state_dict())
+
+
 def is_parameter(tensor: Any) -> bool:
     """Whether the tensor is trained, or would be if it were not frozen."""
     return isinstance(tensor, paddle.base.framework.EagerParamBase)

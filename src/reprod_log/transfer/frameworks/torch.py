@@ -36,6 +36,11 @@ def own_tensors(module: Any) -> dict[str, Any]:
     return own
 
 
+def state_names(model: Any) -> dict[str, Any]:
+    """Every tensor of the model's state under every name that its own files would have."""
+    return dict(model.state_dict(keep_vars=True))
+
+
 def is_parameter(tensor: Any) -> bool:
     """Whether the tensor is trained, or would be if it were not frozen."""
     return isinstance(tensor, torch.nn.Parameter)
@@ -82,7 +87,7 @@ def read(tensor: Any) -> Array:
 def write(tensor: Any, array: Array) -> None:
     """Overwrites the values in place; dtype, device and trainability stay."""
     with torch.no_grad():
-        tensor.copy_(_tensor(array))
+        tensor.copy_(tensor_of(array))
 
 
 def refresh(module: Any) -> None:
@@ -105,7 +110,7 @@ def read_gradient(tensor: Any) -> Array | None:
 
 def write_gradient(tensor: Any, array: Array | None) -> None:
     """Replaces the gradient."""
-    tensor.grad = None if array is None else _tensor(array).to(dtype=tensor.dtype, device=tensor.device)
+    tensor.grad = None if array is None else tensor_of(array).to(dtype=tensor.dtype, device=tensor.device)
 
 
 @contextmanager
@@ -119,7 +124,7 @@ def substituted(module: Any, arrays: Mapping[int, Array], dtype: str | None) -> 
             with torch.no_grad():
                 value = tensor.detach()
                 if id(tensor) in arrays:
-                    value = _tensor(arrays[id(tensor)]).to(tensor.device)
+                    value = tensor_of(arrays[id(tensor)]).to(tensor.device)
                     value = value if wanted is not None else value.to(tensor.dtype)
                 if wanted is not None and value.is_floating_point():
                     value = value.to(wanted)
@@ -168,7 +173,7 @@ def run(module: Any, arguments: Any, keywords: Mapping[str, Any]) -> tuple[Array
     device = None if own is None else own.device
 
     def convert(value: Any) -> Any:
-        return value.to(device) if isinstance(value, torch.Tensor) else _tensor(value).to(device)
+        return value.to(device) if isinstance(value, torch.Tensor) else tensor_of(value).to(device)
 
     given = replaced(arguments, _convertible, convert)
     named = replaced(dict(keywords), _convertible, convert)
@@ -201,7 +206,8 @@ def _arrays(value: Any) -> tuple[Array, ...]:
     return tuple(read(tensor) for tensor in leaves(value, lambda x: isinstance(x, torch.Tensor)))
 
 
-def _tensor(array: Array) -> Any:
+def tensor_of(array: Array) -> Any:
+    """A tensor with its own copy of the values."""
     array = np.array(array, order="C")
     for torch_type, (bits, numpy_type) in _BIT_TYPES.items():
         if array.dtype == np.dtype(numpy_type):

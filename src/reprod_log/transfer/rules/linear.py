@@ -3,7 +3,7 @@
 import numpy as np
 
 from reprod_log.transfer.rule import LayerFacts, Layout, Probe, Rule, TensorMap, same
-from reprod_log.transfer.transform import FLAT, SWAP, Array
+from reprod_log.transfer.transform import SWAP, Array, Transform
 
 
 def _rows(layer: LayerFacts, random: np.random.Generator) -> tuple[Array, ...]:
@@ -30,7 +30,9 @@ RULES = (
         (
             Layout("torch", ("Bilinear",), same("weight", "bias")),
             # paddle keeps the bias as (1, out).
-            Layout("paddle", ("Bilinear",), (*same("weight"), TensorMap("bias", ("bias",), FLAT))),
+            Layout(
+                "paddle", ("Bilinear",), (*same("weight"), TensorMap("bias", ("bias",), Transform(flat=True, lead=1)))
+            ),
         ),
         Probe(_two_rows),
     ),

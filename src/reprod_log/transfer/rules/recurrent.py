@@ -14,13 +14,16 @@ def _torch_maps() -> tuple[TensorMap, ...]:
 
 
 def _paddle_maps() -> tuple[TensorMap, ...]:
-    # The cells come first: with a projection paddle 3.3.1 gives the layer's own names to the wrong tensors
+    # The cells' names, not the layer's own: with a projection paddle 3.3.1 gives those to the wrong tensors
     # ("weight_ih_l0_reverse" is then the projection of the forward cell).
     cells = (("cell", ""), ("cell_fw", ""), ("cell_bw", "_reverse"))
     maps = [TensorMap(f"{{n}}.{cell}.{role}", (f"{role}_l{{n}}{end}",)) for cell, end in cells for role in _ROLES]
     maps += [TensorMap(f"{{n}}.{cell}.weight_ho", (f"weight_hr_l{{n}}{end}",), SWAP) for cell, end in cells]
-    own = [f"{role}_l{{n}}{end}" for end in ("", "_reverse") for role in _ROLES]
-    return (*maps, *same(*own))
+    return tuple(maps)
+
+
+def _paddle_second_names() -> tuple[TensorMap, ...]:
+    return same(*(f"{role}_l{{n}}{end}" for end in ("", "_reverse") for role in _ROLES))
 
 
 def _sequence(layer: LayerFacts, random: np.random.Generator) -> tuple[Array, ...]:
@@ -64,7 +67,10 @@ _STEP = Probe(_step, _arrange_step, _restore_step)
 
 
 def _layer(kind: str, paddle_name: str) -> Rule:
-    layouts = (Layout("torch", (kind,), _torch_maps()), Layout("paddle", (paddle_name,), _paddle_maps()))
+    layouts = (
+        Layout("torch", (kind,), _torch_maps()),
+        Layout("paddle", (paddle_name,), _paddle_maps(), _paddle_second_names()),
+    )
     return Rule(kind, layouts, _SEQUENCE)
 
 
