@@ -170,8 +170,10 @@ def test_gradient_scaler_of_paddle_has_its_reading_points(monkeypatch):
             # Its own `scale` would notice the CPU and switch it off.
             (model(paddle.ones([2, 3]) * factor).mean() * scaler._scale).backward()
             scaler.step(optimizer)
-            scaler.update()
             optimizer.clear_grad()
+            if factor == 1.0:
+                # After an infinity its `update` prints a number in a way that numpy refuses.
+                scaler.update()
     raw, unscaled = of(run.recording, "gradient", "raw"), of(run.recording, "gradient", "unscaled")
     assert raw
     for name, value in raw.items():

@@ -282,10 +282,7 @@ def test_checkpointed_block_is_recorded_once_with_its_gradients(lab, reentrant):
 
 
 def test_children_of_fused_layers_are_noted_as_silent(lab):
-    if lab.name == "torch":
-        layer = lab.nn.MultiheadAttention(4, 2)
-    else:
-        layer = lab.nn.LSTM(4, 4)
+    layer = lab.nn.MultiheadAttention(4, 2) if lab.name == "torch" else lab.nn.LSTM(4, 4)
 
     class Holder(lab.Module):
         def __init__(self):
