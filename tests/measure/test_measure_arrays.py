@@ -9,9 +9,11 @@ from typing import Any
 
 import exact_measurement as exact
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies_for_arrays import COMPLEX, FLOATS, array_pairs
+from ways import WAYS, measured_by
 
 from reprod_log.measure.dtypes import dtype_pair
 from reprod_log.measure.fused import measure_arrays
@@ -75,13 +77,14 @@ def assert_as_exact(
         assert close(got.mean_ulp, mean)
 
 
-@settings(max_examples=400, deadline=None)
-@given(array_pairs(), st.sampled_from([1, 3, 16, 1 << 15]), st.sampled_from([None, 0.0, 1e-6, 1.0]))
+@pytest.mark.parametrize("way", WAYS)
+@settings(max_examples=250, deadline=None)
+@given(pair=array_pairs(), block=st.sampled_from([1, 3, 16, None]), limit=st.sampled_from([None, 0.0, 1e-6, 1.0]))
 def test_every_statistic_is_exact_for_any_pair(
-    pair: tuple[np.ndarray, np.ndarray], block: int, limit: float | None
+    way: str, pair: tuple[np.ndarray, np.ndarray], block: int | None, limit: float | None
 ) -> None:
     reference, candidate = pair
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), measured_by(way):
         warnings.simplefilter("error")
         got = measure_arrays(reference, candidate, limit=limit, block=block)
     assert_as_exact(got, reference, candidate, limit=limit)

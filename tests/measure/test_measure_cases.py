@@ -11,16 +11,17 @@ import ml_dtypes
 import numpy as np
 import pytest
 from strategies_for_arrays import ALL, FLOATS, dtype
+from ways import WAYS, measured_by
 
 from reprod_log.errors import UsageError
 from reprod_log.measure.fused import measure_arrays
 from reprod_log.measure.measurement import Measurement
 
 
-@pytest.fixture(autouse=True)
-def _no_warnings() -> Iterator[None]:
-    """Nothing that is measured may make numpy complain."""
-    with warnings.catch_warnings():
+@pytest.fixture(autouse=True, params=WAYS)
+def _each_way(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every case holds for each way of measuring, and nothing may make numpy complain."""
+    with warnings.catch_warnings(), measured_by(request.param):
         warnings.simplefilter("error")
         yield
 

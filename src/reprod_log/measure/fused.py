@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reprod_log.errors import UsageError
-from reprod_log.measure.blocked import tally
+from reprod_log.measure import blocked, kernel
 from reprod_log.measure.blocks import BLOCK
 from reprod_log.measure.dtypes import Arithmetic, DtypePair, dtype_pair
 from reprod_log.measure.elements import plain_number
@@ -23,14 +23,14 @@ def measure_arrays(
     candidate: NDArray[Any],
     *,
     limit: float | None = None,
-    block: int = BLOCK,
+    block: int | None = None,
 ) -> Measurement:
     """Every statistic of `candidate - reference` for two arrays of one shape.
 
     Numbers of any dtype and layout are compared in arithmetic that holds both sides (see `dtypes.Arithmetic`);
     text and objects are compared for equality only. `limit` asks how many elements are further apart than that.
     Nothing is broadcast: different shapes are the caller's mistake and raise UsageError.
-    `block` is how many elements are in work at a time; it changes nothing but the speed.
+    `block` is how many elements are in work at a time; it changes nothing but the speed and the last digits of sums.
     """
     left, right = np.asarray(reference), np.asarray(candidate)
     if left.shape != right.shape:
@@ -43,11 +43,14 @@ def measure_arrays(
     pair = dtype_pair(left.dtype, right.dtype)
     if pair.arithmetic is Arithmetic.EQUALITY:
         return measure_equality(left, right, pair=pair, limit=limit)
-    totals = tally(left, right, pair=pair, limit=limit, block=block)
+    if kernel.usable(pair):
+        totals = kernel.tally(left, right, pair=pair, limit=limit, block=block)
+    else:
+        totals = blocked.tally(left, right, pair=pair, limit=limit, block=block or BLOCK)
     if totals.out_of_range:
-        rescale(totals, left, right, pair=pair, block=block)
+        rescale(totals, left, right, pair=pair, block=block or BLOCK)
     if totals.needs_dot:
-        take_dot(totals, left, right, pair=pair, block=block)
+        take_dot(totals, left, right, pair=pair, block=block or BLOCK)
     return finish(
         totals,
         names=(pair.reference, pair.candidate),

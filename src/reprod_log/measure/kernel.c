@@ -1,0 +1,859 @@
+/* The fused pass in C: every statistic of a pair of contiguous arrays in one walk through memory.
+ *
+ * It knows nothing of Python: it is compiled to a plain shared library and called through ctypes, which lets go of
+ * the interpreter lock meanwhile. It adds to a State, so that an array may also come in pieces. What the fields mean
+ * and how they become statistics is written in totals.py; blocked.py does the same with numpy, and tests hold the
+ * two against each other: counts, extremes, positions and octaves are equal, sums agree to 1e-12.
+ *
+ * An array is taken in blocks that stay in the first-level cache. The loops over a block are plain C with few sums
+ * each, so that a compiler turns them into vector instructions and keeps the sums in registers; "omp simd" allows it
+ * to add in several lanes. Values up to 24 bits go through float, others through double; sums are always double.
+ * The busiest loop is there a second time, written for AVX2, where it is a third faster.
+ */
+#include <fenv.h>
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(REPROD_CLONES) /* one copy per instruction set, the best one is picked when the library is loaded */
+#include <immintrin.h>
+#define STAGE static __attribute__((target_clones("avx2", "default")))
+#else
+#define STAGE static
+#endif
+#define EXPORT __attribute__((visibility("default")))
+
+#define BLOCK 1024
+#define OCTAVES 2100 /* bin e + 1074 counts the differences in [2^e, 2^(e+1)) */
+#define LARGEST 1.7976931348623157e308
+#define FINITE(x) (fabs(x) <= LARGEST)
+
+/* Raw elements may stand at any address: files do not align their tensors. */
+#define RAW __attribute__((aligned(1), may_alias))
+typedef float f32 RAW;
+typedef double f64 RAW;
+typedef int8_t i8 RAW;
+typedef uint8_t u8 RAW;
+typedef int16_t i16 RAW;
+typedef uint16_t u16 RAW;
+typedef int32_t i32 RAW;
+typedef uint32_t u32 RAW;
+typedef int64_t i64 RAW;
+typedef uint64_t u64 RAW;
+
+/* ---------------------------------------------------------------- what is handed back */
+
+typedef struct {
+    int64_t finite, nan, inf;
+    double min, max, sum, squares, deviations;
+} Side;
+
+typedef struct {
+    int64_t started, pairs, equal_infinities, nan_both, mismatched, differing, beyond, worst_at;
+    int64_t lowest, highest; /* used bins of octaves; lowest > highest: none */
+    double max_abs, min_abs, sum_abs, squares, max_rel, sum_rel, reference_squares, candidate_squares;
+    double ulp_max, ulp_sum;
+    Side side[2];
+    int64_t octaves[OCTAVES];
+} State;
+
+/* ---------------------------------------------------------------- sums that outlive a block */
+
+/* A running sum that keeps what rounding cuts off (Neumaier). */
+typedef struct {
+    double sum, rest;
+} Sum;
+
+static void add(Sum *s, double x)
+{
+    double t = s->sum + x;
+    /* An infinite total has no rest; inf - inf would turn it into NaN. */
+    if (FINITE(t))
+        s->rest += fabs(s->sum) >= fabs(x) ? (s->sum - t) + x : (x - t) + s->sum;
+    s->sum = t;
+}
+
+/* Everything that one call adds up, kept apart from the State until its end. */
+typedef struct {
+    State *state;
+    double limit;
+    Sum side_sum[2], side_squares[2], pair_squares[2], sum_abs, squares, sum_rel, ulp_sum;
+} Walk;
+
+static void start(Walk *w, State *s, double limit)
+{
+    memset(w, 0, sizeof *w);
+    w->state = s;
+    w->limit = limit;
+    if (s->started)
+        return;
+    s->started = 1;
+    s->worst_at = -1;
+    s->lowest = OCTAVES;
+    s->highest = -1;
+    s->max_abs = s->side[0].max = s->side[1].max = -INFINITY;
+    s->min_abs = s->side[0].min = s->side[1].min = INFINITY;
+}
+
+static void finish(Walk *w)
+{
+    State *s = w->state;
+#define FOLD(field, total) s->field += (total).sum + (total).rest
+    FOLD(sum_abs, w->sum_abs);
+    FOLD(squares, w->squares);
+    FOLD(sum_rel, w->sum_rel);
+    FOLD(ulp_sum, w->ulp_sum);
+    FOLD(reference_squares, w->pair_squares[0]);
+    FOLD(candidate_squares, w->pair_squares[1]);
+    for (int k = 0; k < 2; k++) {
+        FOLD(side[k].sum, w->side_sum[k]);
+        FOLD(side[k].squares, w->side_squares[k]);
+    }
+#undef FOLD
+}
+
+/* ---------------------------------------------------------------- loops over one block */
+
+typedef struct {
+    double min[2], max[2], sum[2], squares[2];
+} SidesOfBlock;
+
+typedef struct {
+    double max, min, sum, squares, max_rel, sum_rel;
+} PairsOfBlock;
+
+#define STAGES(T)                                                                                                      \
+    STAGE void extremes_##T(const T *a, const T *b, int n, SidesOfBlock *out)                                          \
+    {                                                                                                                  \
+        T lo_a = INFINITY, hi_a = -INFINITY, lo_b = INFINITY, hi_b = -INFINITY;                                        \
+        _Pragma("omp simd reduction(min : lo_a, lo_b) reduction(max : hi_a, hi_b)") for (int i = 0; i < n; i++)        \
+        {                                                                                                              \
+            T x = a[i], y = b[i];                                                                                      \
+            lo_a = x < lo_a ? x : lo_a;                                                                                \
+            hi_a = x > hi_a ? x : hi_a;                                                                                \
+            lo_b = y < lo_b ? y : lo_b;                                                                                \
+            hi_b = y > hi_b ? y : hi_b;                                                                                \
+        }                                                                                                              \
+        out->min[0] = lo_a;                                                                                            \
+        out->max[0] = hi_a;                                                                                            \
+        out->min[1] = lo_b;                                                                                            \
+        out->max[1] = hi_b;                                                                                            \
+    }                                                                                                                  \
+                                                                                                                       \
+    STAGE void sums_##T(const T *a, const T *b, int n, SidesOfBlock *out)                                              \
+    {                                                                                                                  \
+        double sum_a = 0, sum_b = 0, squares_a = 0, squares_b = 0;                                                     \
+        _Pragma("omp simd reduction(+ : sum_a, sum_b, squares_a, squares_b)") for (int i = 0; i < n; i++)              \
+        {                                                                                                              \
+            double x = a[i], y = b[i];                                                                                 \
+            sum_a += x;                                                                                                \
+            sum_b += y;                                                                                                \
+            squares_a += x * x;                                                                                        \
+            squares_b += y * y;                                                                                        \
+        }                                                                                                              \
+        out->sum[0] = sum_a;                                                                                           \
+        out->sum[1] = sum_b;                                                                                           \
+        out->squares[0] = squares_a;                                                                                   \
+        out->squares[1] = squares_b;                                                                                   \
+    }                                                                                                                  \
+                                                                                                                       \
+    STAGE double deviations_##T(const T *x, int n, double mean)                                                        \
+    {                                                                                                                  \
+        double sum = 0;                                                                                                \
+        _Pragma("omp simd reduction(+ : sum)") for (int i = 0; i < n; i++)                                             \
+        {                                                                                                              \
+            double v = x[i] - mean;                                                                                    \
+            sum += v * v;                                                                                              \
+        }                                                                                                              \
+        return sum;                                                                                                    \
+    }                                                                                                                  \
+                                                                                                                       \
+    STAGE void distances_##T(const T *a, const T *b, double *restrict d, int n)                                        \
+    {                                                                                                                  \
+        for (int i = 0; i < n; i++)                                                                                    \
+            d[i] = fabs((double)a[i] - (double)b[i]);                                                                  \
+    }                                                                                                                  \
+                                                                                                                       \
+    STAGE void pairs_##T(const T *a, const double *d, int n, PairsOfBlock *out)                                        \
+    {                                                                                                                  \
+        double hi = 0, lo = INFINITY, sum = 0, squares = 0, hi_rel = 0, sum_rel = 0;                                   \
+        _Pragma("omp simd reduction(+ : sum, squares, sum_rel) reduction(min : lo) reduction(max : hi, hi_rel)")       \
+        for (int i = 0; i < n; i++)                                                                                    \
+        {                                                                                                              \
+            double v = d[i], rel = v / fabs((double)a[i]);                                                             \
+            hi = v > hi ? v : hi;                                                                                      \
+            lo = v < lo ? v : lo;                                                                                      \
+            sum += v;                                                                                                  \
+            squares += v * v;                                                                                          \
+            /* 0 / 0, both sides zero, counts as 0: NaN is no larger than anything, and is not added. */              \
+            hi_rel = rel > hi_rel ? rel : hi_rel;                                                                      \
+            sum_rel += v > 0 ? rel : 0.0;                                                                              \
+        }                                                                                                              \
+        *out = (PairsOfBlock){hi, lo, sum, squares, hi_rel, sum_rel};                                                  \
+    }
+STAGES(f32)
+STAGES(f64)
+
+/* ULP distances. Bits read as sign and magnitude are in the order of the values; of equal signs the plain difference
+ * of the bits is right, and `signs` becomes negative where that does not hold. */
+#define QUICK_ULP_STAGE(BITS)                                                                                          \
+    STAGE int quick_ulp_##BITS(const i##BITS *a, const i##BITS *b, int n, double *most, double *sum)                   \
+    {                                                                                                                  \
+        uint##BITS##_t hi = 0;                                                                                         \
+        uint##BITS##_t all = 0;                                                                                        \
+        int##BITS##_t signs = 0;                                                                                       \
+        _Pragma("omp simd reduction(max : hi) reduction(+ : all) reduction(| : signs)") for (int i = 0; i < n; i++)    \
+        {                                                                                                              \
+            int##BITS##_t x = a[i], y = b[i];                                                                          \
+            uint##BITS##_t up = (uint##BITS##_t)((uint##BITS##_t)x - (uint##BITS##_t)y);                               \
+            uint##BITS##_t down = (uint##BITS##_t)((uint##BITS##_t)y - (uint##BITS##_t)x);                             \
+            uint##BITS##_t apart = up < down ? up : down;                                                              \
+            hi = apart > hi ? apart : hi;                                                                              \
+            all = (uint##BITS##_t)(all + apart);                                                                       \
+            signs |= x ^ y;                                                                                            \
+        }                                                                                                              \
+        *most = (double)hi;                                                                                            \
+        *sum = (double)all;                                                                                            \
+        return signs >= 0 && hi < ((uint##BITS##_t)-1) / BLOCK; /* the sum has not overflowed */                       \
+    }
+QUICK_ULP_STAGE(32)
+QUICK_ULP_STAGE(64)
+
+#define ULP_STAGE(BITS, MAGNITUDE)                                                                                     \
+    STAGE void ulp_##BITS(const i##BITS *a, const i##BITS *b, int n, double *most, double *sum)                        \
+    {                                                                                                                  \
+        uint##BITS##_t hi = 0;                                                                                         \
+        uint64_t low_half = 0, high_half = 0;                                                                          \
+        _Pragma("omp simd reduction(max : hi) reduction(+ : low_half, high_half)") for (int i = 0; i < n; i++)         \
+        {                                                                                                              \
+            int##BITS##_t x = a[i], y = b[i];                                                                          \
+            int##BITS##_t size_x = x & MAGNITUDE, size_y = y & MAGNITUDE;                                              \
+            x = (int##BITS##_t)(x < 0 ? -size_x : size_x);                                                             \
+            y = (int##BITS##_t)(y < 0 ? -size_y : size_y);                                                             \
+            uint##BITS##_t apart = (uint##BITS##_t)(x > y ? (uint64_t)x - (uint64_t)y : (uint64_t)y - (uint64_t)x);    \
+            hi = apart > hi ? apart : hi;                                                                              \
+            low_half += (uint64_t)apart & 0xffffffffu;                                                                 \
+            high_half += (uint64_t)apart >> 32;                                                                        \
+        }                                                                                                              \
+        *most = (double)hi;                                                                                            \
+        *sum = (double)high_half * 4294967296.0 + (double)low_half;                                                    \
+    }
+ULP_STAGE(16, 0x7fff)
+ULP_STAGE(32, 0x7fffffff)
+ULP_STAGE(64, 0x7fffffffffffffff)
+
+/* How many octaves below the largest difference each one lies; 255: that far below or farther, or zero. */
+STAGE void depths(const double *d, int n, uint8_t *restrict depth, uint64_t top)
+{
+    for (int i = 0; i < n; i++) {
+        uint64_t bits;
+        memcpy(&bits, d + i, 8);
+        uint16_t below = (uint16_t)(top - (bits >> 52));
+        depth[i] = (uint8_t)(below < 255 ? below : 255);
+    }
+}
+
+/* How often four depths occur. The rest of the last vector must not hold any of them. */
+#define COUNT_DEPTHS(NAME, WIDTH, KIND)                                                                                \
+    KIND void NAME(const uint8_t *depth, int n, const uint8_t wanted[4], int counts[4])                                \
+    {                                                                                                                  \
+        typedef uint8_t Bytes __attribute__((vector_size(WIDTH)));                                                     \
+        Bytes found[4] = {{0}}, want[4], none = {0};                                                                   \
+        for (int k = 0; k < 4; k++)                                                                                    \
+            want[k] = none + wanted[k];                                                                                \
+        for (int i = 0; i < n; i += WIDTH) { /* at most 64 rounds, so no lane overflows */                             \
+            Bytes v;                                                                                                   \
+            memcpy(&v, depth + i, WIDTH);                                                                              \
+            for (int k = 0; k < 4; k++)                                                                                \
+                found[k] -= (Bytes)(v == want[k]);                                                                     \
+        }                                                                                                              \
+        for (int k = 0; k < 4; k++) {                                                                                  \
+            counts[k] = 0;                                                                                             \
+            for (int j = 0; j < WIDTH; j++)                                                                            \
+                counts[k] += found[k][j];                                                                              \
+        }                                                                                                              \
+    }
+COUNT_DEPTHS(count_depths, 16, static)
+
+STAGE int count_zeros(const double *d, int n)
+{
+    int64_t zeros = 0;
+    for (int i = 0; i < n; i++)
+        zeros += d[i] == 0;
+    return (int)zeros;
+}
+
+STAGE int count_beyond(const double *d, int n, double limit)
+{
+    int64_t beyond = 0;
+    for (int i = 0; i < n; i++)
+        beyond += d[i] > limit;
+    return (int)beyond;
+}
+
+/* ---------------------------------------------------------------- the same with AVX2 */
+
+#if defined(REPROD_CLONES)
+#define AVX2 static __attribute__((target("avx2")))
+
+AVX2 double lanes_sum(__m256d v) { return (v[0] + v[1]) + (v[2] + v[3]); }
+
+AVX2 double lanes_max(__m256d v)
+{
+    double p = v[0] > v[1] ? v[0] : v[1], q = v[2] > v[3] ? v[2] : v[3];
+    return p > q ? p : q;
+}
+
+AVX2 double lanes_min(__m256d v) { return -lanes_max(-v); }
+
+#define LOAD_f32(p) _mm256_cvtps_pd(_mm_loadu_ps((const float *)(p)))
+#define LOAD_f64(p) _mm256_loadu_pd((const double *)(p))
+
+/* sums, distances and pairs in one loop over n, a multiple of 32. `exponents` gets the exponent bits of the
+ * differences, in any order. Two vectors are joined before they are added, so that all sums stay in registers. */
+#define FUSED(T)                                                                                                       \
+    AVX2 void fused_##T(const T *a, const T *b, int n, SidesOfBlock *sides, PairsOfBlock *pairs, uint32_t *exponents)  \
+    {                                                                                                                  \
+        const __m256d zero = _mm256_setzero_pd(), no_sign = _mm256_castsi256_pd(_mm256_set1_epi64x(INT64_MAX));        \
+        __m256d hi = zero, lo = _mm256_set1_pd(INFINITY), sum = zero, squares = zero, hi_rel = zero, sum_rel = zero;   \
+        __m256d sum_a = zero, sum_b = zero, squares_a = zero, squares_b = zero;                                        \
+        for (int i = 0; i < n; i += 8) {                                                                               \
+            /* The next block comes while this one is in work: a page may end here, where hardware stops. */          \
+            __builtin_prefetch(a + i + BLOCK);                                                                         \
+            __builtin_prefetch(b + i + BLOCK);                                                                         \
+            __m256d x = LOAD_##T(a + i), y = LOAD_##T(b + i), u = LOAD_##T(a + i + 4), v = LOAD_##T(b + i + 4);        \
+            sum_a += x + u;                                                                                            \
+            sum_b += y + v;                                                                                            \
+            squares_a += x * x + u * u;                                                                                \
+            squares_b += y * y + v * v;                                                                                \
+            y = _mm256_and_pd(x - y, no_sign);                                                                         \
+            v = _mm256_and_pd(u - v, no_sign);                                                                         \
+            hi = _mm256_max_pd(hi, _mm256_max_pd(y, v));                                                               \
+            lo = _mm256_min_pd(lo, _mm256_min_pd(y, v));                                                               \
+            sum += y + v;                                                                                              \
+            squares += y * y + v * v;                                                                                  \
+            /* 0 / 0, both sides zero, counts as 0. */                                                                 \
+            x = _mm256_and_pd(y / _mm256_and_pd(x, no_sign), _mm256_cmp_pd(y, zero, _CMP_GT_OQ));                      \
+            u = _mm256_and_pd(v / _mm256_and_pd(u, no_sign), _mm256_cmp_pd(v, zero, _CMP_GT_OQ));                      \
+            hi_rel = _mm256_max_pd(hi_rel, _mm256_max_pd(x, u));                                                       \
+            sum_rel += x + u;                                                                                          \
+            __m256i upper = _mm256_srli_epi64(_mm256_castpd_si256(y), 32);                                             \
+            upper = _mm256_blend_epi32(upper, _mm256_castpd_si256(v), 0xaa);                                           \
+            _mm256_storeu_si256((__m256i *)(exponents + i), _mm256_srli_epi32(upper, 20));                             \
+        }                                                                                                              \
+        sides->sum[0] = lanes_sum(sum_a);                                                                              \
+        sides->sum[1] = lanes_sum(sum_b);                                                                              \
+        sides->squares[0] = lanes_sum(squares_a);                                                                      \
+        sides->squares[1] = lanes_sum(squares_b);                                                                      \
+        *pairs = (PairsOfBlock){lanes_max(hi),      lanes_min(lo),     lanes_sum(sum),                                 \
+                                lanes_sum(squares), lanes_max(hi_rel), lanes_sum(sum_rel)};                            \
+    }
+FUSED(f32)
+FUSED(f64)
+
+/* As `depths`, from the exponents alone. */
+AVX2 void depths_avx2(const uint32_t *exponents, int n, uint8_t *depth, uint64_t top)
+{
+    __m256i tops = _mm256_set1_epi32((int)top);
+    for (int i = 0; i < n; i += 32) {
+        __m256i below[4];
+        for (int k = 0; k < 4; k++)
+            below[k] = _mm256_sub_epi32(tops, _mm256_loadu_si256((const __m256i *)(exponents + i + 8 * k)));
+        /* Packing saturates, and shuffles, which a histogram does not mind. */
+        below[0] = _mm256_packus_epi32(below[0], below[1]);
+        below[2] = _mm256_packus_epi32(below[2], below[3]);
+        _mm256_storeu_si256((__m256i *)(depth + i), _mm256_packus_epi16(below[0], below[2]));
+    }
+}
+
+COUNT_DEPTHS(count_depths_avx2, 32, AVX2)
+
+static int has_avx2(void) { return __builtin_cpu_supports("avx2"); }
+#define COUNT(depth, n, wanted, counts)                                                                                \
+    (has_avx2() ? count_depths_avx2(depth, n, wanted, counts) : count_depths(depth, n, wanted, counts))
+#else
+#define COUNT count_depths
+#endif
+
+/* ---------------------------------------------------------------- raw elements to float or double */
+
+STAGE void widen_float16(const u16 *raw, f32 *out, int n)
+{
+    /* Never through a subnormal float32: those are slow. */
+    for (int i = 0; i < n; i++) {
+        uint32_t size = raw[i] & 0x7fffu, sign = (uint32_t)(raw[i] & 0x8000u) << 16;
+        uint32_t bits = (size << 13) + (112u << 23) + (size >= 0x7c00u ? 112u << 23 : 0);
+        float small = (float)(int32_t)size * 0x1p-24f;
+        uint32_t small_bits;
+        memcpy(&small_bits, &small, 4);
+        bits = (size < 0x400u ? small_bits : bits) | sign;
+        memcpy(out + i, &bits, 4);
+    }
+}
+
+STAGE void widen_bfloat16(const u16 *raw, f32 *out, int n)
+{
+    for (int i = 0; i < n; i++) {
+        uint32_t bits = (uint32_t)raw[i] << 16;
+        memcpy(out + i, &bits, 4);
+    }
+}
+
+#define WIDEN(NAME, FROM, TO)                                                                                          \
+    STAGE void widen_##NAME(const FROM *raw, TO *out, int n)                                                           \
+    {                                                                                                                  \
+        for (int i = 0; i < n; i++)                                                                                    \
+            out[i] = (TO)raw[i];                                                                                       \
+    }
+WIDEN(int8, i8, f32)
+WIDEN(uint8, u8, f32)
+WIDEN(int16, i16, f32)
+WIDEN(uint16, u16, f32)
+WIDEN(int32, i32, f64)
+WIDEN(uint32, u32, f64)
+WIDEN(int64, i64, f64)
+WIDEN(uint64, u64, f64)
+WIDEN(double, f32, f64)
+
+/* int64 of at most 51 bits: the bits of 1.5 * 2^52 + x, minus 1.5 * 2^52. False if there are larger ones. */
+STAGE int widen_small_int64(const i64 *raw, f64 *out, int n)
+{
+    uint64_t wide = 0;
+    for (int i = 0; i < n; i++) {
+        uint64_t x = (uint64_t)raw[i], bits = x + 0x4338000000000000u;
+        wide |= (x + ((uint64_t)1 << 51)) >> 52;
+        double shifted;
+        memcpy(&shifted, &bits, 8);
+        out[i] = shifted - 6755399441055744.0;
+    }
+    return wide == 0;
+}
+
+/* 64-bit integers are subtracted as integers and rounded once. */
+#define EXACT(NAME, T)                                                                                                 \
+    static void distances_##NAME(const T *a, const T *b, double *d, int n)                                             \
+    {                                                                                                                  \
+        for (int i = 0; i < n; i++)                                                                                    \
+            d[i] = (double)(a[i] > b[i] ? (uint64_t)a[i] - (uint64_t)b[i] : (uint64_t)b[i] - (uint64_t)a[i]);          \
+    }
+EXACT(int64, i64)
+EXACT(uint64, u64)
+
+/* ---------------------------------------------------------------- taking in one block */
+
+enum { FLOAT32, FLOAT64, FLOAT16, BFLOAT16, INT8, UINT8, INT16, UINT16, INT32, UINT32, INT64, UINT64, DTYPES };
+static const int item_size[DTYPES] = {4, 8, 2, 2, 1, 1, 2, 2, 4, 4, 8, 8};
+
+typedef struct {
+    const void *raw[2];  /* as they came */
+    const void *wide[2]; /* as float or double */
+    int is_float, dtype, n;
+    int64_t offset;       /* of the first element in the whole array */
+    const int *positions; /* of the elements in the block when some were left out, else NULL */
+    double *distances;    /* room for the differences */
+    int has_distances;
+} Block;
+
+static const double *distances_of(Block *b)
+{
+    if (!b->has_distances) {
+        if (b->is_float)
+            distances_f32(b->wide[0], b->wide[1], b->distances, b->n);
+        else
+            distances_f64(b->wide[0], b->wide[1], b->distances, b->n);
+        b->has_distances = 1;
+    }
+    return b->distances;
+}
+
+static void add_side(Walk *w, int k, const Block *b, const SidesOfBlock *x)
+{
+    Side *side = &w->state->side[k];
+    int n = b->n;
+    double mean = x->sum[k] / n, deviations = x->squares[k] - x->sum[k] * mean;
+    /* With little left of the squares, the difference has lost its digits. */
+    if (!(deviations >= 0.05 * x->squares[k]))
+        deviations = b->is_float ? deviations_f32(b->wide[k], n, mean) : deviations_f64(b->wide[k], n, mean);
+    if (side->finite) { /* joined as Chan and others (1979) do */
+        double gap = mean - (side->sum + w->side_sum[k].sum) / (double)side->finite;
+        deviations += gap * gap * ((double)side->finite * n / ((double)side->finite + n));
+    }
+    side->deviations += deviations;
+    side->finite += n;
+    add(&w->side_sum[k], x->sum[k]);
+    add(&w->side_squares[k], x->squares[k]);
+    side->min = x->min[k] < side->min ? x->min[k] : side->min;
+    side->max = x->max[k] > side->max ? x->max[k] : side->max;
+}
+
+static void offer_worst(State *s, double difference, int64_t at)
+{
+    if (difference > s->max_abs) {
+        s->max_abs = difference;
+        s->worst_at = at;
+    }
+}
+
+static void count_octave(State *s, int64_t bin, int64_t n)
+{
+    s->octaves[bin] += n;
+    s->lowest = bin < s->lowest ? bin : s->lowest;
+    s->highest = bin > s->highest ? bin : s->highest;
+}
+
+static uint64_t bits_of(double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, 8);
+    return bits;
+}
+
+static void count_octave_of(State *s, double x)
+{
+    uint64_t bits = bits_of(x), biased = bits >> 52;
+    /* The octave of a subnormal number is that of its highest bit. */
+    count_octave(s, biased ? (int64_t)biased + 51 : 63 - __builtin_clzll(bits), 1);
+}
+
+/* Histogram of the octaves, and the count of differing elements. Most differences lie within a few octaves of the
+ * largest one, so these are counted by comparing bytes, and the rest one by one. */
+static void add_octaves(State *s, Block *b, uint8_t depth[BLOCK + 32], uint64_t top)
+{
+    int n = b->n, counts[4], first = 1, next = 3;
+    uint8_t wanted[4] = {255, 0, 1, 2};
+    memset(depth + n, 254, 32);
+    COUNT(depth, n, wanted, counts);
+    /* Zeros have depth 255 if the largest is not tiny itself. Nothing else has it if there is none at all, or if the
+     * largest difference of floats is below 2^105: 255 octaves below that, no two floats are that close. */
+    int certain = top >= 255 && (counts[0] == 0 || (b->is_float && top < 1023 + 105));
+    int zeros = certain ? counts[0] : count_zeros(distances_of(b), n), left = n - zeros;
+    s->differing += left;
+    for (;;) {
+        for (int k = first; k < 4; k++)
+            /* The exponent bits 0 belong to all subnormal numbers. */
+            if (counts[k] && top > wanted[k]) {
+                count_octave(s, (int64_t)(top - wanted[k]) + 51, counts[k]);
+                left -= counts[k];
+            }
+        if (left == 0)
+            return;
+        if (next >= 20)
+            break;
+        first = 0;
+        for (int k = 0; k < 4; k++)
+            wanted[k] = (uint8_t)next++;
+        COUNT(depth, n, wanted, counts);
+    }
+    const double *d = distances_of(b);
+    for (int i = 0; i < n; i++) {
+        uint64_t exponent = bits_of(d[i]) >> 52;
+        if (d[i] != 0 && (exponent == 0 || exponent + (uint64_t)next <= top))
+            count_octave_of(s, d[i]);
+    }
+}
+
+static void add_ulp(Walk *w, const Block *b)
+{
+    double most = 0, sum = 0;
+    const void *x = b->raw[0], *y = b->raw[1];
+    switch (b->dtype) {
+    case FLOAT32:
+        if (!quick_ulp_32(x, y, b->n, &most, &sum))
+            ulp_32(x, y, b->n, &most, &sum);
+        break;
+    case FLOAT64:
+        if (!quick_ulp_64(x, y, b->n, &most, &sum))
+            ulp_64(x, y, b->n, &most, &sum);
+        break;
+    case FLOAT16:
+    case BFLOAT16:
+        ulp_16(x, y, b->n, &most, &sum);
+        break;
+    default:
+        return;
+    }
+    w->state->ulp_max = most > w->state->ulp_max ? most : w->state->ulp_max;
+    add(&w->ulp_sum, sum);
+}
+
+/* The sums of a block, and the depths of its differences. */
+typedef struct {
+    SidesOfBlock sides;
+    PairsOfBlock pairs;
+    uint64_t top; /* exponent bits of the largest difference */
+    uint8_t depth[BLOCK + 32];
+} SumsOfBlock;
+
+static void sides_of(const Block *b, SidesOfBlock *out)
+{
+    if (b->is_float) {
+        extremes_f32(b->wide[0], b->wide[1], b->n, out);
+        sums_f32(b->wide[0], b->wide[1], b->n, out);
+    } else {
+        extremes_f64(b->wide[0], b->wide[1], b->n, out);
+        sums_f64(b->wide[0], b->wide[1], b->n, out);
+    }
+}
+
+/* Ask for a quarter of the next block: a page may end with this one, and there hardware stops looking ahead. */
+static void prefetch_next(const Block *b, int quarter)
+{
+    int bytes = item_size[b->dtype] * BLOCK;
+    for (int k = 0; k < 2; k++)
+        for (int i = bytes / 4 * quarter; i < bytes / 4 * (quarter + 1); i += 64)
+            __builtin_prefetch((const char *)b->raw[k] + bytes + i);
+}
+
+static void sums_of(Block *b, SumsOfBlock *out)
+{
+#if defined(REPROD_CLONES)
+    if (b->n % 32 == 0 && !b->has_distances && has_avx2()) {
+        uint32_t exponents[BLOCK];
+        if (b->is_float) {
+            fused_f32(b->wide[0], b->wide[1], b->n, &out->sides, &out->pairs, exponents);
+            extremes_f32(b->wide[0], b->wide[1], b->n, &out->sides);
+        } else {
+            fused_f64(b->wide[0], b->wide[1], b->n, &out->sides, &out->pairs, exponents);
+            extremes_f64(b->wide[0], b->wide[1], b->n, &out->sides);
+        }
+        out->top = bits_of(out->pairs.max) >> 52;
+        depths_avx2(exponents, b->n, out->depth, out->top);
+        return;
+    }
+#endif
+    sides_of(b, &out->sides);
+    prefetch_next(b, 0);
+    const double *d = distances_of(b);
+    prefetch_next(b, 1);
+    if (b->is_float)
+        pairs_f32(b->wide[0], d, b->n, &out->pairs);
+    else
+        pairs_f64(b->wide[0], d, b->n, &out->pairs);
+    prefetch_next(b, 2);
+    out->top = bits_of(out->pairs.max) >> 52;
+    depths(d, b->n, out->depth, out->top);
+    prefetch_next(b, 3);
+}
+
+static void add_pairs(Walk *w, Block *b, SumsOfBlock *sums)
+{
+    State *s = w->state;
+    const PairsOfBlock *x = &sums->pairs;
+    s->pairs += b->n;
+    add(&w->sum_abs, x->sum);
+    add(&w->squares, x->squares);
+    add(&w->sum_rel, x->sum_rel);
+    add(&w->pair_squares[0], sums->sides.squares[0]);
+    add(&w->pair_squares[1], sums->sides.squares[1]);
+    s->min_abs = x->min < s->min_abs ? x->min : s->min_abs;
+    s->max_rel = x->max_rel > s->max_rel ? x->max_rel : s->max_rel;
+    if (x->max > s->max_abs) {
+        const double *d = distances_of(b);
+        int at = 0;
+        while (d[at] != x->max)
+            at++;
+        offer_worst(s, x->max, b->offset + (b->positions ? b->positions[at] : at));
+    }
+    if (x->max > w->limit)
+        s->beyond += count_beyond(distances_of(b), b->n, w->limit);
+    if (x->max > 0) {
+        add_octaves(s, b, sums->depth, sums->top);
+        add_ulp(w, b);
+    }
+}
+
+static void add_equal(Walk *w, const Block *b, const SidesOfBlock *sides)
+{
+    add_side(w, 0, b, sides);
+    add_side(w, 1, b, sides);
+    add(&w->pair_squares[0], sides->squares[0]);
+    add(&w->pair_squares[1], sides->squares[1]);
+    w->state->pairs += b->n;
+    w->state->min_abs = 0;
+    offer_worst(w->state, 0, b->offset);
+}
+
+/* NaN and infinities are counted and left out, the other values are moved together and taken in. */
+static void add_nonfinite(Walk *w, const Block *b)
+{
+    State *s = w->state;
+    double wide[2][BLOCK], finite[2][BLOCK], kept[2][BLOCK];
+    char raw[2][BLOCK * 8];
+    int positions[BLOCK], count[2] = {0, 0}, nan[2] = {0, 0}, pairs = 0, nan_both = 0, equal = 0, first = -1;
+    int size = item_size[b->dtype];
+    const double *x = b->wide[0], *y = b->wide[1];
+    if (b->is_float) {
+        widen_double(b->wide[0], wide[0], b->n);
+        widen_double(b->wide[1], wide[1], b->n);
+        x = wide[0];
+        y = wide[1];
+    }
+    for (int i = 0; i < b->n; i++) {
+        int fx = FINITE(x[i]), fy = FINITE(y[i]), nx = x[i] != x[i], ny = y[i] != y[i];
+        int same = !fx & (x[i] == y[i]);
+        finite[0][count[0]] = x[i];
+        finite[1][count[1]] = y[i];
+        kept[0][pairs] = x[i];
+        kept[1][pairs] = y[i];
+        positions[pairs] = i;
+        first = first < 0 && ((fx & fy) | same) ? i : first;
+        count[0] += fx;
+        count[1] += fy;
+        nan[0] += nx;
+        nan[1] += ny;
+        nan_both += nx & ny;
+        equal += same;
+        pairs += fx & fy;
+    }
+    for (int k = 0; k < 2; k++) {
+        SidesOfBlock sides;
+        Block side = {.wide = {finite[k], finite[k]}, .n = count[k]};
+        s->side[k].nan += nan[k];
+        s->side[k].inf += b->n - count[k] - nan[k];
+        if (count[k] == 0)
+            continue;
+        sides_of(&side, &sides);
+        add_side(w, k, &side, &sides);
+    }
+    s->nan_both += nan_both;
+    s->equal_infinities += equal;
+    s->mismatched += b->n - nan_both - equal - pairs;
+    if (equal) {
+        s->min_abs = 0;
+        offer_worst(s, 0, b->offset + first);
+    }
+    if (pairs == 0)
+        return;
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < pairs; i++)
+            memcpy(raw[k] + i * size, (const char *)b->raw[k] + positions[i] * size, (size_t)size);
+    double distances[BLOCK];
+    Block rest = {{raw[0], raw[1]}, {kept[0], kept[1]}, 0, b->dtype, pairs, b->offset, positions, distances, 0};
+    SumsOfBlock sums;
+    sums_of(&rest, &sums);
+    add_pairs(w, &rest, &sums);
+}
+
+static int any_nonfinite(const Block *b)
+{
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < b->n; i++)
+            if (!(b->is_float ? FINITE(((const float *)b->wide[k])[i]) : FINITE(((const f64 *)b->wide[k])[i])))
+                return 1;
+    return 0;
+}
+
+static void add_block(Walk *w, Block *b)
+{
+    SumsOfBlock sums;
+    int equal = memcmp(b->raw[0], b->raw[1], (size_t)b->n * item_size[b->dtype]) == 0;
+    if (equal)
+        sides_of(b, &sums.sides);
+    else
+        sums_of(b, &sums);
+    if (!FINITE(sums.sides.squares[0] + sums.sides.squares[1])) {
+        if (any_nonfinite(b)) {
+            add_nonfinite(w, b);
+            return;
+        }
+        /* Only the squares overflowed; the caller notices by the size of the values. */
+        if (equal)
+            sums_of(b, &sums);
+        equal = 0;
+    }
+    if (equal) {
+        add_equal(w, b, &sums.sides);
+        return;
+    }
+    add_side(w, 0, b, &sums.sides);
+    add_side(w, 1, b, &sums.sides);
+    add_pairs(w, b, &sums);
+}
+
+/* Make the wide values of a block; `room` is for those that are not wide already. */
+static void widen(Block *b, char room[2][BLOCK * 8])
+{
+    int n = b->n;
+    b->is_float = b->dtype != FLOAT64 && b->dtype < INT32;
+    b->wide[0] = room[0];
+    b->wide[1] = room[1];
+#define CASE(DTYPE, NAME)                                                                                              \
+    case DTYPE:                                                                                                        \
+        widen_##NAME(b->raw[0], (void *)room[0], n);                                                                   \
+        widen_##NAME(b->raw[1], (void *)room[1], n);                                                                   \
+        break;
+    switch (b->dtype) {
+        CASE(FLOAT16, float16)
+        CASE(BFLOAT16, bfloat16)
+        CASE(INT8, int8)
+        CASE(UINT8, uint8)
+        CASE(INT16, int16)
+        CASE(UINT16, uint16)
+        CASE(INT32, int32)
+        CASE(UINT32, uint32)
+    case INT64:
+        if (widen_small_int64(b->raw[0], (void *)room[0], n) & widen_small_int64(b->raw[1], (void *)room[1], n))
+            break;
+        widen_int64(b->raw[0], (void *)room[0], n);
+        widen_int64(b->raw[1], (void *)room[1], n);
+        distances_int64(b->raw[0], b->raw[1], b->distances, n);
+        b->has_distances = 1;
+        break;
+    case UINT64:
+        widen_uint64(b->raw[0], (void *)room[0], n);
+        widen_uint64(b->raw[1], (void *)room[1], n);
+        distances_uint64(b->raw[0], b->raw[1], b->distances, n);
+        b->has_distances = 1;
+        break;
+    default: /* float32 and float64 are wide as they are */
+        b->wide[0] = b->raw[0];
+        b->wide[1] = b->raw[1];
+    }
+#undef CASE
+}
+
+/* ---------------------------------------------------------------- what Python calls */
+
+/* Add n elements of both arrays, which start at `offset` of the whole, to a State that was all zero at first. */
+EXPORT void reprod_measure(int32_t dtype, const void *a, const void *b, int64_t n, int64_t offset, double limit,
+                           State *state)
+{
+    /* A program may have told this thread to flush subnormal numbers to zero; here they count. */
+    fenv_t environment;
+    fegetenv(&environment);
+    fesetenv(FE_DFL_ENV);
+    char room[2][BLOCK * 8] __attribute__((aligned(64)));
+    double distances[BLOCK];
+    Walk w;
+    start(&w, state, limit);
+    for (int64_t i = 0; i < n; i += BLOCK) {
+        int64_t at = i * item_size[dtype];
+        Block block = {.raw = {(const char *)a + at, (const char *)b + at},
+                       .dtype = dtype,
+                       .n = n - i < BLOCK ? (int)(n - i) : BLOCK,
+                       .offset = offset + i,
+                       .distances = distances};
+        widen(&block, room);
+        add_block(&w, &block);
+    }
+    finish(&w);
+    fesetenv(&environment);
+}
+
+/* Python uses a library only if it was built from the kernel.c that lies beside it. */
+#if !defined(REPROD_SOURCE)
+#define REPROD_SOURCE "unknown"
+#endif
+EXPORT const char *reprod_source(void) { return REPROD_SOURCE; }
+
+EXPORT const char *reprod_instructions(void)
+{
+#if defined(REPROD_CLONES)
+    if (has_avx2())
+        return "AVX2";
+#endif
+    return "plain C";
+}
+
+/* For the test that Python's idea of the State is this one. */
+EXPORT int64_t reprod_state_size(void) { return (int64_t)sizeof(State); }
