@@ -1,6 +1,7 @@
 """Runs of whole models and single layers on arrays, leaving the models as they were."""
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -60,7 +61,8 @@ def run_model(survey: Survey, inputs: Inputs, arrays: Mapping[str, Array], *, si
 def run_unit(survey: Survey, unit: Unit, arguments: Any, arrays: Mapping[str, Array], dtype: str) -> tuple[Array, ...]:
     """The outputs of a single layer on its own in the given dtype, its tensors holding the given values."""
     module, framework = survey.modules[unit.path], survey.framework
-    by_id = {id(survey.tensors[name]): arrays[name] for name in unit.tensors if name in arrays}
+    # Not only the unit's own tensors: a layer of the user's making may hold more, which move as units of their own.
+    by_id = {id(survey.tensors[name]): array for name, array in arrays.items()}
     with framework.undisturbed(module), framework.substituted(module, by_id, dtype):
         return framework.run(module, arguments, {})
 
@@ -71,19 +73,27 @@ def perturbed(survey: Survey) -> dict[str, Array]:
     Fresh weights hide mistakes: all norms are ones and zeros, all biases zero, and exchanging two of them changes
     nothing. Perturbed by name, every tensor is different from every other.
     """
-    first_name: dict[int, str] = {}
-    result = {}
+    holders: defaultdict[int, list[tuple[str, Unit]]] = defaultdict(list)
     for unit in survey.units:
         for name in unit.tensors:
-            tensor = survey.tensors[name]
-            label = first_name.setdefault(id(tensor), name)
-            array = survey.framework.read(tensor)
-            if np.issubdtype(array.dtype, np.floating) or array.dtype.name == "bfloat16":
-                changes = unit.kind != BARE or survey.framework.is_parameter(tensor)
-                result[name] = _shaken(array, label, unit) if changes else array
-            else:
-                result[name] = array
+            holders[id(survey.tensors[name])].append((name, unit))
+    result: dict[str, Array] = {}
+    for held in holders.values():
+        # Tied weights are one tensor and get one perturbation.
+        name, _ = held[0]
+        tensor = survey.tensors[name]
+        array = survey.framework.read(tensor)
+        units = [unit for _, unit in held]
+        trained = survey.framework.is_parameter(tensor) or any(unit.kind != BARE for unit in units)
+        if trained and is_floating(array):
+            array = _shaken(array, name, units)
+        result.update((other, array) for other, _ in held)
     return result
+
+
+def is_floating(array: Array) -> bool:
+    """Whether the values are floating-point numbers, numpy's own or not."""
+    return array.dtype.kind == "f" or array.dtype.name.startswith(("bfloat", "float"))
 
 
 def first_line(error: Exception) -> str:
@@ -93,23 +103,25 @@ def first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
-def rule_kinds_scaled() -> frozenset[str]:
-    """Kinds whose zeros have a meaning and must stay zeros."""
-    return frozenset(rule.kind for rule in all_rules() if rule.scale_only)
-
-
-def _shaken(array: Array, label: str, unit: Unit) -> Array:
-    seed = int.from_bytes(hashlib.blake2b(label.encode(), digest_size=8).digest(), "little")
+def _shaken(array: Array, name: str, units: list[Unit]) -> Array:
+    seed = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
     random = np.random.default_rng(seed)
     wide = array.astype(np.float64)
     # Factors stay positive, so that a variance stays one.
     shaken = wide * (1.0 + 0.2 * random.random(wide.shape))
-    variance = any(part.canonical == "running_var" and part.tensor == label for part in unit.parts)
-    if not variance and unit.kind not in rule_kinds_scaled():
+    if not any(_only_scaled(unit, name) for unit in units):
         size = float(np.sqrt(np.mean(np.square(wide)))) if wide.size else 0.0
         size = size if 0.0 < size < np.inf else 1.0
         shaken = shaken + 0.1 * size * random.standard_normal(wide.shape)
     return shaken.astype(array.dtype)
+
+
+def _only_scaled(unit: Unit, name: str) -> bool:
+    """Whether nothing may be added to the values: zeros that have a meaning, and variances."""
+    rule = next((rule for rule in all_rules() if rule.kind == unit.kind), None)
+    if rule is not None and rule.scale_only:
+        return True
+    return any(part.canonical == "running_var" and part.tensor == name for part in unit.parts)
 
 
 def _call_form(inputs: Inputs) -> tuple[tuple[Any, ...], dict[str, Any]]:

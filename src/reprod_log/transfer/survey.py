@@ -8,6 +8,7 @@ from reprod_log.errors import TransferError
 from reprod_log.transfer.frameworks import Framework, Kept, framework_of
 from reprod_log.transfer.layouts import family_of, find_rule
 from reprod_log.transfer.rule import LayerFacts, Layout, Rule
+from reprod_log.transfer.transform import Array
 from reprod_log.transfer.unit import Part, Unit, bare_unit, join, layer_parts
 
 _PLAIN = (int, float, str, bool, type(None))
@@ -23,9 +24,9 @@ class Survey:
     tensors: Mapping[str, Any]
     modules: Mapping[str, Any]
 
-    def same_tensor(self, one: str, other: str) -> bool:
-        """Whether two names stand for one tensor (tied weights)."""
-        return self.tensors[one] is self.tensors[other]
+    def read(self, name: str) -> Array:
+        """A copy of the named tensor's values."""
+        return self.framework.read(self.tensors[name])
 
     def facts(self, unit: Unit) -> LayerFacts:
         """What a rule may know of the unit's live layer."""

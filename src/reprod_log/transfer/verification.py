@@ -52,6 +52,7 @@ class Runs:
 
     source: Trace
     target: Trace
+    # Whether no paired layer differs.
     agree: bool
 
 
@@ -90,7 +91,7 @@ def _check(
             return Check("verified", "by the run of the whole models")
         return Check("unverified", "a bare tensor: no layer to run")
     if PIECE in (pair.source.class_name, pair.target.class_name):
-        if runs is not None and runs.agree:
+        if runs is not None and runs.agree and runs.source.calls.keys() >= {pair.source.owner}:
             return Check("verified", "by the run of the whole models")
         return Check("unverified", "a piece of a layer: cannot be run by itself")
     missing = [name for name in pair.target.tensors if name not in arrays[1] and not _optional(pair.target, name)]

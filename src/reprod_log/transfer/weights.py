@@ -59,9 +59,7 @@ def transfer_weights(
     if dry_run:
         return report
     refuse_incomplete(report, on_difference)
-    arrays = prepared.plan.carry(lambda name: prepared.source.framework.read(prepared.source.tensors[name]))
-    _refuse_conflicts(prepared.target, prepared.plan, arrays)
-    _write(prepared.target, arrays)
+    _write(prepared.target, prepared.plan.carry(prepared.source.read))
     return report
 
 
@@ -95,6 +93,7 @@ def prepare(
         here, there, rename=rename or {}, order=order, inputs=inputs, target_inputs=target_inputs, values=values
     )
     plan = make_plan(found.pairs, shapes_of(there))
+    _refuse_conflicts(here, there, plan)
     checks = verify_plan(here, there, plan, values, _runs(found)) if verify else {}
     left = find_leftovers(here, there, plan, found.undecided, allow_left)
     report = TransferReport(
@@ -124,7 +123,7 @@ def refuse_incomplete(report: TransferReport, on_difference: str) -> None:
 def _runs(found: Correspondence) -> Runs | None:
     if found.context is None or found.source_trace is None or found.target_trace is None:
         return None
-    return Runs(found.source_trace, found.target_trace, found.context.agrees)
+    return Runs(found.source_trace, found.target_trace, found.context.first is None)
 
 
 def _row(source: Survey, target: Survey, move: Move, check: Check | None) -> TransferRow:
@@ -152,12 +151,14 @@ def _row(source: Survey, target: Survey, move: Move, check: Check | None) -> Tra
     )
 
 
-def _refuse_conflicts(target: Survey, plan: TransferPlan, arrays: Mapping[str, Array]) -> None:
+def _refuse_conflicts(source: Survey, target: Survey, plan: TransferPlan) -> None:
     """Tied tensors of the target must get one value, whichever name it comes under."""
     first: dict[int, Move] = {}
     for move in plan.moves:
         other = first.setdefault(id(target.tensors[move.target]), move)
-        if not np.array_equal(arrays[move.target], arrays[other.target].reshape(move.shape), equal_nan=True):
+        if other is move or (other.sources == move.sources and other.view.pieces == move.view.pieces):
+            continue
+        if not np.array_equal(move.apply(source.read), other.apply(source.read), equal_nan=True):
             raise TransferError(
                 f"'{other.target}' and '{move.target}' are one tensor in the target, but would get two different "
                 f"values, from {other.sources[0]!r} and {move.sources[0]!r}. Tie the weights in the source, or untie "

@@ -9,7 +9,7 @@ from reprod_log.transfer.execution import Inputs, Trace, run_model
 from reprod_log.transfer.matching.names import match_names, match_renames
 from reprod_log.transfer.matching.order import match_order
 from reprod_log.transfer.matching.pieces import PIECE, take_apart
-from reprod_log.transfer.matching.structure import Ambiguity, lone_bare_units, match_structure
+from reprod_log.transfer.matching.structure import Ambiguity, lone_bare_units, match_single_tensors, match_structure
 from reprod_log.transfer.matching.values import Context, Pairs, Settlement
 from reprod_log.transfer.matching.wording import attention_role
 from reprod_log.transfer.plan import UnitPair, make_plan
@@ -64,6 +64,7 @@ def _without_runs(source: Survey, target: Survey, pairs: list[UnitPair], order: 
         found = match_order(sources, targets, {}, how="registration order")
         pairs, sources, targets = pairs + found, *_rest(sources, targets, found)
     found, undecided = match_structure(sources, targets)
+    found += match_single_tensors(*_rest(sources, targets, found))
     return Correspondence((*pairs, *found), tuple(undecided))
 
 
@@ -85,6 +86,7 @@ def _with_runs(
     pairs = pairs + match_order(here, there, decided, how="execution order")
     found, undecided = match_structure(*_rest(sources, targets, pairs))
     pairs = pairs + found
+    pairs += match_single_tensors(*_rest(sources, targets, pairs))
     guesses = lone_bare_units(*_rest(sources, targets, pairs))
 
     def run_target(tried: Pairs) -> Trace:
@@ -96,7 +98,7 @@ def _with_runs(
 
     settlement = Settlement(source_trace, run_target, outputs, first_run=first_trace)
     settled, context, trace = settlement.settle((*pairs, *guesses))
-    if guesses and not (context.agrees and all(owners_agree(pair, source_trace, trace) for pair in guesses)):
+    if guesses and not (context.first is None and all(owners_agree(pair, source_trace, trace) for pair in guesses)):
         settled, context, trace = settlement.settle(tuple(pairs))
     if order != "execution":
         unproved = _unproved(settlement, settled, context)

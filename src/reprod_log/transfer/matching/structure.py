@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from reprod_log.transfer.matching.wording import attention_role, closeness, numbers, plain
 from reprod_log.transfer.plan import UnitPair
-from reprod_log.transfer.unit import BARE, Signature, Unit
+from reprod_log.transfer.unit import BARE, Signature, Unit, single
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,22 @@ def match_structure(sources: Iterable[Unit], targets: Iterable[Unit]) -> tuple[l
             if not found:
                 open_groups.append(Ambiguity(tuple(group), tuple(partners)))
     return pairs, open_groups
+
+
+def match_single_tensors(sources: Iterable[Unit], targets: Iterable[Unit]) -> list[UnitPair]:
+    """Pairs of one bare tensor with one tensor of a layer: same words in the same order, same shape, one dimension.
+
+    So a decoder's bias meets a parameter `decoder_bias` where the decoder's weight is tied to the embedding on one
+    side and not a layer of its own on the other. More dimensions would leave the layout open.
+    """
+    here = [(unit, single(unit, part)) for unit in sources for part in unit.parts if len(part.shape) == 1]
+    there = [(unit, single(unit, part)) for unit in targets for part in unit.parts if len(part.shape) == 1]
+    return [
+        UnitPair(one, other, "close name")
+        for unit, one in here
+        for partner, other in there
+        if BARE in (unit.kind, partner.kind) and one.fits(other) and plain(one.path) == plain(other.path)
+    ]
 
 
 def lone_bare_units(sources: Iterable[Unit], targets: Iterable[Unit]) -> list[UnitPair]:
