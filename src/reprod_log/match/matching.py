@@ -42,13 +42,14 @@ def match(reference: Recording, candidate: Recording, *, rename: Mapping[str, st
     skipped = {id(entry) for entry in structural}
     alone = [entry for entry in alone if id(entry) not in skipped]
     left = [entry for entry in left if id(entry) not in skipped]
-    # A pass (float64, repeats …) that one side lacks altogether is evidence that was not recorded, not a missing entry.
-    extra_there, extra_here = set(reference.runs) - set(candidate.runs), set(candidate.runs) - set(reference.runs)
-    notes = [f"the candidate has no {run} pass" for run in sorted(extra_there) if run in _EXPECTED_OF_BOTH]
+    lacking = set(reference.runs) - set(candidate.runs)
+    notes = [f"the candidate has no {run} pass" for run in sorted(lacking) if run in _EXPECTED_OF_BOTH]
+    # Other passes (float64, isolated, repeats …) are evidence: what one side lacks there weakens the evidence for an
+    # entry, which calibrate sees; what it lacks in the plain run is missing.
     return Pairing(
         tuple(pairs),
-        tuple(entry for entry in alone if not entry.key.run or entry.key.run not in extra_there),
-        tuple(entry for entry in left if not entry.key.run or entry.key.run not in extra_here),
+        tuple(entry for entry in alone if not entry.key.run),
+        tuple(entry for entry in left if not entry.key.run),
         tuple(structural),
         (*notes, *finder.notes()),
     )

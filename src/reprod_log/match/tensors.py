@@ -13,6 +13,7 @@ from reprod_log.transfer.layouts import TensorView
 from reprod_log.transfer.plan import UnitPair, make_plan
 
 _CHANNELS_LAST = ("NHWC", "NLC", "NDHWC")
+_SEQUENCE_ROLES = ("output", "output.0", "input.0")
 _SEQUENCE_KINDS = ("lstm", "gru", "rnn", "multihead_attention", "transformer")
 
 
@@ -43,11 +44,17 @@ def output_view(reference: Entry, candidate: Entry, ours: ModuleInfo | None, the
         axes = (0, rank - 1, *range(1, rank - 1)) if right else (0, *range(2, rank), 1)
         if tuple(candidate.shape[axis] for axis in axes) == reference.shape:
             return View(f"{theirs.type} keeps channels {'last' if right else 'first'}", axes=axes)
-    if rank == 3 and _is_sequence(ours) and _batch_first(ours) != _batch_first(theirs):
+    # Only the sequence itself: states and weights that come beside it have no time axis.
+    if rank == 3 and reference.key.role in _SEQUENCE_ROLES and time_and_batch_exchanged(ours, theirs):
         axes = (1, 0, 2)
         if tuple(candidate.shape[axis] for axis in axes) == reference.shape:
             return View(f"{theirs.type} has {'batch' if _batch_first(theirs) else 'time'} first", axes=axes)
     return None
+
+
+def time_and_batch_exchanged(ours: ModuleInfo, theirs: ModuleInfo) -> bool:
+    """Whether one of two recurrent or attention layers has time first and the other batch first."""
+    return _is_sequence(ours) and _batch_first(ours) != _batch_first(theirs)
 
 
 def _channels_last(module: ModuleInfo) -> bool:

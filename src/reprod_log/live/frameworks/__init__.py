@@ -1,0 +1,34 @@
+"""frameworks: the few things a live run needs of a framework beyond watching it; the same functions in each file.
+
+leaf(array) -> tensor             a tensor that collects its own gradient, if it is floating
+precision(dtype) -> context       new tensors and variables are of this dtype while it lasts
+clear(optimizer) -> None          forget all gradients
+multiply(tensor, factors) -> tensor   element by element, with gradient
+total(tensor, weights) -> tensor  the sum of tensor × weights as a scalar
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Protocol, cast
+
+from reprod_log.record import Array
+
+
+class Hands(Protocol):
+    """What each file offers."""
+
+    def leaf(self, array: Array) -> Any: ...
+
+    def precision(self, dtype: str) -> Any: ...
+
+    def clear(self, optimizer: Any) -> None: ...
+
+    def multiply(self, tensor: Any, factors: Array) -> Any: ...
+
+    def total(self, tensor: Any, weights: Array) -> Any: ...
+
+
+def hands_of(name: str) -> Hands:
+    """The file of the framework of this name, which is loaded already."""
+    return cast(Hands, import_module(f"{__name__}.{name}"))
