@@ -69,6 +69,8 @@ class Coverage:
     only_in_reference: tuple[str, ...]
     only_in_candidate: tuple[str, ...]
     allowed: tuple[str, ...]
+    structural: tuple[str, ...]
+    """Modules without parameters that only one side has; nothing to compare."""
     incomparable: int
     supporting: int
     """Entries of other passes (float64, repeats) that serve as evidence and are not judged themselves."""
@@ -97,6 +99,7 @@ def coverage(alignment: Alignment, rows: tuple[Row, ...]) -> Coverage:
         only_in_reference=tuple(one.key for one in alone if one.side == "reference"),
         only_in_candidate=tuple(one.key for one in alone if one.side == "candidate"),
         allowed=alignment.verdict.allowed,
+        structural=comparison.structural,
         incomparable=sum(row.measurement is None for row in comparison.rows),
         supporting=sum(row.key not in judged for row in comparison.rows),
         steps=tuple(sorted({key.step for row in comparison.rows if (key := Key.parse(row.key)).step is not None})),

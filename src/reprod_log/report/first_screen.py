@@ -93,8 +93,10 @@ def _headline(alignment: Alignment) -> Say:
         return (
             say("headline.suspect", total=total, suspects=suspects) if suspects else say("headline.pass", total=total)
         )
-    parts = ", ".join(
-        f"{count} {status.value.lower()}" for status, count in counts.items() if status not in (Status.PASS,)
+    parts = tuple(
+        say("status.count", count=count, status=status.value, word=status.value.lower())
+        for status, count in counts.items()
+        if status is not Status.PASS
     )
     passed = counts.get(Status.PASS, 0) + suspects
     return say("headline.fail", parts=parts, passed=passed, total=total)

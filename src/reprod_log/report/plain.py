@@ -29,7 +29,7 @@ def number(value: float | None) -> str:
 
 def times(value: float | None) -> str:
     """A ratio, as people say it: 0.3, 12, 4.5e+06."""
-    return "–" if value is None else f"{value:.2g}" if not 10 <= value < 1000 else f"{value:.0f}"
+    return "–" if value is None else f"{value:.0f}" if 10 <= value < 10_000 else f"{value:.2g}"
 
 
 def _escape(code: int) -> str:

@@ -21,7 +21,7 @@ class Name(str):
 
 @dataclass(frozen=True)
 class Say:
-    """A sentence by its id, with the values that fill it; each language has its own words for it."""
+    """A sentence by its id, with the values that fill it (text, numbers, sentences, lists of them as tuples)."""
 
     id: str
     values: Mapping[str, object] = field(default_factory=dict)
@@ -42,8 +42,16 @@ class Words:
         """The sentence, its values filled in; names go through `name`. Text that is no Say is given back as it is."""
         if isinstance(what, str):
             return what
-        values = {key: name(value) if isinstance(value, Name) else value for key, value in what.values.items()}
-        return self.sentences[what.id].format(**values)
+        return self.sentences[what.id].format(**{key: self._filled(value, name) for key, value in what.values.items()})
+
+    def _filled(self, value: object, name: Callable[[str], str]) -> object:
+        if isinstance(value, Name):
+            return name(value)
+        if isinstance(value, Say):
+            return self(value, name=name)
+        if isinstance(value, tuple):
+            return self.sentences["comma"].join(str(self._filled(one, name)) for one in value)
+        return value
 
     def get(self, id: str) -> str:
         """A sentence without values."""

@@ -1,4 +1,7 @@
-"""The alignment as JSON: everything in it, to be read back and judged again without the tensors."""
+"""The alignment as JSON: everything in it, to be read back and judged again without the tensors.
+
+One row per line, so that two saved alignments can be compared with `diff`. docs/formats.md describes the fields.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ _NONFINITE = "nonfinite"
 
 def render(alignment: Alignment, options: Options = USUAL) -> str:
     """All of the alignment; nothing is left out in any form of it."""
-    return json.dumps(_encoded(alignment.to_dict()), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+    return _laid_out(alignment.to_dict(), depth=2) + "\n"
 
 
 def read(path: str | Path) -> dict[str, Any]:
@@ -32,6 +35,23 @@ def read(path: str | Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise UnreadableFile(f"{path} is not a saved alignment: it holds a {type(content).__name__}")
     return content
+
+
+def _laid_out(value: Any, *, depth: int, indent: str = "") -> str:
+    """Objects of the first levels field by field, lists in them item by item, everything deeper in one line."""
+    inner = indent + " "
+    if isinstance(value, dict) and value and depth:
+        fields = (f"{_line(str(name))}: {_laid_out(one, depth=depth - 1, indent=inner)}" for name, one in value.items())
+        return "{\n" + ",\n".join(inner + field for field in fields) + f"\n{indent}}}"
+    if isinstance(value, (list, tuple)) and value:
+        return "[\n" + ",\n".join(inner + _line(_encoded(one)) for one in value) + f"\n{indent}]"
+    return _line(_encoded(value))
+
+
+def _line(value: Any) -> str:
+    # A lone surrogate (a key that is no text) cannot be written as UTF-8; JSON's own escape can hold it.
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(", ", ": "))
+    return text if text.isascii() else "".join(c if not 0xD800 <= ord(c) < 0xE000 else f"\\u{ord(c):04x}" for c in text)
 
 
 def _encoded(value: Any) -> Any:

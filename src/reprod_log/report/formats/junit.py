@@ -1,0 +1,123 @@
+"""JUnit XML: one test case per entry, so that any CI shows which do not pass; one per phase when there are many."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+from reprod_log.alignment import Alignment
+from reprod_log.report.first_screen import first_screen, headline
+from reprod_log.report.formats import text
+from reprod_log.report.groups import Group, groups
+from reprod_log.report.options import USUAL, Options
+from reprod_log.report.plain import plain, shortened
+from reprod_log.report.view import Row, rows
+
+SUFFIXES = (".xml",)
+
+_MOST_CASES = 5_000
+"""CI systems give up on more; beyond it a case is a phase of a step, unless the full form is asked for."""
+_LONGEST = 500
+_FORBIDDEN = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def render(alignment: Alignment, options: Options = USUAL) -> str:
+    """A suite per step and phase. Whatever is not a pass is a failure; entries let through are skipped cases."""
+    everything = rows(alignment)
+    by_entry = options.full or len(everything) <= _MOST_CASES
+    top = ElementTree.Element("testsuites", name=_safe(headline(alignment)))
+    for group in groups(everything):
+        suite = ElementTree.SubElement(top, "testsuite", name=_suite(group))
+        for row in group.rows if by_entry else ():
+            _case(suite, row)
+        if not by_entry:
+            _group_case(suite, group)
+        _count(suite)
+    _whole(top, alignment)
+    _allowed(top, alignment)
+    _count(top)
+    ElementTree.indent(top)
+    return f"<?xml version='1.0' encoding='utf-8'?>\n{ElementTree.tostring(top, encoding='unicode')}\n"
+
+
+def _suite(group: Group) -> str:
+    prefix = f"{group.run}@" if group.run else ""
+    return _safe(f"{prefix}step{group.step}/{group.phase}" if group.phase else f"{prefix}entries")
+
+
+def _case(suite: ElementTree.Element, row: Row) -> None:
+    case = ElementTree.SubElement(suite, "testcase", classname=suite.attrib["name"], name=_safe(row.key))
+    if not row.status.passed:
+        _fail(case, row.status.value, row.judgement.reason, "\n".join(_numbers(row)))
+    elif row.judgement.reason:
+        ElementTree.SubElement(case, "system-out").text = _safe(row.judgement.reason)
+
+
+def _group_case(suite: ElementTree.Element, group: Group) -> None:
+    total = len(group.rows)
+    case = ElementTree.SubElement(
+        suite, "testcase", classname=suite.attrib["name"], name=f"{suite.attrib['name']}: {total} entries"
+    )
+    failed = [row for row in group.rows if not row.status.passed]
+    if failed:
+        lines = [f"{row.status.value} {_safe(row.key)}: {_safe(row.judgement.reason)}" for row in failed[:20]]
+        rest = [f"… and {len(failed) - 20} more"] if len(failed) > 20 else []
+        _fail(case, group.status.value, f"{len(failed)} of {total} entries do not pass", "\n".join([*lines, *rest]))
+
+
+def _whole(top: ElementTree.Element, alignment: Alignment) -> None:
+    """The verdict as a case of its own: a comparison of nothing must not look like a green run."""
+    suite = ElementTree.SubElement(top, "testsuite", name="alignment")
+    properties = ElementTree.SubElement(suite, "properties")
+    for name, side in (("reference", alignment.reference), ("candidate", alignment.candidate)):
+        ElementTree.SubElement(properties, "property", name=name, value=_safe(side.source))
+    ElementTree.SubElement(properties, "property", name="policy", value=alignment.policy.name)
+    case = ElementTree.SubElement(suite, "testcase", classname="alignment", name="verdict")
+    screen = first_screen(alignment)
+    body = text.render(alignment)
+    if screen.passed:
+        ElementTree.SubElement(case, "system-out").text = _safe(body, lines=True)
+    else:
+        _fail(case, screen.status.value, headline(alignment), body)
+    _count(suite)
+
+
+def _allowed(top: ElementTree.Element, alignment: Alignment) -> None:
+    if not alignment.verdict.allowed:
+        return
+    suite = ElementTree.SubElement(top, "testsuite", name="allowed to be unmatched")
+    for key in alignment.verdict.allowed:
+        case = ElementTree.SubElement(suite, "testcase", classname=suite.attrib["name"], name=_safe(key))
+        ElementTree.SubElement(case, "skipped", message="only on one side; allowed by the policy")
+    _count(suite)
+
+
+def _fail(case: ElementTree.Element, status: str, reason: str, body: str) -> None:
+    failure = ElementTree.SubElement(case, "failure", type=status, message=_safe(reason))
+    failure.text = _safe(body, lines=True)
+
+
+def _numbers(row: Row) -> list[str]:
+    if row.compared is None:
+        return []
+    lines = [f"shape {row.shape}, {row.dtype}, matched by {row.compared.how}"]
+    lines += [
+        f"{check.metric} {check.value:.6g}, limit {check.limit:.6g}"
+        + (f", noise floor {check.floor:.6g}" if check.floor is not None else "")
+        for check in row.judgement.checks
+    ]
+    return [*lines, f"evidence: {row.judgement.evidence}"]
+
+
+def _count(suite: ElementTree.Element) -> None:
+    suite.set("tests", str(len(list(suite.iter("testcase")))))
+    suite.set("failures", str(len(list(suite.iter("failure")))))
+    suite.set("errors", "0")
+    suite.set("skipped", str(len(list(suite.iter("skipped")))))
+
+
+def _safe(value: str, *, lines: bool = False) -> str:
+    """Text that XML can hold, control characters made visible; only our own line breaks stay."""
+    if lines:
+        return "\n".join(_FORBIDDEN.sub("?", plain(line)) for line in value.split("\n"))
+    return shortened(_FORBIDDEN.sub("?", plain(value)), _LONGEST)

@@ -1,0 +1,174 @@
+"""Markdown for a pull request: the answer, what does not pass, losses, environment; as long as a comment may be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from reprod_log.alignment import Alignment
+from reprod_log.report.curves import Curve, curves
+from reprod_log.report.facts import provenance_facts
+from reprod_log.report.first_screen import FirstScreen, first_screen
+from reprod_log.report.groups import groups
+from reprod_log.report.markdown import Section, code, text
+from reprod_log.report.options import USUAL, Options
+from reprod_log.report.plain import number, times
+from reprod_log.report.view import MARKS, Row, remarks, rows
+from reprod_log.report.words import Name, Say, Words, say, words
+
+SUFFIXES = (".md", ".markdown")
+LIMIT = 65_536
+"""The most characters that a GitHub comment may have."""
+
+_SHORT_CURVES = 4
+_NUMBERS = ("mean_abs", "max_abs", "mean_rel", "max_rel", "cosine_distance")
+
+
+def render(alignment: Alignment, options: Options = USUAL) -> str:
+    """The short form, or with `full` every entry; what does not fit into a comment is counted and left out."""
+    told = words(options.language)
+    everything = rows(alignment)
+    screen = first_screen(alignment, all_rows=everything)
+    shown = everything if options.full else tuple(row for row in everything if not row.status.passed)
+    sections = [
+        _answer(alignment, screen, told),
+        _entries(shown, told, "section.all" if options.full else "section.failing"),
+        _steps(everything, told),
+        *(_curve(curve, told) for curve in curves(everything)[: None if options.full else _SHORT_CURVES]),
+        _environment(alignment, told, full=options.full),
+        _notes(alignment, told),
+    ]
+    title = f"## {MARKS[screen.status]} {text(told(screen.headline))}\n"
+    parts = _fitted([one for one in sections if one.rows], LIMIT - len(title) - len(sections), told, full=options.full)
+    return "\n".join([title, *parts])
+
+
+def _fitted(sections: list[Section], space: int, told: Words, *, full: bool) -> list[str]:
+    """Each section with as many rows as it may have and as still fit; the long ones take what the others leave."""
+    found: dict[int, str] = {}
+    for place in sorted(range(len(sections)), key=lambda place: sections[place].long):
+        section = sections[place]
+        total = len(section.rows)
+        rows = total if full else min(section.short, total)
+        rendered = section.cut(rows).render(_note(told, rows, total=total, why="left.short"))
+        while len(rendered) > space and rows:
+            rows = min(rows - 1, rows * space // len(rendered))
+            rendered = section.cut(rows).render(_note(told, rows, total=total, why="left.limit"))
+        if len(rendered) <= space:
+            space -= len(rendered)
+            found[place] = rendered
+    return [found[place] for place in sorted(found)]
+
+
+def _note(told: Words, rows: int, *, total: int, why: str) -> str:
+    if rows == total:
+        return ""
+    return f"*{told(say('left.out', count=total - rows, total=total, why=told.get(why)))}*"
+
+
+def _answer(alignment: Alignment, screen: FirstScreen, told: Words) -> Section:
+    def sentence(what: Say | str) -> str:
+        return text(told(what))
+
+    lines: list[tuple[str, str]] = []
+    if screen.divergence is not None:
+        first = screen.divergence
+        lines.append(("first", f"{code(first.key)} **{first.status.value}**<br>{text(first.judgement.reason)}"))
+        lines.append(("last", code(screen.last_agreement.key) if screen.last_agreement else sentence(say("last.none"))))
+    lines += [
+        ("cause", f"{text(one.cause)} *({told.get(one.confidence)})*<br>{text(one.evidence)}") for one in screen.causes
+    ]
+    lines += [("cause", sentence(one)) for one in screen.cause]
+    lines += [("suspicious", f"{text(one.cause)}<br>{text(one.evidence)}") for one in screen.suspicious]
+    lines.append(("what.to.do", "<br>".join(sentence(one) for one in screen.advice)))
+    sure = [*screen.certainty.doubts, *screen.certainty.grounds]
+    lines.append(("how.sure", "<br>".join([told.get(f"sure.{screen.certainty.level}"), *map(sentence, sure)])))
+    lines.append(("compared", f"{_side(alignment, 'reference', told)} → {_side(alignment, 'candidate', told)}"))
+    return Section("", ("", ""), [(f"**{told.get(name)}**", value) for name, value in lines])
+
+
+def _side(alignment: Alignment, name: str, told: Words) -> str:
+    side = alignment.reference if name == "reference" else alignment.candidate
+    provenance = side.provenance
+    known = [part for part in (provenance.framework, provenance.framework_version, side.source) if part]
+    return f"{told.get(name)} {' '.join(map(code, known))}" if known else told.get(name)
+
+
+def _steps(everything: Iterable[Row], told: Words) -> Section:
+    columns = [told.get(name) for name in ("step", "phase", "status", "worst", "entries", "rel_l2", "times_limit")]
+    lines = []
+    for group in groups(everything):
+        bad = sum(count for status, count in group.counts.items() if not status.passed)
+        total = len(group.rows)
+        phase = f"{group.run}@{group.phase}" if group.run else group.phase
+        lines.append(
+            (
+                "–" if group.step is None else str(group.step),
+                text(phase) if phase else told.get("classic"),
+                f"{MARKS[group.status]} {group.status.value}",
+                code(group.worst.key),
+                f"{bad}/{total}" if bad else str(total),
+                number(group.worst.number("rel_l2")),
+                times(group.worst.times_limit),
+            )
+        )
+    return Section(told.get("section.steps"), columns, lines, right=3, short=12)
+
+
+def _entries(shown: Iterable[Row], told: Words, title: str) -> Section:
+    shown = tuple(shown)
+    floors = any(row.floor is not None for row in shown)
+    names = ["status", "entry", "shape", *_NUMBERS, *(("floor", "times_floor") if floors else ("times_limit",))]
+    lines = []
+    for row in shown:
+        last = [number(row.floor), times(row.times_floor)] if floors else [times(row.times_limit)]
+        lines.append(
+            (
+                f"{MARKS[row.status]} {row.status.value}",
+                code(row.key),
+                text(row.shape),
+                *(number(row.number(name)) for name in _NUMBERS),
+                *last,
+            )
+        )
+    right = len(_NUMBERS) + (2 if floors else 1)
+    return Section(told.get(title), [told.get(name) for name in names], lines, right=right, long=True)
+
+
+def _curve(curve: Curve, told: Words) -> Section:
+    floors = any(point.floor is not None for point in curve.points)
+    names = ["step", "status", "reference", "candidate", "difference", *(["floor"] if floors else [])]
+    lines = [
+        (
+            str(point.step),
+            f"{MARKS[point.row.status]} {point.row.status.value}",
+            f"{point.reference:.8g}",
+            f"{point.candidate:.8g}",
+            number(point.difference),
+            *([number(point.floor)] if floors else []),
+        )
+        for point in curve.points
+    ]
+    name = Name(f"{curve.run}@{curve.name}" if curve.run else curve.name)
+    return Section(
+        told(say("curve.title", name=name), name=code), [told.get(name) for name in names], lines, right=len(names) - 2
+    )
+
+
+def _environment(alignment: Alignment, told: Words, *, full: bool) -> Section:
+    """What differs and matters is marked; the short form leaves out what is the same on both sides."""
+    facts = [fact for fact in provenance_facts(alignment) if full or fact.differs or fact.name in ("device", "dtype")]
+    lines = [
+        (
+            f"**{text(fact.name)}**" if fact.matters else text(fact.name),
+            code(fact.reference) if fact.reference else "–",
+            code(fact.candidate) if fact.candidate else "–",
+            f"⚠ {told.get('matters')}" if fact.matters else "≠" if fact.differs else "",
+        )
+        for fact in facts
+    ]
+    names = ("field", "reference", "candidate")
+    return Section(told.get("section.environment"), [*(told.get(name) for name in names), ""], lines)
+
+
+def _notes(alignment: Alignment, told: Words) -> Section:
+    return Section(told.get("section.notes"), [""], [(text(note),) for note in remarks(alignment)])

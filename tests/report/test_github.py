@@ -1,0 +1,51 @@
+"""GitHub Actions: summary and annotations, there and only there."""
+
+import io
+from pathlib import Path
+
+from made_alignments import classic, fixed, hostile
+
+from reprod_log import Alignment
+from reprod_log.report.github import announce, workflow_commands
+
+
+def announced(alignment: Alignment, **environment: str) -> str:
+    stream = io.StringIO()
+    announce(alignment, stream, environment=environment)
+    return stream.getvalue()
+
+
+def test_nothing_is_said_elsewhere() -> None:
+    assert announced(classic()) == ""
+    assert announced(classic(), GITHUB_ACTIONS="false") == ""
+
+
+def test_summary_is_appended(tmp_path: Path) -> None:
+    summary = tmp_path / "summary.md"
+    summary.write_text("before\n")
+    assert announced(classic(), GITHUB_STEP_SUMMARY=str(summary)) == ""
+    assert summary.read_text(encoding="utf-8").startswith("before\n## ✗ NOT ALIGNED")
+
+
+def test_first_divergence_is_annotated_after_the_verdict() -> None:
+    lines = announced(classic(), GITHUB_ACTIONS="true").splitlines()
+    assert lines[0].startswith("::error title=reprod_log::NOT ALIGNED")
+    assert lines[1].startswith("::error title=FAIL loss_7::mean_abs 3e-05 > 1e-06")
+    assert len(lines) == 4
+
+
+def test_at_most_ten_errors_are_annotated() -> None:
+    assert len(workflow_commands(fixed())) == 10
+
+
+def test_aligned_run_gets_one_notice() -> None:
+    assert [line.split(" ")[0] for line in workflow_commands(fixed(wrong=False))] == ["::notice"]
+
+
+def test_hostile_names_cannot_begin_a_command() -> None:
+    for line in announced(hostile(), GITHUB_ACTIONS="true").splitlines():
+        assert line.startswith("::error title=")
+        assert line.count("::") >= 2
+        title = line.removeprefix("::error title=").split("::")[0]
+        assert ":" not in title
+        assert "," not in title
