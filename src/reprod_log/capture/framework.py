@@ -95,6 +95,9 @@ class Framework(TensorFramework, Protocol):
     def opaque(self, module: Any) -> str:
         """Why its children cannot be listened to ('it is compiled'); '' when they can."""
 
+    def caveat(self, module: Any) -> str:
+        """What listening to it changes, if anything."""
+
     def on_call(
         self,
         module: Any,

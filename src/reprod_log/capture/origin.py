@@ -38,14 +38,9 @@ def path_of_rank(path: str | Path, rank: int, size: int) -> Path:
 
 def provenance_of(framework: Framework, tree: Tree, optimizers: Mapping[str, Any], stage: Stage) -> Provenance:
     """What is known of a run when it starts."""
-    rank, size = rank_and_size()
     state = list(tree.state())
     dtypes = Counter(framework.dtype_of(tensor) for _, tensor in state)
     devices = Counter(framework.device_of(tensor) for _, tensor in state)
-    extra: dict[str, Any] = {"rank": rank, "world_size": size}
-    extra.update({name: names for name, names in tree.second_names().items() if names})
-    if optimizers:
-        extra["optimizers"] = {name: _described(framework, tree, one) for name, one in optimizers.items()}
     return current_provenance(
         framework=framework.NAME,
         framework_version=framework.version(),
@@ -54,8 +49,18 @@ def provenance_of(framework: Framework, tree: Tree, optimizers: Mapping[str, Any
         seeds=framework.seeds(),
         threads=framework.threads(),
         weights_hash=_digest(f"{path} {stage.digest(tensor)}" for path, tensor in state) if state else "",
-        extra=extra,
+        extra=extra_facts(framework, tree, optimizers),
     )
+
+
+def extra_facts(framework: Framework, tree: Tree, optimizers: Mapping[str, Any]) -> dict[str, Any]:
+    """What has no field of its own: the place among the processes, shared modules and weights, the optimizers."""
+    rank, size = rank_and_size()
+    facts: dict[str, Any] = {"rank": rank, "world_size": size}
+    facts.update({name: names for name, names in tree.second_names().items() if names})
+    if optimizers:
+        facts["optimizers"] = {name: _described(framework, tree, one) for name, one in optimizers.items()}
+    return facts
 
 
 def _described(framework: Framework, tree: Tree, optimizer: Any) -> dict[str, Any]:

@@ -15,10 +15,10 @@ from reprod_log.capture.framework import Framework
 from reprod_log.capture.gradients import Gradients
 from reprod_log.capture.losses import Losses, check_scalar
 from reprod_log.capture.nested import flatten
-from reprod_log.capture.origin import data_hash, path_of_rank, provenance_of, rank_and_size
+from reprod_log.capture.origin import data_hash, extra_facts, path_of_rank, provenance_of, rank_and_size
+from reprod_log.capture.remarks import caveat_notes, silence_notes
 from reprod_log.capture.selection import Selection
 from reprod_log.capture.session import Session
-from reprod_log.capture.silence import silence_notes
 from reprod_log.capture.stage import Stage
 from reprod_log.capture.steps import Steps
 from reprod_log.capture.tensors import view
@@ -53,9 +53,14 @@ class Run:
         self._recording: Recording | None = None
         self._entered = False
         self._data: list[str] = []
-        self._build(framework, run, budget, step_after)
+        self._framework = framework
+        self._name = run
+        self._budget = budget
+        self._step_after = step_after
 
-    def _build(self, framework: Framework, run: str, budget: int | None, step_after: str | None) -> None:
+    def _build(self) -> None:
+        framework = self._framework
+
         def view_any(value: Any) -> tuple[Array, bool]:
             return framework.view(value) if framework.is_tensor(value) else view(value)
 
@@ -63,9 +68,9 @@ class Run:
         grows = self._save is not None and not self._save.suffix
         self._recorder = Recorder(self._save if grows else None)
         if self._recorder.notes:
-            warnings.warn(self._recorder.notes[0], stacklevel=4)
-        stage = Stage(self._recorder, view=view_any, selection=self._selection, run=run, budget=budget)
-        steps = Steps(has_optimizers=bool(self._optimizers), after=step_after)
+            warnings.warn(self._recorder.notes[0], stacklevel=3)
+        stage = Stage(self._recorder, view=view_any, selection=self._selection, run=self._name, budget=self._budget)
+        steps = Steps(has_optimizers=bool(self._optimizers), after=self._step_after)
         self._session = Session(
             framework, self._selection, tree=Tree(framework), stage=stage, steps=steps, ranks=self._ranks
         )
@@ -79,6 +84,7 @@ class Run:
     def __enter__(self) -> Run:
         if self._entered:
             raise UsageError("this run was entered before; call watch(...) again for another one")
+        self._build()
         self._entered = True
         try:
             for name, model in self._models.items():
@@ -129,10 +135,8 @@ class Run:
 
     def _describe(self) -> None:
         session = self._session
-        self._recorder.provenance = provenance_of(
-            session.framework, session.tree, self._updates.optimizers, session.stage
-        )
-        self._recorder.modules = session.tree.infos()
+        origin = provenance_of(session.framework, session.tree, self._updates.optimizers, session.stage)
+        self._recorder.describe(origin, session.tree.infos())
 
     def _check_layers(self) -> None:
         tree = self._session.tree
@@ -145,7 +149,8 @@ class Run:
     def _finish(self) -> None:
         session, recorder = self._session, self._recorder
         session.stage.close()
-        for note in (*session.tree.notes, *silence_notes(session.tree, self._calls.heard)):
+        tree, heard = session.tree, self._calls.heard
+        for note in (*tree.notes, *silence_notes(tree, heard), *caveat_notes(tree, heard, session.framework.caveat)):
             recorder.note(note)
         self._describe_again()
         recording = recorder.close()
@@ -156,17 +161,11 @@ class Run:
         self._recording = recording
 
     def _describe_again(self) -> None:
-        """What was not known at the start: shapes of lazily made parameters, optimizers found later, the data."""
-        before = self._recorder.provenance
-        self._describe()
-        now = self._recorder.provenance
-        self._recorder.provenance = replace(
-            now,
-            time=before.time,
-            seeds=before.seeds,
-            weights_hash=before.weights_hash or now.weights_hash,
-            data_hash=data_hash(self._data),
-        )
+        """Add what was not known at the start: parameters and optimizers made since, the data."""
+        session, recorder = self._session, self._recorder
+        facts = extra_facts(session.framework, session.tree, self._updates.optimizers)
+        recorder.modules = session.tree.infos()
+        recorder.provenance = replace(recorder.provenance, data_hash=data_hash(self._data), extra=facts)
 
     def _saved(self, recording: Recording, path: Path) -> Recording:
         try:
@@ -194,6 +193,8 @@ class Run:
                 "nothing was recorded: no watched model was called inside the block. Call the model itself (model(x), "
                 "not model.forward(x)) between entering and leaving it."
             )
+        if self._recorder.notes:
+            return f"nothing was recorded: {self._recorder.notes[0]}"
         return (
             f"nothing was recorded: {self._session.steps.number} steps were seen, but none of phases, layers and steps "
             "that were asked for was among them"
@@ -211,11 +212,13 @@ class Run:
     @property
     def step_number(self) -> int:
         """The number of the step that is being recorded, from 0 on."""
+        self._check_entered()
         return self._session.steps.number
 
     @contextmanager
     def step(self) -> Iterator[None]:
         """Everything inside the block is one step, whatever the optimizers do."""
+        self._check_entered()
         if self._session.steps.busy:
             self._close_step()
         self._session.steps.hold()
@@ -227,11 +230,13 @@ class Run:
 
     def end_step(self) -> None:
         """The step is over now."""
+        self._check_entered()
         self._close_step()
 
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Nothing inside the block is recorded or counted, for example a validation between two training steps."""
+        self._check_entered()
         before, self._session.paused = self._session.paused, True
         try:
             yield
@@ -245,6 +250,7 @@ class Run:
 
     def log(self, name: str, value: Any, phase: str = "loss") -> None:
         """Record a tensor, a number or a nest of them by hand: a loss, a metric, a learning rate, a batch."""
+        self._check_entered()
         if phase not in PHASES:
             raise UsageError(f"no such phase: {phase!r}; known are {listed(PHASES, most=20)}")
         session = self._session
@@ -264,6 +270,10 @@ class Run:
                 self._losses.given(staged)
             else:
                 session.stage.add(staged)
+
+    def _check_entered(self) -> None:
+        if not self._entered:
+            raise UsageError("nothing is being recorded yet: use it as `with watch(...) as run:`")
 
     # what the listeners tell
 
@@ -316,6 +326,9 @@ class Run:
         session.stage.flush()
         for listener in (self._calls, self._gradients, self._updates, self._losses):
             listener.reset()
+        if session.steps.number == 0:
+            # Lazy layers have made their parameters by now.
+            session.tree.refresh()
         session.steps.advance()
         if session.selection.is_over(session.steps.number):
             session.over = True

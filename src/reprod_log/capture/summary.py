@@ -38,7 +38,8 @@ class _Moments:
 
     def add(self, values: Array) -> None:
         """Take in a block of float64 values; it is overwritten."""
-        squares = float(np.dot(values, values))
+        with np.errstate(over="ignore", invalid="ignore"):
+            squares = float(np.dot(values, values))
         if not math.isfinite(squares):
             finite = np.isfinite(values)
             if not finite.all():

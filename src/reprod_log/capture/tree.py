@@ -118,6 +118,11 @@ class Tree:
             below = f"{inside}.{name}" if inside else name
             self._visit(root, child, below, node, audible=audible and not reason)
 
+    def refresh(self) -> None:
+        """Take in parameters that were made since."""
+        for node in self.nodes:
+            self._take_parameters(node)
+
     def _take_parameters(self, node: Node) -> None:
         for name, tensor in self._framework.parameters(node.content):
             node.has_parameters = True
@@ -125,7 +130,7 @@ class Tree:
             known = self._slot_of.setdefault(id(tensor), slot)
             if known is slot:
                 self.slots.append(slot)
-            else:
+            elif slot.path != known.path and slot.path not in known.names:
                 known.names.append(slot.path)
 
     def state(self) -> Iterator[tuple[str, Any]]:

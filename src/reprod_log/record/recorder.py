@@ -86,6 +86,18 @@ class Recorder:
         self._seen.add(text)
         self._batch.append((entry, array))
 
+    def describe(self, provenance: Provenance, modules: Sequence[ModuleInfo]) -> None:
+        """Say where the recording comes from, once it is known; a growing folder says so at once."""
+        self.provenance, self.modules = provenance, tuple(modules)
+        if self._writer is None or self._failed:
+            return
+        self._writer.provenance, self._writer.modules = self.provenance, self.modules
+        try:
+            self._writer.write_manifest(complete=False, notes=self.notes)
+        except WriteFailed as error:
+            self._failed = True
+            self.notes.append(f"nothing was recorded: {error}")
+
     def note(self, text: str) -> None:
         """Something a reader of the recording should know."""
         self.notes.append(text)

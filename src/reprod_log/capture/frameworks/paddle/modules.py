@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import paddle
-from paddle.jit.dy2static.program_translator import ASTStaticFunction, ProgramTranslator
+from paddle.jit.dy2static.program_translator import ProgramTranslator, StaticFunction
 
 from reprod_log.capture.frameworks.paddle.kinds import KINDS
 from reprod_log.capture.hook import Hook, Undo, replaced
@@ -82,13 +82,14 @@ def wrapped(module: Any) -> Any | None:
 
 
 def opaque(module: Any) -> str:
-    # Converted with full_graph=False (SOT) the layers still run one by one.
-    converted = isinstance(vars(module).get("forward"), ASTStaticFunction)
+    # Inside, hooks would see no values (full_graph=True) or be translated themselves (full_graph=False).
+    converted = isinstance(vars(module).get("forward"), StaticFunction)
     if converted and ProgramTranslator.get_instance().enable_to_static:
-        return (
-            "it is converted by to_static(full_graph=True); record it after paddle.jit.enable_to_static(False), or "
-            "convert it with full_graph=False"
-        )
+        return "it is converted by to_static; record it after paddle.jit.enable_to_static(False) to see inside"
+    return ""
+
+
+def caveat(module: Any) -> str:
     return ""
 
 

@@ -9,6 +9,7 @@ from reprod_log.capture.frameworks.torch.gradients import (
 )
 from reprod_log.capture.frameworks.torch.modules import (
     buffers,
+    caveat,
     children,
     convert,
     is_module,
@@ -54,6 +55,7 @@ NAME = "torch"
 __all__ = [
     "NAME",
     "buffers",
+    "caveat",
     "children",
     "convert",
     "device_of",

@@ -86,6 +86,16 @@ def opaque(module: Any) -> str:
     return ""
 
 
+def caveat(module: Any) -> str:
+    in_evaluation = isinstance(module, nn.TransformerEncoderLayer) and not module.training
+    if not in_evaluation or not torch.backends.mha.get_fastpath_enabled():
+        return ""
+    return (
+        "evaluated without gradients it would take its fused path, which hooks switch off, so its last bits may "
+        "differ from an unwatched run (torch.backends.mha.set_fastpath_enabled(False) makes both the same)"
+    )
+
+
 def _is_compiled_wrapper(module: Any) -> bool:
     # The class lies in a private module that is slow to import; whoever compiled has it.
     return type(module).__name__ == "OptimizedModule" and hasattr(module, "_orig_mod")

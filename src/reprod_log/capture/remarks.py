@@ -1,8 +1,9 @@
-"""Which modules never spoke, and what that means."""
+"""What a reader should know of the modules: which never spoke, and which run differently when listened to."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from typing import Any
 
 from reprod_log.capture.tree import Node, Tree
 from reprod_log.errors import listed
@@ -34,6 +35,16 @@ def silence_notes(tree: Tree, heard: Collection[Node]) -> list[str]:
     if unused:
         notes.append(f"never called as modules: {listed(unused)}")
     return notes
+
+
+def caveat_notes(tree: Tree, heard: Collection[Node], caveat: Callable[[Any], str]) -> list[str]:
+    """A note for each kind of layer that listening changes."""
+    found: dict[str, list[str]] = {}
+    for node in tree.nodes:
+        said = caveat(node.content) if node in heard else ""
+        if said:
+            found.setdefault(f"({node.type}): {said}", []).append(node.path or "the model")
+    return [f"{listed(paths)} {said}" for said, paths in found.items()]
 
 
 def _ancestors(node: Node) -> list[Node]:
