@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -188,27 +188,25 @@ def _differentiable(scalar: Any) -> bool:
 
 
 def _parameters(program: Program, module: Any, path: str) -> list[tuple[str, Any]]:
-    return [
-        (f"{path}.{inner}.{name}".replace("..", ".").lstrip("."), parameter)
-        for inner, part in _unique(program, module)
-        for name, parameter in program.framework.parameters(part)
-        if program.framework.takes_gradient(parameter)
-    ]
+    framework = program.framework
+    found = _named(program, module, path, framework.parameters)
+    return [(name, parameter) for name, parameter in found if framework.takes_gradient(parameter)]
 
 
 def _buffers(program: Program, module: Any, path: str) -> list[tuple[str, Any]]:
-    return [
-        (f"{path}.{inner}.{name}".replace("..", ".").lstrip("."), buffer)
-        for inner, part in _unique(program, module)
-        for name, buffer in program.framework.buffers(part)
-        if program.framework.dtype_of(buffer).startswith("float")
-    ]
+    framework = program.framework
+    found = _named(program, module, path, framework.buffers)
+    return [(name, buffer) for name, buffer in found if framework.dtype_of(buffer).startswith("float")]
 
 
-def _unique(program: Program, module: Any) -> list[tuple[str, Any]]:
+def _named(
+    program: Program, module: Any, path: str, tensors_of: Callable[[Any], list[tuple[str, Any]]]
+) -> list[tuple[str, Any]]:
+    """Each tensor once, under its first name: shared weights, and layers that list their weights twice."""
     seen: dict[int, tuple[str, Any]] = {}
-    for path, part in program.modules(module):
-        seen.setdefault(id(part), (path, part))
+    for inner, part in program.modules(module):
+        for name, tensor in tensors_of(part):
+            seen.setdefault(id(tensor), (".".join(word for word in (path, inner, name) if word), tensor))
     return list(seen.values())
 
 
