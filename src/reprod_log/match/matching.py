@@ -39,6 +39,7 @@ def match(reference: Recording, candidate: Recording, *, rename: Mapping[str, st
             pairs.append(pair)
     left = [entry for entry in candidate.entries if str(entry.key) not in finder.taken]
     structural = [*filter(finder.is_structural, alone), *filter(finder.is_structural_there, left)]
+    structural += [entry for entry in (*alone, *left) if _is_zero_gradient(entry)]
     skipped = {id(entry) for entry in structural}
     alone = [entry for entry in alone if id(entry) not in skipped]
     left = [entry for entry in left if id(entry) not in skipped]
@@ -168,6 +169,13 @@ def _bookkeeping(recording: Recording) -> frozenset[str]:
         for entry in recording.entries
         if entry.key.phase == "buffer" and entry.dtype.startswith(("int", "uint", "bool"))
     )
+
+
+def _is_zero_gradient(entry: Entry) -> bool:
+    """Whether a gradient is all zero: what one framework gives as zeros, another does not give at all."""
+    if entry.key.phase not in ("backward", "gradient") or entry.detail != "full":
+        return False
+    return not entry.array().any()
 
 
 def _bare(entry: Entry, modules: Mapping[str, ModuleInfo], bookkeeping: frozenset[str]) -> bool:

@@ -51,5 +51,6 @@ class Pairing:
     only_in_candidate: tuple[Entry, ...] = ()
     structural: tuple[Entry, ...] = ()
     """Outputs of modules without parameters (activations, containers) that the other model does not have as modules:
-    another way to write the same thing, so there is nothing to compare them with. Not a failure; said in the report."""
+    another way to write the same thing, so there is nothing to compare them with. Also gradients that are zero on one
+    side and not there on the other. Not a failure; said in the report."""
     notes: tuple[str, ...] = ()
