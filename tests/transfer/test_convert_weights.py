@@ -216,6 +216,16 @@ def test_checkpoint_with_more_than_weights_asks_which_entry(tmp_path: Path) -> N
     assert convert_weights(tmp_path / "a.pth", tmp_path / "b.pdparams", entry="state_dict").complete
 
 
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_paddle_checkpoint_with_more_than_weights_is_read(tmp_path: Path, protocol: int) -> None:
+    model = pn.Sequential(pn.Linear(2, 3))
+    checkpoint = {"model": model.state_dict(), "epoch": 3}
+    paddle.save(checkpoint, str(tmp_path / "a.pdparams"), protocol=protocol)
+    convert_weights(tmp_path / "a.pdparams", tmp_path / "b.pth", entry="model")
+    loaded = torch.load(tmp_path / "b.pth", weights_only=True)
+    np.testing.assert_array_equal(loaded["0.weight"].numpy(), model[0].weight.numpy().T)
+
+
 class Evil:
     def __reduce__(self) -> Any:
         return exec, ("raise SystemExit('it ran')",)

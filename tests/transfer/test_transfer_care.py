@@ -362,3 +362,22 @@ def test_descendant_with_a_call_of_its_own_is_verified_by_real_inputs_only() -> 
     assert without == {"flow.weight": "unverified", "flow.bias": "unverified", "flow.shift": "unverified"}
     report = transfer_weights(HoldTorch(), HoldPaddle(), inputs=X)
     assert {row.verified for row in report.rows} == {"verified"}
+
+
+@pytest.mark.parametrize("full_graph", [True, False])
+def test_converted_model_is_run_as_written_and_stays_converted(full_graph: bool) -> None:
+    source, target = RepeatedTorch(), paddle.jit.to_static(RepeatedPaddle(), full_graph=full_graph)
+    forward = target.forward
+    report = transfer_weights(source, target, inputs=X)
+    assert "agree at all 2 layers" in report.context
+    assert target.forward is forward
+    expected = source(torch.from_numpy(X["x"])).detach().numpy()
+    np.testing.assert_allclose(target(paddle.to_tensor(X["x"])).numpy(), expected, atol=1e-5)
+
+
+def test_compiled_part_of_a_model_is_run_as_written() -> None:
+    source, target = RepeatedTorch(), RepeatedPaddle()
+    source.step = torch.compile(source.step, backend="eager")
+    source(torch.from_numpy(X["x"]))
+    report = transfer_weights(source, target, inputs=X)
+    assert "agree at all 2 layers" in report.context

@@ -7,6 +7,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
+from paddle import nn as pn
 
 from models_pairs import NAMES
 from reprod_log.transfer import transfer_weights
@@ -61,3 +62,32 @@ def test_independent_models_are_refused_or_right_without_inputs(name: str) -> No
     report = transfer_weights(in_torch, in_paddle, dry_run=True)
     for row in report.rows:
         assert row.source == proved[row.target]
+
+
+def planted(name: str, model: Any) -> Any:
+    """A mistake in how the layers are put together; no layer by itself computes anything wrong."""
+    if name == "vit":
+        model.trunk.layers[2].inner.num_heads = 2
+    elif name == "bert":
+        model.body.layers[1].self_attn.parts = 2
+    elif name == "unet":
+        model.body.below.merge.forward = lambda x: model.body.below.merge.norm_b(
+            model.body.below.merge.conv_b(model.body.below.merge.norm_a(model.body.below.merge.conv_a(x)))
+        )
+    elif name == "resnet18":
+        unit = model.units[3]
+        unit.forward = lambda x: unit.shortcut(x) + unit.second(pn.functional.relu(unit.first(x)))
+    else:
+        model.decision.forward = lambda x: model.decision.last(model.decision.deep(model.decision.shallow(x)))
+    return model
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_mistake_between_layers_does_not_lead_the_pairing_astray(name: str) -> None:
+    pair = importlib.import_module(f"models_pairs.{name}")
+    inputs = pair.make_inputs(0)
+    right = transfer_weights(pair.build_torch(), pair.build_paddle(), inputs=inputs)
+    report = transfer_weights(pair.build_torch(), planted(name, pair.build_paddle()), inputs=inputs)
+    assert "the whole models differ from" in report.context
+    assert {row.target: row.source for row in report.rows} == {row.target: row.source for row in right.rows}
+    assert any("by order alone" in row.note for row in report.rows)

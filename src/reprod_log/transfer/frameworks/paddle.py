@@ -140,6 +140,10 @@ def undisturbed(module: Any) -> Iterator[None]:
     """While it lasts: evaluation mode, no gradients, no foreign hooks. Mode, hooks and random state are put back."""
     with ExitStack() as undo:
         undo.callback(paddle.set_rng_state, paddle.get_rng_state())
+        # A converted forward pass would call hooks once, with symbols instead of tensors.
+        translator = paddle.jit.dy2static.program_translator.ProgramTranslator()
+        undo.callback(translator.enable, translator.enable_to_static)
+        translator.enable(False)
         for part in module.sublayers(include_self=True):
             undo.callback(setattr, part, "training", part.training)
             part.training = False

@@ -155,6 +155,9 @@ def undisturbed(module: Any) -> Iterator[None]:
         undo.callback(torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled())
         # The fused path of an encoder layer calls none of the layers inside it.
         torch.backends.mha.set_fastpath_enabled(False)
+        if any(type(part).__name__ == "OptimizedModule" for part in module.modules()):
+            # Compiled code does not call hooks that came after it.
+            undo.enter_context(torch.compiler.set_stance("force_eager"))
         for part in module.modules():
             undo.callback(setattr, part, "training", part.training)
             part.training = False

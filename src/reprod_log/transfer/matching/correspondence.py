@@ -97,26 +97,33 @@ def _with_runs(
         return _unit_outputs(source if side == "source" else target, unit, trace)
 
     settlement = Settlement(source_trace, run_target, outputs, first_run=first_trace)
-    settled, context, trace = settlement.settle((*pairs, *guesses))
-    if guesses and not (context.first is None and all(owners_agree(pair, source_trace, trace) for pair in guesses)):
-        settled, context, trace = settlement.settle(tuple(pairs))
+    settled, context, trace = found_out = settlement.settle((*pairs, *guesses))
+    if guesses and not _explained(guesses, found_out, source_trace):
+        without = settlement.settle(tuple(pairs))
+        if not settlement.gets_further(found_out, without[1]):
+            settled, context, trace = without
     if order != "execution":
         unproved = _unproved(settlement, settled, context)
         undecided += unproved
         doubtful = {unit.path for group in unproved for unit in group.targets}
         settled = tuple(pair for pair in settled if pair.target.path not in doubtful)
+    settled = settlement.with_doubts(settled, context)
     return Correspondence(settled, tuple(undecided), context, source_trace, trace)
+
+
+def _explained(guesses: list[UnitPair], tried: tuple[Pairs, Context, Trace], source: Trace) -> bool:
+    """Whether nothing differs and the modules that hold the guessed tensors return the same."""
+    _, context, trace = tried
+    return context.first is None and all(owners_agree(pair, source, trace) for pair in guesses)
 
 
 def _unproved(settlement: Settlement, pairs: Pairs, context: Context) -> list[Ambiguity]:
     """Groups that order cannot tell apart, that names do not tell apart, and that the values left open."""
-    if context.agrees:
-        return []
     groups = []
     for group in settlement.siblings(pairs):
         roles = [(attention_role(pairs[i].source.path), attention_role(pairs[i].target.path)) for i in group]
         told_by_role = all(one is not None and one == other for one, other in roles)
-        if not told_by_role and all(pairs[i].how != "values" for i in group):
+        if not told_by_role and not settlement.proved(pairs, group, context):
             groups.append(Ambiguity(tuple(pairs[i].source for i in group), tuple(pairs[i].target for i in group)))
     return groups
 

@@ -35,23 +35,45 @@ def match_renames(sources: tuple[Unit, ...], targets: tuple[Unit, ...], rename: 
 
 
 def match_names(sources: tuple[Unit, ...], targets: tuple[Unit, ...]) -> list[UnitPair]:
-    """Pairs of equal path. Where a path has numbers, both sides must count alike, or the numbers mean nothing."""
-    by_path = _by_path(targets)
-    here, there = _numbering(sources), _numbering(targets)
-    pairs = []
-    for unit in sources:
-        for path in (unit.path, *unit.aliases):
-            target = by_path.get(path)
-            if target is not None and unit.fits_partly(target) and _counts_alike(path, here, there):
-                pairs.append(UnitPair(unit, target, "name"))
-                break
+    """Pairs of equal path, apart from what stands in front of all paths of a side (a wrapping `net.`).
+
+    Where a path has numbers, both sides must count alike, or the numbers mean nothing.
+    """
+    pairs: list[UnitPair] = []
+    fronts = {(0, 0), (_shared_front(sources), _shared_front(targets))}
+    for front, other_front in sorted(fronts):
+        here, there = _numbering(sources, front), _numbering(targets, other_front)
+        done = {pair.target.path for pair in pairs} | {pair.source.path for pair in pairs}
+        by_path = _by_path(targets, other_front)
+        for unit in sources:
+            for path in _paths(unit, front):
+                target = by_path.get(path)
+                if target is None or unit.path in done or target.path in done:
+                    continue
+                if unit.fits_partly(target) and _counts_alike(path, here, there):
+                    pairs.append(UnitPair(unit, target, "name"))
+                    break
     return pairs
 
 
-def _by_path(units: Iterable[Unit]) -> dict[str, Unit]:
+def _shared_front(units: tuple[Unit, ...]) -> int:
+    """How many leading components all paths share; the last component of a path never counts."""
+    split = [unit.path.split(".")[:-1] for unit in units]
+    if len(split) < 2:
+        return 0
+    return next(
+        (n for n in range(min(map(len, split))) if len({parts[n] for parts in split}) > 1), min(map(len, split))
+    )
+
+
+def _paths(unit: Unit, front: int) -> list[str]:
+    return [".".join(path.split(".")[front:]) for path in (unit.path, *unit.aliases)]
+
+
+def _by_path(units: Iterable[Unit], front: int = 0) -> dict[str, Unit]:
     found: dict[str, Unit] = {}
     for unit in units:
-        for path in (unit.path, *unit.aliases):
+        for path in _paths(unit, front):
             found.setdefault(path, unit)
     return found
 
@@ -98,11 +120,11 @@ def _prefixes(path: str) -> list[str]:
     return [".".join(parts[: end + 1]) for end in range(len(parts))]
 
 
-def _numbering(units: Iterable[Unit]) -> dict[str, list[int]]:
+def _numbering(units: Iterable[Unit], front: int) -> dict[str, list[int]]:
     """The numbers in use below every prefix, sorted."""
     seen: defaultdict[str, set[int]] = defaultdict(set)
     for unit in units:
-        for path in (unit.path, *unit.aliases):
+        for path in _paths(unit, front):
             parts = path.split(".")
             for position, part in enumerate(parts):
                 if part.isdigit():

@@ -73,6 +73,31 @@ class Settlement:
             pairs, context, trace = better
         return pairs, context, trace
 
+    def gets_further(self, tried: tuple[Pairs, Context, Trace], before: Context) -> bool:
+        """Whether the models agree up to a later layer than they did."""
+        _, context, _ = tried
+        if before.first is None:
+            return False
+        return context.first is None or self._position(context.first) > self._position(before.first)
+
+    def proved(self, pairs: Pairs, group: tuple[int, ...], context: Context) -> bool:
+        """Whether the models still agree at a layer after the group, which another order would have changed."""
+        if context.first is None:
+            return context.compared > 0
+        last, end = max(self._position(pairs[i]) for i in group), self._position(context.first)
+        return any(last < self._position(pair) < end for pair in pairs)
+
+    def with_doubts(self, pairs: Pairs, context: Context) -> Pairs:
+        """The pairs, with a note on those that nothing but their order in execution speaks for."""
+        if context.first is None:
+            return pairs
+        end = self._position(context.first)
+        note = f"by order alone: the models differ from '{context.first.target.path}' on"
+        return tuple(
+            replace(pair, note=note) if pair.how == "execution order" and self._position(pair) >= end else pair
+            for pair in pairs
+        )
+
     def siblings(self, pairs: Pairs) -> list[tuple[int, ...]]:
         """Groups of pairs (by position) that execution order cannot tell apart: one signature, one input, no name."""
         groups: defaultdict[tuple[Signature, bytes], list[int]] = defaultdict(list)

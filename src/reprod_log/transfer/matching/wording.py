@@ -8,10 +8,13 @@ from functools import cache
 # Spellings of one role. Only what is said the same way throughout the field: a wrong entry would pair wrong layers.
 _SPELLINGS = {
     "query": "q",
+    "queries": "q",
     "wq": "q",
     "key": "k",
+    "keys": "k",
     "wk": "k",
     "value": "v",
+    "values": "v",
     "wv": "v",
     "output": "out",
     "wo": "out",
