@@ -144,6 +144,13 @@ def _encoded(text: Any, encoding: Any = "latin1") -> bytes:
     return str(text).encode(str(encoding) if encoding in ("latin1", "utf-8", "ascii") else "latin1")
 
 
+def _tuple(items: Any = ()) -> tuple[Any, ...]:
+    # paddle pickles a tensor inside another value as a call of `tuple` with its name and array.
+    if not isinstance(items, (tuple, list)):
+        raise pickle.UnpicklingError("a tuple is made of something that is not a sequence")
+    return tuple(items)
+
+
 _NUMPY_CORE = ("numpy.core.", "numpy._core.")
 _STAND_INS: Mapping[tuple[str, str], Callable[..., Any]] = {
     **{(core + "multiarray", "_reconstruct"): _PickledArray for core in _NUMPY_CORE},
@@ -153,6 +160,8 @@ _STAND_INS: Mapping[tuple[str, str], Callable[..., Any]] = {
     ("numpy", "dtype"): _Dtype,
     ("collections", "OrderedDict"): collections.OrderedDict,
     ("_codecs", "encode"): _encoded,
+    ("builtins", "tuple"): _tuple,
+    ("__builtin__", "tuple"): _tuple,
 }
 
 
