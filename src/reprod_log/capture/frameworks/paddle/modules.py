@@ -14,6 +14,9 @@ from reprod_log.capture.hook import Hook, Undo, replaced
 _STATISTICS = {"batchnorm": ("_mean", "_variance"), "spectral_norm": ("weight_u", "weight_v")}
 """What stands among the parameters but is never trained."""
 
+_SCRATCH = ("_dropout_state",)
+"""Working space that recurrent layers keep among their buffers; it holds no result."""
+
 _INHERITED = frozenset(
     {
         "training",
@@ -45,7 +48,7 @@ def parameters(module: Any) -> list[tuple[str, Any]]:
 def buffers(module: Any) -> list[tuple[str, Any]]:
     statistics = _STATISTICS.get(kind(module), ())
     found = [(name, one) for name, one in module._parameters.items() if one is not None and name in statistics]
-    return found + [(name, one) for name, one in module._buffers.items() if one is not None]
+    return found + [(name, one) for name, one in module._buffers.items() if one is not None and name not in _SCRATCH]
 
 
 def kind(module: Any) -> str:
