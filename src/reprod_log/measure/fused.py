@@ -15,7 +15,7 @@ from reprod_log.measure.elements import plain_number
 from reprod_log.measure.equality import measure_equality
 from reprod_log.measure.measurement import Measurement, Worst
 from reprod_log.measure.rescaled import rescale, take_dot
-from reprod_log.measure.totals import Totals, finish
+from reprod_log.measure.totals import finish, made
 
 
 def measure_arrays(
@@ -43,10 +43,17 @@ def measure_arrays(
     pair = dtype_pair(left.dtype, right.dtype)
     if pair.arithmetic is Arithmetic.EQUALITY:
         return measure_equality(left, right, pair=pair, limit=limit)
-    if kernel.usable(pair):
-        totals = kernel.tally(left, right, pair=pair, limit=limit, block=block)
-    else:
+    notes = _notes(pair, left.size)
+    run = kernel.run(left, right, pair=pair, limit=limit, block=block)
+    if run is None:
         totals = blocked.tally(left, right, pair=pair, limit=limit, block=block or BLOCK)
+        worst = _worst(totals.worst_at, left, right)
+    else:
+        worst = _worst(run.worst_at, left, right)
+        finished = run.measurement(pair=pair, worst=worst, limit=limit, notes=notes)
+        if finished is not None:
+            return finished
+        totals = run.totals()
     if totals.out_of_range:
         rescale(totals, left, right, pair=pair, block=block or BLOCK)
     if totals.needs_dot:
@@ -54,10 +61,10 @@ def measure_arrays(
     return finish(
         totals,
         names=(pair.reference, pair.candidate),
-        worst=_worst(totals, left, right),
+        worst=worst,
         limit=limit,
         has_ulp=pair.ulp_component is not None,
-        notes=_notes(pair, left.size),
+        notes=notes,
     )
 
 
@@ -66,8 +73,18 @@ def _notes(pair: DtypePair, count: int) -> tuple[str, ...]:
     return notes if count else (*notes, "both are empty")
 
 
-def _worst(totals: Totals, reference: NDArray[Any], candidate: NDArray[Any]) -> Worst | None:
-    if totals.worst_at is None:
+def _worst(at: int | None, reference: NDArray[Any], candidate: NDArray[Any]) -> Worst | None:
+    if at is None:
         return None
-    index = tuple(int(i) for i in np.unravel_index(totals.worst_at, reference.shape))
-    return Worst(index, plain_number(reference[index]), plain_number(candidate[index]))
+    index: list[int] = []
+    rest = at
+    for length in reversed(reference.shape):
+        rest, place = divmod(rest, length)
+        index.append(place)
+    return made(Worst, index=tuple(reversed(index)), reference=_plain(reference, at), candidate=_plain(candidate, at))
+
+
+def _plain(array: NDArray[Any], at: int) -> float | complex | int | bool:
+    """An element as a plain Python number (the nearest float64 of a longdouble)."""
+    value: Any = array.item(at)
+    return value if type(value) in (float, int, bool, complex) else plain_number(array.flat[at])

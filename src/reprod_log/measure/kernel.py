@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import ctypes
+import math
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from reprod_log.measure.blocks import in_place, paired_blocks
+from reprod_log.measure.blocks import paired_blocks
 from reprod_log.measure.build_kernel import LIBRARY, SWITCH, source_digest, switched_off
 from reprod_log.measure.dtypes import Arithmetic, Array, DtypePair
-from reprod_log.measure.totals import SideTotals, Totals
+from reprod_log.measure.measurement import Measurement, SideSummary, Worst
+from reprod_log.measure.totals import SideTotals, Totals, made
 
 # A call that is too long could not be interrupted by the keyboard; this one takes a few hundredths of a second.
 _CALL = 1 << 24
@@ -32,24 +34,15 @@ _OCTAVES = 2100
 _LOWEST_OCTAVE = -1074
 
 
-class _Side(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_int64) for name in ("finite", "nan", "inf")] + [
-        (name, ctypes.c_double) for name in ("min", "max", "sum", "squares", "deviations")
-    ]
-
-
-class _State(ctypes.Structure):
-    """The State of kernel.c, field by field."""
-
-    _fields_ = [
-        *((name, ctypes.c_int64) for name in ("started", "pairs", "equal_infinities", "nan_both", "mismatched")),
-        *((name, ctypes.c_int64) for name in ("differing", "beyond", "worst_at", "lowest", "highest")),
-        *((name, ctypes.c_double) for name in ("max_abs", "min_abs", "sum_abs", "squares", "max_rel", "sum_rel")),
-        *((name, ctypes.c_double) for name in ("reference_squares", "candidate_squares", "ulp_max", "ulp_sum")),
-        ("reference", _Side),
-        ("candidate", _Side),
-        ("octaves", ctypes.c_int64 * _OCTAVES),
-    ]
+# The State of kernel.c up to its lists: 10 counts, 10 numbers, for each side 3 counts and 5 numbers; then what an
+# ordinary pair amounts to: 2 counts, 6 numbers, and 4 for both sides.
+_TOTALS = struct.Struct("=10q10d3q5d3q5d")
+_ORDINARY = struct.Struct("=2q6d8d")
+_OCTAVE = struct.Struct("=2q")
+_LIST = (_TOTALS.size + _ORDINARY.size) // 8
+_LISTED = 64
+_BINS = _LIST + 2 * _LISTED
+_State = ctypes.c_int64 * (_BINS + _OCTAVES)
 
 
 @dataclass(frozen=True)
@@ -65,34 +58,122 @@ def status() -> str:
     return load().status
 
 
-def usable(pair: DtypePair) -> bool:
-    """Whether the kernel is there and knows this pair of dtypes."""
-    if load().measure is None:
-        return False
-    # Of different dtypes no ULP is asked for, so they may be cast.
-    return _code(pair) is not None or (pair.arithmetic is Arithmetic.FLOAT64 and pair.ulp_component is None)
-
-
-def tally(
+def run(
     reference: Array, candidate: Array, *, pair: DtypePair, limit: float | None, block: int | None = None
-) -> Totals:
-    """The totals of a pair for which the kernel is `usable`."""
+) -> Run | None:
+    """The pass over a pair, or None if there is no kernel or it does not know these dtypes."""
     measure = load().measure
-    assert measure is not None, "asked for without being usable"
+    if measure is None:
+        return None
     state = _State()
-    bound = np.inf if limit is None else limit
-    code = _code(pair)
-    if code is not None and in_place(reference) and in_place(candidate):
+    bound = math.inf if limit is None else limit
+    code = _CODES.get(pair.reference) if pair.same else None
+    if code is not None and _contiguous(reference) and _contiguous(candidate):
         left, right, size = _address(reference), _address(candidate), reference.itemsize
-        for offset in range(0, reference.size, block or _CALL):
-            n = min(block or _CALL, reference.size - offset)
+        count, step = reference.size, block or _CALL
+        for offset in range(0, count, step):
+            n = min(step, count - offset)
             measure(code, left + offset * size, right + offset * size, n, offset, bound, state)
-        return _totals(state, reference.size)
-    cast = None if code is not None else np.dtype(np.float64)
-    code = _CODES["float64"] if code is None else code
+        return Run(state, count)
+    cast = None
+    if code is None:
+        # Different dtypes that float64 holds are cast to it; no ULP distance is asked of them.
+        if pair.arithmetic is not Arithmetic.FLOAT64 or pair.ulp_component is not None:
+            return None
+        cast, code = np.dtype(np.float64), _CODES["float64"]
     for offset, a, b in paired_blocks(reference, candidate, size=block or _GATHER, cast=cast):
         measure(code, _address(a), _address(b), a.size, offset, bound, state)
-    return _totals(state, reference.size)
+    return Run(state, reference.size)
+
+
+class Run:
+    """What the kernel left of one pair."""
+
+    __slots__ = ("_count", "_state", "_values", "worst_at")
+
+    def __init__(self, state: ctypes.Array[ctypes.c_int64], count: int) -> None:
+        self._state = state
+        self._count = count
+        self._values = _TOTALS.unpack_from(state)
+        self.worst_at: int | None = self._values[7] if self._values[1] + self._values[2] else None
+
+    def measurement(
+        self, *, pair: DtypePair, worst: Worst | None, limit: float | None, notes: tuple[str, ...]
+    ) -> Measurement | None:
+        """The finished measurement of an ordinary pair; None asks for the totals, which hold for every pair."""
+        (
+            ordinary, listed, mean_abs, rmse, mean_rel, rel_l2, cosine_distance, mean_ulp,
+            mean_a, mean_b, std_a, std_b, rms_a, rms_b, abs_max_a, abs_max_b,
+        ) = _ORDINARY.unpack_from(self._state, _TOTALS.size)  # fmt: skip
+        if not ordinary:
+            return None
+        (
+            _, _, _, nan_both, mismatched, differing, beyond, _, _, _,
+            max_abs, min_abs, _, _, max_rel, _, _, _, max_ulp, _,
+            _, nan_a, inf_a, min_a, max_a, _, _, _,
+            _, nan_b, inf_b, min_b, max_b, _, _, _,
+        ) = self._values  # fmt: skip
+        has_ulp = pair.ulp_component is not None
+        return made(
+            Measurement,
+            count=self._count,
+            reference_dtype=pair.reference,
+            candidate_dtype=pair.candidate,
+            differing=differing,
+            max_abs=max_abs,
+            mean_abs=mean_abs,
+            min_abs=min_abs,
+            rmse=rmse,
+            max_rel=max_rel,
+            mean_rel=mean_rel,
+            rel_l2=rel_l2,
+            cosine_distance=cosine_distance,
+            max_ulp=max_ulp if has_ulp else None,
+            mean_ulp=mean_ulp if has_ulp else None,
+            reference=made(SideSummary, min=min_a, max=max_a, mean=mean_a, std=std_a, rms=rms_a, abs_max=abs_max_a,
+                           nan=nan_a, inf=inf_a),
+            candidate=made(SideSummary, min=min_b, max=max_b, mean=mean_b, std=std_b, rms=rms_b, abs_max=abs_max_b,
+                           nan=nan_b, inf=inf_b),
+            worst=worst,
+            nan_both=nan_both,
+            nonfinite_mismatched=mismatched,
+            limit=limit,
+            beyond_limit=None if limit is None else beyond,
+            octaves=tuple(_OCTAVE.iter_unpack(memoryview(self._state).cast("B")[8 * _LIST : 8 * _LIST + 16 * listed])),
+            notes=notes,
+        )  # fmt: skip
+
+    def totals(self) -> Totals:
+        """The sums, for what has to be looked at more closely."""
+        (
+            _, pairs, equal_infinities, nan_both, mismatched, differing, beyond, _, lowest, highest,
+            max_abs, min_abs, sum_abs, squares, max_rel, sum_rel, reference_squares, candidate_squares,
+            ulp_max, ulp_sum, *sides,
+        ) = self._values  # fmt: skip
+        used = self._state[_BINS + lowest : _BINS + highest + 1]
+        return Totals(
+            self._count,
+            pairs=pairs,
+            equal_infinities=equal_infinities,
+            nan_both=nan_both,
+            mismatched=mismatched,
+            differing=differing,
+            beyond=beyond,
+            max_abs=max_abs,
+            min_abs=min_abs,
+            sum_abs=sum_abs,
+            squares=squares,
+            max_rel=max_rel,
+            sum_rel=sum_rel,
+            reference_squares=reference_squares,
+            candidate_squares=candidate_squares,
+            ulp_max=ulp_max,
+            ulp_sum=ulp_sum,
+            worst_at=self.worst_at,
+            octaves={octave: n for octave, n in enumerate(used, lowest + _LOWEST_OCTAVE) if n},
+            reference=SideTotals(*sides[:8]),
+            candidate=SideTotals(*sides[8:]),
+        )
 
 
 @lru_cache(maxsize=4)
@@ -117,60 +198,37 @@ def load(library: Path = LIBRARY) -> Kernel:
     measure.restype = None
     measure.argtypes = [
         ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_double,
-        ctypes.POINTER(_State),
+        ctypes.c_void_p,
     ]  # fmt: skip
     return Kernel(measure, f"in use ({instructions})")
 
 
-def _code(pair: DtypePair) -> int | None:
-    return _CODES.get(pair.reference) if pair.same else None
+class _ArrayInterface(ctypes.Structure):
+    """numpy's array interface for C, up to the address of the elements."""
+
+    _fields_ = [
+        ("two", ctypes.c_int),
+        ("nd", ctypes.c_int),
+        ("typekind", ctypes.c_char),
+        ("itemsize", ctypes.c_int),
+        ("flags", ctypes.c_int),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("data", ctypes.c_void_p),
+    ]
+
+
+_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_capsule_pointer.restype = ctypes.c_void_p
+_capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+
+
+def _contiguous(array: Array) -> bool:
+    """Whether the elements lie one after the other, in native bytes; at which address does not matter."""
+    return array.flags.c_contiguous and array.dtype.isnative
 
 
 def _address(array: Array) -> int:
-    # Half the time of array.ctypes.data, which matters for ten thousand small tensors.
-    address: int = array.__array_interface__["data"][0]
+    """Where the elements lie; twice as fast as array.ctypes.data, which ten thousand small tensors feel."""
+    address: int = _ArrayInterface.from_address(_capsule_pointer(array.__array_struct__, None)).data
     return address
-
-
-def _totals(state: Any, count: int) -> Totals:
-    octaves = {}
-    if state.lowest <= state.highest:
-        used = state.octaves[state.lowest : state.highest + 1]
-        first = state.lowest + _LOWEST_OCTAVE
-        octaves = {first + i: n for i, n in enumerate(used) if n}
-    return Totals(
-        count,
-        pairs=state.pairs,
-        equal_infinities=state.equal_infinities,
-        nan_both=state.nan_both,
-        mismatched=state.mismatched,
-        differing=state.differing,
-        beyond=state.beyond,
-        max_abs=state.max_abs,
-        min_abs=state.min_abs,
-        sum_abs=state.sum_abs,
-        squares=state.squares,
-        max_rel=state.max_rel,
-        sum_rel=state.sum_rel,
-        reference_squares=state.reference_squares,
-        candidate_squares=state.candidate_squares,
-        ulp_max=state.ulp_max,
-        ulp_sum=state.ulp_sum,
-        worst_at=state.worst_at if state.pairs + state.equal_infinities else None,
-        octaves=octaves,
-        reference=_side(state.reference),
-        candidate=_side(state.candidate),
-    )
-
-
-def _side(side: Any) -> SideTotals:
-    return SideTotals(
-        finite=side.finite,
-        nan=side.nan,
-        inf=side.inf,
-        min=side.min,
-        max=side.max,
-        sum=side.sum,
-        squares=side.squares,
-        deviations=side.deviations,
-    )

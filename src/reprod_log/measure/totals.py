@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from reprod_log.measure.measurement import Measurement, SideSummary, Worst
 
+Value = TypeVar("Value", Measurement, SideSummary, Worst)
 _NAN = math.nan
 # Beyond these, squares of float64 values leave the range of float64.
 _HUGE, _TINY = 2.0**480, 2.0**-440
@@ -49,21 +51,24 @@ class SideTotals:
 
     @property
     def abs_max(self) -> float:
-        return max(abs(self.min), abs(self.max)) if self.finite else 0.0
+        """The largest magnitude; 0 where nothing is finite."""
+        return max(-self.min, self.max) if self.finite else 0.0
 
     def summary(self) -> SideSummary:
         """The side's statistics in the units of the array; std is that of the values themselves (divisor n)."""
-        n, e = self.finite, self.exponent
+        n, e, low, high = self.finite, self.exponent, self.min, self.max
         if n == 0:
             return SideSummary(_NAN, _NAN, _NAN, _NAN, _NAN, _NAN, self.nan, self.inf)
-        return SideSummary(
-            min=self.min,
-            max=self.max,
+        mean = scaled(self.sum / n, e)
+        return made(
+            SideSummary,
+            min=low,
+            max=high,
             # Rounding may put the mean of equal values one step outside of them.
-            mean=min(max(scaled(self.sum / n, e), self.min), self.max),
-            std=scaled(math.sqrt(self.deviations / n), e) if self.min < self.max else 0.0,
+            mean=low if mean < low else high if mean > high else mean,
+            std=scaled(math.sqrt(self.deviations / n), e) if low < high else 0.0,
             rms=scaled(math.sqrt(self.squares / n), e),
-            abs_max=self.abs_max,
+            abs_max=max(-low, high),
             nan=self.nan,
             inf=self.inf,
         )
@@ -113,8 +118,10 @@ class Totals:
     @property
     def out_of_range(self) -> bool:
         """Whether a square may have overflowed or vanished, so that the sums have to be taken again, rescaled."""
-        sizes = (self.reference.abs_max, self.candidate.abs_max, self.max_abs if self.pairs else 0.0)
-        return any(size > _HUGE or 0.0 < size < _TINY for size in sizes)
+        for size in (self.reference.abs_max, self.candidate.abs_max, self.max_abs):
+            if size > _HUGE or 0.0 < size < _TINY:
+                return True
+        return False
 
     @property
     def needs_dot(self) -> bool:
@@ -132,6 +139,17 @@ class Totals:
             scaled(math.sqrt(self.reference_squares), self.reference.exponent - common),
             scaled(math.sqrt(self.candidate_squares), self.candidate.exponent - common),
         )
+
+
+def made(kind: type[Value], **values: object) -> Value:
+    """A frozen value with all of its fields given.
+
+    The __init__ of a frozen dataclass sets each field by a call of its own, which takes longer than measuring a
+    small tensor does, and there may be ten thousand of them.
+    """
+    instance = object.__new__(kind)
+    object.__setattr__(instance, "__dict__", values)
+    return instance
 
 
 def scaled(value: float, exponent: int) -> float:
@@ -155,27 +173,15 @@ def finish(
 ) -> Measurement:
     """The Measurement that the totals amount to."""
     n = totals.pairs + totals.equal_infinities
-    # Two empty arrays differ by nothing; values without one comparable pair differ by nobody knows what.
-    nothing = 0.0 if totals.count == 0 else _NAN
-    e = totals.exponent
-    # Of values that differ, no size of the difference may be rounded down to "no difference".
-    least = 5e-324 if totals.differing else 0.0
-    return Measurement(
+    return made(
+        Measurement,
         count=totals.count,
         reference_dtype=names[0],
         candidate_dtype=names[1],
         differing=totals.differing,
-        max_abs=max(totals.max_abs, least) if n else nothing,
-        # A mean or RMS of equal numbers may come out one rounding above them; no metric may pass or fail by that.
-        mean_abs=max(min(scaled(totals.sum_abs / n, e), totals.max_abs), least) if n else nothing,
-        min_abs=totals.min_abs if n else nothing,
-        rmse=max(min(scaled(math.sqrt(totals.squares / n), e), totals.max_abs), least) if n else nothing,
-        max_rel=max(totals.max_rel, least) if n else nothing,
-        mean_rel=max(min(totals.sum_rel / n, totals.max_rel), least) if n else nothing,
-        rel_l2=max(_relative_l2(totals), least) if n else nothing,
-        cosine_distance=_cosine_distance(totals) if n else nothing,
-        max_ulp=(totals.ulp_max if n else nothing) if has_ulp else None,
-        mean_ulp=(totals.ulp_sum / (n * totals.ulp_per_element) if n else nothing) if has_ulp else None,
+        **(_sizes(totals, n) if n else dict.fromkeys(_SIZES, _NAN if totals.count else 0.0)),
+        max_ulp=_ulp(totals, totals.ulp_max, 1) if has_ulp else None,
+        mean_ulp=_ulp(totals, totals.ulp_sum, n * totals.ulp_per_element) if has_ulp else None,
         reference=totals.reference.summary(),
         candidate=totals.candidate.summary(),
         worst=worst,
@@ -186,6 +192,35 @@ def finish(
         octaves=tuple(sorted(totals.octaves.items())),
         notes=notes,
     )
+
+
+# Two empty arrays differ by nothing; values without one comparable pair differ by nobody knows what.
+_SIZES = ("max_abs", "mean_abs", "min_abs", "rmse", "max_rel", "mean_rel", "rel_l2", "cosine_distance")
+
+
+def _sizes(totals: Totals, n: int) -> dict[str, float]:
+    """Every size of the difference of `n` comparable elements."""
+    e = totals.exponent
+    # Of values that differ, no size may be rounded down to "no difference".
+    least = 5e-324 if totals.differing else 0.0
+    # A mean or RMS of equal numbers may come out one rounding above them; no metric may pass or fail by that.
+    most, most_rel = max(totals.max_abs, least), max(totals.max_rel, least)
+    return {
+        "max_abs": most,
+        "mean_abs": max(min(scaled(totals.sum_abs / n, e), most), least),
+        "min_abs": totals.min_abs,
+        "rmse": max(min(scaled(math.sqrt(totals.squares / n), e), most), least),
+        "max_rel": most_rel,
+        "mean_rel": max(min(totals.sum_rel / n, most_rel), least),
+        "rel_l2": max(_relative_l2(totals), least),
+        "cosine_distance": _cosine_distance(totals),
+    }
+
+
+def _ulp(totals: Totals, total: float, count: int) -> float:
+    if totals.pairs + totals.equal_infinities:
+        return total / count
+    return _NAN if totals.count else 0.0
 
 
 def _relative_l2(totals: Totals) -> float:
