@@ -112,6 +112,15 @@ def test_prefix_rename_moves_everything_below() -> None:
     assert hows == {"bert.encoder.0": "rename", "bert.encoder.1": "rename", "head": "name"}
 
 
+def test_what_stands_in_front_of_every_name_does_not_matter() -> None:
+    layers = {"first": (4, 4), "second": (4, 4)}
+    source = tn.ModuleDict({"net": tn.ModuleDict({name: tn.Linear(*size) for name, size in layers.items()})})
+    target = pn.LayerDict({name: pn.Linear(*size) for name, size in reversed(layers.items())})
+    report = transfer_weights(source, target)
+    assert {(row.layer, row.source_layer) for row in report.rows} == {("first", "net.first"), ("second", "net.second")}
+    assert {row.how for row in report.rows} == {"name"}
+
+
 def test_rename_of_what_does_not_exist_names_what_is_near() -> None:
     with pytest.raises(UsageError, match="near names|Near names: 'first'"):
         transfer_weights(SquaresTorch(), SquaresPaddle(), rename={"frist": "early"})

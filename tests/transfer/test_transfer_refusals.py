@@ -1,5 +1,7 @@
 """What a transfer refuses, and that a refused transfer has changed nothing."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -179,3 +181,19 @@ def test_models_without_tensors_are_refused() -> None:
 def test_unmaterialized_layer_is_named() -> None:
     with pytest.raises(TransferError, match="'0.weight' has no shape yet"):
         transfer_weights(tn.Sequential(tn.LazyLinear(3)), pn.Sequential(pn.Linear(2, 3)))
+
+
+def test_paddle_standing_in_for_torch_is_named() -> None:
+    program = """
+import torch, paddle
+model = torch.nn.Linear(2, 2)
+paddle.enable_compat()
+from reprod_log.errors import UsageError
+from reprod_log.transfer import transfer_weights
+try:
+    transfer_weights(model, paddle.nn.Linear(2, 2))
+except UsageError as error:
+    print(error)
+"""
+    answer = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True)
+    assert "paddle.disable_compat()" in answer.stdout

@@ -119,9 +119,8 @@ def _load(name: str, root: type) -> Framework:
     module = sys.modules.get(name)
     nn = getattr(module, "nn", None)
     if root not in (getattr(nn, "Module", None), getattr(nn, "Layer", None)):
-        # paddle.enable_compat() puts paddle behind the name torch.
         raise UsageError(
-            f"The model is a {name} model, but the module '{name}' of this process is something else "
-            f"({getattr(module, '__name__', 'not loaded')}). Turn the proxy off and try again."
+            f"The model is a {name} model, but the module '{name}' of this process is not the one it was made with. If "
+            "paddle stands in for torch (paddle.enable_compat()), turn that off with paddle.disable_compat()."
         )
     return cast(Framework, importlib.import_module(f"{__name__}.{name}"))
