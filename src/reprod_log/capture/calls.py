@@ -57,17 +57,23 @@ class Calls:
         self._sizes: dict[Node, int] = {}
         self._without_gradient: dict[Node, list[tuple[int, str, str]]] = {}
         self._recent: list[tuple[Any, int, Tap]] = []
+        self._attached: dict[Node, Undo] = {}
         self._undos: list[Undo] = []
         self.heard: set[Node] = set()
 
-    def attach(self, node: Node) -> Undo:
+    def attach(self, node: Node) -> None:
+        """Listen to the node's module, and no longer to the one that it had before."""
+
         def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             self._before(node, args, kwargs)
 
         def after(output: Any) -> None:
             self._after(node, output)
 
-        return self._session.framework.on_call(node.module, before, after)
+        earlier = self._attached.pop(node, None)
+        if earlier is not None:
+            earlier()
+        self._attached[node] = self._session.framework.on_call(node.module, before, after)
 
     def terms(self, node: Node, size: int) -> int | None:
         """How many output values were summed into each of `size` numbers of a bias or statistic in this step."""
@@ -84,9 +90,15 @@ class Calls:
 
     def detach(self) -> None:
         self.reset()
-        for undo in self._undos:
+        for undo in (*self._attached.values(), *self._undos):
             undo()
+        self._attached.clear()
         self._undos.clear()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a watched module is running."""
+        return bool(self._running)
 
     def settle(self) -> None:
         """Nothing can be running now; what an exception left behind is forgotten."""

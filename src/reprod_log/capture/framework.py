@@ -52,6 +52,9 @@ class Framework(TensorFramework, Protocol):
     def from_numpy(self, array: Array, like: Any = None) -> Any:
         """A new tensor with these values, on the device of the tensor `like`."""
 
+    def cast(self, tensor: Any, dtype: str) -> Any:
+        """The tensor in another dtype when it is a floating one, else the tensor itself."""
+
     def dtype_of(self, tensor: Any) -> str:
         """Its dtype in the words of a recording: float32, bfloat16 …"""
 
@@ -106,8 +109,13 @@ class Framework(TensorFramework, Protocol):
     ) -> Undo:
         """Have `before(args, kwargs)` and `after(output)` called around each call; `after(None)` when it raises."""
 
-    def on_any_call(self, before: Callable[[Any], None]) -> Undo:
-        """Have `before(module)` called before any module of the process is called."""
+    def on_any_call(
+        self, before: Callable[[Any, tuple[Any, ...], dict[str, Any]], tuple[tuple[Any, ...], dict[str, Any]] | None]
+    ) -> Undo:
+        """Have `before(module, args, kwargs)` called before any module of the process is called.
+
+        It may give other arguments to call it with.
+        """
 
     def convert(self, module: Any, dtype: str) -> None:
         """Turn its floating parameters and buffers into `dtype`, in place."""
@@ -138,6 +146,9 @@ class Framework(TensorFramework, Protocol):
 
         `clipped` gets parameters with the gradients that are really used, when the optimizer itself clips them.
         """
+
+    def convert_optimizer(self, optimizer: Any, dtype: str) -> None:
+        """Make it ready for parameters that were converted to `dtype`."""
 
     def on_new_optimizer(self, found: Callable[[Any], None]) -> Undo:
         """Have `found(optimizer)` called for every optimizer made from now on."""
@@ -192,7 +203,8 @@ class Switch:
     """A setting of a framework that decides whether a run can be repeated bit for bit."""
 
     name: str
-    wanted: Any
+    wanted: tuple[Any, ...]
+    """Values that do, the usual one first."""
     read: Callable[[], Any]
     write: Callable[[Any], None] | None
     """None when it only takes effect before the framework starts."""

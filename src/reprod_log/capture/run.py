@@ -88,12 +88,12 @@ class Run:
         self._entered = True
         try:
             for name, model in self._models.items():
-                self.add_model(name, model)
+                self.add_model(Root(name, model))
             for name, optimizer in self._optimizers.items():
                 self.add_optimizer(name, optimizer)
             self._check_layers()
             self._listen_to_process()
-            self._describe()
+            self.describe()
         except BaseException:
             self._detach()
             raise
@@ -114,14 +114,30 @@ class Run:
         if error is None and not self._session.stage.count and self._recording is not None and self._recording.complete:
             raise CaptureError(self._why_nothing())
 
-    def add_model(self, name: str, model: Any) -> Root:
+    def add_model(self, root: Root) -> None:
         """Listen to one more model."""
-        root = Root(name, model)
         for node in self._session.tree.add(root):
             if node.audible:
-                self._undo.callback(self._calls.attach(node))
+                self._calls.attach(node)
         self._gradients.attach_new()
-        return root
+
+    def replace_module(self, node: Node, module: Any) -> None:
+        """Listen to `module` under the name of a node whose own module is no longer used."""
+        self._session.tree.replace_module(node, module)
+        self._calls.attach(node)
+
+    def node_of(self, module: Any) -> Node | None:
+        return self._session.tree.node_of(module)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a watched module or a backward pass is running, or nothing is to be heard."""
+        session = self._session
+        return self._calls.busy or session.backward_depth > 0 or session.paused or session.over
+
+    def note(self, text: str) -> None:
+        """Something a reader of the recording should know."""
+        self._recorder.note(text)
 
     def add_optimizer(self, name: str, optimizer: Any) -> None:
         """Listen to one more optimizer."""
@@ -133,7 +149,8 @@ class Run:
         self._undo.callback(framework.on_backward(self._before_backward, self._after_backward))
         self._undo.callback(framework.on_scaling(self._losses.scaled, self._unscaled, self._skipped))
 
-    def _describe(self) -> None:
+    def describe(self) -> None:
+        """Put into the recording where it comes from, as far as it is known now."""
         session = self._session
         origin = provenance_of(session.framework, session.tree, self._updates.optimizers, session.stage)
         self._recorder.describe(origin, session.tree.infos())
@@ -175,17 +192,20 @@ class Run:
         return replace(recording, source=str(path))
 
     def _detach(self) -> None:
+        self._stop_listening()
+        self._updates.detach()
+        self._session.tree.forget()
+        self._models.clear()
+        self._optimizers.clear()
+
+    def _stop_listening(self) -> None:
         self._session.over = True
-        try:
-            self._undo.close()
-        finally:
-            self._calls.detach()
-            self._gradients.detach()
-            self._updates.detach()
-            self._losses.reset()
-            self._session.tree.forget()
-            self._models.clear()
-            self._optimizers.clear()
+        with ExitStack() as undo:
+            # All of them, even if one fails.
+            undo.callback(self._calls.detach)
+            undo.callback(self._gradients.detach)
+            undo.callback(self._undo.close)
+            undo.callback(self._losses.reset)
 
     def _why_nothing(self) -> str:
         if not self._calls.heard:
@@ -278,9 +298,10 @@ class Run:
     # what the listeners tell
 
     def _before_outermost(self, root: Root) -> None:
-        if self._session.steps.ends_before_call(root):
-            self._close_step()
-        self._session.steps.called(root)
+        if root.counts:
+            if self._session.steps.ends_before_call(root):
+                self._close_step()
+            self._session.steps.called(root)
 
     def _before_backward(self, tensors: Any, accumulates: bool) -> None:
         session = self._session
@@ -331,8 +352,7 @@ class Run:
             session.tree.refresh()
         session.steps.advance()
         if session.selection.is_over(session.steps.number):
-            session.over = True
-            self._undo.close()
+            self._stop_listening()
         else:
             self._gradients.attach_new()
 

@@ -47,7 +47,8 @@ class Session:
         answer = self._chosen.get(thing)
         if answer is None:
             owner = thing.node if isinstance(thing, Slot) else thing
-            paths = (thing.path, thing.inside, owner.path, owner.inside, *thing.names)
+            wish = f"{owner.root.wish}.{thing.inside}"
+            paths = (thing.path, thing.inside, owner.path, owner.inside, wish, *thing.names)
             answer = self._chosen[thing] = self.selection.has_layer(*paths)
         return answer
 

@@ -16,6 +16,10 @@ class Root:
 
     name: str
     module: Any
+    wish: str = ""
+    """The name it will get when more models turn up."""
+    counts: bool = True
+    """Whether calling it may begin a new step; not so for loss functions."""
 
     def path(self, inside: str) -> str:
         return f"{self.name}.{inside}" if self.name and inside else self.name or inside
@@ -87,6 +91,12 @@ class Tree:
         self.roots.append(root)
         self._visit(root, root.module, "", None, audible=True)
         return self.nodes[known:]
+
+    def replace_module(self, node: Node, module: Any) -> None:
+        """Put another module of the same kind in the place of a node's."""
+        self._node_of.pop(id(node.module), None)
+        node.module = node.content = module
+        self._node_of[id(module)] = node
 
     def node_of(self, module: Any) -> Node | None:
         return self._node_of.get(id(module))

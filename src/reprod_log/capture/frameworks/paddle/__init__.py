@@ -23,6 +23,7 @@ from reprod_log.capture.frameworks.paddle.modules import (
     wrapped,
 )
 from reprod_log.capture.frameworks.paddle.optimizers import (
+    convert_optimizer,
     is_optimizer,
     learning_rates,
     on_new_optimizer,
@@ -42,6 +43,7 @@ from reprod_log.capture.frameworks.paddle.process import (
     version,
 )
 from reprod_log.capture.frameworks.paddle.tensors import (
+    cast,
     device_of,
     dtype_of,
     from_numpy,
@@ -55,9 +57,11 @@ NAME = "paddle"
 __all__ = [
     "NAME",
     "buffers",
+    "cast",
     "caveat",
     "children",
     "convert",
+    "convert_optimizer",
     "device_of",
     "dtype_of",
     "from_numpy",

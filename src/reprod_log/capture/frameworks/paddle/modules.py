@@ -7,6 +7,7 @@ from typing import Any
 
 import paddle
 from paddle.jit.dy2static.program_translator import ProgramTranslator, StaticFunction
+from paddle.nn.layer.rnn import RNNBase
 
 from reprod_log.capture.frameworks.paddle.kinds import KINDS
 from reprod_log.capture.hook import Hook, Undo, replaced
@@ -118,15 +119,32 @@ def on_call(
     return undo
 
 
-def on_any_call(before: Callable[[Any], None]) -> Undo:
+def on_any_call(
+    before: Callable[[Any, tuple[Any, ...], dict[str, Any]], tuple[tuple[Any, ...], dict[str, Any]] | None],
+) -> Undo:
     call = paddle.nn.Layer.__call__
 
     def instead(self: Any, *args: Any, **kwargs: Any) -> Any:
-        before(self)
+        changed = before(self, args, kwargs)
+        if changed is not None:
+            args, kwargs = changed
         return call(self, *args, **kwargs)
 
     return replaced(paddle.nn.Layer, "__call__", instead)
 
 
 def convert(module: Any, dtype: str) -> None:
+    layers = module.sublayers(include_self=True)
+    aside = []
+    for layer in layers:
+        for name, tensor in list(layer._buffers.items()):
+            if tensor is not None and not tensor.is_floating_point():
+                # `to` would cast counters too, and fails on the empty dropout state of a recurrent layer.
+                aside.append((layer, name, layer._buffers.pop(name)))
     module.to(dtype=dtype)
+    for layer, name, tensor in aside:
+        layer._buffers[name] = tensor
+    for layer in layers:
+        if isinstance(layer, RNNBase):
+            # It computes with one flat copy of its weights.
+            layer.flatten_parameters()

@@ -195,6 +195,16 @@ def _on_clip(clip: Any, clipped: Callable[[list[tuple[Any, Any]]], None]) -> Und
     return replaced(owner, "__call__", instead)
 
 
+def convert_optimizer(optimizer: Any, dtype: str) -> None:
+    # The learning rate is a tensor of the dtype that the parameters had; kernels refuse another than theirs.
+    optimizer._dtype = getattr(paddle, dtype)
+    optimizer._learning_rate_map.clear()
+    for kept in optimizer._accumulators.values():
+        for name, tensor in kept.items():
+            if tensor.is_floating_point():
+                kept[name] = tensor.astype(dtype)
+
+
 def on_new_optimizer(found: Callable[[Any], None]) -> Undo:
     undos = ExitStack()
     # Some optimizers do not call their parent's constructor, so each class that has one of its own is heard.

@@ -44,7 +44,7 @@ def switches() -> list[Switch]:
     return [
         Switch(
             "OMP_NUM_THREADS",
-            "1",
+            ("1",),
             lambda: os.environ.get("OMP_NUM_THREADS", "1"),
             None,
             "paddle's sums differ between one and two threads; set it before the program starts",
@@ -53,7 +53,7 @@ def switches() -> list[Switch]:
         _flag("FLAGS_embedding_deterministic", 1, "an embedding's gradient is added up in no fixed order on GPUs"),
         Switch(
             "NVIDIA_TF32_OVERRIDE",
-            "0",
+            ("0",),
             lambda: os.environ.get("NVIDIA_TF32_OVERRIDE", ""),
             None,
             "TF32 keeps 10 bits of each factor; set it before the program starts (matters on GPUs)",
@@ -66,7 +66,7 @@ def _flag(name: str, wanted: Any, why: str) -> Switch:
         paddle.get_flags(name)
     except ValueError:
         # A build without GPU support does not know it; then only the environment says what the user wants.
-        return Switch(name, str(int(wanted)), lambda: os.environ.get(name, ""), None, f"{why} (matters on GPUs)")
+        return Switch(name, (str(int(wanted)),), lambda: os.environ.get(name, ""), None, f"{why} (matters on GPUs)")
     return Switch(
-        name, wanted, lambda: paddle.get_flags(name)[name], lambda value: paddle.set_flags({name: value}), why
+        name, (wanted,), lambda: paddle.get_flags(name)[name], lambda value: paddle.set_flags({name: value}), why
     )

@@ -36,6 +36,10 @@ def view(tensor: Any) -> tuple[Array, bool]:
         ) from error
 
 
+def cast(tensor: Any, dtype: str) -> Any:
+    return tensor.astype(dtype) if tensor.is_floating_point() else tensor
+
+
 def dtype_of(tensor: Any) -> str:
     return str(tensor.dtype).removeprefix("paddle.")
 

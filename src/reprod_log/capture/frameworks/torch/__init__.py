@@ -23,6 +23,7 @@ from reprod_log.capture.frameworks.torch.modules import (
     wrapped,
 )
 from reprod_log.capture.frameworks.torch.optimizers import (
+    convert_optimizer,
     is_optimizer,
     learning_rates,
     on_new_optimizer,
@@ -42,6 +43,7 @@ from reprod_log.capture.frameworks.torch.process import (
     version,
 )
 from reprod_log.capture.frameworks.torch.tensors import (
+    cast,
     device_of,
     dtype_of,
     from_numpy,
@@ -55,9 +57,11 @@ NAME = "torch"
 __all__ = [
     "NAME",
     "buffers",
+    "cast",
     "caveat",
     "children",
     "convert",
+    "convert_optimizer",
     "device_of",
     "dtype_of",
     "from_numpy",

@@ -164,11 +164,15 @@ def _around(call: Callable[..., Any], before: Callable[..., None], after: Callab
     return around
 
 
-def on_any_call(before: Callable[[Any], None]) -> Undo:
+def on_any_call(
+    before: Callable[[Any, tuple[Any, ...], dict[str, Any]], tuple[tuple[Any, ...], dict[str, Any]] | None],
+) -> Undo:
     call = nn.Module.__call__
 
     def instead(self: Any, *args: Any, **kwargs: Any) -> Any:
-        before(self)
+        changed = before(self, args, kwargs)
+        if changed is not None:
+            args, kwargs = changed
         return call(self, *args, **kwargs)
 
     return replaced(nn.Module, "__call__", instead)

@@ -82,6 +82,13 @@ def _has_closure(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return any(callable(value) for value in (*given, kwargs.get("closure")))
 
 
+def convert_optimizer(optimizer: Any, dtype: str) -> None:
+    for state in optimizer.state.values():
+        for name, value in state.items():
+            if name != "step" and isinstance(value, torch.Tensor) and value.is_floating_point():
+                state[name] = value.to(getattr(torch, dtype))
+
+
 def on_new_optimizer(found: Callable[[Any], None]) -> Undo:
     made = torch.optim.Optimizer.__init__
 

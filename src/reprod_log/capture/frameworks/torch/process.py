@@ -45,15 +45,16 @@ def set_rng_state(state: Any) -> None:
 def switches() -> list[Switch]:
     return [
         Switch(
-            "torch.use_deterministic_algorithms",
-            True,
-            torch.are_deterministic_algorithms_enabled,
-            lambda value: torch.use_deterministic_algorithms(value, warn_only=True),
+            "torch.get_deterministic_debug_mode",
+            # 1 warns of kernels that have no repeatable form, 2 raises.
+            (1, 2),
+            torch.get_deterministic_debug_mode,
+            torch.set_deterministic_debug_mode,
             "some kernels add in an order that changes from run to run",
         ),
         Switch(
             "torch.get_num_threads",
-            1,
+            (1,),
             torch.get_num_threads,
             torch.set_num_threads,
             "sums may be split differently on another number of threads",
@@ -64,7 +65,7 @@ def switches() -> list[Switch]:
         _attribute("torch.backends.cuda.matmul", "allow_tf32", False, "TF32 keeps 10 bits of each factor in products"),
         Switch(
             "CUBLAS_WORKSPACE_CONFIG",
-            ":4096:8",
+            (":4096:8", ":16:8"),
             lambda: os.environ.get("CUBLAS_WORKSPACE_CONFIG", ""),
             None,
             "cuBLAS is repeatable only with a fixed workspace; set it before the program starts (matters on GPUs)",
@@ -77,5 +78,5 @@ def _attribute(place: str, name: str, wanted: Any, why: str) -> Switch:
     for part in place.split(".")[1:]:
         owner = getattr(owner, part)
     return Switch(
-        f"{place}.{name}", wanted, lambda: getattr(owner, name), lambda value: setattr(owner, name, value), why
+        f"{place}.{name}", (wanted,), lambda: getattr(owner, name), lambda value: setattr(owner, name, value), why
     )

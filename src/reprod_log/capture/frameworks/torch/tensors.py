@@ -59,6 +59,10 @@ def _plain(tensor: Any) -> Any:
     return plain.resolve_conj().resolve_neg()
 
 
+def cast(tensor: Any, dtype: str) -> Any:
+    return tensor.to(getattr(torch, dtype)) if tensor.is_floating_point() else tensor
+
+
 def dtype_of(tensor: Any) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 

@@ -1,0 +1,247 @@
+"""run_script: record a script that knows nothing of us."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from reprod_log.capture.framework import Framework, is_loaded, known_names, loaded
+from reprod_log.capture.importing import on_import
+from reprod_log.capture.run import Run
+from reprod_log.capture.selection import Selection, selection
+from reprod_log.capture.tree import Node, Root
+from reprod_log.errors import CaptureError, UsageError
+from reprod_log.record import Recording
+
+
+def run_script(
+    script: str | Path,
+    args: Sequence[str] = (),
+    *,
+    save: str | Path | None = None,
+    phases: Iterable[str] | None = None,
+    layers: str | Iterable[str] | None = None,
+    steps: int | Iterable[int] | None = None,
+    detail: str | Mapping[str, str] = "full",
+    inputs: bool | str = "first",
+    budget: int | None = None,
+    run: str = "",
+    dtype: str | None = None,
+) -> Recording:
+    """The recording of what a script's models do, as `python script args` would run it, in this process.
+
+    Every outermost module that the script calls is watched from its first call on, every optimizer that it makes from
+    its first step on; steps are counted as `watch` does. The options are those of `watch`. With one model its layers
+    have their own names; with several, the names of the script's variables stand before them.
+
+    With `dtype="float64"` models, optimizers and the inputs of outermost calls are converted when a model is first
+    called, so that the weights are the same numbers as in the script's own precision.
+
+    An exception or exit of the script comes through, after what was recorded until then has been saved.
+    """
+    path = Path(script)
+    if not path.is_file():
+        raise UsageError(f"there is no script {path} to run")
+    chosen = selection(phases=phases, layers=layers, steps=steps, detail=detail, inputs=inputs)
+    if dtype not in (None, "float32", "float64"):
+        raise UsageError(f"dtype must be 'float32' or 'float64', not {dtype!r}")
+    watcher = _Watcher(chosen, save=save, budget=budget, run=run, dtype=dtype)
+    with ExitStack() as undo:
+        undo.callback(setattr, sys, "argv", sys.argv)
+        undo.callback(setattr, sys, "path", sys.path)
+        sys.argv = [str(path), *args]
+        sys.path = [str(path.resolve().parent), *sys.path]
+        undo.push(watcher.leave)
+        undo.callback(on_import(known_names(), watcher.imported))
+        undo.callback(watcher.stop_looking)
+        runpy.run_path(str(path), run_name="__main__")
+    return watcher.recording()
+
+
+class _Watcher:
+    """Looks out for models and optimizers, and has them watched as one run."""
+
+    def __init__(
+        self, chosen: Selection, *, save: str | Path | None, budget: int | None, run: str, dtype: str | None
+    ) -> None:
+        self._selection = chosen
+        self._save, self._budget, self._name, self._dtype = save, budget, run, dtype
+        self._run: Run | None = None
+        self._framework: Framework | None = None
+        self._strangers: set[str] = set()
+        self._looking = ExitStack()
+        self._optimizers: list[Any] = []
+        self._attached = 0
+        self._models: list[Root] = []
+        self._functions: dict[tuple[str, type], Node] = {}
+
+    # frameworks
+
+    def imported(self, name: str) -> None:
+        """A framework that we know is there now."""
+        if not is_loaded(name):
+            return
+        framework = dict(loaded())[name]
+        if isinstance(framework, Framework):
+            self._look(framework)
+
+    def _look(self, framework: Framework) -> None:
+        def called(
+            module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+            return self._called(framework, module, args, kwargs)
+
+        def made(optimizer: Any) -> None:
+            self._made(framework, optimizer)
+
+        self._looking.callback(framework.on_any_call(called))
+        self._looking.callback(framework.on_new_optimizer(made))
+
+    def stop_looking(self) -> None:
+        self._looking.close()
+
+    def _is_ours(self, framework: Framework) -> bool:
+        """Whether it is the framework that is recorded: the first one whose model is called."""
+        if self._framework is None:
+            self._framework = framework
+        if framework is not self._framework:
+            self._strangers.add(framework.NAME)
+        return framework is self._framework
+
+    # what the script does
+
+    def _made(self, framework: Framework, optimizer: Any) -> None:
+        # Told of once per constructor in the chain.
+        if not any(known is optimizer for known in self._optimizers):
+            self._optimizers.append(optimizer)
+
+    def _called(
+        self, framework: Framework, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        run = self._run
+        if run is not None and run.is_busy:
+            return None
+        if framework.is_tracing() or not self._is_ours(framework):
+            return None
+        run = self._run or self._start(framework)
+        if run.node_of(module) is None:
+            self._adopt(framework, run, module)
+        self._attach_optimizers(framework, run)
+        if self._dtype is None:
+            return None
+        cast = _caster(framework, self._dtype)
+        return cast(args), cast(kwargs)
+
+    def _start(self, framework: Framework) -> Run:
+        run = Run(framework, {}, {}, selection=self._selection, save=self._save, budget=self._budget, run=self._name)
+        self._run = run.__enter__()
+        return run
+
+    def _adopt(self, framework: Framework, run: Run, module: Any) -> None:
+        name = variable_name(module) or type(module).__name__
+        if not _has_parameters(framework, module):
+            self._adopt_function(framework, run, module, name)
+            return
+        if self._dtype is not None:
+            framework.convert(module, self._dtype)
+        root = Root("", module, wish=self._unused(name))
+        self._models.append(root)
+        if len(self._models) > 1:
+            # In the first step nothing is written yet, so the first model can still get its name too.
+            for one in self._models if run.step_number == 0 else [root]:
+                one.name = one.wish
+        run.add_model(root)
+        run.describe()
+
+    def _adopt_function(self, framework: Framework, run: Run, module: Any, name: str) -> None:
+        """A loss function, an activation: often made anew for each call, so it is known by its name and class."""
+        known = self._functions.get((name, type(module)))
+        if known is not None:
+            run.replace_module(known, module)
+            return
+        run.add_model(Root(self._unused(name), module, counts=False))
+        node = run.node_of(module)
+        if node is not None and not framework.children(module):
+            self._functions[name, type(module)] = node
+
+    def _unused(self, name: str) -> str:
+        taken = {root.wish for root in self._models} | {node.root.name for node in self._functions.values()}
+        number = 2
+        while name in taken:
+            name = f"{name.rstrip('0123456789')}{number}"
+            number += 1
+        return name
+
+    def _attach_optimizers(self, framework: Framework, run: Run) -> None:
+        ours = [optimizer for optimizer in self._optimizers if framework.is_optimizer(optimizer)]
+        for number in range(self._attached, len(ours)):
+            if self._dtype is not None:
+                framework.convert_optimizer(ours[number], self._dtype)
+            run.add_optimizer("optimizer" if len(ours) == 1 else f"optimizer{number}", ours[number])
+        self._attached = len(ours)
+
+    # the end
+
+    def leave(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        """Save what there is, whatever the script ended with."""
+        if self._run is None:
+            return
+        for name in sorted(self._strangers):
+            self._run.note(f"models of {name} were called too; they are not in this recording")
+        ended_well = isinstance(error, SystemExit) and not error.code
+        if error is None or ended_well:
+            self._run.__exit__(None, None, None)
+        else:
+            self._run.__exit__(kind, error, trace)
+
+    def recording(self) -> Recording:
+        if self._run is None:
+            raise CaptureError(
+                "nothing was recorded: the script called no module of torch or paddle. Its models must be called as "
+                "modules (model(x)), in this process."
+            )
+        return self._run.recording
+
+
+def _has_parameters(framework: Framework, module: Any) -> bool:
+    if framework.parameters(module) or framework.buffers(module):
+        return True
+    return any(_has_parameters(framework, child) for _, child in framework.children(module))
+
+
+def _caster(framework: Framework, dtype: str) -> Any:
+    def cast(value: Any) -> Any:
+        if framework.is_tensor(value):
+            return framework.cast(value, dtype)
+        if isinstance(value, dict):
+            return {name: cast(item) for name, item in value.items()}
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return type(value)(*(cast(item) for item in value))
+        if isinstance(value, (list, tuple)):
+            return type(value)(cast(item) for item in value)
+        return value
+
+    return cast
+
+
+def variable_name(thing: Any) -> str:
+    """What the running program calls `thing`: a variable or an attribute of `self` in one of its frames; '' if none."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if not frame.f_globals.get("__name__", "").startswith("reprod_log."):
+            scopes = (frame.f_locals, vars(frame.f_locals["self"]) if _has_attributes(frame) else {}, frame.f_globals)
+            for scope in scopes:
+                for name, value in list(scope.items()):
+                    if value is thing and name != "self" and not name.startswith("_"):
+                        return str(name)
+        frame = frame.f_back
+    return ""
+
+
+def _has_attributes(frame: FrameType) -> bool:
+    return hasattr(frame.f_locals.get("self"), "__dict__")

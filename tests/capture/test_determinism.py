@@ -1,0 +1,67 @@
+"""Runs become repeatable, and everything is put back."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from reprod_log.capture.determinism import determinism_report, deterministic
+
+
+def draws(lab):
+    return lab.draw(), np.random.rand(3).tobytes(), random.random()
+
+
+def test_random_numbers_are_the_same_inside_two_blocks(lab):
+    with deterministic(5):
+        first = draws(lab)
+    with deterministic(5):
+        second = draws(lab)
+    with deterministic(6):
+        third = draws(lab)
+    assert first == second
+    assert first[0] != third[0]
+    assert first[1] != third[1]
+
+
+def test_random_numbers_go_on_as_without_the_block(lab):
+    def sequence(interrupted):
+        lab.seed(3)
+        np.random.seed(3)
+        random.seed(3)
+        draws(lab)
+        if interrupted:
+            with pytest.raises(ZeroDivisionError), deterministic(9):
+                draws(lab)
+                raise ZeroDivisionError
+        return draws(lab)
+
+    assert sequence(True) == sequence(False)
+
+
+def test_switches_are_set_inside_and_put_back_after(lab):
+    torch.set_num_threads(2)
+    torch.backends.cudnn.benchmark = True
+    try:
+        before = {condition.name: condition.value for condition in determinism_report()}
+        with deterministic():
+            inside = {condition.name: condition for condition in determinism_report()}
+        after = {condition.name: condition.value for condition in determinism_report()}
+    finally:
+        torch.set_num_threads(1)
+        torch.backends.cudnn.benchmark = False
+    assert before == after
+    assert not before["torch.get_deterministic_debug_mode"]
+    for name in ("torch.get_deterministic_debug_mode", "torch.get_num_threads", "torch.backends.cudnn.benchmark"):
+        assert inside[name].met
+
+
+def test_report_names_what_stands_in_the_way(monkeypatch):
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    report = {condition.name: condition for condition in determinism_report()}
+    for name, framework in (("CUBLAS_WORKSPACE_CONFIG", "torch"), ("OMP_NUM_THREADS", "paddle")):
+        assert report[name].framework == framework
+        assert not report[name].met
+        assert "before the program starts" in report[name].why
