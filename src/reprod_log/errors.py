@@ -74,3 +74,10 @@ def listed(names: Iterable[str], most: int = 5) -> str:
     shown = ", ".join(repr(name) for name in names[:most])
     rest = len(names) - most
     return f"{shown} and {rest} more" if rest > 0 else shown
+
+
+def near_names(name: str, others: Iterable[str], most: int = 3) -> list[str]:
+    """Names among the others that look like this one."""
+    from difflib import get_close_matches
+
+    return get_close_matches(name, list(others), n=most, cutoff=0.5)

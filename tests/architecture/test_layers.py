@@ -110,13 +110,17 @@ def test_the_import_check_can_fail() -> None:
 
 
 def test_exports_are_what_the_module_says() -> None:
-    import types
-
-    public = {
-        name
-        for name, value in vars(reprod_log).items()
-        if not name.startswith("_")
-        and (not isinstance(value, types.ModuleType) or name in ("compare", "utils"))
-    }
-    assert public == set(reprod_log.__all__)
+    for name in reprod_log.__all__:
+        assert getattr(reprod_log, name) is not None
+    assert set(reprod_log.__all__) <= set(dir(reprod_log))
     assert reprod_log.__all__ == sorted(reprod_log.__all__, key=lambda name: (name[0].islower(), name))
+    with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
+        reprod_log.nonsense  # noqa: B018
+
+
+def test_lazy_names_are_those_that_are_not_there_at_once() -> None:
+    program = (
+        "import reprod_log; print(sorted(set(reprod_log.__all__) - set(vars(reprod_log))) == sorted(reprod_log._HOMES))"
+    )
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "True"

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from reprod_log.errors import UnmatchedKeys, UsageError, listed
-from reprod_log.match import near_names
+from reprod_log.errors import UnmatchedKeys, UsageError, listed, near_names
 from reprod_log.measure.fused import measure_arrays
 from reprod_log.measure.measurement import Measurement
 from reprod_log.record import Array, dtype_name

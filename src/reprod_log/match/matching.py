@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 
 from reprod_log.match.layers import CONFIDENCE, Layers, match_layers
 from reprod_log.match.pairing import How, Pair, Pairing, View
@@ -40,6 +39,8 @@ def match(reference: Recording, candidate: Recording, *, rename: Mapping[str, st
     left = [entry for entry in candidate.entries if str(entry.key) not in finder.taken]
     structural = [*filter(finder.is_structural, alone), *filter(finder.is_structural_there, left)]
     structural += [entry for entry in (*alone, *left) if _is_zero_gradient(entry)]
+    structural += [entry for entry in alone if _is_repeated_rate(entry, reference)]
+    structural += [entry for entry in left if _is_repeated_rate(entry, candidate)]
     skipped = {id(entry) for entry in structural}
     alone = [entry for entry in alone if id(entry) not in skipped]
     left = [entry for entry in left if id(entry) not in skipped]
@@ -178,6 +179,14 @@ def _is_zero_gradient(entry: Entry) -> bool:
     return not entry.array().any()
 
 
+def _is_repeated_rate(entry: Entry, recording: Recording) -> bool:
+    """Whether a group of parameters has the same learning rate as the first: other groups, the same schedule."""
+    first = str(replace(entry.key, role="group0"))
+    if entry.key.phase != "lr" or entry.key.role == "group0" or first not in recording:
+        return False
+    return bool(entry.array() == recording[first].array())
+
+
 def _bare(entry: Entry, modules: Mapping[str, ModuleInfo], bookkeeping: frozenset[str]) -> bool:
     path = entry.key.path
     if entry.key.phase == "buffer":
@@ -230,8 +239,3 @@ def one_element_view(reference: Entry, candidate: Entry) -> View | None:
     if {reference.shape, candidate.shape} != {(), (1,)}:
         return None
     return View("(1,) and () are the same single number", shape=reference.shape)
-
-
-def near_names(name: str, others: tuple[str, ...], most: int = 3) -> list[str]:
-    """Names on the other side that look like this one, for messages."""
-    return get_close_matches(name, others, n=most, cutoff=0.5)

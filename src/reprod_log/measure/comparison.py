@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from reprod_log.errors import RecordingError
-from reprod_log.match import Pair, Pairing, near_names
+from reprod_log.errors import RecordingError, near_names
+from reprod_log.match import Pair, Pairing
 from reprod_log.measure.elements import Samples, samples_of, worst_elements
 from reprod_log.measure.fused import measure_arrays
 from reprod_log.measure.measurement import Measurement, Worst
