@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import math
 import shutil
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from agreement import assert_same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies_for_arrays import dtype, from_patterns
@@ -27,38 +27,6 @@ NAMES = ["float32", "float64", "float16", "bfloat16", "int8", "uint8", "int16", 
 KERNELS = ["kernel", "plain kernel"]
 # Around the vectors' and the blocks' ends.
 SIZES = [1, 31, 32, 33, 96, 1000, 1023, 1024, 1025, 1056, 3 * 1024, 5000]
-SUMS = {"mean_abs", "rmse", "mean_rel", "rel_l2", "mean_ulp"}
-SIDE_SUMS = {"mean", "std", "rms"}
-
-
-def near(got: float | None, wanted: float | None, within: float = 0.0) -> bool:
-    if got is None or wanted is None:
-        return got is wanted
-    if math.isnan(got) or math.isnan(wanted):
-        return math.isnan(got) and math.isnan(wanted)
-    return got == wanted or abs(got - wanted) <= max(1e-12 * abs(wanted), within)
-
-
-def assert_same(got: Measurement, wanted: Measurement) -> None:
-    """Sums agree to 1e-12, everything else is equal."""
-    left, right = got.to_dict(), wanted.to_dict()
-    for name in ("reference", "candidate"):
-        mine, theirs = left.pop(name), right.pop(name)
-        for key, value in theirs.items():
-            if key in SIDE_SUMS:
-                scale = theirs["rms"] if math.isfinite(theirs["rms"]) else 0.0
-                assert near(mine[key], value, 1e-12 * scale), (name, key, mine[key], value)
-            else:
-                assert near(mine[key], value, -1), (name, key, mine[key], value)
-    for key, value in right.items():
-        if key in SUMS:
-            assert near(left[key], value), (key, left[key], value)
-        elif key == "cosine_distance":
-            assert near(left[key], value, 1e-13), (key, left[key], value)
-        elif isinstance(value, float):
-            assert left[key] == value or (math.isnan(left[key]) and math.isnan(value)), (key, left[key], value)
-        else:
-            assert repr(left[key]) == repr(value), (key, left[key], value)
 
 
 def both(way: str, reference: np.ndarray, candidate: np.ndarray, **options: Any) -> tuple[Measurement, Measurement]:

@@ -94,6 +94,7 @@ static void add(Sum *s, double x)
 typedef struct {
     State *state;
     double limit;
+    int nonfinite_before;
     Sum side_sum[2], side_squares[2], pair_squares[2], sum_abs, squares, sum_rel, ulp_sum;
 } Walk;
 
@@ -183,6 +184,13 @@ typedef struct {
             sum += v * v;                                                                                              \
         }                                                                                                              \
         return sum;                                                                                                    \
+    }                                                                                                                  \
+                                                                                                                       \
+    STAGE int nonfinite_##T(const T *x, int n)                                                                         \
+    {                                                                                                                  \
+        T sum = 0; /* x - x is 0, and NaN if x is not finite */                                                        \
+        _Pragma("omp simd reduction(+ : sum)") for (int i = 0; i < n; i++) sum += x[i] - x[i];                         \
+        return sum != 0;                                                                                               \
     }                                                                                                                  \
                                                                                                                        \
     STAGE void distances_##T(const T *a, const T *b, double *restrict d, int n)                                        \
@@ -307,6 +315,89 @@ STAGE int count_beyond(const double *d, int n, double limit)
         beyond += d[i] > limit;
     return (int)beyond;
 }
+
+/* Blocks with NaN or infinities: what is not finite becomes 0, which adds nothing to any sum. */
+
+typedef struct {
+    double min, max;
+    int finite, nan;
+} MendedSide;
+
+STAGE void mend_side(const double *x, double *restrict mended, int n, MendedSide *out)
+{
+    double lo = INFINITY, hi = -INFINITY;
+    int64_t finite = 0, nan = 0;
+#pragma omp simd reduction(min : lo) reduction(max : hi) reduction(+ : finite, nan)
+    for (int i = 0; i < n; i++) {
+        double v = x[i];
+        int64_t kept = fabs(v) <= LARGEST;
+        double low = kept ? v : INFINITY, high = kept ? v : -INFINITY;
+        mended[i] = kept ? v : 0;
+        lo = low < lo ? low : lo;
+        hi = high > hi ? high : hi;
+        finite += kept;
+        nan += v != v;
+    }
+    *out = (MendedSide){lo, hi, (int)finite, (int)nan};
+}
+
+STAGE double mended_deviations(const double *x, int n, double mean)
+{
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int i = 0; i < n; i++) {
+        double v = x[i] - mean;
+        sum += fabs(x[i]) <= LARGEST ? v * v : 0;
+    }
+    return sum;
+}
+
+typedef struct {
+    int pairs, nan_both, equal_infinities;
+} MendedPairs;
+
+STAGE void mend_pairs(const double *x, const double *y, double *restrict a, double *restrict b, int64_t *restrict keep,
+                      int n, MendedPairs *out)
+{
+    int64_t pairs = 0, nan_both = 0, equal = 0;
+#pragma omp simd reduction(+ : pairs, nan_both, equal)
+    for (int i = 0; i < n; i++) {
+        int64_t kept = (fabs(x[i]) <= LARGEST) & (fabs(y[i]) <= LARGEST);
+        a[i] = kept ? x[i] : 0;
+        b[i] = kept ? y[i] : 0;
+        keep[i] = -kept;
+        pairs += kept;
+        nan_both += (x[i] != x[i]) & (y[i] != y[i]);
+        equal += (x[i] == y[i]) & (fabs(x[i]) > LARGEST);
+    }
+    *out = (MendedPairs){(int)pairs, (int)nan_both, (int)equal};
+}
+
+STAGE double smallest_kept(const double *d, const int64_t *keep, int n)
+{
+    double lo = INFINITY;
+#pragma omp simd reduction(min : lo)
+    for (int i = 0; i < n; i++) {
+        /* What is not kept has the difference 0, and the bits of infinity turn it into that. */
+        uint64_t bits;
+        double v;
+        memcpy(&bits, d + i, 8);
+        bits |= ~(uint64_t)keep[i] & 0x7ff0000000000000u;
+        memcpy(&v, &bits, 8);
+        lo = v < lo ? v : lo;
+    }
+    return lo;
+}
+
+#define MEND_RAW(BITS)                                                                                                 \
+    STAGE void mend_raw_##BITS(const i##BITS *raw, i##BITS *restrict mended, const int64_t *keep, int n)               \
+    {                                                                                                                  \
+        for (int i = 0; i < n; i++)                                                                                    \
+            mended[i] = raw[i] & (int##BITS##_t)keep[i];                                                               \
+    }
+MEND_RAW(16)
+MEND_RAW(32)
+MEND_RAW(64)
 
 /* ---------------------------------------------------------------- the same with AVX2 */
 
@@ -465,9 +556,9 @@ typedef struct {
     const void *raw[2];  /* as they came */
     const void *wide[2]; /* as float or double */
     int is_float, dtype, n;
-    int64_t offset;       /* of the first element in the whole array */
-    const int *positions; /* of the elements in the block when some were left out, else NULL */
-    double *distances;    /* room for the differences */
+    int pairs;         /* elements that count: all, or those that are finite on both sides */
+    int64_t offset;    /* of the first element in the whole array */
+    double *distances; /* room for the differences */
     int has_distances;
 } Block;
 
@@ -483,14 +574,13 @@ static const double *distances_of(Block *b)
     return b->distances;
 }
 
-static void add_side(Walk *w, int k, const Block *b, const SidesOfBlock *x)
+/* Whether a sum of squared deviations has lost its digits in the difference it was taken as. */
+static int cancelled(double deviations, double squares) { return !(deviations >= 0.05 * squares); }
+
+static void add_values(Walk *w, int k, const SidesOfBlock *x, int n, double deviations)
 {
     Side *side = &w->state->side[k];
-    int n = b->n;
-    double mean = x->sum[k] / n, deviations = x->squares[k] - x->sum[k] * mean;
-    /* With little left of the squares, the difference has lost its digits. */
-    if (!(deviations >= 0.05 * x->squares[k]))
-        deviations = b->is_float ? deviations_f32(b->wide[k], n, mean) : deviations_f64(b->wide[k], n, mean);
+    double mean = x->sum[k] / n;
     if (side->finite) { /* joined as Chan and others (1979) do */
         double gap = mean - (side->sum + w->side_sum[k].sum) / (double)side->finite;
         deviations += gap * gap * ((double)side->finite * n / ((double)side->finite + n));
@@ -501,6 +591,15 @@ static void add_side(Walk *w, int k, const Block *b, const SidesOfBlock *x)
     add(&w->side_squares[k], x->squares[k]);
     side->min = x->min[k] < side->min ? x->min[k] : side->min;
     side->max = x->max[k] > side->max ? x->max[k] : side->max;
+}
+
+static void add_side(Walk *w, int k, const Block *b, const SidesOfBlock *x)
+{
+    int n = b->n;
+    double mean = x->sum[k] / n, deviations = x->squares[k] - x->sum[k] * mean;
+    if (cancelled(deviations, x->squares[k]))
+        deviations = b->is_float ? deviations_f32(b->wide[k], n, mean) : deviations_f64(b->wide[k], n, mean);
+    add_values(w, k, x, n, deviations);
 }
 
 static void offer_worst(State *s, double difference, int64_t at)
@@ -656,7 +755,7 @@ static void add_pairs(Walk *w, Block *b, SumsOfBlock *sums)
 {
     State *s = w->state;
     const PairsOfBlock *x = &sums->pairs;
-    s->pairs += b->n;
+    s->pairs += b->pairs;
     add(&w->sum_abs, x->sum);
     add(&w->squares, x->squares);
     add(&w->sum_rel, x->sum_rel);
@@ -669,7 +768,7 @@ static void add_pairs(Walk *w, Block *b, SumsOfBlock *sums)
         int at = 0;
         while (d[at] != x->max)
             at++;
-        offer_worst(s, x->max, b->offset + (b->positions ? b->positions[at] : at));
+        offer_worst(s, x->max, b->offset + at);
     }
     if (x->max > w->limit)
         s->beyond += count_beyond(distances_of(b), b->n, w->limit);
@@ -690,79 +789,94 @@ static void add_equal(Walk *w, const Block *b, const SidesOfBlock *sides)
     offer_worst(w->state, 0, b->offset);
 }
 
-/* NaN and infinities are counted and left out, the other values are moved together and taken in. */
+static void mend_raw(const Block *b, int k, void *mended, const int64_t *keep)
+{
+    switch (item_size[b->dtype]) {
+    case 2:
+        mend_raw_16(b->raw[k], mended, keep, b->n);
+        break;
+    case 4:
+        mend_raw_32(b->raw[k], mended, keep, b->n);
+        break;
+    default:
+        mend_raw_64(b->raw[k], mended, keep, b->n);
+    }
+}
+
+/* NaN and infinities are counted; then they are taken for zeros, which do not show in any sum. */
 static void add_nonfinite(Walk *w, const Block *b)
 {
     State *s = w->state;
-    double wide[2][BLOCK], finite[2][BLOCK], kept[2][BLOCK];
+    double wide[2][BLOCK], mended[2][BLOCK], distances[BLOCK];
+    int64_t keep[BLOCK];
     char raw[2][BLOCK * 8];
-    int positions[BLOCK], count[2] = {0, 0}, nan[2] = {0, 0}, pairs = 0, nan_both = 0, equal = 0, first = -1;
-    int size = item_size[b->dtype];
-    const double *x = b->wide[0], *y = b->wide[1];
-    if (b->is_float) {
-        widen_double(b->wide[0], wide[0], b->n);
-        widen_double(b->wide[1], wide[1], b->n);
-        x = wide[0];
-        y = wide[1];
+    int n = b->n;
+    const double *x[2] = {b->wide[0], b->wide[1]};
+    for (int k = 0; k < 2 && b->is_float; k++) {
+        widen_double(b->wide[k], wide[k], n);
+        x[k] = wide[k];
     }
-    for (int i = 0; i < b->n; i++) {
-        int fx = FINITE(x[i]), fy = FINITE(y[i]), nx = x[i] != x[i], ny = y[i] != y[i];
-        int same = !fx & (x[i] == y[i]);
-        finite[0][count[0]] = x[i];
-        finite[1][count[1]] = y[i];
-        kept[0][pairs] = x[i];
-        kept[1][pairs] = y[i];
-        positions[pairs] = i;
-        first = first < 0 && ((fx & fy) | same) ? i : first;
-        count[0] += fx;
-        count[1] += fy;
-        nan[0] += nx;
-        nan[1] += ny;
-        nan_both += nx & ny;
-        equal += same;
-        pairs += fx & fy;
-    }
+    MendedSide side[2];
+    SidesOfBlock sides;
+    mend_side(x[0], mended[0], n, &side[0]);
+    mend_side(x[1], mended[1], n, &side[1]);
+    sums_f64(mended[0], mended[1], n, &sides);
     for (int k = 0; k < 2; k++) {
-        SidesOfBlock sides;
-        Block side = {.wide = {finite[k], finite[k]}, .n = count[k]};
-        s->side[k].nan += nan[k];
-        s->side[k].inf += b->n - count[k] - nan[k];
-        if (count[k] == 0)
+        int finite = side[k].finite;
+        s->side[k].nan += side[k].nan;
+        s->side[k].inf += n - finite - side[k].nan;
+        if (finite == 0)
             continue;
-        sides_of(&side, &sides);
-        add_side(w, k, &side, &sides);
+        sides.min[k] = side[k].min;
+        sides.max[k] = side[k].max;
+        double mean = sides.sum[k] / finite, deviations = sides.squares[k] - sides.sum[k] * mean;
+        if (cancelled(deviations, sides.squares[k]))
+            deviations = mended_deviations(x[k], n, mean);
+        add_values(w, k, &sides, finite, deviations);
     }
-    s->nan_both += nan_both;
-    s->equal_infinities += equal;
-    s->mismatched += b->n - nan_both - equal - pairs;
-    if (equal) {
+    MendedPairs found;
+    mend_pairs(x[0], x[1], mended[0], mended[1], keep, n, &found);
+    s->nan_both += found.nan_both;
+    s->equal_infinities += found.equal_infinities;
+    s->mismatched += n - found.nan_both - found.equal_infinities - found.pairs;
+    if (found.equal_infinities)
         s->min_abs = 0;
+    if (found.pairs + found.equal_infinities && s->max_abs < 0) {
+        int first = 0;
+        while (!keep[first] && x[0][first] != x[1][first])
+            first++;
         offer_worst(s, 0, b->offset + first);
     }
-    if (pairs == 0)
+    if (found.pairs == 0)
         return;
-    for (int k = 0; k < 2; k++)
-        for (int i = 0; i < pairs; i++)
-            memcpy(raw[k] + i * size, (const char *)b->raw[k] + positions[i] * size, (size_t)size);
-    double distances[BLOCK];
-    Block rest = {{raw[0], raw[1]}, {kept[0], kept[1]}, 0, b->dtype, pairs, b->offset, positions, distances, 0};
+    mend_raw(b, 0, raw[0], keep);
+    mend_raw(b, 1, raw[1], keep);
+    Block rest = {.raw = {raw[0], raw[1]}, .wide = {mended[0], mended[1]}, .dtype = b->dtype, .n = n};
+    rest.pairs = found.pairs;
+    rest.offset = b->offset;
+    rest.distances = distances;
     SumsOfBlock sums;
     sums_of(&rest, &sums);
+    sums.pairs.min = smallest_kept(distances_of(&rest), keep, n);
     add_pairs(w, &rest, &sums);
 }
 
 static int any_nonfinite(const Block *b)
 {
-    for (int k = 0; k < 2; k++)
-        for (int i = 0; i < b->n; i++)
-            if (!(b->is_float ? FINITE(((const float *)b->wide[k])[i]) : FINITE(((const f64 *)b->wide[k])[i])))
-                return 1;
-    return 0;
+    if (b->is_float)
+        return nonfinite_f32(b->wide[0], b->n) | nonfinite_f32(b->wide[1], b->n);
+    return nonfinite_f64(b->wide[0], b->n) | nonfinite_f64(b->wide[1], b->n);
 }
 
 static void add_block(Walk *w, Block *b)
 {
     SumsOfBlock sums;
+    /* Where one block has NaN or infinities the next one often has, too; then the sums need not be tried first. */
+    if (w->nonfinite_before && any_nonfinite(b)) {
+        add_nonfinite(w, b);
+        return;
+    }
+    w->nonfinite_before = 0;
     int equal = memcmp(b->raw[0], b->raw[1], (size_t)b->n * item_size[b->dtype]) == 0;
     if (equal)
         sides_of(b, &sums.sides);
@@ -770,6 +884,7 @@ static void add_block(Walk *w, Block *b)
         sums_of(b, &sums);
     if (!FINITE(sums.sides.squares[0] + sums.sides.squares[1])) {
         if (any_nonfinite(b)) {
+            w->nonfinite_before = 1;
             add_nonfinite(w, b);
             return;
         }
@@ -900,9 +1015,11 @@ EXPORT void reprod_measure(int32_t dtype, const void *a, const void *b, int64_t 
     start(&w, state, limit);
     for (int64_t i = 0; i < n; i += BLOCK) {
         int64_t at = i * item_size[dtype];
+        int size = n - i < BLOCK ? (int)(n - i) : BLOCK;
         Block block = {.raw = {(const char *)a + at, (const char *)b + at},
                        .dtype = dtype,
-                       .n = n - i < BLOCK ? (int)(n - i) : BLOCK,
+                       .n = size,
+                       .pairs = size,
                        .offset = offset + i,
                        .distances = distances};
         widen(&block, room);

@@ -38,6 +38,7 @@ def ulp_distances(reference: Array, candidate: Array, *, component: DType) -> tu
     return float(largest), float(np.add.reduce(distances, dtype=within))
 
 
+@lru_cache(maxsize=8)
 def _exponent_step(component: DType) -> int:
     if component.name == "bfloat16":
         return 1 << 7
