@@ -149,14 +149,15 @@ def align(
     limits: Iterable[Limit | str] = (),
     rename: Mapping[str, str] | None = None,
     allow_unmatched: Iterable[str] = (),
+    accept: Iterable[str] = (),
     equal_nan: bool = False,
     trust: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Alignment:
     """Compare two recordings (or their paths): match, measure, calibrate, judge, diagnose.
 
-    Give either a whole `policy`, or `limits`, `allow_unmatched` and `equal_nan` from which one is made. Without policy
-    and limits the calibrated rule judges when the reference also ran in float64, fixed limits otherwise.
+    Give either a whole `policy`, or `limits`, `allow_unmatched`, `accept` and `equal_nan` from which one is made.
+    Without policy and limits the calibrated rule judges when the reference also ran in float64, fixed limits otherwise.
     """
     limits = tuple(limits)
     reference = reference if isinstance(reference, Recording) else load(reference, trust=trust)
@@ -165,9 +166,9 @@ def align(
     has_truth = any(run.endswith(FLOAT64) for run in reference.runs)
     floor = calibrate(pairing, reference=reference) if has_truth or isinstance(policy, CalibratedPolicy) else None
     if policy is None and floor is not None and not limits:
-        policy = CalibratedPolicy(allow_unmatched=tuple(allow_unmatched), equal_nan=equal_nan)
+        policy = CalibratedPolicy(allow_unmatched=tuple(allow_unmatched), accept=tuple(accept), equal_nan=equal_nan)
     elif policy is None:
-        policy = Policy.fixed(limits, equal_nan=equal_nan, allow_unmatched=allow_unmatched)
+        policy = Policy.fixed(limits, equal_nan=equal_nan, allow_unmatched=allow_unmatched, accept=accept)
     comparison = measure(pairing, limit_for=_absolute_limit(policy), progress=progress, elements=True)
     verdict = verdict_of(comparison, policy, floor)
     case = Case(Side.of(reference), Side.of(candidate), comparison, policy, verdict, floor)

@@ -181,3 +181,12 @@ def test_alignment_survives_when_saved_and_judged_again(tmp_path: object) -> Non
         Status.FAIL,
         Status.UNMATCHED,
     ]
+
+
+def test_known_difference_passes_only_when_accepted_and_says_so() -> None:
+    pair = {"bn.running_var": np.ones(2), "x": np.ones(2)}, {"bn.running_var": np.zeros(2), "x": np.ones(2)}
+    assert not aligned(*pair).passed
+    found = aligned(*pair, accept=("*running_var",))
+    assert found.passed
+    assert found.verdict.judgements[0].reason.startswith("accepted although: mean_abs 1")
+    assert not aligned({"x": np.ones(1)}, {"x": np.zeros(1)}, accept=("*running_var",)).passed

@@ -34,5 +34,5 @@ def command() -> Any:
     for found in sorted(module.name for module in pkgutil.iter_modules(commands.__path__)):
         module = import_module(f"{commands.__name__}.{found}")
         if not any(known.name == module.NAME for known in app.registered_commands):
-            app.command(module.NAME)(module.run)
+            app.command(module.NAME, context_settings=getattr(module, "SETTINGS", None))(module.run)
     return typer.main.get_command(app)

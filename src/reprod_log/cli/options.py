@@ -24,6 +24,12 @@ AllowUnmatched = Annotated[
     list[str],
     typer.Option("--allow-unmatched", metavar="PATTERN", help="Keys that may be missing on one side."),
 ]
+Accept = Annotated[
+    list[str],
+    typer.Option(
+        "--accept", metavar="PATTERN", help="Keys whose difference is known and accepted, e.g. '*running_var*'."
+    ),
+]
 EqualNan = Annotated[bool, typer.Option("--equal-nan", help="NaN on both sides at the same place counts as equal.")]
 Trust = Annotated[
     bool,

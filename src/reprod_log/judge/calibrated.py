@@ -21,7 +21,7 @@ from typing import Any
 
 from reprod_log.calibrate import Evidence, NoiseFloor
 from reprod_log.judge.status import Status
-from reprod_log.judge.verdict import Check, Judgement, Verdict, alone_judgements, overall
+from reprod_log.judge.verdict import Check, Judgement, Verdict, accepted, alone_judgements, overall
 from reprod_log.measure.comparison import Comparison
 from reprod_log.measure.measurement import Measurement
 from reprod_log.record import Key
@@ -51,6 +51,8 @@ class CalibratedPolicy:
     default: float = 300.0
     """Factor on the assumed floor when nothing was measured: weak, and said so."""
     allow_unmatched: tuple[str, ...] = ()
+    accept: tuple[str, ...] = ()
+    """Patterns of keys whose difference is known and accepted; they pass and say so."""
     equal_nan: bool = False
     name: str = "calibrated"
 
@@ -66,6 +68,7 @@ class CalibratedPolicy:
     def from_dict(cls, data: Mapping[str, Any]) -> CalibratedPolicy:
         values = dict(data)
         values["allow_unmatched"] = tuple(values.get("allow_unmatched", ()))
+        values["accept"] = tuple(values.get("accept", ()))
         return cls(**values)
 
 
@@ -73,12 +76,12 @@ def judge_calibrated(comparison: Comparison, floor: NoiseFloor, policy: Calibrat
     """The verdict of the calibrated rule on everything that was compared, or could not be."""
     judgements = [*_incomparable(comparison), *_data(floor, policy)]
     isolated = [_wide(one, policy.isolated, policy, suspect=True) for one in _of(floor, "isolated") if one.float64]
-    free = [_free(one, floor, policy) for one in _of(floor, "") if Key.parse(one.key).phase != "data"]
-    judgements += [*isolated, *free]
+    free = [_free(one, floor, policy) for one in _of(floor, "") if not _is_given(one)]
+    judgements = accepted([*judgements, *isolated, *free], policy.accept)
     if all(one.status.passed for one in judgements):
         judgements = _merged(judgements, _precision(floor, policy))
     lonely, allowed = alone_judgements(comparison, policy.allows_unmatched)
-    judgements += lonely
+    judgements = accepted([*judgements, *lonely], policy.accept)
     return Verdict(overall(judgements), tuple(judgements), allowed)
 
 
@@ -94,10 +97,15 @@ def _incomparable(comparison: Comparison) -> list[Judgement]:
     ]
 
 
+def _is_given(one: Evidence) -> bool:
+    """Whether an entry is data. What a second model was fed may be what the first one made: then it has rounding."""
+    return Key.parse(one.key).phase == "data" and (one.noise is None or one.noise.differing == 0)
+
+
 def _data(floor: NoiseFloor, policy: CalibratedPolicy) -> Iterator[Judgement]:
     """Tier 1: what goes in is bit-identical; with other data no later difference means anything."""
     for one in _of(floor, ""):
-        if Key.parse(one.key).phase == "data" and (found := one.float64 or one.float32) is not None:
+        if _is_given(one) and (found := one.float64 or one.float32) is not None:
             same = found.differing == 0 and not found.nonfinite_mismatched and (policy.equal_nan or not found.nan_both)
             check = Check("differing", float(found.differing), 0.0, same)
             reason = "" if same else f"the two sides were fed different data: {found.differing} of {found.count} differ"
@@ -110,7 +118,9 @@ def _free(one: Evidence, floor: NoiseFloor, policy: CalibratedPolicy) -> Judgeme
     if key.phase == "lr":
         return _lr(one, floor, policy)
     if one.float64 is not None and one.noise is not None:
-        return _wide(one, policy.free, policy, suspect=False)
+        # Second moments are squares of gradients: their relative error is twice as large.
+        factor = 2 * policy.free if key.phase == "optimizer" else policy.free
+        return _wide(one, factor, policy, suspect=False)
     if one.noise is not None:
         return _narrow(one, floor, policy, policy.without_float64, Status.FAIL)
     return _assumed(one, policy)
@@ -154,14 +164,17 @@ def _narrow(one: Evidence, floor: NoiseFloor, policy: CalibratedPolicy, factor: 
 def _precision(floor: NoiseFloor, policy: CalibratedPolicy) -> list[Judgement]:
     """Tier 4: the same function, but computed with less precision?"""
     found = []
+    # The injected pass of the candidate needs no float64: that it has the kernels is known from the free run.
+    wide = {one.key for one in floor.evidence if one.float64 is not None}
     for mode in ("isolated", "injected"):
         rows = [one for one in _of(floor, mode) if one.float32 is not None and one.noise is not None]
         ratios: dict[tuple[str, str, str], list[float]] = {}
         for one in rows:
             ratios.setdefault(_series(one), []).append(_ratio(one, floor))
         for one in rows:
-            factor = policy.precision if one.float64 is not None else policy.without_float64
-            objection = Status.PRECISION if one.float64 is not None else Status.FAIL
+            has_float64 = one.key in wide or str(Key.parse(one.key).in_run("")) in wide
+            factor = policy.precision if has_float64 else policy.without_float64
+            objection = Status.PRECISION if has_float64 else Status.FAIL
             judged = _narrow(one, floor, policy, factor, objection)
             # One activation on the other side of a kink makes one step's gradients jump; a defect stays.
             steady = median(ratios[_series(one)]) > factor

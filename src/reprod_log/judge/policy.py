@@ -85,6 +85,8 @@ class Policy:
     """Whether NaN on both sides at the same place counts as equal."""
     allow_unmatched: tuple[str, ...] = ()
     """Patterns of keys that may lack a partner."""
+    accept: tuple[str, ...] = ()
+    """Patterns of keys whose difference is known and accepted; they pass and say so."""
 
     @classmethod
     def fixed(
@@ -93,6 +95,7 @@ class Policy:
         *,
         equal_nan: bool = False,
         allow_unmatched: Iterable[str] = (),
+        accept: Iterable[str] = (),
     ) -> Policy:
         """The given limits, or the defaults when none is given. Exact kinds stay exact unless a limit names them."""
         own = tuple(Limit.parse(limit) if isinstance(limit, str) else limit for limit in limits)
@@ -101,6 +104,7 @@ class Policy:
             limits=(*exact, *own) if own else DEFAULT_LIMITS,
             equal_nan=equal_nan,
             allow_unmatched=tuple(allow_unmatched),
+            accept=tuple(accept),
         )
 
     def limits_for(self, key: str, dtype: str) -> dict[str, Limit]:
@@ -122,4 +126,5 @@ class Policy:
             name=str(data["name"]),
             equal_nan=bool(data["equal_nan"]),
             allow_unmatched=tuple(data["allow_unmatched"]),
+            accept=tuple(data.get("accept", ())),
         )

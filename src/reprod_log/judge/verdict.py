@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 
 from reprod_log.judge.policy import Policy
 from reprod_log.judge.status import Status
@@ -84,8 +85,18 @@ def judge(comparison: Comparison, policy: Policy) -> Verdict:
     """The verdict of `policy` on everything that was compared, or could not be."""
     judgements = [judge_row(row, policy) for row in comparison.rows]
     lonely, allowed = alone_judgements(comparison, policy.allows_unmatched)
-    judgements += lonely
+    judgements = accepted([*judgements, *lonely], policy.accept)
     return Verdict(overall(judgements), tuple(judgements), allowed)
+
+
+def accepted(judgements: list[Judgement], patterns: tuple[str, ...]) -> list[Judgement]:
+    """The judgements with known differences let through: explicit, and said on each of them."""
+    return [
+        replace(one, status=Status.PASS, reason=f"accepted although: {one.reason}")
+        if not one.status.passed and any(fnmatchcase(one.key, pattern) for pattern in patterns)
+        else one
+        for one in judgements
+    ]
 
 
 def alone_judgements(comparison: Comparison, allows: Callable[[str], bool]) -> tuple[list[Judgement], tuple[str, ...]]:

@@ -9,7 +9,7 @@ import typer
 
 from reprod_log.alignment import Alignment, align
 from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOTHING_COMPARED
-from reprod_log.cli.options import AllowUnmatched, AllRows, EqualNan, Limits, Renames, Trust, rename_map
+from reprod_log.cli.options import Accept, AllowUnmatched, AllRows, EqualNan, Limits, Renames, Trust, rename_map
 from reprod_log.cli.progress import byte_progress
 from reprod_log.judge import Status
 from reprod_log.report import write_report
@@ -24,6 +24,7 @@ def run(
     limit: Limits = [],  # noqa: B006  # typer's way of saying 'none given'
     rename: Renames = [],  # noqa: B006
     allow_unmatched: AllowUnmatched = [],  # noqa: B006
+    accept: Accept = [],  # noqa: B006
     equal_nan: EqualNan = False,
     json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Save the alignment as JSON.")] = None,
     report: Annotated[
@@ -41,6 +42,7 @@ def run(
             limits=limit,
             rename=rename_map(rename),
             allow_unmatched=allow_unmatched,
+            accept=accept,
             equal_nan=equal_nan,
             trust=trust,
             progress=progress,

@@ -1,0 +1,50 @@
+"""reprod judge: a saved alignment under another policy, without the tensors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from reprod_log.alignment import Alignment
+from reprod_log.cli.commands.compare import exit_code
+from reprod_log.cli.options import Accept, AllowUnmatched, AllRows, EqualNan, Limits
+from reprod_log.errors import UsageError
+from reprod_log.judge import CalibratedPolicy, Policy
+from reprod_log.report.terminal import print_alignment, terminal
+
+NAME = "judge"
+
+
+def run(
+    saved: Annotated[Path, typer.Argument(metavar="SAVED", help="An alignment saved as JSON.")],
+    policy: Annotated[str, typer.Option(help="fixed or calibrated; the saved one's own by default.")] = "",
+    limit: Limits = [],  # noqa: B006  # typer's way of saying 'none given'
+    allow_unmatched: AllowUnmatched = [],  # noqa: B006
+    accept: Accept = [],  # noqa: B006
+    equal_nan: EqualNan = False,
+    json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Save the new judgement.")] = None,
+    all_rows: AllRows = False,
+) -> int:
+    """Judge a saved alignment again with another policy; its tensors are not needed."""
+    alignment = Alignment.load(saved)
+    if policy not in ("", "fixed", "calibrated"):
+        raise UsageError(f"--policy is fixed or calibrated, not {policy!r}")
+    chosen = alignment.policy
+    if limit or policy == "fixed":
+        chosen = Policy.fixed(limit)
+    elif policy == "calibrated":
+        chosen = CalibratedPolicy()
+    chosen = replace(
+        chosen,
+        allow_unmatched=(*chosen.allow_unmatched, *allow_unmatched),
+        accept=(*chosen.accept, *accept),
+        equal_nan=chosen.equal_nan or equal_nan,
+    )
+    again = alignment.judged_by(chosen)
+    print_alignment(again, terminal(), all_rows=all_rows)
+    if json is not None:
+        again.save(json)
+    return exit_code(again)

@@ -1,0 +1,74 @@
+"""reprod run: record a script as it is."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from reprod_log.capture.script import run_script
+from reprod_log.errors import UsageError
+from reprod_log.record import Recording
+from reprod_log.record.stores import load, save
+
+NAME = "run"
+SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
+
+
+def run(
+    context: typer.Context,
+    script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="The script to run; its arguments follow.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="REC", help="Where the recording goes.")],
+    dtype: Annotated[
+        str | None,
+        typer.Option(help="float64: run in float64 and add this pass to REC, as evidence for the calibrated verdict."),
+    ] = None,
+    phases: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Only these phases, e.g. forward,loss,gradient.")
+    ] = None,
+    layers: Annotated[list[str], typer.Option(metavar="PATTERN", help="Only layers of these paths.")] = [],  # noqa: B006
+    steps: Annotated[int | None, typer.Option(help="Only the first N steps.")] = None,
+    detail: Annotated[str, typer.Option(help="full, or summary (statistics instead of values).")] = "full",
+) -> int:
+    """Record what a script's models do, without changing the script.
+
+    Models are watched from their first call, optimizers from their first step. For the calibrated verdict record both
+    passes:  reprod run train.py -o ref  and  reprod run train.py -o ref --dtype float64
+    """
+    chosen = phases.split(",") if phases else None
+    extra = output.exists() and dtype == "float64"
+    with tempfile.TemporaryDirectory(prefix=".reprod-", dir=output.resolve().parent if extra else None) as folder:
+        target = Path(folder) / "pass" if extra else output
+        try:
+            run_script(
+                script,
+                context.args,
+                save=target,
+                phases=chosen,
+                layers=layers or None,
+                steps=steps,
+                detail=detail,
+                dtype=dtype,
+                run="float64" if dtype == "float64" else "",
+            )
+        finally:
+            # A script that raises or exits leaves what was recorded until then.
+            if extra and target.exists():
+                _add_pass(output, load(target))
+    recording = load(output)
+    typer.echo(f"{output}: {len(recording)} entries, passes: {', '.join(run or 'plain' for run in recording.runs)}")
+    return 0
+
+
+def _add_pass(path: Path, more: Recording) -> None:
+    """Put another pass into the recording at `path`."""
+    recording = load(path)
+    both = set(recording.runs) & set(more.runs)
+    kept = tuple(entry for entry in recording.entries if entry.key.run not in both)
+    if not kept:
+        raise UsageError(f"{path} holds nothing but a float64 pass; record the plain run first")
+    whole = replace(recording, entries=(*kept, *more.entries), notes=(*recording.notes, *more.notes), source=str(path))
+    save(whole, path)
