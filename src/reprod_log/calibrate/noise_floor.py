@@ -96,7 +96,7 @@ def _evidence(pair: Pair, mode: str, by_key: Mapping[str, Pair], reference: Reco
     """What speaks about one pair of the plain (not float64) run of a mode."""
     key = pair.reference.key
     wide_key = str(key.in_run(f"{mode}.{FLOAT64}" if mode else FLOAT64))
-    plain = Evidence(str(key), mode, reduction=int(pair.reference.meta.get("reduction", 1)))
+    plain = Evidence(str(key), mode, reduction=int(pair.reference.meta.get("terms", 1)))
     if wide_key not in reference:
         noise = _worst_repeat(pair.reference, reference)
         basis: Basis = "none" if noise is None else "repeats of the reference"
