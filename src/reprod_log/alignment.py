@@ -10,6 +10,7 @@ from typing import Any
 from reprod_log.calibrate import NoiseFloor, calibrate
 from reprod_log.calibrate.noise_floor import FLOAT64
 from reprod_log.diagnose import Case, Finding, diagnose
+from reprod_log.diagnose.material import Material
 from reprod_log.errors import NotAligned, UnreadableFile, UsageError
 from reprod_log.judge import (
     CalibratedPolicy,
@@ -171,7 +172,15 @@ def align(
         policy = Policy.fixed(limits, equal_nan=equal_nan, allow_unmatched=allow_unmatched, accept=accept)
     comparison = measure(pairing, limit_for=_absolute_limit(policy), progress=progress, elements=True)
     verdict = verdict_of(comparison, policy, floor)
-    case = Case(Side.of(reference), Side.of(candidate), comparison, policy, verdict, floor)
+    case = Case(
+        Side.of(reference),
+        Side.of(candidate),
+        comparison,
+        policy,
+        verdict,
+        floor,
+        Material(reference, candidate, pairing),
+    )
     return Alignment(case.reference, case.candidate, comparison, policy, verdict, diagnose(case), floor)
 
 

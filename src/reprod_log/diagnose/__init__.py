@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pkgutil
+from collections.abc import Iterable
 from importlib import import_module
 
 from reprod_log.diagnose import rules
 from reprod_log.diagnose.case import Case
-from reprod_log.diagnose.finding import Finding
+from reprod_log.diagnose.finding import Finding, Mend
 
-__all__ = ["Case", "Finding", "diagnose"]
+__all__ = ["Case", "Finding", "Mend", "diagnose", "ranked"]
 
 _RANK = {"proven": 0, "consistent": 1, "possible": 2}
 _KIND = {"cause": 0, "suspicious pass": 1, "remark": 2}
@@ -20,4 +21,9 @@ def diagnose(case: Case) -> tuple[Finding, ...]:
     found: list[Finding] = []
     for module in pkgutil.iter_modules(rules.__path__):
         found += import_module(f"{rules.__name__}.{module.name}").look(case)
-    return tuple(sorted(found, key=lambda one: (_KIND[one.kind], _RANK[one.confidence], one.rule)))
+    return ranked(found)
+
+
+def ranked(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Causes before suspicions before remarks, each the surest first."""
+    return tuple(sorted(findings, key=lambda one: (_KIND[one.kind], _RANK[one.confidence], one.rule)))

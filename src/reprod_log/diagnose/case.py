@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from reprod_log.calibrate import NoiseFloor
-from reprod_log.judge import CalibratedPolicy, Judgement, Policy, Verdict
+from reprod_log.diagnose.layers import LayerState, layer_states
+from reprod_log.diagnose.material import Material
+from reprod_log.judge import CalibratedPolicy, Judgement, Policy, Status, Verdict
 from reprod_log.measure.comparison import Compared, Comparison
 from reprod_log.measure.measurement import Measurement
 from reprod_log.record.series import series
@@ -34,6 +36,8 @@ class Case:
     policy: Policy | CalibratedPolicy
     verdict: Verdict
     floor: NoiseFloor | None = None
+    material: Material | None = None
+    """The recordings themselves, for rules that need values; None when only the numbers were kept."""
 
     @cached_property
     def judgements(self) -> dict[str, Judgement]:
@@ -43,6 +47,27 @@ class Case:
     def rows(self) -> dict[str, Compared]:
         """The compared entries of the plain run, by key."""
         return {row.key: row for row in self.comparison.rows if row.key in self.judgements}
+
+    @cached_property
+    def failed(self) -> frozenset[str]:
+        """Keys of the compared entries that did not pass."""
+        return frozenset(
+            one.key for one in self.verdict.judgements if not one.status.passed and one.status is not Status.UNMATCHED
+        )
+
+    @cached_property
+    def suspect(self) -> frozenset[str]:
+        return frozenset(one.key for one in self.verdict.judgements if one.status is Status.SUSPECT)
+
+    @cached_property
+    def states(self) -> dict[str, LayerState]:
+        """For each layer of the reference that was run alone: is its error its own, inherited, or between layers?"""
+        return layer_states(self.judgements.values())
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """The layers whose error is their own, in execution order."""
+        return tuple(path for path, state in self.states.items() if state == "own")
 
     def series(self) -> Iterator[tuple[str, tuple[Point, ...]]]:
         """Every quantity over the steps, with its name."""

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 Confidence = Literal["proven", "consistent", "possible"]
+
+
+@dataclass(frozen=True)
+class Mend:
+    """What a re-run can change to prove a cause: settings of one layer of the candidate, or its weights."""
+
+    layer: str
+    """The reference's path."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """By the candidate's names; the values that would make it right."""
+    weights: bool = False
+    """Whether the reference's weights are to be given to it again."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +35,8 @@ class Finding:
     advice: str = ""
     keys: tuple[str, ...] = ()
     kind: Literal["cause", "suspicious pass", "remark"] = "cause"
+    mend: Mend | None = None
+    """How a re-run with live models may prove it."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -31,4 +45,6 @@ class Finding:
     def from_dict(cls, data: Mapping[str, Any]) -> Finding:
         values = dict(data)
         values["keys"] = tuple(values.get("keys", ()))
+        mend = values.get("mend")
+        values["mend"] = None if mend is None else Mend(**mend)
         return cls(**values)

@@ -14,6 +14,7 @@ from reprod_log.live.proof import prove
 from reprod_log.live.runs import as_mapping, batches_of
 from reprod_log.transfer import transfer_weights
 
+
 def align_models(
     reference: Any,
     candidate: Any,

@@ -83,11 +83,12 @@ def run_isolated(
     dtype: str | None,
     paths: Mapping[str, str],
     exchanged: Collection[str] = (),
+    change: Callable[[Any], None] | None = None,
 ) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
     """Entries of every module run alone, and notes about those that could not be.
 
     `paths` maps the reference's paths (those of `calls`) to this program's; modules in `exchanged` want time and batch
-    the other way round.
+    the other way round. `change` mends each module (a copy) before it is run.
     """
     framework = program.framework
     recorder = Recorder()
@@ -102,8 +103,11 @@ def run_isolated(
                     continue
                 framework.seed(0)
                 given = replace(call, exchanged=True) if call.path in exchanged else call
+                module = copy.deepcopy(modules[path])
                 try:
-                    _run_one(program, given, path, copy.deepcopy(modules[path]), recorder, run, dtype)
+                    if change is not None:
+                        change(module)
+                    _run_one(program, given, path, module, recorder, run, dtype)
                 except Exception as error:  # a layer may raise anything on a foreign input; the reason is kept
                     notes.append(f"{path} ({framework.NAME}) could not be run alone{_in(dtype)}: {_first_line(error)}")
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ class Program:
     step: Callable[..., Any] | None = None
     """Does one whole iteration: step(model, optimizer, inputs, targets). Instead of `loss`, for loops of one's own."""
 
-    @property
+    @cached_property
     def framework(self) -> Framework:
         model = next(iter(self.model.values())) if isinstance(self.model, Mapping) else self.model
         return framework_of(model)

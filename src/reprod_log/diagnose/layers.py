@@ -1,0 +1,45 @@
+"""Own, inherited or between: what running each layer alone says about where an error comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from reprod_log.judge import Judgement
+from reprod_log.record import Key
+
+LayerState = Literal["sound", "own", "inside", "glue", "inherited"]
+"""sound: right alone and in the program; own: wrong alone, and nothing inside it is; inside: wrong because a layer
+inside it is; glue: wrong alone although all layers inside it are right, so the code between them is at fault;
+inherited: right alone, wrong in the program because of what it was given."""
+
+
+def layer_states(judgements: Iterable[Judgement]) -> dict[str, LayerState]:
+    """The state of every layer that was run alone, in execution order, children before their parents."""
+    alone: dict[str, bool] = {}
+    free: dict[str, bool] = {}
+    for one in judgements:
+        key = Key.parse(one.key)
+        if key.run == "isolated":
+            layer = layer_alone(key)
+            alone[layer] = alone.get(layer, False) or not one.status.passed
+        elif not key.run and key.phase in ("forward", "backward") and not key.role.startswith("input"):
+            free[key.path] = free.get(key.path, False) or not one.status.passed
+    return {layer: _state(layer, alone, free) for layer in alone}
+
+
+def layer_alone(key: Key) -> str:
+    """The layer that was run alone when this entry was recorded."""
+    if key.phase in ("forward", "backward"):
+        return key.path
+    layer = key.role.partition("of ")[2]
+    return "" if layer == "model" else layer
+
+
+def _state(layer: str, alone: dict[str, bool], free: dict[str, bool]) -> LayerState:
+    inner = [path for path in alone if path != layer and (not layer or path.startswith(f"{layer}."))]
+    if alone[layer]:
+        if any(alone[path] for path in inner):
+            return "inside"
+        return "glue" if inner else "own"
+    return "inherited" if free.get(layer) else "sound"

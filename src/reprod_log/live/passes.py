@@ -1,0 +1,192 @@
+"""Runs: every pass of two programs that a verdict needs, put together into one recording per side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from reprod_log.errors import CaptureError, ReprodLogError
+from reprod_log.live.injection import gradients_by_step, inject_into
+from reprod_log.live.isolation import Call, first_calls, run_isolated
+from reprod_log.live.program import Program
+from reprod_log.live.runs import run_program
+from reprod_log.match import Pair
+from reprod_log.match.layers import Layers, match_layers
+from reprod_log.match.tensors import time_and_batch_exchanged
+from reprod_log.measure.comparison import measure_pair
+from reprod_log.record import PHASES, Entry, Recording
+from reprod_log.transfer.plan import make_plan
+
+Progress = Callable[[str, int, int], None]
+"""Hears what is being done, how many parts are done, and how many there are."""
+
+FLOAT64 = "float64"
+_INJECTED_PHASES = tuple(phase for phase in PHASES if phase != "clip")
+"""A gradient that was put in differs from the one computed, which would look like clipping."""
+
+
+class Runs:
+    """Every pass of both programs, put together into one recording per side."""
+
+    def __init__(
+        self,
+        ours: Program,
+        theirs: Program,
+        batches: list[tuple[Any, Any]],
+        rename: Mapping[str, str],
+        progress: Progress | None,
+        quick: bool,
+    ) -> None:
+        self.ours, self.theirs, self.batches, self.rename, self.quick = ours, theirs, batches, rename, quick
+        self._progress = progress or (lambda what, done, total: None)
+        self._done, self._total = 0, 7 if quick else 12
+        self._notes: tuple[list[str], list[str]] = ([], [])
+        self.calls: list[Call] = []
+        """What each layer of the reference was given at its first call, once the layers were run alone."""
+        self.partners: dict[str, str] = {}
+        """The candidate's path for each layer of the reference that was run alone."""
+
+    def recordings(self) -> tuple[Recording, Recording]:
+        """The recording of each side, with all passes in it."""
+        mains = [
+            self._told(f"{name} as it runs", run_program, program, self.batches)
+            for name, program in (("reference", self.ours), ("candidate", self.theirs))
+        ]
+        reference, candidate = mains
+        self._check_repeats(reference)
+        extra: tuple[list[Entry], list[Entry]] = ([], [])
+        for side, (name, program) in enumerate((("reference", self.ours), ("candidate", self.theirs))):
+            extra[side].extend(self._wide(name, program, side))
+        layers = match_layers(reference, candidate, rename=self.rename)
+        self._isolate(reference, candidate, layers, extra)
+        if not self.quick and self.ours.optimizer is not None and self.theirs.optimizer is not None:
+            self._inject(reference, candidate, layers, extra)
+        whole = [
+            replace(main, entries=(*main.entries, *more), notes=(*main.notes, *notes))
+            for main, more, notes in zip(mains, extra, self._notes, strict=True)
+        ]
+        return whole[0], whole[1]
+
+    def _told(self, what: str, do: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        self._progress(what, self._done, self._total)
+        result = do(*args, **kwargs)
+        self._done += 1
+        self._progress(what, self._done, self._total)
+        return result
+
+    def _check_repeats(self, reference: Recording) -> None:
+        """Another seed must not change anything: random numbers outside of Dropout layers cannot be shared."""
+        again: Recording = self._told(
+            "reference again, other seed", run_program, self.ours, self.batches[:1], seed=1, run="repeat"
+        )
+        for entry in again.entries:
+            first = str(entry.key.in_run(""))
+            if first not in reference:
+                continue
+            measured = measure_pair(Pair(reference[first], entry)).measurement
+            if measured is not None and (measured.differing or measured.nonfinite_mismatched):
+                raise CaptureError(
+                    f"the reference does not repeat itself: {first} differs by {measured.max_abs:.3g} between two runs "
+                    "with other seeds. It draws random numbers outside of Dropout layers, or its kernels are not "
+                    "deterministic. Put the models in eval mode, or draw the numbers once and pass them as inputs."
+                )
+
+    def _wide(self, name: str, program: Program, side: int) -> tuple[Entry, ...]:
+        try:
+            recording: Recording = self._told(
+                f"{name} in float64", run_program, program, self.batches, run=FLOAT64, dtype=FLOAT64
+            )
+        except ReprodLogError:
+            raise
+        except Exception as error:  # a kernel without float64 may raise anything; its word is the note
+            self._notes[side].append(f"could not be run in float64: {_said(error)}")
+            return ()
+        return recording.entries
+
+    def _isolate(
+        self, reference: Recording, candidate: Recording, layers: Layers, extra: tuple[list[Entry], list[Entry]]
+    ) -> None:
+        if isinstance(self.ours.model, Mapping):
+            calls = []
+            self._notes[0].append("several models at once: their layers were not run alone")
+        else:
+            calls = first_calls(self.ours, self.batches[0][0])
+        there = {call.path: layers.modules[call.path][0] for call in calls if call.path in layers.modules}
+        self.calls, self.partners = calls, there
+        same = {path: path for path in there}
+        here_info = {module.path: module for module in reference.modules}
+        there_info = {module.path: module for module in candidate.modules}
+        exchanged = {
+            path
+            for path, other in there.items()
+            if path in here_info
+            and other in there_info
+            and time_and_batch_exchanged(here_info[path], there_info[other])
+        }
+        for side, (name, program, paths, swap) in enumerate(
+            (("reference", self.ours, same, set[str]()), ("candidate", self.theirs, there, exchanged))
+        ):
+            for dtype in (None, FLOAT64):
+                run = f"isolated.{dtype}" if dtype else "isolated"
+                entries, notes = self._told(
+                    f"{name}'s layers one by one",
+                    run_isolated,
+                    program,
+                    calls,
+                    run=run,
+                    dtype=dtype,
+                    paths=paths,
+                    exchanged=swap,
+                )
+                extra[side].extend(entries)
+                self._notes[side].extend(notes)
+
+    def _inject(
+        self,
+        reference: Recording,
+        candidate: Recording,
+        layers: Layers,
+        extra: tuple[list[Entry], list[Entry]],
+    ) -> None:
+        gradients = gradients_by_step(reference)
+        shapes = {
+            f"{module.path}.{name}".lstrip("."): shape
+            for module in candidate.modules
+            for name, shape in module.parameters.items()
+        }
+        plan = make_plan(layers.units, shapes)
+        # With its own gradients the reference runs as it ran before.
+        extra[0].extend(
+            replace(entry, key=entry.key.in_run("injected"))
+            for entry in reference.of_run("")
+            if entry.key.phase in _INJECTED_PHASES
+        )
+        passes: tuple[tuple[int, str, Program, str | None, Any], ...] = (
+            (0, "reference", self.ours, FLOAT64, None),
+            (1, "candidate", self.theirs, None, plan),
+        )
+        for side, name, program, dtype, mapping in passes:
+            run = f"injected.{dtype}" if dtype else "injected"
+            try:
+                recording = self._told(
+                    f"{name} with the reference's gradients",
+                    run_program,
+                    program,
+                    self.batches,
+                    run=run,
+                    dtype=dtype,
+                    inject=inject_into(program, gradients, mapping),
+                    phases=_INJECTED_PHASES,
+                )
+            except ReprodLogError:
+                raise
+            except Exception as error:  # as above: a kernel without float64
+                self._notes[side].append(f"could not be run with the reference's gradients: {_said(error)}")
+                continue
+            extra[side].extend(recording.entries)
+
+
+def _said(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip(" -\t")]
+    return f"{type(error).__name__}: {next((line for line in lines if 'Traceback' not in line), '')}"

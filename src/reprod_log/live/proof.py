@@ -1,0 +1,115 @@
+"""Proof: a finding that names a layer's setting or weights is tried out: the layer alone again, mended.
+
+When the error is gone, the cause is proven.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from reprod_log.alignment import Alignment
+from reprod_log.calibrate import calibrate
+from reprod_log.diagnose import Finding, Mend, ranked
+from reprod_log.diagnose.layers import layer_alone
+from reprod_log.errors import ReprodLogError
+from reprod_log.judge import CalibratedPolicy, judge_calibrated
+from reprod_log.live.isolation import run_isolated
+from reprod_log.live.passes import FLOAT64, Runs
+from reprod_log.match import match
+from reprod_log.measure.comparison import Comparison
+from reprod_log.record import Entry, Key, Recording
+from reprod_log.transfer import transfer_weights
+
+
+def prove(alignment: Alignment, runs: Runs, reference: Recording, candidate: Recording) -> Alignment:
+    """The alignment with every finding that a re-run confirms marked as proven; those that it refutes stay."""
+    if not any(finding.mend for finding in alignment.findings) or not isinstance(alignment.policy, CalibratedPolicy):
+        return alignment
+    prover = _Prover(runs, reference, candidate, alignment.policy)
+    return replace(alignment, findings=ranked(prover.tried(finding) for finding in alignment.findings))
+
+
+class _Prover:
+    def __init__(self, runs: Runs, reference: Recording, candidate: Recording, policy: CalibratedPolicy) -> None:
+        self._runs, self._policy = runs, policy
+        self._reference, self._candidate = _needed(reference), _needed(candidate)
+
+    def tried(self, finding: Finding) -> Finding:
+        if finding.mend is None or finding.confidence == "proven":
+            return finding
+        worst = self._worst_after(finding.mend)
+        if worst is None:
+            return finding
+        said = (
+            f"{finding.evidence}; mended and run again, the layer alone agrees (worst error {worst:.1g} of the limit)"
+        )
+        return replace(finding, confidence="proven", evidence=said)
+
+    def _worst_after(self, mend: Mend) -> float | None:
+        """The largest error of the mended layer in shares of the limit; None unless all of it passes."""
+        layer = mend.layer
+        calls = [call for call in self._runs.calls if call.path == layer]
+        path = self._runs.partners.get(layer)
+        if not calls or path is None:
+            return None
+        entries: list[Entry] = []
+        for dtype in (None, FLOAT64):
+            run = f"isolated.{dtype}" if dtype else "isolated"
+            found, _ = run_isolated(
+                self._runs.theirs, calls, run=run, dtype=dtype, paths={layer: path}, change=self._change(mend, dtype)
+            )
+            entries += found
+        if not entries:
+            return None
+        mended = replace(
+            self._candidate, entries=(*(e for e in self._candidate.entries if not e.key.run), *entries), source=""
+        )
+        try:
+            pairing = match(self._reference, mended, rename=self._runs.rename)
+        except ReprodLogError:
+            # A rename map may speak of entries that are not looked at here.
+            return None
+        judged = judge_calibrated(Comparison(()), calibrate(pairing, reference=self._reference), self._policy)
+        mine = [
+            one
+            for one in judged.judgements
+            if (key := Key.parse(one.key)).run.startswith("isolated") and layer_alone(key) == layer
+        ]
+        if not mine or not all(one.status.passed for one in mine):
+            return None
+        return max((check.value / check.limit for one in mine for check in one.checks if check.limit), default=0.0)
+
+    def _change(self, mend: Mend, dtype: str | None) -> Callable[[Any], None]:
+        def change(module: Any) -> None:
+            for name, value in mend.settings.items():
+                set_setting(module, name, value)
+            if mend.weights:
+                ours = dict(self._runs.ours.modules(self._runs.ours.fresh(dtype)))[mend.layer]
+                transfer_weights(ours, module, on_difference="report")
+
+        return change
+
+
+def set_setting(module: Any, name: str, value: Any) -> None:
+    """Give a layer another setting, under the name that recordings know it by (without leading underscores)."""
+    for attribute in (name, f"_{name}"):
+        if attribute in vars(module):
+            kept = vars(module)[attribute]
+            setattr(module, attribute, type(kept)(value) if isinstance(kept, (tuple, list)) else value)
+    # A convolution of paddle keeps its padding a second time, in the form that its kernel wants.
+    if name == "padding" and "_updated_padding" in vars(module):
+        module._updated_padding = value
+
+
+def _needed(recording: Recording) -> Recording:
+    """What lining layers up and comparing them alone needs: the first step and the isolated passes."""
+    first = min(recording.steps, default=0)
+    kept = tuple(
+        entry
+        for entry in recording.entries
+        if entry.key.run.startswith("isolated")
+        or (not entry.key.run and entry.key.step == first and entry.key.phase in ("forward", "parameter", "buffer"))
+    )
+    return replace(recording, entries=kept)

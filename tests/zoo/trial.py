@@ -1,0 +1,67 @@
+"""Trial: one torch model, its paddle port and how both are trained; what a mistake is planted into."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What `align_models` is given. Pairs are (reference's, candidate's)."""
+
+    reference: Any
+    candidate: Any
+    inputs: list[Any]
+    targets: list[Any] | None
+    loss: tuple[Any, Any] = (None, None)
+    optimizer: tuple[Any, Any] = (None, None)
+    step: tuple[Any, Any] = (None, None)
+
+    def with_candidate_optimizer(self, make: Callable[[Any], Any]) -> Trial:
+        return replace(self, optimizer=(self.optimizer[0], make))
+
+    def with_candidate_loss(self, loss: Callable[..., Any]) -> Trial:
+        return replace(self, loss=(self.loss[0], loss))
+
+    def with_candidate_step(self, step: Callable[..., Any]) -> Trial:
+        return replace(self, step=(self.step[0], step))
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A planted mistake: how, into what, and what a good answer says about it."""
+
+    base: Callable[[int], Trial]
+    """Makes a healthy trial for a seed."""
+    plant: Callable[[Trial], Trial | None]
+    """Breaks the candidate; a new trial, or None when it was changed in place."""
+    rules: tuple[str, ...]
+    """The rules of which one must name the cause."""
+    words: tuple[str, ...]
+    """What the finding must say, one of them at least (lower case)."""
+    place: tuple[str, ...]
+    """Part of the first divergent key (one of them): the layer, loss, parameter, buffer or lr where the mistake is."""
+    quick: bool = False
+    """Whether it is in the short selection that the tests run."""
+
+
+@dataclass(frozen=True)
+class Healthy:
+    """A correct port: it must pass and no cause may be named."""
+
+    make: Callable[[int], Trial]
+    seeds: tuple[int, ...] = tuple(range(3))
+    quick: bool = False
+
+
+def arrays(seed: int) -> np.random.Generator:
+    return np.random.default_rng(1000 + seed)
+
+
+def change_weight(parameter: Any, change: Callable[[np.ndarray], np.ndarray]) -> None:
+    """Give a paddle parameter other values."""
+    parameter.set_value(np.ascontiguousarray(change(parameter.numpy())).astype(np.float32))
