@@ -105,6 +105,11 @@ def load_weights(settings: Settings) -> Arrays:
     return dict(np.load(path))
 
 
+def hashes(arrays: Arrays) -> dict[str, str]:
+    """Returns the hash of each array, to say in a record what a run was fed with."""
+    return {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in arrays.items()}
+
+
 def _save(path: Path, arrays: Arrays) -> None:
     # Written aside and renamed: two sides started together must not read a half-written file.
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -116,6 +121,6 @@ def _save(path: Path, arrays: Arrays) -> None:
 if __name__ == "__main__":
     chosen = read_settings(__doc__)
     made = {**load_data(chosen), **load_weights(chosen)}
-    for key, array in made.items():
-        print(f"{hashlib.sha256(array.tobytes()).hexdigest()[:16]}  {key} {array.dtype} {array.shape}")
+    for key, digest in hashes(made).items():
+        print(f"{digest[:16]}  {key} {made[key].dtype} {made[key].shape}")
     print(f"{chosen.inputs_folder}: {sum(a.size for n, a in made.items() if n in weight_shapes(chosen)):,} parameters")

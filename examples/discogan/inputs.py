@@ -99,6 +99,11 @@ def load_weights(settings: Settings) -> dict[str, Arrays]:
     return weights
 
 
+def hashes(arrays: Arrays) -> dict[str, str]:
+    """Returns the hash of each array, to say in a record what a run was fed with."""
+    return {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in arrays.items()}
+
+
 def _save(path: Path, arrays: Arrays) -> None:
     # Written aside and renamed: two sides started together must not read a half-written file.
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -112,5 +117,5 @@ if __name__ == "__main__":
     made = dict(zip(("A", "B"), load_data(chosen), strict=True))
     for network, arrays in load_weights(chosen).items():
         made |= {f"{network}/{name}": array for name, array in arrays.items()}
-    for key, array in made.items():
-        print(f"{hashlib.sha256(array.tobytes()).hexdigest()[:16]}  {key} {array.dtype} {array.shape}")
+    for key, digest in hashes(made).items():
+        print(f"{digest[:16]}  {key} {made[key].dtype} {made[key].shape}")

@@ -115,10 +115,15 @@ def without_last_time_view(weights: Arrays) -> Arrays:
     return {**weights, name: np.zeros_like(weights[name])}
 
 
+def hashes(arrays: Arrays) -> dict[str, str]:
+    """Returns the hash of each array, to say in a record what a run was fed with."""
+    return {name: hashlib.sha256(array.tobytes()).hexdigest() for name, array in arrays.items()}
+
+
 if __name__ == "__main__":
     chosen = read_settings(__doc__)
     weights = load_weights(chosen)
-    for key, array in weights.items():
-        print(f"{hashlib.sha256(array.tobytes()).hexdigest()[:16]}  {key} {array.dtype} {array.shape}")
+    for key, digest in hashes(weights).items():
+        print(f"{digest[:16]}  {key} {weights[key].dtype} {weights[key].shape}")
     trained = sum(array.size for key, array in weights.items() if "running" not in key)
     print(f"{chosen.inputs_folder}: {trained:,} parameters")

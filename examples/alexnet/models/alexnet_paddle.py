@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+import paddle
 from paddle import Tensor, nn
 from paddle.nn import functional as F
 from settings import Settings
@@ -51,15 +52,15 @@ def build_model(settings: Settings, weights: Mapping[str, np.ndarray]) -> AlexNe
 
 def load_torch_weights(model: nn.Layer, weights: Mapping[str, np.ndarray]) -> None:
     """Sets every parameter from torch's layout: linear weights are transposed, everything else is taken as it is."""
+    # By layer type, not by shape: a square matrix fits both ways.
+    transposed = {f"{name}.weight" for name, layer in model.named_sublayers() if isinstance(layer, nn.Linear)}
     left = dict(weights)
-    for layer_name, layer in model.named_sublayers():
-        for name, parameter in layer.named_parameters(include_sublayers=False):
-            array = left.pop(f"{layer_name}.{name}")
-            # By layer type, not by shape: a square matrix fits both ways.
-            if isinstance(layer, nn.Linear) and name == "weight":
-                array = array.T
-            if tuple(parameter.shape) != array.shape:
-                raise ValueError(f"{layer_name}.{name} has shape {parameter.shape}, the stored weight {array.shape}")
-            parameter.set_value(array.astype(str(parameter.dtype).removeprefix("paddle.")))
+    for name, parameter in model.named_parameters():
+        array = left.pop(name)
+        if name in transposed:
+            array = array.T
+        if tuple(parameter.shape) != array.shape:
+            raise ValueError(f"{name} has shape {parameter.shape}, the stored weight {array.shape}")
+        parameter.set_value(paddle.to_tensor(array).astype(parameter.dtype))
     if left:
         raise ValueError(f"weights without a parameter: {sorted(left)}")

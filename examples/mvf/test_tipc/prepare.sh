@@ -3,4 +3,4 @@
 #   bash test_tipc/prepare.sh test_tipc/configs/mvf/train_infer_python.txt 'lite_train_lite_infer'
 set -euo pipefail
 cd "$(dirname "$0")/.."
-python mini_ucf.py --dataset_root test_tipc/data/mini_ucf
+"${PYTHON:-python}" mini_ucf.py --dataset_root test_tipc/data/mini_ucf
