@@ -23,7 +23,7 @@ def run(arguments: list[str]) -> int:
     from reprod_log.cli.app import command
 
     try:
-        answer = command().main(args=arguments, prog_name="reprod", standalone_mode=False)
+        answer = command(arguments[0] if arguments else "").main(args=arguments, prog_name="reprod", standalone_mode=False)
     except typer.Exit as leaving:
         return int(leaving.exit_code)
     except wrong_use_error() as error:

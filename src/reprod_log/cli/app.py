@@ -29,10 +29,14 @@ def _root(version: bool = typer.Option(False, "--version", help="Show the versio
         raise typer.Exit
 
 
-def command() -> Any:
-    """The whole command, assembled from the files in cli/commands (a file's name is the command's name)."""
-    for found in sorted(module.name for module in pkgutil.iter_modules(commands.__path__)):
+def command(first: str = "") -> Any:
+    """The command, assembled from the files in cli/commands (a file's name is the command's name).
+
+    When the `first` argument names a command, only its file is loaded: no command waits for what others need.
+    """
+    files = sorted(module.name for module in pkgutil.iter_modules(commands.__path__))
+    for found in [first] if first in files else files:
         module = import_module(f"{commands.__name__}.{found}")
         if not any(known.name == module.NAME for known in app.registered_commands):
             app.command(module.NAME, context_settings=getattr(module, "SETTINGS", None))(module.run)
-    return typer.main.get_command(app)
+    return typer.main.get_group(app)
