@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import warnings
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields, replace
 from typing import Any
 
 import exact_measurement as exact
@@ -98,3 +100,26 @@ def test_the_measurement_survives_json_for_any_pair(pair: tuple[np.ndarray, np.n
     again = Measurement.from_dict(json.loads(text))
     assert json.dumps(again.to_dict()) == text
     assert repr(again) == repr(got)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("scale", [1.0, 1e300, 0.0])
+def test_no_field_is_missing_however_the_value_was_made(way: str, scale: float) -> None:
+    a = np.arange(1.0, 5.0)
+    with measured_by(way):
+        got = measure_arrays(a * scale, (a + 1) * scale)
+    assert got.worst is not None
+    for value in (got, got.reference, got.candidate, got.worst):
+        assert list(vars(value)) == [field.name for field in fields(value)]
+        assert replace(value) == value
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_threads_measure_the_same_as_one_alone(way: str) -> None:
+    rng = np.random.default_rng(4)
+    pairs = [(a := rng.standard_normal(20_000 + i).astype(np.float32), a + np.float32(1e-5)) for i in range(24)]
+    with measured_by(way):
+        alone = [measure_arrays(*pair) for pair in pairs]
+        with ThreadPoolExecutor(4) as pool:
+            together = list(pool.map(lambda pair: measure_arrays(*pair), pairs))
+    assert together == alone

@@ -50,7 +50,8 @@ class _Walk:
         self._pair = pair
         self._limit = limit
         self._widener = Widener(pair, size=size)
-        self._scratch = np.empty(size, self._widener.real_dtype)
+        # Twice the room for the two components of a complex number.
+        self._scratch = np.empty(2 * size if pair.wide.kind == "c" else size, self._widener.real_dtype)
         self._mask = np.empty(size, np.bool_)
         self._exponents = np.zeros(2048, np.int64)
         if pair.ulp_component is not None and pair.wide.kind == "c":
@@ -175,7 +176,7 @@ class _Walk:
             self._add_octaves(difference, zeros=n - differing)
             self._add_relative(difference, wide.reference)
         if self._pair.ulp_component is not None and differing:
-            ulp_max, ulp_sum = ulp_distances(raw[0], raw[1], component=self._pair.ulp_component)
+            ulp_max, ulp_sum = ulp_distances(raw[0], raw[1], component=self._pair.ulp_component, scratch=self._scratch)
             totals.ulp_max = max(totals.ulp_max, ulp_max)
             totals.ulp_sum += ulp_sum
 

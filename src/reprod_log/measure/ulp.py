@@ -15,8 +15,11 @@ from reprod_log.measure.dtypes import Array, DType
 _INTEGERS: dict[int, DType] = {2: np.dtype(np.int16), 4: np.dtype(np.int32), 8: np.dtype(np.int64)}
 
 
-def ulp_distances(reference: Array, candidate: Array, *, component: DType) -> tuple[float, float]:
-    """The largest and the sum of the ULP distances of two contiguous blocks of finite values of one dtype."""
+def ulp_distances(reference: Array, candidate: Array, *, component: DType, scratch: Array) -> tuple[float, float]:
+    """The largest and the sum of the ULP distances of two contiguous blocks of finite values of one dtype.
+
+    `scratch` is overwritten and must have room for one of the blocks.
+    """
     if component.itemsize == 1:
         ranks = _ranks(component)
         left, right = ranks[reference.view(np.uint8)], ranks[candidate.view(np.uint8)]
@@ -27,7 +30,9 @@ def ulp_distances(reference: Array, candidate: Array, *, component: DType) -> tu
     left, right = reference.view(signed), candidate.view(signed)
     # Right for equal signs. Opposite signs wrap around to something of at least one exponent step, because a
     # finite value stays that far below the integers' end; so a small maximum proves that there are none.
-    distances = np.abs(left - right).view(unsigned)
+    room = scratch.view(signed)[: left.size]
+    np.subtract(left, right, out=room)
+    distances = np.abs(room, out=room).view(unsigned)
     largest = int(distances.max())
     if largest >= _exponent_step(component):
         _mend_opposite_signs(left, right, distances)
