@@ -141,3 +141,28 @@ def test_same_key_is_refused_when_recorded_twice() -> None:
     recorder.add("x", np.ones(1))
     with pytest.raises(ValueError, match="'x' was recorded twice"):
         recorder.add("x", np.ones(1))
+
+
+def test_old_log_survives_when_the_disk_fills_up_while_saving(tmp_path: Path) -> None:
+    program = """
+import resource, sys
+import numpy as np
+from reprod_log import ReprodLogger
+from reprod_log.errors import WriteFailed
+logger = ReprodLogger()
+logger.add("x", np.ones(10))
+logger.save(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+logger.add("big", np.ones(1_000_000))
+try:
+    logger.save(sys.argv[1])
+except WriteFailed as error:
+    print(error)
+"""
+    answer = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "log.npy")], capture_output=True, text=True, check=True
+    )
+    assert "could not write" in answer.stdout
+    assert "before is unchanged" in answer.stdout
+    assert load(tmp_path / "log.npy").keys == ("x",)
+    assert os.listdir(tmp_path) == ["log.npy"]
