@@ -173,10 +173,10 @@ def test_branches_run_in_another_order_are_told_apart_by_their_values() -> None:
 
 
 class SiblingsTorch(tn.Module):
-    def __init__(self) -> None:
+    def __init__(self, build: Any = lambda: tn.Linear(4, 4)) -> None:
         super().__init__()
-        self.a = tn.Linear(4, 4)
-        self.b = tn.Linear(4, 4)
+        self.a = build()
+        self.b = build()
         self.end = tn.Linear(4, 2)
 
     def forward(self, x: Any) -> Any:
@@ -186,11 +186,11 @@ class SiblingsTorch(tn.Module):
 class SiblingsPaddle(pn.Layer):
     """The gate is computed first; with `scale` the model computes something else than the torch one."""
 
-    def __init__(self, scale: float = 1.0) -> None:
+    def __init__(self, scale: float = 1.0, build: Any = lambda: pn.Linear(4, 4)) -> None:
         super().__init__()
         self.scale = scale
-        self.gate = pn.Linear(4, 4)
-        self.value = pn.Linear(4, 4)
+        self.gate = build()
+        self.value = build()
         self.last = pn.Linear(4, 2)
 
     def forward(self, x: Any) -> Any:
@@ -200,6 +200,12 @@ class SiblingsPaddle(pn.Layer):
 
 def test_layers_side_by_side_are_told_apart_by_what_follows() -> None:
     report = transfer_weights(SiblingsTorch(), SiblingsPaddle(), inputs=X)
+    assert {(row.layer, row.source_layer) for row in report.rows} == {("gate", "b"), ("value", "a"), ("last", "end")}
+
+
+def test_fresh_norms_side_by_side_are_told_apart_though_all_are_ones_and_zeros() -> None:
+    source, target = SiblingsTorch(lambda: tn.LayerNorm(4)), SiblingsPaddle(build=lambda: pn.LayerNorm(4))
+    report = transfer_weights(source, target, inputs=X)
     assert {(row.layer, row.source_layer) for row in report.rows} == {("gate", "b"), ("value", "a"), ("last", "end")}
 
 
