@@ -1,6 +1,19 @@
-"""Forward pass: the same weights and the same input give the same output."""
+"""Forward pass: the same weights and the same input give the same output, layer by layer."""
 
-from reprod_log.steps.subject import Subject
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from reprod_log.alignment import Alignment
+from reprod_log.judge import Limit
+from reprod_log.live.align_models import align_models
+from reprod_log.live.runs import batches_of
+from reprod_log.record import Recording
+from reprod_log.steps.passes import record_passes
+from reprod_log.steps.subject import Recorded, Subject, is_recorded
+from reprod_log.steps.trainer import Trainer
 
 SUBJECT = Subject(
     name="forward",
@@ -9,3 +22,44 @@ SUBJECT = Subject(
     limits=("mean_abs:1e-6",),
     why="the guides' threshold",
 )
+
+
+def record(side: Any, *, inputs: Any, float64: bool = True) -> Recording:
+    """What every layer gives for `inputs` (arrays by parameter name, or in order), and again in float64.
+
+    side   a model in the mode in which it is to be compared, or a Trainer; several models need a Trainer whose `step`
+           only computes: step(models, None, inputs, None)
+    """
+    program = replace(Trainer.of(side), loss=None, optimizer=None)
+    batches = batches_of(inputs, None, len(inputs) if isinstance(inputs, list) else 1)
+    return record_passes(program, batches, float64=float64, phases=("data", "forward", "metric"))
+
+
+def compare(reference: Recorded, candidate: Recorded, *, limits: Iterable[Limit | str] = ()) -> Alignment:
+    """Two recordings, by the calibrated rule when they were also made in float64, else by the guides' limit."""
+    return SUBJECT.compare(reference, candidate, limits=limits)
+
+
+def run(
+    reference: Any,
+    candidate: Any,
+    *,
+    inputs: Any = None,
+    transfer: bool = False,
+    rename: Mapping[str, str] | None = None,
+    limits: Iterable[Limit | str] = (),
+) -> Alignment:
+    """Compare two live models on `inputs`, or two recordings.
+
+    Live, every layer is also run alone on the reference's input. The weights are compared as they are; with `transfer`
+    the reference's are carried over first.
+    """
+    if is_recorded(reference) and is_recorded(candidate):
+        return compare(reference, candidate, limits=limits)
+    ours, theirs = Trainer.of(reference), Trainer.of(candidate)
+    limits = tuple(limits)
+    if limits:
+        return compare(record(ours, inputs=inputs), record(theirs, inputs=inputs), limits=limits)
+    return align_models(
+        ours.model, theirs.model, inputs, step=(ours.step, theirs.step), transfer=transfer, rename=rename
+    )

@@ -85,7 +85,7 @@ def _logs(folder: Path) -> list[Found]:
 
 
 def _is_plain_array(path: Path) -> bool:
-    """Whether a `.npy` holds an array (fake data, weights) instead of a log; broken files count as logs, to be named."""
+    """Whether a `.npy` holds an array (fake data, weights) instead of a log; a broken file counts as a log."""
     if path.suffix != ".npy":
         return False
     with open(path, "rb") as file:

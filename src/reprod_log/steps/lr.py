@@ -1,6 +1,23 @@
-"""Learning rate: two schedulers stepped side by side give the same rate at every step."""
+"""Learning rate: two schedulers stepped side by side give the same rate at every step of the whole schedule."""
 
-from reprod_log.steps.subject import Subject
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from glob import escape
+from typing import Any
+
+import numpy as np
+
+from reprod_log.alignment import Alignment, align
+from reprod_log.capture.framework import Framework, loaded
+from reprod_log.errors import UsageError
+from reprod_log.judge import Limit
+from reprod_log.record import Array, Entry, Key, Recording
+from reprod_log.record.series import series
+from reprod_log.steps.subject import Recorded, Subject, load_side, recorded
+from reprod_log.steps.values import origin, values_recording
 
 SUBJECT = Subject(
     name="lr",
@@ -9,3 +26,149 @@ SUBJECT = Subject(
     limits=("max_rel:1e-6",),
     why="relative to the rate: the guides' absolute 1e-6 is 3 % of a rate of 3e-5",
 )
+
+_SHARE = 1e-9
+"""Of the largest rate: schedules are Python floats; a formula written otherwise differs by 1e-16, a defect by 1e-6."""
+_SHARE_NARROW = 1e-6
+"""The same for rates that were stored in float32."""
+
+Reading = Callable[[], list[float]]
+Advance = Callable[..., Any]
+
+
+def record(side: Any, *, steps: int, metrics: Sequence[float] | None = None) -> Recording:
+    """The rate of every parameter group at each of `steps` steps, without training.
+
+    side      a scheduler, (optimizer, scheduler), a function from the step to the rate, or a sequence of rates; or
+              several of them by name. What is given is copied and stays where it is in its schedule.
+    steps     give the whole schedule: many mistakes show only at its end
+    metrics   what a scheduler that watches a score is told, one number per step
+    """
+    schedules = side if isinstance(side, Mapping) else {"schedule": side}
+    if not schedules or steps < 1:
+        raise UsageError(f"nothing to compare: {len(schedules)} schedules, {steps} steps")
+    entries: dict[Key, Array] = {}
+    for name, schedule in schedules.items():
+        read, advance = _reader(schedule, name)
+        for step in range(steps):
+            for group, rate in enumerate(read()):
+                key = Key(path=name, phase="lr", step=step, role=f"group{group}")
+                entries[key] = np.array(rate, dtype=np.float64)
+            if step + 1 < steps:
+                advance() if metrics is None else advance(metrics[step])
+    return values_recording(entries, provenance=origin(side))
+
+
+def _reader(schedule: Any, name: str) -> tuple[Reading, Advance]:
+    """How to read the rates in use now, and how to go one step on."""
+    if isinstance(schedule, tuple) and len(schedule) == 2 and hasattr(schedule[1], "step"):
+        return _live(*_copied(schedule, name))
+    if hasattr(schedule, "step") and hasattr(schedule, "optimizer"):
+        optimizer, scheduler = _copied((schedule.optimizer, schedule), name)
+        return _live(optimizer, scheduler)
+    if hasattr(schedule, "step") and hasattr(schedule, "last_lr"):
+        # Not get_lr(): it computes the next rate anew at every call.
+        (scheduler,) = _copied((schedule,), name)
+        return lambda: [float(scheduler.last_lr)], _quiet(scheduler.step)
+    if callable(schedule):
+        return _counted(schedule)
+    if isinstance(schedule, (Sequence, np.ndarray)):
+        rates = [np.atleast_1d(np.asarray(one, dtype=np.float64)) for one in schedule]
+        return _counted(lambda step: rates[step])
+    raise UsageError(
+        f"{name!r} is a {type(schedule).__name__}: give a scheduler, (optimizer, scheduler), a function from the step "
+        "to the rate, or the rates themselves"
+    )
+
+
+def _live(optimizer: Any, scheduler: Any) -> tuple[Reading, Advance]:
+    framework = _owner(optimizer)
+    if hasattr(scheduler, "last_lr") and not hasattr(scheduler, "optimizer"):
+        used = getattr(optimizer, "_learning_rate", None)
+        if used is not scheduler:
+            raise UsageError("the optimizer does not use this scheduler: pass the scheduler as its learning_rate")
+    return lambda: framework.learning_rates(optimizer), _quiet(scheduler.step)
+
+
+def _owner(optimizer: Any) -> Framework:
+    for _, framework in loaded():
+        if isinstance(framework, Framework) and framework.is_optimizer(optimizer):
+            return framework
+    raise UsageError(f"a {type(optimizer).__name__} is no optimizer of a framework in this process")
+
+
+def _copied(things: tuple[Any, ...], name: str) -> tuple[Any, ...]:
+    """Copies to be stepped; parameters are shared, for nothing is trained."""
+    shared: dict[int, Any] = {}
+    for _, framework in loaded():
+        if isinstance(framework, Framework) and framework.is_optimizer(things[0]):
+            shared = {id(one): one for one in framework.optimizer_parameters(things[0])}
+    try:
+        return copy.deepcopy(things, shared)
+    except (TypeError, RuntimeError, ValueError, AttributeError) as error:
+        raise UsageError(f"the schedule {name!r} cannot be copied: {error}. Give a function from step to rate.") from (
+            error
+        )
+
+
+def _quiet(step: Advance) -> Advance:
+    def advance(*metrics: float) -> None:
+        with warnings.catch_warnings():
+            # torch warns about a schedule that is stepped without training, which is what is wanted here.
+            warnings.filterwarnings("ignore", message=r".*lr_scheduler\.step\(\).*")
+            step(*metrics)
+
+    return advance
+
+
+def _counted(rate: Callable[[int], Any]) -> tuple[Reading, Advance]:
+    step = 0
+
+    def read() -> list[float]:
+        return [float(one) for one in np.atleast_1d(np.asarray(rate(step), dtype=np.float64))]
+
+    def advance(*_: float) -> None:
+        nonlocal step
+        step += 1
+
+    return read, advance
+
+
+def compare(reference: Recorded, candidate: Recorded, *, limits: Iterable[Limit | str] = ()) -> Alignment:
+    """Two recordings of rates, each held to 1e-9 of the largest rate of its schedule unless limits are given."""
+    reference, candidate = load_side(reference), load_side(candidate)
+    return align(reference, candidate, limits=tuple(limits) or _limits(reference))
+
+
+def _limits(reference: Recording) -> tuple[Limit | str, ...]:
+    """One limit per schedule: a share of its own largest rate, since near the end of a decay every rate is small."""
+    by_key = {str(entry.key): entry for entry in reference.entries if _is_number(entry)}
+    found: list[Limit | str] = []
+    for name, members in series(by_key).items():
+        keys = [key for _, key in members]
+        arrays = [np.abs(by_key[key].array().astype(np.float64)) for key in keys]
+        largest = max((float(array.max()) for array in arrays if array.size), default=0.0)
+        narrow = any(by_key[key].dtype != "float64" for key in keys)
+        share = _SHARE_NARROW if narrow else _SHARE
+        reason = f"{share:g} of the largest rate, {largest:g}"
+        pattern = "*".join(escape(part) for part in name.split("*"))
+        structured = bool(Key.parse(keys[0]).phase)
+        found.append(Limit("max_abs", share * largest, keys=f"*/{pattern}" if structured else pattern, reason=reason))
+    return tuple(found) or SUBJECT.limits
+
+
+def _is_number(entry: Entry) -> bool:
+    return entry.dtype.startswith("float") and entry.detail == "full"
+
+
+def run(
+    reference: Any,
+    candidate: Any,
+    *,
+    steps: int = 0,
+    metrics: Sequence[float] | None = None,
+    limits: Iterable[Limit | str] = (),
+) -> Alignment:
+    """Step two schedules side by side (see `record`) and compare every rate, or compare two recordings."""
+    sides = [recorded(side, lambda one: record(one, steps=steps, metrics=metrics)) for side in (reference, candidate)]
+    return compare(*sides, limits=limits)

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reprod_log.alignment import Alignment, align
+from reprod_log.judge import Limit
+from reprod_log.record import Recording
+from reprod_log.record.stores import load
+
+Recorded = Recording | str | Path
+"""A recording, or where one lies."""
 
 
 @dataclass(frozen=True)
@@ -16,3 +27,38 @@ class Subject:
     limits: tuple[str, ...]
     why: str
     """The reason for the limits."""
+
+    def compare(
+        self,
+        reference: Recorded,
+        candidate: Recorded,
+        *,
+        limits: Iterable[Limit | str] = (),
+        trust: bool = False,
+    ) -> Alignment:
+        """Two recordings held to the given limits, else to the calibrated rule if they allow it, else to the usual."""
+        reference, candidate = load_side(reference, trust=trust), load_side(candidate, trust=trust)
+        limits = tuple(limits)
+        if not limits and not has_float64(reference):
+            limits = self.limits
+        return align(reference, candidate, limits=limits)
+
+
+def load_side(side: Recorded, *, trust: bool = False) -> Recording:
+    """The recording itself, read if it is a path."""
+    return side if isinstance(side, Recording) else load(side, trust=trust)
+
+
+def is_recorded(side: Any) -> bool:
+    """Whether a side is a recording, or the path of one, instead of something to be recorded."""
+    return isinstance(side, (Recording, str, Path))
+
+
+def recorded(side: Any, record: Callable[[Any], Recording]) -> Recording:
+    """The side's recording: itself, read from its path, or made now."""
+    return load_side(side) if is_recorded(side) else record(side)
+
+
+def has_float64(recording: Recording) -> bool:
+    """Whether the program also ran in float64, so that rounding can be told from defect."""
+    return "float64" in recording.runs

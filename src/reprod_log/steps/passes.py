@@ -1,0 +1,74 @@
+"""Passes: a program recorded as it runs and again in float64, so that two files can be judged by rounding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from reprod_log.errors import ReprodLogError
+from reprod_log.live.program import Program
+from reprod_log.live.runs import run_program
+from reprod_log.record import Entry, Recording
+
+FLOAT64 = "float64"
+Batches = Sequence[tuple[Any, Any]]
+
+
+def record_passes(
+    program: Program,
+    batches: Batches,
+    *,
+    float64: bool = True,
+    phases: Sequence[str] | None = None,
+    detailed: int | None = None,
+    brief: Sequence[str] = ("loss", "lr", "metric"),
+) -> Recording:
+    """The program's plain run, with its float64 run beside it.
+
+    Of the first `detailed` steps (all by default) the `phases` are kept, of the later ones only those in `brief`: a
+    large model's gradients and updates of every step are more than a disk should hold.
+    """
+    return with_float64(
+        lambda dtype: _run(
+            program, batches, run=dtype or "", dtype=dtype, phases=phases, detailed=detailed, brief=brief
+        ),
+        float64=float64,
+    )
+
+
+def with_float64(make: Callable[[str | None], Recording], *, float64: bool = True) -> Recording:
+    """What `make` gives in the program's own precision (None), with its entries in float64 beside it if asked for."""
+    main = make(None)
+    if not float64:
+        return main
+    try:
+        wide = make(FLOAT64)
+    except ReprodLogError:
+        raise
+    except Exception as error:  # a kernel without float64 may raise anything; its word is the note
+        return replace(main, notes=(*main.notes, f"could not be run in float64: {type(error).__name__}: {error}"))
+    return replace(main, entries=(*main.entries, *wide.entries))
+
+
+def _run(
+    program: Program,
+    batches: Batches,
+    *,
+    run: str,
+    dtype: str | None,
+    phases: Sequence[str] | None,
+    detailed: int | None,
+    brief: Sequence[str],
+) -> Recording:
+    if detailed is None or detailed >= len(batches):
+        return run_program(program, batches, run=run, dtype=dtype, phases=phases)
+    # Both start alike and repeat each other bit for bit, so the second continues the first.
+    first = run_program(program, batches[:detailed], run=run, dtype=dtype, phases=phases)
+    rest = run_program(program, batches, run=run, dtype=dtype, phases=brief)
+    later = [entry for entry in rest.entries if _step(entry) >= detailed]
+    return replace(first, entries=(*first.entries, *later))
+
+
+def _step(entry: Entry) -> int:
+    return entry.key.step or 0

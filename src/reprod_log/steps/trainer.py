@@ -1,0 +1,53 @@
+"""Trainer: everything of one side that trains its model, in one value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from reprod_log.live.program import Program
+
+
+@dataclass(frozen=True)
+class Trainer(Program):
+    """One side's model with its loss, optimizer and what else its loop does.
+
+    The fields of Program come first: model, loss(outputs, targets), optimizer (makes one for the model it is given) and
+    step (a whole iteration, for loops of one's own).
+    """
+
+    clip: Callable[[Any], Any] | None = None
+    """Called with the model between backward and update, e.g. to clip gradients; not for optimizers that clip."""
+    penalty: Callable[[Any], Any] | None = None
+    """Gives the term that the loop adds to the loss, for the model it is given."""
+    evaluate: Callable[[Any], float | Mapping[str, Any]] | None = None
+    """Gives the score, or scores by name, of the model it is given."""
+
+    @classmethod
+    def of(cls, side: Any) -> Trainer:
+        """The side itself, or a Trainer around a bare model."""
+        return side if isinstance(side, Trainer) else cls(side)
+
+    def iterate(self, model: Any, optimizer: Any, inputs: Any, targets: Any) -> None:
+        """One iteration: forward, loss, penalty, backward, clipping, update."""
+        if self.step is not None or self.loss is None or (self.clip is None and self.penalty is None):
+            super().iterate(model, optimizer, inputs, targets)
+            return
+        outputs = self.call(model, inputs)
+        value = self.loss(outputs) if targets is None else self.loss(outputs, targets)
+        if self.penalty is not None:
+            value = value + self.penalty(model)
+        value.backward()
+        if self.clip is not None:
+            self.clip(model)
+        if optimizer is not None:
+            optimizer.step()
+            self.hands.clear(optimizer)
+
+    @property
+    def own_step(self) -> Callable[..., Any] | None:
+        """A function for a whole iteration, when forward, loss and backward alone are not all of it."""
+        if self.step is not None or (self.clip is None and self.penalty is None):
+            return self.step
+        return self.iterate
