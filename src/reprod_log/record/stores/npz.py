@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from reprod_log.errors import UnreadableFile
+from reprod_log.errors import UnreadableFile, listed
 from reprod_log.record.atomic import replacing
 from reprod_log.record.encoding import decode, describe, encode, entry_from
 from reprod_log.record.entry import Array, Entry, dtype_name
@@ -44,7 +44,13 @@ def open_recording(path: Path, *, trust: bool = False) -> Recording:
             names = archive.namelist()
             if _DESCRIPTION in names:
                 return _ours(path, archive)
-            entries = tuple(_plain_entry(path, archive, name) for name in names if name.endswith(".npy"))
+            arrays = [name for name in names if name.endswith(".npy")]
+            if names and not arrays:
+                raise UnreadableFile(
+                    f"{path} is a zip archive without arrays (it has {listed(names, most=3)}): a torch checkpoint, "
+                    "perhaps? Weights are carried over by reprod_log.transfer, not compared as recordings."
+                )
+            entries = tuple(_plain_entry(path, archive, name) for name in arrays)
             return Recording(entries, source=str(path))
     except (zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError, EOFError) as error:
         raise UnreadableFile(f"{path} is not a whole .npz archive: {error}. Was it cut short?") from error
