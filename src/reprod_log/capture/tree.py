@@ -161,7 +161,7 @@ class Tree:
 
     def _info(self, node: Node) -> ModuleInfo:
         own = [*self._framework.parameters(node.content), *self._framework.buffers(node.content)]
-        origin = type(node.content)
+        origin = self._layer_class(node)
         return ModuleInfo(
             path=node.path,
             type=node.type,
@@ -170,6 +170,15 @@ class Tree:
             parameters={name: tuple(int(size) for size in tensor.shape) for name, tensor in own},
             settings=self._framework.settings(node.content),
         )
+
+    def _layer_class(self, node: Node) -> type:
+        """The class; of a layer that a user derived from the framework's, the framework's: its layout is known."""
+        own = type(node.content)
+        if not node.kind:
+            return own
+        package = own.__module__.partition(".")[0]
+        frameworks = (one for one in own.__mro__ if one.__module__.partition(".")[0] == self._framework.NAME)
+        return own if package == self._framework.NAME else next(frameworks, own)
 
     def second_names(self) -> dict[str, dict[str, str]]:
         """Shared modules and tied weights: every further path with the path they are recorded under."""

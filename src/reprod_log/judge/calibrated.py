@@ -76,7 +76,7 @@ def judge_calibrated(comparison: Comparison, floor: NoiseFloor, policy: Calibrat
     """The verdict of the calibrated rule on everything that was compared, or could not be."""
     judgements = [*_incomparable(comparison), *_data(floor, policy)]
     isolated = [_wide(one, policy.isolated, policy, suspect=True) for one in _of(floor, "isolated") if one.float64]
-    free = [_free(one, floor, policy) for one in _of(floor, "") if not _is_given(one)]
+    free = [_free(one, floor, policy) for one in _of(floor, "") if not _is_given(one) and _is_measured(one)]
     judgements = accepted([*judgements, *isolated, *free], policy.accept)
     if all(one.status.passed for one in judgements):
         judgements = _merged(judgements, _precision(floor, policy))
@@ -95,6 +95,11 @@ def _incomparable(comparison: Comparison) -> list[Judgement]:
         for row in comparison.rows
         if row.measurement is None
     ]
+
+
+def _is_measured(one: Evidence) -> bool:
+    """Whether the pair could be measured at all; if not, it is said to be incomparable."""
+    return one.float32 is not None or one.float64 is not None
 
 
 def _is_given(one: Evidence) -> bool:
@@ -121,7 +126,7 @@ def _free(one: Evidence, floor: NoiseFloor, policy: CalibratedPolicy) -> Judgeme
         # Second moments are squares of gradients: their relative error is twice as large.
         factor = 2 * policy.free if key.phase == "optimizer" else policy.free
         return _wide(one, factor, policy, suspect=False)
-    if one.noise is not None:
+    if one.noise is not None and one.float32 is not None:
         return _narrow(one, floor, policy, policy.without_float64, Status.FAIL)
     return _assumed(one, policy)
 

@@ -121,8 +121,8 @@ def _run_one(
     framework, hands = program.framework, program.hands
     leaves: list[tuple[str, Any]] = []
     arguments = tuple(_exchanged(arg) for arg in call.args) if call.exchanged else call.args
-    args = tuple(_leaves(arg, f"input.{place}", dtype, hands, leaves) for place, arg in enumerate(arguments))
-    kwargs = {name: _leaves(arg, f"input.{name}", dtype, hands, leaves) for name, arg in call.kwargs.items()}
+    args = tuple(as_leaves(arg, f"input.{place}", dtype, hands, leaves) for place, arg in enumerate(arguments))
+    kwargs = {name: as_leaves(arg, f"input.{name}", dtype, hands, leaves) for name, arg in call.kwargs.items()}
     kind = type(module).__name__
     with shared_masks(program, module, Masks(seed=0)):
         output = module(*args, **kwargs)
@@ -171,7 +171,7 @@ def _cotangent(call: Call, role: str, shape: tuple[int, ...]) -> Array:
     return generator.standard_normal(shape).astype(np.float32)
 
 
-def _leaves(value: Any, role: str, dtype: str | None, hands: Any, leaves: list[tuple[str, Any]]) -> Any:
+def as_leaves(value: Any, role: str, dtype: str | None, hands: Any, leaves: list[tuple[str, Any]]) -> Any:
     """The value with arrays as tensors that collect gradients, each remembered under its role."""
     if isinstance(value, np.ndarray):
         tensor = hands.leaf(cast_floating(value, dtype))
@@ -181,9 +181,9 @@ def _leaves(value: Any, role: str, dtype: str | None, hands: Any, leaves: list[t
         # A module may work in place, which a tensor that collects gradients does not allow.
         return tensor * 1
     if isinstance(value, dict):
-        return {name: _leaves(one, f"{role}.{name}", dtype, hands, leaves) for name, one in value.items()}
+        return {name: as_leaves(one, f"{role}.{name}", dtype, hands, leaves) for name, one in value.items()}
     if isinstance(value, (tuple, list)):
-        return type(value)(_leaves(one, f"{role}.{place}", dtype, hands, leaves) for place, one in enumerate(value))
+        return type(value)(as_leaves(one, f"{role}.{place}", dtype, hands, leaves) for place, one in enumerate(value))
     return value
 
 

@@ -42,7 +42,11 @@ def shared_masks(program: Program, model: Any, masks: Masks) -> Iterator[None]:
             if not program.framework.is_training(module) or rate == 0.0:
                 return output
             shape = tuple(int(size) for size in inputs[0].shape)
-            return hands.multiply(inputs[0], masks.draw(shape, rate))
+            mask = masks.draw(shape, rate)
+            if getattr(module, "mode", "") == "downscale_in_infer":
+                # paddle's other way: training drops values only, evaluation scales them down.
+                mask = mask * (1.0 - rate)
+            return hands.multiply(inputs[0], mask)
 
         undo.callback(module.register_forward_hook(replace).remove)
 

@@ -5,17 +5,18 @@ When the error is gone, the cause is proven.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from reprod_log.alignment import Alignment
 from reprod_log.calibrate import calibrate
 from reprod_log.diagnose import Finding, Mend, ranked
-from reprod_log.diagnose.layers import layer_alone
+from reprod_log.diagnose.layers import layer_alone, layer_states
 from reprod_log.errors import ReprodLogError
-from reprod_log.judge import CalibratedPolicy, judge_calibrated
+from reprod_log.judge import CalibratedPolicy, Status, judge_calibrated
 from reprod_log.live.isolation import run_isolated
+from reprod_log.live.operators import culprits_in
 from reprod_log.live.passes import FLOAT64, Runs
 from reprod_log.match import match
 from reprod_log.measure.comparison import Comparison
@@ -24,11 +25,40 @@ from reprod_log.transfer import transfer_weights
 
 
 def prove(alignment: Alignment, runs: Runs, reference: Recording, candidate: Recording) -> Alignment:
-    """The alignment with every finding that a re-run confirms marked as proven; those that it refutes stay."""
-    if not any(finding.mend for finding in alignment.findings) or not isinstance(alignment.policy, CalibratedPolicy):
+    """The alignment with every finding that a re-run confirms marked as proven, and the operators at fault named."""
+    if alignment.status is Status.PASS or not isinstance(alignment.policy, CalibratedPolicy):
         return alignment
     prover = _Prover(runs, reference, candidate, alignment.policy)
-    return replace(alignment, findings=ranked(prover.tried(finding) for finding in alignment.findings))
+    tried = [prover.tried(finding) for finding in alignment.findings]
+    return replace(alignment, findings=ranked([*tried, *_operators(alignment, runs)]))
+
+
+def _operators(alignment: Alignment, runs: Runs) -> Iterator[Finding]:
+    """For every layer whose parts are right and which is wrong all the same: the operator that differs."""
+    states = layer_states(alignment.verdict.judgements)
+    outputs = {
+        layer_alone(key)
+        for one in alignment.verdict.judgements
+        if not one.status.passed and (key := Key.parse(one.key)).run == "isolated" and key.phase == "forward"
+    }
+    for call in runs.calls:
+        if states.get(call.path) != "glue" or call.path not in outputs:
+            continue
+        found = culprits_in(runs.ours, runs.theirs, call, runs.partners[call.path], FLOAT64)
+        if found is None or (found.reference is None and found.candidate is None):
+            continue
+        sides = (("reference", found.reference), ("candidate", found.candidate))
+        names = [f"{one.name} in the {side}" for side, one in sides if one is not None]
+        lines = [f"{side}: {one.line}" for side, one in sides if one is not None and one.line]
+        yield Finding(
+            rule="operator",
+            cause=f"inside {call.path or 'the model'} the first operator that differs is {', '.join(names)}",
+            evidence="its inputs are found on the other side, its result and all that follows is not; "
+            + "; ".join(lines),
+            confidence="consistent",
+            advice="compare these two lines",
+            keys=(f"isolated@step0/forward/{call.path}#0:output",),
+        )
 
 
 class _Prover:

@@ -16,7 +16,7 @@ from torch import nn as tnn
 from reprod_log.transfer import transfer_weights
 from zoo.trial import Trial, arrays
 
-STEPS, WIDTH, HEADS, WORDS, LENGTH, PAD = 4, 16, 2, 30, 7, 1
+STEPS, WIDTH, HEADS, WORDS, LENGTH, PAD = 3, 16, 2, 30, 7, 1
 EPS = 1e-12
 
 

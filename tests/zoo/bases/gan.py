@@ -48,9 +48,7 @@ def paddle_models() -> dict[str, Any]:
 
 
 def torch_optimizers(models: Any) -> Any:
-    return {
-        name: torch.optim.Adam(model.parameters(), lr=2e-3, betas=(0.5, 0.999)) for name, model in models.items()
-    }
+    return {name: torch.optim.Adam(model.parameters(), lr=2e-3, betas=(0.5, 0.999)) for name, model in models.items()}
 
 
 def paddle_optimizers(models: Any, **other: Any) -> Any:
@@ -76,7 +74,14 @@ def torch_step(models: Any, optimizers: Any, inputs: Any, targets: Any) -> None:
 
 
 def paddle_step(
-    models: Any, optimizers: Any, inputs: Any, targets: Any, *, clear: bool = True, detach: bool = True, scale: float = 1
+    models: Any,
+    optimizers: Any,
+    inputs: Any,
+    targets: Any,
+    *,
+    clear: bool = True,
+    detach: bool = True,
+    scale: float = 1,
 ) -> None:
     generator, discriminator = models["generator"], models["discriminator"]
     fake = generator(inputs["noise"])

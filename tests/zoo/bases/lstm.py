@@ -14,7 +14,7 @@ from torch import nn as tnn
 from reprod_log.transfer import transfer_weights
 from zoo.trial import Trial, arrays
 
-STEPS, WORDS, WIDTH = 4, 25, 12
+STEPS, WORDS, WIDTH = 3, 25, 12
 
 
 class TorchReader(tnn.Module):
@@ -79,6 +79,4 @@ def trial(seed: int = 0) -> Trial:
     generator = arrays(seed)
     inputs = [{"ids": generator.integers(0, WORDS, (3, 6))} for _ in range(STEPS)]
     targets = [generator.integers(0, WORDS, (3, 6)) for _ in range(STEPS)]
-    return Trial(
-        reference, candidate, inputs, targets, (torch_loss, paddle_loss), (torch_optimizer, paddle_optimizer)
-    )
+    return Trial(reference, candidate, inputs, targets, (torch_loss, paddle_loss), (torch_optimizer, paddle_optimizer))

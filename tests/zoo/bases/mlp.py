@@ -76,6 +76,4 @@ def trial(seed: int = 0) -> Trial:
     transfer_weights(
         reference, candidate, rename={"first": "stem", "second": "body", "third": "exit"}, on_difference="report"
     )
-    return Trial(
-        reference, candidate, inputs, targets, (torch_loss, paddle_loss), (torch_optimizer, paddle_optimizer)
-    )
+    return Trial(reference, candidate, inputs, targets, (torch_loss, paddle_loss), (torch_optimizer, paddle_optimizer))

@@ -90,6 +90,4 @@ def trial(seed: int = 0) -> Trial:
     generator = arrays(seed)
     inputs = [{"x": generator.normal(size=(2, 2, 8, 8)).astype(np.float32)} for _ in range(STEPS)]
     targets = [generator.normal(size=(2, 2, 8, 8)).astype(np.float32) for _ in range(STEPS)]
-    return Trial(
-        reference, candidate, inputs, targets, (torch_loss, paddle_loss), (torch_optimizer, paddle_optimizer)
-    )
+    return Trial(reference, candidate, inputs, targets, (torch_loss, paddle_loss), (torch_optimizer, paddle_optimizer))

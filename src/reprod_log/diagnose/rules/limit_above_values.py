@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from glob import escape
 
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
 from reprod_log.errors import listed
+from reprod_log.judge import Policy
+from reprod_log.measure.comparison import Compared
 
 _SHARE = 0.01
 """A limit of 1 % of the values or more: 1e-6 beside a learning rate of 3e-5 is 3 %."""
@@ -21,7 +24,8 @@ def look(case: Case) -> Iterable[Finding]:
         if measured is None or not judgement.status.passed or measured.identical or not measured.reference.rms > 0:
             continue
         for check in judgement.checks:
-            if check.metric in _ABSOLUTE and check.floor is None and check.limit >= _SHARE * measured.reference.rms:
+            absolute = check.metric in _ABSOLUTE and check.floor is None
+            if absolute and check.limit >= _SHARE * measured.reference.rms and not _made_for(case, row, check.metric):
                 wide[key] = max(wide.get(key, 0.0), check.limit / measured.reference.rms)
     if wide:
         worst = max(wide, key=lambda key: wide[key])
@@ -33,3 +37,11 @@ def look(case: Case) -> Iterable[Finding]:
             advice="use a relative limit, e.g. --limit rel_l2:1e-5 or max_rel:1e-6",
             keys=tuple(wide),
         )
+
+
+def _made_for(case: Case, row: Compared, metric: str) -> bool:
+    """Whether the limit was worked out for this entry, as the spread of a sample is for its statistics."""
+    if not isinstance(case.policy, Policy):
+        return False
+    limit = case.policy.limits_for(row.key, row.reference_dtype).get(metric)
+    return limit is not None and limit.keys == escape(row.key)

@@ -5,14 +5,20 @@ precision(dtype) -> context       new tensors and variables are of this dtype wh
 clear(optimizer) -> None          forget all gradients
 multiply(tensor, factors) -> tensor   element by element, with gradient
 total(tensor, weights) -> tensor  the sum of tensor × weights as a scalar
+operators(hear) -> context        while it lasts, hear(name, arguments, result) is called after every operator
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import Any, Protocol, cast
 
 from reprod_log.record import Array
+
+Hear = Callable[[str, Any, Any], None]
+"""Hears of one operator: its name, everything it was given, what it gave."""
 
 
 class Hands(Protocol):
@@ -27,6 +33,8 @@ class Hands(Protocol):
     def multiply(self, tensor: Any, factors: Array) -> Any: ...
 
     def total(self, tensor: Any, weights: Array) -> Any: ...
+
+    def operators(self, hear: Hear) -> AbstractContextManager[None]: ...
 
 
 def hands_of(name: str) -> Hands:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
 import paddle
 
+from reprod_log.live.frameworks import Hear
 from reprod_log.record import Array
 
 
@@ -37,3 +39,48 @@ def multiply(tensor: Any, factors: Array) -> Any:
 
 def total(tensor: Any, weights: Array) -> Any:
     return multiply(tensor, weights).sum()
+
+
+_METHODS = tuple(
+    f"__{side}{name}__" for name in ("add", "sub", "mul", "truediv", "pow", "matmul") for side in ("", "r")
+) + ("__neg__", "__getitem__")
+
+
+@contextmanager
+def operators(hear: Hear) -> Iterator[None]:
+    depth = 0
+
+    def around(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def instead(*args: Any, **kwargs: Any) -> Any:
+            nonlocal depth
+            if depth:
+                return call(*args, **kwargs)
+            depth += 1
+            try:
+                result = call(*args, **kwargs)
+            finally:
+                depth -= 1
+            if result is not NotImplemented:
+                hear(name, (args, kwargs), result)
+            return result
+
+        return instead
+
+    kernels = {
+        id(kernel): around(name, kernel)
+        for name, kernel in vars(paddle._C_ops).items()
+        if callable(kernel) and not name.startswith("_")
+    }
+    with ExitStack() as undo:
+        # Many functions of paddle keep a reference of their own to a kernel, so it is replaced wherever it stands.
+        for module in [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == "paddle"]:
+            for name, value in list(vars(module).items()):
+                if id(value) in kernels and callable(value):
+                    undo.callback(setattr, module, name, value)
+                    setattr(module, name, kernels[id(value)])
+        for name in _METHODS:
+            method = getattr(paddle.Tensor, name, None)
+            if method is not None:
+                undo.callback(setattr, paddle.Tensor, name, method)
+                setattr(paddle.Tensor, name, around(name, method))
+        yield

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.overrides import TorchFunctionMode
 
+from reprod_log.live.frameworks import Hear
 from reprod_log.record import Array
 
 
@@ -37,3 +39,15 @@ def multiply(tensor: Any, factors: Array) -> Any:
 
 def total(tensor: Any, weights: Array) -> Any:
     return multiply(tensor, weights).sum()
+
+
+@contextmanager
+def operators(hear: Hear) -> Iterator[None]:
+    class Listener(TorchFunctionMode):  # type: ignore[misc]  # torch is not looked into by mypy
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = function(*args, **(kwargs or {}))
+            hear(getattr(function, "__name__", str(function)), (args, kwargs or {}), result)
+            return result
+
+    with Listener():
+        yield

@@ -1,0 +1,67 @@
+"""Optimizer settings in words that the frameworks share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_TYPES = {"momentum": "sgd", "sgd": "sgd", "rmsprop": "rmsprop"}
+_WORDS = {
+    "use_nesterov": "nesterov",
+    "regularization_coeff": "weight_decay",
+    "coeff": "weight_decay",
+    "epsilon": "eps",
+    "rho": "alpha",
+    "multi_precision": "",
+}
+_COMPARED = (
+    "momentum",
+    "dampening",
+    "nesterov",
+    "weight_decay",
+    "beta1",
+    "beta2",
+    "eps",
+    "amsgrad",
+    "alpha",
+    "centered",
+)
+_ABSENT: Mapping[str, Any] = {
+    "momentum": 0.0,
+    "dampening": 0.0,
+    "nesterov": False,
+    "weight_decay": 0.0,
+    "amsgrad": False,
+}
+
+
+def optimizer_kind(settings: Mapping[str, Any]) -> str:
+    name = str(settings.get("type", "")).lower()
+    return _TYPES.get(name, name)
+
+
+def group_settings(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Each group's settings under shared names; what a group does not say has its meaning of absence."""
+    found = []
+    for group in settings.get("groups", []):
+        shared = dict(_ABSENT)
+        for name, value in group.items():
+            word = _WORDS.get(name, name)
+            if word == "betas" and isinstance(value, list) and len(value) == 2:
+                shared["beta1"], shared["beta2"] = value
+            elif word in _COMPARED and isinstance(value, (int, float)):
+                shared[word] = value
+        decay = group.get("weight_decay")
+        if isinstance(decay, Mapping) and "coeff" in decay:
+            shared["weight_decay"] = decay["coeff"]
+        found.append({name: value for name, value in shared.items() if name in _COMPARED})
+    return found
+
+
+def clip_of(settings: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """How the optimizer itself clips, if it does."""
+    for group in settings.get("groups", []):
+        clip = group.get("grad_clip")
+        if isinstance(clip, Mapping):
+            return clip
+    return None

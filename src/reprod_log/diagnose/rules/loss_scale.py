@@ -1,0 +1,82 @@
+"""A loss that is the reference's times a constant: a sum for a mean, ignored labels counted, accumulation.
+
+The outputs agree, and every gradient has the same ratio. With clipping by norm or with Adam the updates then agree, so
+nothing later in the training shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from reprod_log.diagnose.case import Case
+from reprod_log.diagnose.finding import Finding
+from reprod_log.diagnose.material import Material, factor
+from reprod_log.record import Key
+
+
+def look(case: Case) -> Iterable[Finding]:
+    material = case.material
+    if material is None or not material.steps:
+        return
+    first = material.steps[0]
+    failed = {Key.parse(key) for key in case.failed}
+    if any(key.phase == "forward" and key.step == first for key in failed):
+        return
+    if not any(key.phase in ("loss", "gradient", "backward") and key.step == first and not key.run for key in failed):
+        return
+    ratio = _uniform(material, first)
+    if ratio is None or abs(ratio - 1) < 1e-5:
+        return
+    losses = [both for key, both in material.each("loss", first)]
+    with_loss = [factor(*both) for both in losses if both[0].size == 1]
+    same_loss = any(one is not None and abs(one - 1) < 1e-5 for one in with_loss)
+    known = _known(material, ratio)
+    yield Finding(
+        rule="loss_scale",
+        cause=f"every gradient is {ratio:.6g} times the reference's: the loss is scaled by a constant"
+        + (f" ({known})" if known else ""),
+        evidence="the model's outputs agree and the ratio is the same for all parameters; "
+        + ("the loss itself agrees, so only what is backpropagated is scaled" if same_loss else "the loss differs too"),
+        confidence="consistent",
+        advice=_advice(ratio, same_loss),
+        keys=tuple(str(key) for key in sorted(failed, key=str) if key.phase == "loss")[:3],
+    )
+
+
+def _uniform(material: Material, step: int) -> float | None:
+    """The ratio of all gradients, if there is one; gradients that are rounding only have none and are left out."""
+    found = []
+    sizes = [float(abs(both[0]).max()) for _, both in material.each("gradient", step, "raw") if both[0].size]
+    largest = max(sizes, default=0.0)
+    for _, both in material.each("gradient", step, "raw"):
+        if both[0].size and float(abs(both[0]).max()) > 1e-6 * largest:
+            ratio = factor(*both, within=1e-3)
+            if ratio is None:
+                return None
+            found.append(ratio)
+    if len(found) < 2 or max(found) - min(found) > 1e-3 * abs(found[0]):
+        return None
+    return sorted(found)[len(found) // 2]
+
+
+def _known(material: Material, ratio: float) -> str:
+    """What the number may be: the number of samples or of elements that a mean divides by."""
+    for key, (ours, _) in material.each("forward", material.steps[0]):
+        if key.path == "" and key.role.startswith("output") and ours.ndim >= 1:
+            for count, what in ((ours.shape[0], "samples of a batch"), (ours.size, "elements of the output")):
+                for value, way in ((ratio, "a sum for a mean"), (1 / ratio, "a mean for a sum")):
+                    if count > 1 and abs(value - count) < 1e-3 * count:
+                        return f"{count} is the number of {what}: {way}"
+            rows = ours.size // ours.shape[-1]
+            if rows > 1 and abs(ratio - rows) < 1e-3 * rows:
+                return f"{rows} is the number of predictions: a sum for a mean"
+            share = ratio * rows
+            if 0 < ratio < 1 and abs(share - round(share)) < 1e-3 * rows:
+                return f"{round(share)} of {rows} predictions: are ignored labels counted in the mean on one side only"
+    return ""
+
+
+def _advice(ratio: float, same_loss: bool) -> str:
+    if same_loss:
+        return "divide by the number of accumulation steps on both sides, and unscale what a GradScaler has scaled"
+    return "use the same reduction on both sides (mean or sum), and the same count of labels that are not ignored"

@@ -1,0 +1,78 @@
+"""Another kind of layer in the same place: ReLU and LeakyReLU, max and average pooling.
+
+Layers of different kinds are never paired; when both sides have one without a partner between the same two paired
+layers, and what comes after is wrong, they are the suspects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from reprod_log.diagnose.case import Case
+from reprod_log.diagnose.finding import Finding
+from reprod_log.diagnose.material import Material
+from reprod_log.record import Key, Recording
+
+
+def look(case: Case) -> Iterable[Finding]:
+    material = case.material
+    if material is None or not any(Key.parse(key).phase == "forward" for key in case.failed):
+        return
+    partners = {ours: theirs.path for ours, (_, theirs) in material.layers.items()}
+    here = _lonely(material.reference, set(partners), {path: path for path in partners})
+    there = _lonely(material.candidate, set(partners.values()), {theirs: ours for ours, theirs in partners.items()})
+    kinds = _kinds(material)
+    for (path, anchor), (other, other_anchor) in _couples(here, there):
+        ours, theirs = kinds[0].get(path, ""), kinds[1].get(other, "")
+        if anchor == other_anchor and ours and theirs and ours != theirs and not _reached(case, anchor):
+            yield Finding(
+                rule="other_layer",
+                cause=f"{path} is a {ours} in the reference; in its place the candidate has {other}, a {theirs}",
+                evidence=f"both come after {anchor or 'the input'}, neither has a partner, and what follows differs",
+                confidence="consistent",
+                advice=f"use the same layer: {ours}",
+                keys=(path,),
+            )
+
+
+def _reached(case: Case, anchor: str) -> bool:
+    """Whether the layer before it is already wrong."""
+    return any(
+        (key := Key.parse(text)).path == anchor and key.phase == "forward" and key.step == 0 and not key.run
+        for text in case.failed
+    )
+
+
+def _lonely(recording: Recording, paired: set[str], names: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Layers without children and partner, each with the paired layer (the reference's name) that ran before it."""
+    parents = {module.path.rpartition(".")[0] for module in recording.modules if module.path}
+    found: dict[str, str] = {}
+    anchor = ""
+    for entry in recording.of_run(""):
+        key = entry.key
+        if key.phase != "forward" or key.path in parents or key.step or key.role.startswith("input"):
+            continue
+        if key.path in paired:
+            anchor = names[key.path]
+        else:
+            found.setdefault(key.path, anchor)
+    return list(found.items())
+
+
+def _couples(
+    here: list[tuple[str, str]], there: list[tuple[str, str]]
+) -> Iterable[tuple[tuple[str, str], tuple[str, str]]]:
+    left = list(there)
+    for one in here:
+        fitting = next((other for other in left if other[1] == one[1]), None)
+        if fitting is not None:
+            left.remove(fitting)
+            yield one, fitting
+
+
+def _kinds(material: Material) -> tuple[dict[str, str], dict[str, str]]:
+    ours, theirs = (
+        {module.path: module.type for module in recording.modules if module.kind}
+        for recording in (material.reference, material.candidate)
+    )
+    return ours, theirs

@@ -1,0 +1,110 @@
+"""What the numbers of the updates say: decay on more or fewer parameters, another rate for some, none for others.
+
+The difference of the updates is held against the parameter itself (decay), the update (rate) and zero (not trained).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from reprod_log.diagnose.case import Case
+from reprod_log.diagnose.finding import Finding
+from reprod_log.diagnose.material import Both, Material, factor
+from reprod_log.diagnose.updates import BadUpdates, first_bad_update
+from reprod_log.errors import listed
+from reprod_log.record import Key
+
+
+def look(case: Case) -> Iterable[Finding]:
+    material = case.material
+    bad = first_bad_update(case)
+    if material is None or bad is None:
+        return
+    rate = _rate(material, bad.step)
+    updates = {key.path: both for key, both in material.each("update", bad.step)}
+    untrained = [path for path in bad.paths if _untrained(material, path, bad.step, updates)]
+    if untrained:
+        yield _not_given(untrained, bad)
+    left = [path for path in bad.paths if path in updates and path not in untrained]
+    decays = _fits(material, left, updates, bad.step, rate)
+    if decays:
+        yield _decay(decays, left, bad, rate)
+        return
+    ratios = {path: ratio for path in left if (ratio := factor(*updates[path], within=1e-3)) is not None}
+    if left and len(ratios) == len(left) and bad.agreeing:
+        shown = ", ".join(f"{path} {ratio:.4g}" for path, ratio in list(ratios.items())[:4])
+        yield Finding(
+            rule="update_fit",
+            cause=f"{listed(list(ratios), most=4)} {'has' if len(ratios) == 1 else 'have'} a learning rate of "
+            f"{'its' if len(ratios) == 1 else 'their'} own on one side: the update is the reference's times a constant",
+            evidence=f"ratio of the updates: {shown}; the other {len(bad.agreeing)} parameters agree",
+            confidence="consistent",
+            advice="look for a parameter group or a ParamAttr(learning_rate=…), which get_lr() does not show",
+            keys=bad.keys,
+        )
+
+
+def _rate(material: Material, step: int) -> float:
+    rates = [float(abs(both[0]).max()) for _, both in material.each("lr", step)]
+    return max(rates, default=0.0)
+
+
+def _untrained(material: Material, path: str, step: int, updates: Mapping[str, Both]) -> bool:
+    if path in updates:
+        ours, theirs = updates[path]
+        return bool(ours.any()) and not theirs.any()
+    key = str(Key(path, "update", step))
+    # The candidate's entry may have another name; without a pair there is none.
+    return key in material.reference and bool(material.reference[key].array().any())
+
+
+def _fits(
+    material: Material, paths: list[str], updates: Mapping[str, Both], step: int, rate: float
+) -> dict[str, float]:
+    """By parameter: the decay that the candidate has beyond the reference's, where that explains the difference."""
+    found = {}
+    for path in paths:
+        before = material.before(path, step)
+        if before is None or not rate:
+            continue
+        ours, theirs = updates[path]
+        share = factor(before[0], theirs - ours, within=2e-2)
+        if share is not None:
+            found[path] = -share / rate
+    return found
+
+
+def _decay(decays: Mapping[str, float], left: list[str], bad: BadUpdates, rate: float) -> Finding:
+    values = sorted(decays.values())
+    typical = values[len(values) // 2]
+    some = len(bad.agreeing) > 0
+    vectors = all("bias" in path or "norm" in path or "bn" in path for path in decays)
+    if typical > 0:
+        what = "weight decay is applied to " + (listed(list(decays), most=4) if some else "all parameters")
+        what += " in the candidate only" + (" (biases and norms)" if vectors else "") if some else ", more than"
+        cause = what if some else f"weight decay is larger in the candidate, by {typical:.4g}"
+    elif some:
+        cause = f"weight decay is missing on {listed(list(decays), most=4)} in the candidate"
+    else:
+        cause = f"weight decay is missing or smaller in the candidate, by {-typical:.4g}"
+    return Finding(
+        rule="update_fit",
+        cause=cause,
+        evidence=f"the difference of the updates is {typical:+.4g} × learning rate {rate:g} × the parameter "
+        f"for {len(decays)} of {len(left)} parameters that differ",
+        confidence="consistent",
+        advice="give both optimizers the same weight decay for the same parameters (groups in torch, "
+        "apply_decay_param_fun or ParamAttr(regularizer=…) in paddle)",
+        keys=bad.keys,
+    )
+
+
+def _not_given(paths: list[str], bad: BadUpdates) -> Finding:
+    return Finding(
+        rule="update_fit",
+        cause=f"the candidate does not train {listed(paths, most=4)}: not given to the optimizer, or frozen",
+        evidence=f"no update at step {bad.step}, although the gradient is there and the reference's moves",
+        confidence="consistent",
+        advice="pass all parameters to the optimizer, and look for trainable=False or stop_gradient=True",
+        keys=bad.keys,
+    )

@@ -1,0 +1,46 @@
+"""Where updates first differ although what went into them agrees: the optimizer's own error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reprod_log.diagnose.case import Case
+from reprod_log.record import Key
+
+
+@dataclass(frozen=True)
+class BadUpdates:
+    """The first step at which the optimizers do different things with the same gradients."""
+
+    step: int
+    paths: tuple[str, ...]
+    """Parameters whose update differs, or is there on one side only."""
+    agreeing: tuple[str, ...]
+    """Parameters whose update agrees at that step."""
+    keys: tuple[str, ...]
+
+
+def first_bad_update(case: Case) -> BadUpdates | None:
+    """None when updates agree, or when gradients or learning rates are already wrong at that step."""
+    material = case.material
+    if material is None:
+        return None
+    alone = {Key.parse(one.key) for one in case.comparison.unmatched}
+    wrong = {Key.parse(key) for key in case.failed} | alone
+    wrong = {key for key in wrong if not key.run}
+    for step in material.steps:
+        here = {key for key in wrong if key.step == step}
+        if any(key.phase in ("data", "forward", "loss", "backward", "gradient", "lr") for key in here):
+            return None
+        bad = {key.path: str(key) for key in here if key.phase in ("update", "optimizer", "parameter")}
+        if bad:
+            updated = {
+                pair.reference.key.path
+                for pair in material.pairing.pairs
+                if pair.reference.key.phase == "update"
+                and not pair.reference.key.run
+                and pair.reference.key.step == step
+            }
+            agreeing = tuple(path for path in material.parameters if path in updated and path not in bad)
+            return BadUpdates(step, tuple(bad), agreeing, tuple(bad.values())[:5])
+    return None

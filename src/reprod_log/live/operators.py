@@ -1,0 +1,156 @@
+"""Operators of a layer on both sides, matched by value: which one is the first that the other side does not have?
+
+Layouts do not matter, since tensors are compared by their sorted values. Another formulation does not either: an operator
+whose result is missing there is forgiven when something computed from it is found again.
+"""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from reprod_log.capture import flatten, to_numpy
+from reprod_log.errors import ReprodLogError
+from reprod_log.live.isolation import Call, as_leaves
+from reprod_log.live.masks import Masks, shared_masks
+from reprod_log.live.program import Program
+from reprod_log.record import Array
+
+_SAME = 1e-6
+"""Relative to the largest value; above what kernels with float32 constants inside a float64 run differ by."""
+_NOT_OURS = ("torch", "paddle", "reprod_log")
+_SILENT = ("__set__", "full", "assign", "assign_value_", "full_", "detach", "requires_grad_")
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One call: its name, what went in and came out, and the line of the user's code that made it."""
+
+    name: str
+    inputs: tuple[int, ...]
+    """Numbers of tensors in the trace."""
+    outputs: tuple[int, ...]
+    line: str
+
+
+@dataclass
+class Trace:
+    """Every operator of one forward pass of a layer, in order."""
+
+    operators: list[Operator] = field(default_factory=list)
+    values: list[Array] = field(default_factory=list)
+    """Sorted values of every tensor."""
+
+
+@dataclass(frozen=True)
+class Culprits:
+    """The first operator of either side that the other one does not have; None when all are found."""
+
+    reference: Operator | None
+    candidate: Operator | None
+
+
+def trace_layer(program: Program, call: Call, path: str, dtype: str) -> Trace:
+    """The operators of one layer, run alone forward on the input of `call`."""
+    framework, hands = program.framework, program.hands
+    trace, numbers, kept = Trace(), {}, []  # type: ignore[var-annotated]
+
+    def number(tensor: Any) -> int:
+        if id(tensor) not in numbers:
+            # Kept alive, so that no other tensor gets the same identity.
+            kept.append(tensor)
+            numbers[id(tensor)] = len(trace.values)
+            trace.values.append(np.sort(to_numpy(tensor).astype(np.float64), axis=None))
+        return int(numbers[id(tensor)])
+
+    def tensors(value: Any) -> list[Any]:
+        return [leaf for _, leaf in flatten(value) if framework.is_tensor(leaf)]
+
+    def hear(name: str, given: Any, result: Any) -> None:
+        outputs = tensors(result)
+        if outputs and name not in _SILENT:
+            inputs = tuple(number(one) for one in tensors(given))
+            # Results are always new: an operator in place gives the same object other values.
+            for one in outputs:
+                numbers.pop(id(one), None)
+            trace.operators.append(Operator(name, inputs, tuple(number(one) for one in outputs), _line()))
+
+    state = framework.rng_state()
+    try:
+        with hands.precision(dtype):
+            framework.seed(0)
+            module = dict(program.modules(program.fresh(dtype)))[path]
+            leaves: list[tuple[str, Any]] = []
+            args = tuple(as_leaves(arg, "", dtype, hands, leaves) for arg in call.args)
+            kwargs = {name: as_leaves(arg, name, dtype, hands, leaves) for name, arg in call.kwargs.items()}
+            with shared_masks(program, module, Masks(seed=0)), hands.operators(hear):
+                module(*args, **kwargs)
+    finally:
+        framework.set_rng_state(state)
+    return trace
+
+
+def find_culprits(reference: Trace, candidate: Trace) -> Culprits:
+    return Culprits(_culprit(reference, candidate), _culprit(candidate, reference))
+
+
+def _culprit(trace: Trace, other: Trace) -> Operator | None:
+    by_size: dict[int, list[Array]] = {}
+    for values in other.values:
+        by_size.setdefault(values.size, []).append(values)
+    there = [any(_same(values, one) for one in by_size.get(values.size, ())) for values in trace.values]
+    for place, operator in enumerate(trace.operators):
+        lost = [number for number in operator.outputs if not there[number]]
+        if lost and all(there[number] for number in operator.inputs) and not _healed(trace, place, there):
+            return operator
+    return None
+
+
+def _healed(trace: Trace, place: int, there: list[bool]) -> bool:
+    """Whether something computed from the operator's result is found again on the other side."""
+    reached = set(trace.operators[place].outputs)
+    for operator in trace.operators[place + 1 :]:
+        if not reached.isdisjoint(operator.inputs):
+            telling = [number for number in operator.outputs if _tells(trace.values[number])]
+            if telling and all(there[number] for number in telling):
+                return True
+            reached.update(operator.outputs)
+    return False
+
+
+def _tells(values: Array) -> bool:
+    return values.size > 3 and bool(values[0] != values[-1])
+
+
+def _same(one: Array, other: Array) -> bool:
+    with np.errstate(invalid="ignore"):
+        largest = float(np.abs(one).max(initial=0.0))
+        return bool((np.abs(one - other) <= _SAME * largest).all())
+
+
+def _line() -> str:
+    """The line of the model's own code that called an operator."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _NOT_OURS:
+            name, line = frame.f_code.co_filename, frame.f_lineno
+            text = linecache.getline(name, line).strip()
+            if not name.startswith("<") and "contextlib" not in name:
+                return f"{Path(name).name}:{line}: {text}" if text else f"{Path(name).name}:{line}"
+        frame = frame.f_back  # type: ignore[assignment]  # None ends the loop
+    return ""
+
+
+def culprits_in(ours: Program, theirs: Program, call: Call, partner: str, dtype: str) -> Culprits | None:
+    """The operators at fault inside one layer; None when a side cannot be traced."""
+    try:
+        return find_culprits(trace_layer(ours, call, call.path, dtype), trace_layer(theirs, call, partner, dtype))
+    except ReprodLogError:
+        raise
+    except Exception:  # a framework may raise anything; without a trace there is no finding
+        return None

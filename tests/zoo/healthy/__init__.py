@@ -1,0 +1,1 @@
+"""Correct ports, one file each: `HEALTHY`."""

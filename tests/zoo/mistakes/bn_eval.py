@@ -1,0 +1,17 @@
+"""One batch norm left in eval mode."""
+
+from zoo.bases import cnn
+from zoo.trial import Mistake, Trial
+
+
+def plant(trial: Trial) -> None:
+    trial.candidate.bn2.eval()
+
+
+MISTAKE = Mistake(
+    cnn.trial,
+    plant,
+    rules=("statistics", "mode"),
+    words=("eval",),
+    place=("bn2",),
+)

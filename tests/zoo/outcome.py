@@ -1,0 +1,116 @@
+"""One trial run once and judged by every rule that the table compares."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from reprod_log.alignment import Alignment, align
+from reprod_log.live.align_models import make_runs, prove
+from reprod_log.match import match
+from reprod_log.record import Key, Recording
+from zoo.trial import Mistake, Trial
+
+RULES = ("V", "V32", "fixed 1e-6", "assert_close")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What each rule said about one trial, and what the diagnosis said."""
+
+    name: str
+    seed: int
+    first: dict[str, str]
+    """By rule: the first key that it flags; '' when it passes."""
+    causes: tuple[tuple[str, str, str], ...]
+    """Rule, confidence and text of every cause, in the order shown."""
+    remarks: tuple[str, ...]
+    seconds: float
+
+
+def run(trial: Trial, name: str, seed: int) -> Outcome:
+    start = time.perf_counter()
+    runs = make_runs(
+        trial.reference,
+        trial.candidate,
+        trial.inputs,
+        targets=trial.targets,
+        loss=trial.loss,
+        optimizer=trial.optimizer,
+        step=trial.step,
+        transfer=False,
+    )
+    reference, candidate = runs.recordings()
+    alignment = prove(align(reference, candidate), runs, reference, candidate)
+    seconds = time.perf_counter() - start
+    narrow = align(reference, _without_float64(candidate))
+    first = {
+        "V": _first(alignment),
+        "V32": _first(narrow),
+        "fixed 1e-6": _fixed(alignment),
+        "assert_close": _assert_close(reference, candidate),
+    }
+    causes = tuple((one.rule, one.confidence, one.cause) for one in alignment.findings if one.kind == "cause")
+    remarks = tuple(f"{one.rule}: {one.cause}" for one in alignment.findings if one.kind != "cause")
+    return Outcome(name, seed, first, causes, remarks, seconds)
+
+
+def placed(mistake: Mistake, key: str) -> bool:
+    return bool(key) and any(part in key for part in mistake.place)
+
+
+def named(mistake: Mistake, outcome: Outcome, *, most: int | None = None) -> bool:
+    """Whether one of the causes (the first `most` shown) is the right one."""
+    return any(
+        rule in mistake.rules and any(word in text.lower() for word in mistake.words)
+        for rule, _, text in outcome.causes[:most]
+    )
+
+
+def _first(alignment: Alignment) -> str:
+    if alignment.passed:
+        return ""
+    first = alignment.first_divergence
+    if first is not None:
+        return first.key
+    return next(one.key for one in alignment.verdict.judgements if not one.status.passed)
+
+
+def _without_float64(recording: Recording) -> Recording:
+    return replace(recording, entries=tuple(e for e in recording.entries if not e.key.run.endswith("float64")))
+
+
+def _fixed(alignment: Alignment) -> str:
+    """As 1.0.1 checks: mean absolute difference of 1e-6 on logits of the first step, losses and learning rates."""
+    for row in alignment.comparison.rows:
+        key = Key.parse(row.key)
+        logits = key.phase == "forward" and key.path == "" and key.step == 0 and key.role.startswith("output")
+        if key.run or not (logits or key.phase in ("loss", "lr")):
+            continue
+        if row.measurement is None or not row.measurement.mean_abs <= 1e-6:
+            return row.key
+    return ""
+
+
+def _assert_close(reference: Recording, candidate: Recording) -> str:
+    """torch.testing.assert_close with its defaults on every tensor of the plain run."""
+    pairing = match(reference, candidate)
+    for pair in pairing.pairs:
+        if pair.reference.key.run:
+            continue
+        ours, theirs = pair.reference.array(), pair.candidate.array()
+        if pair.view is not None:
+            theirs = pair.view.of(theirs)
+        try:
+            torch.testing.assert_close(_tensor(theirs), _tensor(ours), check_dtype=False)
+        except AssertionError:
+            return str(pair.reference.key)
+    return str(pairing.only_in_reference[0].key) if pairing.only_in_reference else ""
+
+
+def _tensor(array: Any) -> torch.Tensor:
+    return torch.from_numpy(np.ascontiguousarray(array))

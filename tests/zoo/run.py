@@ -1,0 +1,95 @@
+"""Run the zoo: every planted mistake and every healthy port; print the table and, if asked, write it.
+
+python tests/zoo/run.py [--only WORD] [--seeds N] [--write docs/zoo.md] [--jobs 2]
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import pkgutil
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from zoo import healthy, mistakes
+from zoo.trial import Healthy, Mistake
+
+
+def all_mistakes() -> dict[str, Mistake]:
+    return {one.name: _module("mistakes", one.name).MISTAKE for one in pkgutil.iter_modules(mistakes.__path__)}
+
+
+def all_healthy() -> dict[str, Healthy]:
+    return {one.name: _module("healthy", one.name).HEALTHY for one in pkgutil.iter_modules(healthy.__path__)}
+
+
+def _module(folder: str, name: str):
+    return importlib.import_module(f"zoo.{folder}.{name}")
+
+
+def work(folder: str, name: str, seed: int):
+    """One trial in a process of its own."""
+    warnings.filterwarnings("ignore")
+    from zoo.outcome import run
+
+    try:
+        if folder == "healthy":
+            trial = _module(folder, name).HEALTHY.make(seed)
+        else:
+            mistake: Mistake = _module(folder, name).MISTAKE
+            trial = mistake.base(seed)
+            trial = mistake.plant(trial) or trial
+        return folder, run(trial, name, seed)
+    except Exception:  # the table must show it and go on
+        return folder, f"{name} (seed {seed}): {traceback.format_exc()}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--only", default="")
+    parser.add_argument("--seeds", type=int, default=1, help="seeds per mistake")
+    parser.add_argument("--write", type=Path)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--no-healthy", action="store_true")
+    options = parser.parse_args()
+    from zoo.table import summary
+
+    tasks = list(_tasks(options))
+    outcomes, errors = {"mistakes": [], "healthy": []}, []
+    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
+        waiting = [pool.submit(work, *task) for task in tasks]
+        for done, future in enumerate(as_completed(waiting), 1):
+            folder, outcome = future.result()
+            if isinstance(outcome, str):
+                errors.append(outcome)
+                print(outcome, flush=True)
+                continue
+            outcomes[folder].append(outcome)
+            print(f"{done}/{len(tasks)} {folder} {outcome.name} seed {outcome.seed}: {outcome.first['V'] or 'passes'} "
+                  f"{outcome.causes[:3]} {outcome.seconds:.1f} s", flush=True)  # fmt: skip
+    text = summary(outcomes["mistakes"], outcomes["healthy"], all_mistakes(), errors)
+    print(text)
+    if options.write:
+        options.write.write_text(text)
+    return 1 if errors else 0
+
+
+def _tasks(options: argparse.Namespace) -> Iterator[tuple[str, str, int]]:
+    for name in all_mistakes():
+        if options.only in name:
+            yield from (("mistakes", name, seed) for seed in range(options.seeds))
+    if not options.no_healthy:
+        for name, one in all_healthy().items():
+            if options.only in name:
+                yield from (("healthy", name, seed) for seed in one.seeds)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

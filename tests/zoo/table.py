@@ -1,0 +1,82 @@
+"""The zoo's results as a page of Markdown."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from datetime import date
+from importlib.metadata import version
+
+from zoo.outcome import RULES, Outcome, named, placed
+from zoo.trial import Mistake
+
+
+def summary(
+    mistakes: Sequence[Outcome], healthy: Sequence[Outcome], known: Mapping[str, Mistake], errors: Sequence[str]
+) -> str:
+    mistakes = sorted(mistakes, key=lambda one: (one.name, one.seed))
+    lines = [
+        "# The zoo: planted mistakes and correct ports",
+        "",
+        f"Made by `make zoo` on {date.today()}: torch {version('torch')}, paddlepaddle {version('paddlepaddle')}, "
+        f"numpy {version('numpy')}, Python {platform.python_version()}, CPU. "
+        f"{len(mistakes)} runs of {len({one.name for one in mistakes})} planted mistakes, {len(healthy)} runs of "
+        f"{len({one.name for one in healthy})} correct ports.",
+        "",
+        "All rules judge the same runs. *Found*: not passed. *Placed*: the first thing flagged is the layer, loss, "
+        "gradient, parameter, buffer, rate or input where the mistake was planted.",
+        "",
+        "| rule | false alarms | found | placed |",
+        "|---|---|---|---|",
+    ]
+    for rule in RULES:
+        alarms = sum(bool(one.first[rule]) for one in healthy)
+        found = sum(bool(one.first[rule]) for one in mistakes)
+        right = sum(placed(known[one.name], one.first[rule]) for one in mistakes)
+        lines.append(
+            f"| {rule} | {_share(alarms, len(healthy))} | {_share(found, len(mistakes))} "
+            f"| {_share(right, len(mistakes))} |"
+        )
+    causes = sum(named(known[one.name], one) for one in mistakes)
+    first = sum(named(known[one.name], one, most=1) for one in mistakes)
+    proven = sum(any(sure == "proven" for _, sure, _ in one.causes) for one in mistakes)
+    blamed = [one for one in healthy if one.causes]
+    lines += [
+        "",
+        f"Cause named: {_share(causes, len(mistakes))}, as the first one shown: {_share(first, len(mistakes))}; proven "
+        f"by running again: {proven}. Causes named on correct ports: {len(blamed)} of {len(healthy)}.",
+        "",
+        "V: the calibrated rule; V32: the same without a float64 run of the candidate; fixed 1e-6: mean absolute "
+        "difference of logits, losses and learning rates as reprod_log 1.0.1 checks them; assert_close: "
+        "torch.testing.assert_close with its defaults on every tensor of the plain run.",
+        "",
+        "## Every mistake",
+        "",
+        "| mistake | seed | first place | placed | cause named | what was said first |",
+        "|---|---|---|---|---|---|",
+    ]
+    for one in mistakes:
+        mistake = known[one.name]
+        said = one.causes[0][2].replace("|", "\\|") if one.causes else ""
+        lines.append(
+            f"| {one.name} | {one.seed} | `{one.first['V'] or 'passes'}` | {_yes(placed(mistake, one.first['V']))} "
+            f"| {_yes(named(mistake, one))} | {said[:160]} |"
+        )
+    lines += ["", "## Alarms and causes on correct ports", ""]
+    odd = [one for one in healthy if any(one.first.values()) or one.causes]
+    for one in sorted(odd, key=lambda one: (one.name, one.seed)):
+        alarms = ", ".join(f"{rule} at `{key}`" for rule, key in one.first.items() if key)
+        lines.append(f"- {one.name}, seed {one.seed}: {alarms or 'no alarm'}{'; causes named' if one.causes else ''}")
+    if errors:
+        lines += ["", "## Could not be run", ""] + [
+            f"- {text.splitlines()[0]}: {text.splitlines()[-1]}" for text in errors
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part}/{whole} ({part / whole:.1%})" if whole else "-"
+
+
+def _yes(right: bool) -> str:
+    return "yes" if right else "**no**"
