@@ -29,7 +29,7 @@ def test_run_takes_the_keywords_of_compare(name: str) -> None:
 
 
 def test_the_guides_order_has_every_subject() -> None:
-    assert NAMES == list(GUIDE_ORDER)
+    assert list(GUIDE_ORDER) == NAMES
 
 
 def test_words_mean_one_subject_each() -> None:

@@ -18,6 +18,7 @@ import numpy as np
 from reprod_log.alignment import Alignment, align
 from reprod_log.capture import framework_of
 from reprod_log.capture.determinism import deterministic
+from reprod_log.capture.tree import Root, Tree
 from reprod_log.errors import UsageError
 from reprod_log.judge import Limit
 from reprod_log.live.runs import as_mapping
@@ -78,7 +79,7 @@ def record(side: Callable[[], Any], *, draws: int = 16, seed: int = 0) -> Record
 
     side   makes a new model (or several by name); the framework's seed is set anew before each
     """
-    if not callable(side) or hasattr(side, "parameters"):
+    if not callable(side) or (hasattr(side, "parameters") and not isinstance(side, type)):
         raise UsageError("the init step takes functions that make a new model: lambda: Net()")
     if draws < 1:
         raise UsageError(f"draws must be at least 1, not {draws}")
@@ -98,12 +99,17 @@ def record(side: Callable[[], Any], *, draws: int = 16, seed: int = 0) -> Record
 
 def _draw(side: Callable[[], Any], seed: int, groups: dict[str, _Moments], *, first: bool) -> Any:
     models = _made(side, seed)
+    framework = framework_of(next(iter(models.values())))
     for model in models.values():
         found = survey(model)
+        tree = Tree(framework)
+        tree.add(Root("", model))
+        # Running statistics are no weights, though one framework keeps them as parameters.
+        weights = {id(slot.tensor) for slot in tree.slots}
         for unit in found.units:
             for part in unit.parts:
                 tensor = found.tensors[part.tensor]
-                if part.optional or not found.framework.is_parameter(tensor):
+                if id(tensor) not in weights:
                     continue
                 sizes = "x".join(map(str, part.shape))
                 values = part.transform.split(found.framework.read(tensor))[part.index]
@@ -112,7 +118,7 @@ def _draw(side: Callable[[], Any], seed: int, groups: dict[str, _Moments], *, fi
                     groups[name] = _Moments(values)
                 groups[name].add(values)
                 groups[name].layers += first
-    return framework_of(next(iter(models.values())))
+    return framework
 
 
 def _made(side: Callable[[], Any], seed: int) -> dict[str, Any]:
