@@ -77,6 +77,15 @@ def test_allowed_leftovers_are_left_and_shown() -> None:
     np.testing.assert_array_equal(target["fc"].weight.numpy(), source["fc"].weight.detach().numpy().T)
 
 
+def test_layer_with_a_tensor_left_on_purpose_is_not_verified() -> None:
+    source, target = pair({"fc": lambda: tn.Linear(4, 4, bias=False)}, {"fc": lambda: pn.Linear(4, 4)})
+    target["fc"].bias.set_value(np.ones(4, np.float32))
+    report = transfer_weights(source, target, allow_left=("fc.bias",))
+    assert [(row.target, row.verified, row.check) for row in report.rows] == [
+        ("fc.weight", "unverified", "'fc.bias' was not moved")
+    ]
+
+
 def test_allowance_for_one_side_does_not_cover_the_other() -> None:
     source, target = pair({"aux": lambda: tn.Linear(4, 2)}, {"fc": lambda: pn.Linear(4, 4)})
     refused(source, target, "'fc.weight', 'fc.bias'", allow_left=("aux.*",))
@@ -158,7 +167,7 @@ def test_weight_norm_over_another_axis_is_refused() -> None:
         {"fc": lambda: tn.utils.parametrizations.weight_norm(tn.Linear(4, 4))},
         {"fc": lambda: pn.utils.weight_norm(pn.Linear(4, 4))},
     )
-    refused(source, target, "fc")
+    refused(source, target, "weight WeightNorm over axis 1 here and .* over axis 0 there")
 
 
 @pytest.mark.parametrize("model", [object(), "model", np.ones(3), torch.ones(3)])

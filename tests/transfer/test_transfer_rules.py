@@ -9,6 +9,7 @@ import torch
 from layer_cases import CASES, LayerCase
 from torch import nn as tn
 
+from reprod_log.errors import TransferError
 from reprod_log.transfer import transfer_gradients, transfer_weights
 from reprod_log.transfer.rules import all_rules
 from reprod_log.transfer.survey import survey
@@ -88,6 +89,22 @@ def test_layer_computes_the_same_after_transfer(name: str, direction: str) -> No
     assert own.keys() == carried.keys()
     for key, array in own.items():
         np.testing.assert_allclose(carried[key], array, rtol=1e-3, atol=1e-4, err_msg=key)
+
+
+def test_gradients_by_the_report_of_other_models_are_refused() -> None:
+    report = transfer_weights(tn.Linear(3, 3), paddle.nn.Linear(3, 3))
+    with pytest.raises(TransferError, match="report is of other models"):
+        transfer_gradients(tn.Linear(3, 4), paddle.nn.Linear(3, 4), report=report)
+
+
+def test_gradients_that_are_missing_in_the_source_go_from_the_target() -> None:
+    source, target = tn.Linear(3, 3), paddle.nn.Linear(3, 3)
+    target(paddle.ones([1, 3])).sum().backward()
+    source.bias.grad = torch.full((3,), 2.0)
+    report = transfer_gradients(source, target)
+    assert target.weight.grad is None
+    np.testing.assert_array_equal(target.bias.grad.numpy(), np.full(3, 2.0))
+    assert [row.target for row in report.rows] == ["bias"]
 
 
 def test_every_rule_has_a_case() -> None:

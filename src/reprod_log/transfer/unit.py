@@ -78,7 +78,8 @@ class Unit:
     def describe(self) -> str:
         """The kind and the canonical shapes in a few words, such as "Linear weight (10, 84), bias (10)"."""
         shapes = ", ".join(f"{p.canonical} {_plain(p.shape)}" for p in self.parts if not p.optional)
-        return f"{self.kind} {shapes}" if self.kind != BARE else f"{self.kind} {_plain(self.parts[0].shape)}"
+        norms = "".join(f", {name} over axis {'all' if axis is None else axis}" for name, axis in self.axes)
+        return f"{self.kind} {shapes}{norms}" if self.kind != BARE else f"{self.kind} {_plain(self.parts[0].shape)}"
 
 
 def _plain(shape: Shape) -> str:
