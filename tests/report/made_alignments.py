@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -79,7 +81,7 @@ def broken(values: Mapping[str, np.ndarray], layer: str = "layer1.1.conv2") -> d
         if f"/forward/{layer}#" in key:
             wrong = True
             found[key] = value * 1.02
-        elif wrong and "/lr/" not in key and "/data/" not in key:
+        elif wrong and "/lr/" not in key and "/data/" not in key and "step0/parameter/" not in key:
             found[key] = value * (1 + 3e-3 * rng.normal(size=value.shape))
         else:
             found[key] = value
@@ -102,10 +104,16 @@ def passes(values: Mapping[str, np.ndarray], seed: int, wrong: str = "") -> dict
     }
 
 
+def without_findings(reference: Recording, candidate: Recording, **options: Any) -> Alignment:
+    """An alignment whose report does not depend on which rules there are."""
+    return replace(align(reference, candidate, **options), findings=())
+
+
+@cache
 def fixed(*, wrong: bool = True, steps: int = 4, blocks: int = 4) -> Alignment:
     """A training run judged by fixed limits, wide enough for rounding."""
     values = model_values(steps, blocks)
-    return align(
+    return without_findings(
         Recording.from_arrays(rounded(values, 1), provenance=provenance("torch")),
         Recording.from_arrays(
             rounded(broken(values) if wrong else values, 2), provenance=provenance("paddle", threads=2)
@@ -114,15 +122,17 @@ def fixed(*, wrong: bool = True, steps: int = 4, blocks: int = 4) -> Alignment:
     )
 
 
+@cache
 def calibrated(*, wrong: bool = True, steps: int = 2) -> Alignment:
     """The same with float64 and isolated passes, judged by the calibrated rule."""
     values = model_values(steps)
-    return align(
+    return without_findings(
         Recording.from_arrays(passes(values, 1), provenance=provenance("torch")),
         Recording.from_arrays(passes(values, 9, "layer1.1.conv2" if wrong else ""), provenance=provenance("paddle")),
     )
 
 
+@cache
 def classic() -> Alignment:
     """What the guides' scripts log: losses and learning rates with the step in the name; one key is missing."""
     reference = {f"loss_{step}": np.array(2.0 / (step + 1)) for step in range(12)}
@@ -130,9 +140,10 @@ def classic() -> Alignment:
     candidate = {key: value + (3e-5 if key == "loss_7" else 1e-8) for key, value in reference.items()}
     reference["logits"] = np.linspace(-1, 1, 1000).astype(np.float32)
     candidate["logit"] = reference["logits"]
-    return align(Recording.from_arrays(reference), Recording.from_arrays(candidate))
+    return without_findings(Recording.from_arrays(reference), Recording.from_arrays(candidate))
 
 
+@cache
 def hostile() -> Alignment:
     """Keys, sources and findings that try to be something else than text."""
     reference = {name: np.array([1.0, 2.0]) for name in HOSTILE[:6]} | {
@@ -150,6 +161,7 @@ def hostile() -> Alignment:
     )
 
 
+@cache
 def many(entries: int) -> Alignment:
     """A training run of about that many entries."""
     per_step = len(model_values(1, 8))

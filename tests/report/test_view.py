@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from made_alignments import calibrated, classic, fixed
 
-from reprod_log import Alignment, Recording, Status, align
+from reprod_log import Alignment, Policy, Recording, Status, align
 from reprod_log.diagnose import Finding
 from reprod_log.record import Provenance
 from reprod_log.report.curves import Curve, curves
 from reprod_log.report.facts import coverage, policy_rules, provenance_facts
 from reprod_log.report.first_screen import first_screen
 from reprod_log.report.groups import Node, groups, heat_maps, module_tree
-from reprod_log.report.view import rows
+from reprod_log.report.view import remarks, rows
 from reprod_log.report.words import words
 
 
@@ -24,7 +24,9 @@ def said(alignment: Alignment) -> list[str]:
 
 
 def aligned(reference: dict[str, object], candidate: dict[str, object], **options: object) -> Alignment:
-    return align(Recording.from_arrays(reference), Recording.from_arrays(candidate), **options)  # type: ignore[arg-type]
+    found = align(Recording.from_arrays(reference), Recording.from_arrays(candidate), **options)  # type: ignore[arg-type]
+    # What the rules say of such small things is theirs to test.
+    return replace(found, findings=())
 
 
 # First screen
@@ -81,6 +83,16 @@ def test_incomplete_recording_weakens_the_verdict() -> None:
     growing = replace(whole, candidate=replace(whole.candidate, complete=False))
     assert first_screen(growing).certainty.level == "weak"
     assert "candidate is incomplete" in words()(first_screen(growing).certainty.doubts[0])
+
+
+def test_accepted_difference_passes_and_weakens_the_verdict() -> None:
+    values = {"x": np.ones(3), "y": np.ones(3)}
+    found = aligned(values, {**values, "y": np.zeros(3)}, policy=replace(Policy.fixed(), accept=("y",)))
+    assert found.passed
+    screen = first_screen(found)
+    assert screen.certainty.level == "weak"
+    assert [words()(one) for one in screen.certainty.doubts] == ["1 entries differ and were accepted by the policy"]
+    assert "accepted although they differ: 'y'" in remarks(found)
 
 
 def test_narrow_failure_of_a_fixed_limit_asks_for_a_noise_floor_and_a_wide_one_does_not() -> None:
@@ -188,7 +200,7 @@ def test_tree_gives_every_module_its_worst_status() -> None:
     tree = module_tree(rows(fixed(steps=1)))
     assert [one.name for one in tree] == ["(data)", "conv1", "bn1", "layer1", "layer2", "fc", "(loss)", "(lr)"]
     assert node(tree, "layer1").status is Status.FAIL
-    assert node(tree, "layer1", "0", "conv1").counts == Counter({Status.FAIL: 2, Status.PASS: 1})
+    assert node(tree, "layer1", "0", "conv1").counts == Counter({Status.FAIL: 1, Status.PASS: 2})
     assert node(tree, "layer1").worst.key == "step0/forward/layer1.1.conv2#0:output"
     assert node(tree, "layer1", "0", "conv1", "weight").path == "layer1.0.conv1.weight"
     assert node(tree, "(lr)").status is Status.PASS

@@ -8,7 +8,7 @@ from typing import Literal
 
 from reprod_log.alignment import Alignment
 from reprod_log.judge import Status
-from reprod_log.report.view import Row
+from reprod_log.report.view import Row, accepted_keys
 from reprod_log.report.words import Say, say
 
 Level = Literal["strong", "fair", "weak"]
@@ -66,6 +66,9 @@ def _doubts(alignment: Alignment, divergence: Row | None) -> list[Say]:
             found.append(say("doubt.suspicious", count=idle))
         if alignment.verdict.allowed:
             found.append(say("doubt.allowed", count=len(alignment.verdict.allowed)))
+        accepted = accepted_keys(alignment)
+        if accepted:
+            found.append(say("doubt.accepted", count=len(accepted)))
     elif divergence is not None and may_be_rounding(divergence):
         found.append(say("doubt.near", times=f"{divergence.times_limit:.2g}"))
     return found

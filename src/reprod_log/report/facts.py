@@ -56,7 +56,7 @@ def provenance_facts(alignment: Alignment) -> tuple[Fact, ...]:
         Fact(f"extra.{name}", _shown(extra_ours.get(name)), _shown(extra_theirs.get(name)))
         for name in {**extra_ours, **extra_theirs}
     ]
-    return tuple(facts)
+    return tuple(fact for fact in facts if fact.reference or fact.candidate)
 
 
 @dataclass(frozen=True)

@@ -24,12 +24,16 @@ def number(value: float | None) -> str:
         return "–"
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
-    return f"{value:.1e}"
+    return _exponent_cut(f"{value:.1e}")
 
 
 def times(value: float | None) -> str:
     """A ratio, as people say it: 0.3, 12, 4.5e+06."""
-    return "–" if value is None else f"{value:.0f}" if 10 <= value < 10_000 else f"{value:.2g}"
+    return "–" if value is None else f"{value:.0f}" if 10 <= value < 10_000 else _exponent_cut(f"{value:.2g}")
+
+
+def _exponent_cut(text: str) -> str:
+    return text.replace("e-0", "e-").replace("e+0", "e+")
 
 
 def _escape(code: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from reprod_log.alignment import Alignment
 from reprod_log.calibrate import Evidence
@@ -143,6 +144,17 @@ def worst_status(statuses: Iterable[Status]) -> Status:
     return max(statuses, key=SEVERITY.index)
 
 
+def accepted_keys(alignment: Alignment) -> tuple[str, ...]:
+    """The entries that pass only because the policy accepts their difference."""
+    return tuple(
+        one.key
+        for one in alignment.verdict.judgements
+        if one.status.passed
+        and one.reason
+        and any(fnmatchcase(one.key, pattern) for pattern in alignment.policy.accept)
+    )
+
+
 def remarks(alignment: Alignment) -> tuple[str, ...]:
     """What a reader should know besides the verdict: views, mixed dtypes, what is incomplete or was let through."""
     lines: list[str] = []
@@ -159,6 +171,9 @@ def remarks(alignment: Alignment) -> tuple[str, ...]:
     lines += [f"{why}: {listed(keys, most=3)}" for why, keys in said.items()]
     if alignment.verdict.allowed:
         lines.append(f"allowed to be unmatched: {listed(alignment.verdict.allowed)}")
+    known = accepted_keys(alignment)
+    if known:
+        lines.append(f"accepted although they differ: {listed(known)}")
     if alignment.policy.equal_nan:
         lines.append("NaN on both sides counted as equal (equal_nan)")
     if alignment.floor is not None:

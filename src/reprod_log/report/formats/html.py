@@ -1,0 +1,122 @@
+"""HTML: one file with charts, tables and a page per entry, that opens from disk and asks the network for nothing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from reprod_log.alignment import Alignment
+from reprod_log.report.curves import curves
+from reprod_log.report.facts import coverage, policy_rules, provenance_facts
+from reprod_log.report.first_screen import first_screen
+from reprod_log.report.groups import groups, heat_maps, module_tree
+from reprod_log.report.html_data import page_data
+from reprod_log.report.html_parts import HtmlParts, entry_columns, heat_table
+from reprod_log.report.options import USUAL, Options
+from reprod_log.report.plain import plain
+from reprod_log.report.view import MARKS, Row, remarks, rows
+from reprod_log.report.words import words
+
+SUFFIXES = (".html", ".htm")
+
+MOST_ROWS = 6_000
+"""Entries with a row and a page of their own; a file of more would be slow to open. What does not pass goes first."""
+_TEMPLATES = Path(__file__).parents[1] / "templates"
+_SCRIPTS = ("words.js", "charts.js", "table.js", "tree.js", "entry.js", "page.js")
+
+
+def render(alignment: Alignment, options: Options = USUAL) -> str:
+    """The whole page. The short and the full form are the same: the reader folds and filters."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    from reprod_log import __version__
+
+    everything = rows(alignment)
+    shown = _shown(everything)
+    screen = first_screen(alignment, all_rows=everything)
+    place = {row.key: row.place for row in shown}
+    found_curves = curves(shown)
+    floors = any(row.floor is not None for row in shown)
+    columns = entry_columns(floors=floors)
+    data = page_data(alignment, shown, found_curves) | {"columns": columns}
+    data["first"] = place.get(screen.divergence.key) if screen.divergence else None
+    library = _bokeh()
+    script = "".join((_TEMPLATES / "script" / name).read_text(encoding="utf-8") for name in _SCRIPTS)
+    parts = HtmlParts(words(options.language))
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    environment.filters["plain"] = plain
+    return environment.get_template("report.html.j2").render(
+        p=parts,
+        alignment=alignment,
+        screen=screen,
+        rows=shown,
+        total=len(everything),
+        place=place,
+        floors=floors,
+        columns=columns,
+        groups=groups(everything),
+        curves=found_curves,
+        heat_maps=[heat_table(one) for one in heat_maps(shown)],
+        tree=module_tree(shown),
+        open_paths=_open_paths(screen.divergence),
+        facts=provenance_facts(alignment),
+        rules=policy_rules(alignment),
+        coverage=coverage(alignment, everything),
+        remarks=remarks(alignment),
+        marks=MARKS,
+        version=__version__,
+        style=(_TEMPLATES / "report.css").read_text(encoding="utf-8"),
+        data=_embedded(data),
+        library=library,
+        script=script,
+        content_policy=content_policy([*library, script]),
+    )
+
+
+def content_policy(scripts: list[str]) -> str:
+    """What the browser may do with the page: run these very scripts, nothing else, and fetch nothing at all."""
+    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(one.encode()).digest()).decode()}'" for one in scripts)
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _shown(everything: tuple[Row, ...]) -> tuple[Row, ...]:
+    """At most MOST_ROWS rows in their order, numbered anew; passing ones give way first."""
+    if len(everything) <= MOST_ROWS:
+        return everything
+    kept = sorted(everything, key=lambda row: (row.status.passed, row.place))[:MOST_ROWS]
+    return tuple(replace(row, place=place) for place, row in enumerate(sorted(kept, key=lambda row: row.place)))
+
+
+def _open_paths(divergence: Row | None) -> frozenset[str]:
+    """The modules around the first divergence, whose branches are open when the page is."""
+    if divergence is None:
+        return frozenset()
+    parts = divergence.parsed.path.split(".")
+    return frozenset(".".join(parts[:length]) for length in range(1, len(parts) + 1))
+
+
+def _bokeh() -> list[str]:
+    """The charting library's own script, from its installed package."""
+    import bokeh
+
+    folder = Path(bokeh.__file__).parent / "server" / "static" / "js"
+    return [(folder / name).read_text(encoding="utf-8") for name in ("bokeh.min.js", "bokeh-api.min.js")]
+
+
+def _embedded(data: dict[str, Any]) -> str:
+    """JSON that nothing inside can end early: no `<` is left in it."""
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

@@ -1,0 +1,143 @@
+"""What the script of the HTML report draws from, as plain values: rows in columns, details, curves, words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from reprod_log.alignment import Alignment
+from reprod_log.measure.measurement import Measurement, Worst
+from reprod_log.report.curves import Curve
+from reprod_log.report.plain import plain
+from reprod_log.report.view import MARKS, SEVERITY, Row
+from reprod_log.report.words import Say, known_languages, words
+
+STATISTICS = ("rel_l2", "max_abs", "mean_abs", "max_rel", "mean_rel", "cosine_distance")
+DERIVED = ("times_limit", "floor", "times_floor", "relative_floor", "relative_float64", "relative_own")
+SIDE = ("min", "max", "mean", "std", "rms", "abs_max", "nan", "inf")
+COUNTS = (
+    "count", "differing", "nan_both", "nonfinite_mismatched", "beyond_limit", "limit", "rmse", "max_ulp", "mean_ulp",
+)  # fmt: skip
+_SAMPLES_IN_ALL = 6_000
+"""Sampled elements that all entries share: a file for 200 entries stays below 2 MB, one for 5,000 below 10."""
+_FEWEST_SAMPLES = 4
+_FULL_PICTURES = 12
+"""The first entries that do not pass keep all their samples: those are the ones people open."""
+
+
+def page_data(alignment: Alignment, rows: Sequence[Row], curves: Iterable[Curve]) -> dict[str, Any]:
+    """Everything the script draws from. Numbers are cut to what a picture can show; the JSON report has them whole."""
+    columns: dict[str, list[Any]] = {name: [short(row.number(name)) for row in rows] for name in STATISTICS}
+    columns |= {name: [short(getattr(row, name)) for row in rows] for name in DERIVED}
+    return {
+        "statuses": [{"name": one.value, "mark": MARKS[one], "passed": one.passed} for one in SEVERITY],
+        "keys": [plain(row.key) for row in rows],
+        "run": [row.parsed.run for row in rows],
+        "step": [row.parsed.step for row in rows],
+        "phase": [row.parsed.phase for row in rows],
+        "path": [plain(row.parsed.path) for row in rows],
+        "status": [SEVERITY.index(row.status) for row in rows],
+        "numbers": columns,
+        "details": [_detail(row, most) for row, most in zip(rows, _samples_for(rows), strict=True)],
+        "curves": [_curve(curve) for curve in curves],
+        "findings": [
+            [plain(one.cause), plain(one.evidence), plain(one.advice), one.confidence, [plain(key) for key in one.keys]]
+            for one in alignment.findings
+        ],
+        "words": {language: words(language).sentences for language in known_languages()},
+    }
+
+
+def said(what: Say) -> dict[str, Any]:
+    """A sentence for the script: its id and its values, which may be sentences themselves."""
+    return {"id": what.id, "values": {name: _value(value) for name, value in what.values.items()}}
+
+
+def short(value: float | None, digits: int = 4) -> float | str | None:
+    """A number with few digits; NaN and the infinities by name, which JSON cannot hold."""
+    if value is None:
+        return None
+    if not math.isfinite(value):
+        return str(value)
+    rounded = float(f"{value:.{digits}g}")
+    return int(rounded) if rounded.is_integer() and abs(rounded) < 1e6 else rounded
+
+
+def _value(value: object) -> Any:
+    if isinstance(value, Say):
+        return said(value)
+    if isinstance(value, tuple):
+        return [_value(one) for one in value]
+    return value if isinstance(value, (int, float)) else plain(str(value))
+
+
+def _samples_for(rows: Sequence[Row]) -> Iterator[int]:
+    """How many samples each row may show."""
+    usual = max(_FEWEST_SAMPLES, _SAMPLES_IN_ALL // max(len(rows), 1))
+    full = [row.place for row in rows if not row.status.passed][:_FULL_PICTURES]
+    for row in rows:
+        yield 1_000 if row.place in full else usual
+
+
+def _thinned(samples: Sequence[tuple[float, float]], most: int) -> Sequence[tuple[float, float]]:
+    if len(samples) <= most:
+        return samples
+    return [samples[round(at * (len(samples) - 1) / (most - 1))] for at in range(most)]
+
+
+def _detail(row: Row, samples: int) -> dict[str, Any]:
+    """The page of one entry; what is empty is left out."""
+    judgement, compared = row.judgement, row.compared
+    found: dict[str, Any] = {
+        "reason": plain(judgement.reason),
+        "evidence": judgement.evidence,
+        "checks": [
+            [one.metric, short(one.value), short(one.limit), one.passed, short(one.floor)] for one in judgement.checks
+        ],
+    }
+    if compared is not None:
+        found |= {
+            "shape": row.shape,
+            "dtype": row.dtype,
+            "layer": plain(compared.layer_type),
+            "how": compared.how,
+            "confidence": compared.confidence if compared.confidence < 1 else None,
+            "view": plain(compared.view),
+            "candidate": plain(compared.candidate_key) if compared.candidate_key != compared.key else "",
+            "samples": [short(value, 6) for pair in _thinned(compared.samples, samples) for value in pair],
+            "worst": [_element(one) for one in compared.worst_elements],
+        }
+    if row.measurement is not None:
+        found |= _measured(row.measurement)
+    return {name: value for name, value in found.items() if value not in ("", None, [], {})}
+
+
+def _measured(measured: Measurement) -> dict[str, Any]:
+    return {
+        "octaves": [part for octave in measured.octaves for part in octave],
+        "sides": [[short(getattr(side, name)) for name in SIDE] for side in (measured.reference, measured.candidate)],
+        "counts": [short(getattr(measured, name), 6) for name in COUNTS],
+        "notes": [plain(note) for note in measured.notes],
+    }
+
+
+def _element(one: Worst) -> list[Any]:
+    values = [value if isinstance(value, (int, float)) else str(value) for value in (one.reference, one.candidate)]
+    shown = [short(value, 9) if isinstance(value, float) else plain(str(value)) for value in values]
+    return ["[" + ", ".join(map(str, one.index)) + "]", *shown]
+
+
+def _curve(curve: Curve) -> dict[str, Any]:
+    points = curve.points
+    return {
+        "name": plain(f"{curve.run}@{curve.name}" if curve.run else curve.name),
+        "kind": curve.kind,
+        "step": [point.step for point in points],
+        "reference": [short(point.reference, 9) for point in points],
+        "candidate": [short(point.candidate, 9) for point in points],
+        "difference": [short(point.difference) for point in points],
+        "floor": [short(point.floor) for point in points],
+        "limit": [short(point.limit) for point in points],
+        "row": [point.row.place for point in points],
+    }

@@ -1,0 +1,93 @@
+// The page of one entry.
+const SIDES = ["min", "max", "mean", "std", "rms", "abs_max", "nan", "inf"];
+const COUNTS = ["count", "differing", "nan_both", "nonfinite_mismatched", "beyond_limit", "limit", "rmse", "max_ulp", "mean_ulp"];
+const STATISTICS = ["max_abs", "mean_abs", "max_rel", "mean_rel", "rel_l2", "cosine_distance"];
+
+const openEntry = (row) => { location.hash = "#entry-" + row; };
+
+function table(heads, rows) {
+  return make("div", { class: "scroll" }, make("table", { class: "numbers" },
+    heads ? make("thead", {}, make("tr", {}, ...heads.map((one) => make("th", {}, one)))) : null,
+    make("tbody", {}, ...rows.map((cells) => make("tr", {}, ...cells.map((one) => make("td", {}, one)))))));
+}
+
+const part = (title, ...content) => make("section", {}, make("h2", {}, title), ...content);
+
+function checksPart(detail) {
+  const rows = (detail.checks ?? []).map(([metric, value, limit, passed, floor]) => {
+    const times = toNumber(floor) ? shown(toNumber(value) / toNumber(floor)) : "–";
+    return [`${passed ? "✓" : "✗"} ${metric}`, shown(value), shown(limit), shown(floor), times];
+  });
+  return part(t("entry.checks"),
+    detail.reason ? make("p", {}, make("bdi", {}, detail.reason)) : null,
+    make("p", { class: "dim" }, `${t("evidence")}: ${detail.evidence}`),
+    rows.length ? table([t("entry.metric"), t("entry.value"), t("entry.limit"), t("floor"), t("times_floor")], rows) : null);
+}
+
+function statisticsPart(row, detail) {
+  if (!detail.sides) return part(t("entry.statistics"), make("p", {}, t("entry.none")));
+  const [reference, candidate] = detail.sides;
+  const numbers = STATISTICS.map((name) => [t(name), shown(data.numbers[name][row])]);
+  const counts = COUNTS.map((name, at) => [t("counts." + name), detail.counts[at]]).filter(([, value]) => value !== null).map(([name, value]) => [name, shown(value)]);
+  return part(t("entry.statistics"),
+    table(["", t("reference"), t("candidate")], SIDES.map((name, at) => [t("side." + name), shown(reference[at]), shown(candidate[at])])),
+    table(null, [...numbers, ...counts]));
+}
+
+function matchedPart(detail) {
+  const facts = [[t("shape"), detail.shape], [t("dtype"), detail.dtype], [t("entry.layer"), detail.layer], [t("entry.matched"), detail.how ? t("how." + detail.how) : ""],
+    [t("entry.confidence"), detail.confidence ? `${Math.round(detail.confidence * 100)} %` : ""], [t("entry.candidate"), detail.candidate], [t("entry.view"), detail.view],
+    ...(detail.notes ?? []).map((note) => [t("note"), note])].filter(([, value]) => value);
+  return facts.length ? part(t("entry.matched"), table(null, facts.map(([name, value]) => [name, make("bdi", {}, value)]))) : null;
+}
+
+function worstPart(detail) {
+  const rows = (detail.worst ?? []).map(([index, reference, candidate]) => {
+    const apart = toNumber(candidate) - toNumber(reference);
+    return [index, shownFully(reference), shownFully(candidate), typeof reference === "string" ? "–" : shown(apart)];
+  });
+  return part(t("entry.worst"), rows.length
+    ? table([t("entry.index"), t("reference"), t("candidate"), t("difference")], rows)
+    : make("p", { class: "dim" }, t("entry.worst.none")));
+}
+
+const shownFully = (value) => typeof value === "number" ? String(value) : String(value);
+
+function findingsPart(row) {
+  const own = data.findings.filter(([, , , , keys]) => keys.includes(data.keys[row]) || keys.includes(data.path[row]));
+  return own.length ? part(t("entry.findings"), ...own.map(([cause, evidence, advice, confidence]) =>
+    make("div", { class: "finding" }, make("p", {}, make("b", {}, cause), " ", make("small", { class: "tag" }, t(confidence))), make("p", {}, evidence), advice ? make("p", {}, "→ " + advice) : null))) : null;
+}
+
+// The same tensor at the other steps.
+function overSteps(row) {
+  const name = (one) => data.keys[one].replace(/step\d+\//, "step*/");
+  if (data.step[row] === null) return [];
+  return data.keys.map((_, one) => one).filter((one) => data.path[one] === data.path[row] && data.phase[one] === data.phase[row] && name(one) === name(row));
+}
+
+function stepsPart(row) {
+  const same = overSteps(row);
+  if (same.length < 2) return null;
+  const rows = same.slice(0, 200).map((one) => [make("a", { href: "#entry-" + one, "aria-current": one === row ? "true" : null }, String(data.step[one])), badge(one), shown(data.numbers.rel_l2[one]), shown(data.numbers.max_abs[one]), shown(data.numbers.times_limit[one])]);
+  return part(t("entry.steps"), table([t("step"), t("status"), t("rel_l2"), t("max_abs"), t("times_limit")], rows));
+}
+
+function drawEntry(row) {
+  const page = document.getElementById("entry"), detail = data.details[row];
+  const seen = visible, at = seen.indexOf(row);
+  const link = (target, text) => target === undefined ? make("span", { class: "dim" }, text) : make("a", { href: "#entry-" + target }, text);
+  const same = detail.counts ? detail.counts[0] - detail.counts[1] - detail.counts[2] - detail.counts[3] : 0;
+  const histogramPlace = make("div", { class: "small chart" }), scatterPlace = make("div", { class: "small chart" });
+  page.replaceChildren(
+    make("p", { class: "tools" }, make("a", { href: "#layers", id: "back" }, "← " + t("back")), link(seen[at - 1], "↑ " + t("previous")), link(at < 0 ? undefined : seen[at + 1], "↓ " + t("next"))),
+    make("h1", {}, make("bdi", {}, make("code", {}, data.keys[row]))), make("p", {}, badge(row), " ", t("status." + statusOf(row).name)),
+    make("div", { class: "grid" }, ...[checksPart(detail),
+      detail.octaves ? part(t("entry.histogram"), make("p", { class: "dim" }, t("entry.histogram.help", { count: same, total: detail.counts[0] })), histogramPlace) : null,
+      detail.samples ? part(t("entry.scatter"), make("p", { class: "dim" }, t("entry.scatter.help", { count: detail.samples.length / 2, total: detail.counts[0] })), scatterPlace) : null,
+      worstPart(detail), statisticsPart(row, detail), matchedPart(detail), findingsPart(row), stepsPart(row)].filter(Boolean)));
+  if (detail.octaves) withLibrary(() => histogram(histogramPlace, detail.octaves));
+  const numeric = (detail.worst ?? []).filter((one) => typeof one[1] === "number" && typeof one[2] === "number");
+  if (detail.samples) withLibrary(() => scatterCharts(scatterPlace, detail.samples, numeric));
+  page.querySelector("#back").focus({ preventScroll: true });
+}

@@ -1,0 +1,141 @@
+// The table of entries: search, filter, sort. Rows become elements only as far as the reader has scrolled.
+const BATCH = 150;
+const body = document.querySelector("#table tbody");
+const searched = data.keys.map((key) => key.toLowerCase());
+const filter = { words: [], status: "", statuses: null, step: "", phase: "", module: "" };
+let order = data.keys.map((_, row) => row);
+let visible = order;
+
+const short = (value) => {
+  const number = toNumber(value);
+  if (number === null) return "–";
+  return number === 0 || !Number.isFinite(number) ? String(number) : number.toExponential(1);
+};
+const ratio = (value) => {
+  const number = toNumber(value);
+  if (number === null) return "–";
+  if (!Number.isFinite(number)) return String(number);
+  return number >= 10000 ? number.toExponential(1) : number >= 10 ? number.toFixed(0) : String(Number(number.toPrecision(2)));
+};
+// The bar behind a relative error: a logarithmic scale from 1e-16 to 1.
+const share = (value) => {
+  const number = toNumber(value);
+  return number ? Math.round(Math.min(1, Math.max(0, (Math.log10(number) + 16) / 16 || 1)) * 100) : 0;
+};
+
+function cell(name, row) {
+  if (name === "status") return make("td", {}, `${statusOf(row).mark} ${statusOf(row).name}`);
+  if (name === "entry") return make("td", {}, make("a", { href: "#entry-" + row }, make("bdi", {}, data.keys[row])));
+  if (name === "shape") return make("td", {}, data.details[row].shape ?? "");
+  const value = data.numbers[name][row];
+  if (name === "rel_l2") return make("td", { class: "b", style: `--b:${share(value)}` }, short(value));
+  return make("td", {}, name.startsWith("times_") ? ratio(value) : short(value));
+}
+
+function drawRows(most) {
+  const made = document.createDocumentFragment();
+  for (const row of visible.slice(body.rows.length, most)) {
+    made.append(make("tr", { id: "r" + row, class: statusOf(row).name }, ...data.columns.map((name) => cell(name, row))));
+  }
+  body.append(made);
+}
+
+function redraw() {
+  body.replaceChildren();
+  drawRows(BATCH);
+  document.getElementById("entries").scrollTop = 0;
+}
+
+// The line of a row, drawn now if the reader has not come so far yet; undefined if it is filtered out.
+function lineOf(row) {
+  const at = visible.indexOf(row);
+  if (at < 0) return undefined;
+  drawRows(at + BATCH);
+  return body.rows[at];
+}
+
+function inModule(row) {
+  const path = data.path[row], phase = data.phase[row];
+  if (!filter.module) return true;
+  if (filter.module.startsWith("(")) return filter.module === `(${phase})` || filter.module === `(${phase}).${path}` || (filter.module === "(model)" && path === "");
+  return path === filter.module || path.startsWith(filter.module + ".");
+}
+
+function fits(row) {
+  return filter.words.every((word) => searched[row].includes(word))
+    && (!filter.statuses || filter.statuses.has(statusOf(row).name))
+    && (filter.step === "" || String(data.step[row]) === filter.step)
+    && (filter.phase === "" || data.phase[row] === filter.phase)
+    && inModule(row);
+}
+
+function applyFilter() {
+  visible = order.filter(fits);
+  redraw();
+  document.getElementById("shown").textContent = t("shown", { count: visible.length, total: order.length });
+  const button = document.getElementById("module");
+  button.hidden = !filter.module;
+  button.textContent = `${t("filter.module")}: ${filter.module} ✕`;
+  for (const one of document.querySelectorAll("#tree .node")) one.classList.toggle("chosen", one.querySelector("a").dataset.path === filter.module);
+  for (const one of document.querySelectorAll("#status-filter button")) one.setAttribute("aria-pressed", String(one.dataset.name === filter.status));
+}
+
+function sortBy(name, descending) {
+  const value = (row) => {
+    if (name === "entry") return row;
+    if (name === "status") return data.status[row];
+    const number = toNumber(data.numbers[name][row]);
+    // What is not a number is worse than any; what was not measured comes last in both directions.
+    return number === null ? null : Number.isNaN(number) ? Infinity : number;
+  };
+  order = data.keys.map((_, row) => row).sort((a, b) => {
+    const left = value(a), right = value(b);
+    if (left === null || right === null) return (left === null) - (right === null) || a - b;
+    return (left < right ? -1 : left > right ? 1 : 0) * (descending ? -1 : 1) || a - b;
+  });
+  for (const head of document.querySelectorAll("#table th[data-sort]")) {
+    if (head.dataset.sort === name) head.setAttribute("aria-sort", descending ? "descending" : "ascending");
+    else head.removeAttribute("aria-sort");
+  }
+  applyFilter();
+}
+
+function setUpTable() {
+  for (const head of document.querySelectorAll("#table th[data-sort]")) {
+    head.tabIndex = 0;
+    const act = () => {
+      const before = head.getAttribute("aria-sort");
+      // Large errors and bad statuses are what people look for: they come first.
+      sortBy(head.dataset.sort, before === null ? head.dataset.sort !== "entry" : before === "ascending");
+    };
+    head.addEventListener("click", act);
+    head.addEventListener("keydown", (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); act(); } });
+  }
+  const search = document.getElementById("search");
+  search.addEventListener("input", () => { filter.words = search.value.toLowerCase().split(/\s+/).filter(Boolean); applyFilter(); });
+  body.addEventListener("click", (event) => {
+    const line = event.target.closest("tr");
+    if (!line || getSelection().toString()) return;
+    event.preventDefault();
+    openEntry(Number(line.id.slice(1)));
+  });
+  const box = document.getElementById("entries");
+  box.addEventListener("scroll", () => { if (box.scrollTop + box.clientHeight > box.scrollHeight - 800) drawRows(body.rows.length + BATCH); });
+  document.getElementById("filter-step").addEventListener("change", (event) => { filter.step = event.target.value; applyFilter(); });
+  document.getElementById("filter-phase").addEventListener("change", (event) => { filter.phase = event.target.value; applyFilter(); });
+  document.getElementById("module").addEventListener("click", () => { filter.module = ""; applyFilter(); });
+}
+
+function drawFilters() {
+  const present = new Set(data.status.map((one) => data.statuses[one].name));
+  const bad = data.statuses.filter((one) => !one.passed && present.has(one.name));
+  const choices = [["", t("filter.all"), null], ...(bad.length ? [["bad", t("filter.bad"), new Set(bad.map((one) => one.name))]] : []),
+    ...data.statuses.filter((one) => present.has(one.name)).map((one) => [one.name, `${one.mark} ${one.name}`, new Set([one.name])])];
+  document.getElementById("status-filter").replaceChildren(...choices.map(([name, text, statuses]) =>
+    make("button", { type: "button", "data-name": name, onclick: () => { Object.assign(filter, { status: name, statuses }); applyFilter(); } }, text)));
+  const steps = [...new Set(data.step.filter((one) => one !== null))].sort((a, b) => a - b);
+  options(document.getElementById("filter-step"), [["", t("filter.all")], ...steps.map((one) => [String(one), String(one)])], filter.step);
+  const phases = [...new Set(data.phase)].filter(Boolean);
+  options(document.getElementById("filter-phase"), [["", t("filter.all")], ...phases.map((one) => [one, one])], filter.phase);
+  applyFilter();
+}

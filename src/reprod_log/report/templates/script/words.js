@@ -1,0 +1,75 @@
+"use strict";
+// Shared by the other files: the data, the words in the reader's language, numbers, and elements made of text only.
+const data = JSON.parse(document.getElementById("data").textContent);
+const root = document.documentElement;
+const state = { language: root.lang, entry: null, scroll: 0, title: document.title };
+
+function remembered(name, value) {
+  // A page opened from disk may not be allowed to remember anything.
+  try {
+    if (value === undefined) return localStorage.getItem("reprod_log." + name);
+    localStorage.setItem("reprod_log." + name, value);
+  } catch { /* then it is not remembered */ }
+  return null;
+}
+
+function t(id, values = {}) {
+  const filled = (value) => {
+    if (Array.isArray(value)) return value.map(filled).join(t("comma"));
+    return value && typeof value === "object" ? t(value.id, value.values) : String(value);
+  };
+  const sentence = data.words[state.language][id];
+  return sentence === undefined ? id : sentence.replace(/\{(\w+)\}/g, (_, name) => filled(values[name]));
+}
+
+function translate() {
+  root.lang = state.language === "zh" ? "zh-CN" : state.language;
+  for (const one of document.querySelectorAll("[data-t]")) one.textContent = t(one.dataset.t);
+  for (const one of document.querySelectorAll("[data-say]")) {
+    const say = JSON.parse(one.dataset.say);
+    one.textContent = t(say.id, say.values);
+  }
+  for (const name of ["placeholder", "title", "aria-label"]) {
+    for (const one of document.querySelectorAll(`[data-t-${name}]`)) one.setAttribute(name, t(one.getAttribute(`data-t-${name}`)));
+  }
+  const others = Object.keys(data.words).filter((one) => one !== state.language);
+  document.getElementById("language").textContent = data.words[others[0]].language;
+}
+
+// An element with text or other elements inside; nothing is ever read as HTML.
+function make(tag, attributes = {}, ...content) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === false || value === null || value === undefined) continue;
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...content.filter((one) => one !== null && one !== undefined).map((one) => one instanceof Node ? one : String(one)));
+  return made;
+}
+
+// Numbers travel as numbers, or as "nan", "inf", "-inf".
+const toNumber = (value) => value === null || value === undefined ? null : typeof value === "number" ? value : value === "nan" ? NaN : value === "inf" ? Infinity : -Infinity;
+
+function shown(value) {
+  const number = toNumber(value);
+  if (number === null) return "–";
+  if (!Number.isFinite(number)) return String(number);
+  const size = Math.abs(number);
+  if (number === 0 || (size >= 0.001 && size < 100000)) return String(Number(number.toPrecision(6)));
+  return number.toExponential(2);
+}
+
+const statusOf = (row) => data.statuses[data.status[row]];
+const badge = (row) => {
+  const one = statusOf(row);
+  return make("span", { class: "st " + one.name, title: t("status." + one.name) }, `${one.mark} ${one.name}`);
+};
+
+function options(select, choices, chosen) {
+  select.replaceChildren(...choices.map(([value, text]) => {
+    const one = make("option", { value }, text);
+    one.selected = value === chosen;
+    return one;
+  }));
+}
