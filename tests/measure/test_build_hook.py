@@ -1,0 +1,87 @@
+"""What the build hook does to a wheel, with and without a compiler; hatchling itself is stood in for."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ways import library
+
+from reprod_log.measure import build_kernel
+
+ROOT = Path(__file__).parents[2]
+FOLDER = Path("src/reprod_log/measure")
+
+
+class Said(list):  # type: ignore[type-arg]
+    def display_info(self, text: str) -> None:
+        self.append(text)
+
+    display_warning = display_info
+
+
+@pytest.fixture
+def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Runs the hook on a copy of the sources and gives what it told hatchling and the user."""
+    interface = types.ModuleType("hatchling.builders.hooks.plugin.interface")
+    interface.BuildHookInterface = object  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, interface.__name__, interface)
+    (tmp_path / FOLDER).mkdir(parents=True)
+    for name in ("build_kernel.py", "kernel.c"):
+        shutil.copy(ROOT / FOLDER / name, tmp_path / FOLDER / name)
+    spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+    def run(target: str = "wheel") -> tuple[dict[str, Any], Said]:
+        hook = module.KernelHook()
+        hook.root, hook.target_name, hook.app = str(tmp_path), target, Said()
+        data: dict[str, Any] = {"artifacts": [], "pure_python": True}
+        before = dict(sys.modules)
+        try:
+            hook.initialize("standard", data)
+        finally:
+            for name in set(sys.modules) - set(before):
+                del sys.modules[name]
+        return data, hook.app
+
+    run.library = tmp_path / FOLDER / build_kernel.LIBRARY.name  # type: ignore[attr-defined]
+    return run
+
+
+def test_a_wheel_with_the_kernel_is_for_this_platform_and_any_python(build: Any) -> None:
+    if library("plain kernel") is None:
+        pytest.skip("no compiler")
+    data, _ = build()
+    assert data["artifacts"] == [(FOLDER / build_kernel.LIBRARY.name).as_posix()]
+    assert data["pure_python"] is False
+    assert data["tag"].startswith("py3-none-")
+    assert build.library.exists()
+
+
+@pytest.mark.parametrize(("variable", "value", "said"), [
+    ("CC", "/no/such/compiler", "not built"),
+    (build_kernel.SWITCH, "1", "is set"),
+])  # fmt: skip
+def test_a_wheel_without_the_kernel_is_pure_and_keeps_nothing_old(
+    build: Any, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, said: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    build.library.write_text("left by an earlier build")
+    data, told = build()
+    assert data == {"artifacts": [], "pure_python": True}
+    assert said in told[0]
+    assert not build.library.exists()
+
+
+def test_an_sdist_carries_no_library(build: Any) -> None:
+    data, told = build("sdist")
+    assert data == {"artifacts": [], "pure_python": True}
+    assert not told
