@@ -142,6 +142,20 @@ def test_kernel_counts_subnormal_numbers_when_the_thread_flushes_them(way: str) 
     assert got.max_abs == float(np.float32(1e-45))
 
 
+def test_numpy_says_so_when_the_thread_flushes_subnormal_numbers() -> None:
+    torch = pytest.importorskip("torch")
+    ones = np.ones(4)
+    with measured_by("numpy"):
+        assert measure_arrays(ones, ones).notes == ()
+        if not torch.set_flush_denormal(True):
+            pytest.skip("this processor cannot flush")
+        try:
+            notes = measure_arrays(ones, ones).notes
+        finally:
+            torch.set_flush_denormal(False)
+    assert "subnormal" in notes[0]
+
+
 def test_status_says_that_the_kernel_is_in_use_or_why_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "not built" in kernel.load(tmp_path / "none.so").status
     (tmp_path / "text.so").write_text("not a library")

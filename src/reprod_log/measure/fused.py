@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,7 @@ def measure_arrays(
     notes = _notes(pair, left.size)
     run = kernel.run(left, right, pair=pair, limit=limit, block=block)
     if run is None:
+        notes += _flushed()
         totals = blocked.tally(left, right, pair=pair, limit=limit, block=block or BLOCK)
         worst = _worst(totals.worst_at, left, right)
     else:
@@ -71,6 +73,13 @@ def measure_arrays(
 def _notes(pair: DtypePair, count: int) -> tuple[str, ...]:
     notes = () if pair.note is None else (pair.note,)
     return notes if count else (*notes, "both are empty")
+
+
+def _flushed() -> tuple[str, ...]:
+    """A note if the program has told this thread to take subnormal numbers for zero, which numpy then does."""
+    if sys.float_info.min * 0.5 > 0.0:
+        return ()
+    return ("subnormal numbers are flushed to zero in this thread: differences that small are not seen",)
 
 
 def _worst(at: int | None, reference: NDArray[Any], candidate: NDArray[Any]) -> Worst | None:
