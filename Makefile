@@ -6,29 +6,43 @@ BIN := $(VENV)/bin
 # One thread: bits of a framework's kernels may depend on the thread count.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test lint types bench clean
+.PHONY: help demo test lint types zoo bench clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-8s %s\n", $$1, $$2}'
 
-$(VENV)/ready: pyproject.toml constraints.txt
+$(VENV)/ready: pyproject.toml constraints.txt hatch_build.py src/reprod_log/measure/kernel.c
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable . --group dev
 	@touch $@
 
-demo: $(VENV)/ready ## align a real torch model with its paddle port, from nothing to a report
-	$(BIN)/reprod demo --output demo_output
+# The report's pages are tested in a real browser. Without one, and without the right to install it, those tests skip.
+$(VENV)/browser: $(VENV)/ready
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null \
+		|| { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; } \
+		|| echo "no browser could be installed: the browser tests will be skipped"
+	@touch $@
 
-test: $(VENV)/ready lint types ## check style and types, then run the tests
+demo: $(VENV)/ready ## align AlexNet in torch with its paddle port, from nothing to a report
+	$(BIN)/reprod align examples/alexnet/plan.py --output demo_output --report demo_output/report.html
+
+test: $(VENV)/ready $(VENV)/browser lint types ## check style and types, then run the tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(VENV)/ready ## check style
-	$(BIN)/ruff check src tests
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src tests examples benchmarks
+	$(BIN)/ruff format --check src tests examples benchmarks
 
 types: $(VENV)/ready ## check types
 	$(BIN)/mypy
+
+zoo: $(VENV)/ready ## measure the verdict on planted mistakes and correct ports (long)
+	$(BIN)/python tests/zoo/run.py
+
+bench: $(VENV)/ready ## measure start-up, comparing and recording as ratios
+	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/capture_overhead.py
 
 clean: ## remove what the targets made
 	rm -rf $(VENV) demo_output .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
