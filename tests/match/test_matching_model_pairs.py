@@ -41,18 +41,14 @@ def recordings() -> dict[str, tuple[Recording, Recording]]:
         transfer_weights(ours, theirs, inputs=inputs)
         found[name] = (
             recorded(ours, inputs, torch.tensor, torch.optim.SGD(ours.parameters(), 0.01)),
-            recorded(
-                theirs, inputs, paddle.to_tensor, paddle.optimizer.SGD(0.01, parameters=theirs.parameters())
-            ),
+            recorded(theirs, inputs, paddle.to_tensor, paddle.optimizer.SGD(0.01, parameters=theirs.parameters())),
         )
     return found
 
 
 def paired(pairing: Pairing, phase: str) -> dict[str, str]:
     return {
-        pair.reference.key.path: pair.candidate.key.path
-        for pair in pairing.pairs
-        if pair.reference.key.phase == phase
+        pair.reference.key.path: pair.candidate.key.path for pair in pairing.pairs if pair.reference.key.phase == phase
     }
 
 
@@ -87,9 +83,7 @@ def test_square_weights_are_transposed_by_layer_type_and_said(
 ) -> None:
     pairing = match(*recordings["vit"])
     square = [
-        pair
-        for pair in pairing.pairs
-        if pair.reference.key.phase == "gradient" and pair.reference.shape == (24, 24)
+        pair for pair in pairing.pairs if pair.reference.key.phase == "gradient" and pair.reference.shape == (24, 24)
     ]
     assert square
     assert all(pair.view is not None and "transposed" in pair.view.reason for pair in square)
