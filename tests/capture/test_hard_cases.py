@@ -205,8 +205,10 @@ def test_submodule_called_on_its_own_is_recorded_with_its_input(lab):
     with watch(model) as run:
         hidden = model.fc1(lab.tensor(2, 3))
         model.fc2(hidden)
+        model.fc1(lab.tensor(2, 3))
     assert "step0/data/fc1#0:input.0" in run.recording
     assert "step0/forward/fc1#0:output" in run.recording
+    assert "step0/forward/fc2#0:output" in run.recording
     assert run.recording.steps == (0, 1)
 
 
@@ -328,8 +330,28 @@ def test_several_models_are_told_apart_by_name(lab):
     keys = run.recording.keys
     assert "step0/forward/g#0:output" in keys
     assert "step0/gradient/d.weight:raw" in keys
-    assert run.recording["step0/forward/d#0:input.0"].meta["from"] == "step0/data/d#0:input.0"
+    assert run.recording["step0/forward/d#0:input.0"].meta["from"] == "step0/forward/g#0:output"
     assert {module.path for module in run.recording.modules} == {"g", "d"}
+
+
+def test_only_what_comes_from_outside_is_data(lab):
+    models = {"g": lab.nn.Linear(2, 3), "d": lab.nn.Linear(3, 1), "loss": lab.nn.MSELoss()}
+    real, labels = lab.tensor(4, 3), lab.tensor(4, 1)
+    with watch(models) as run:
+        with run.step():
+            fake = models["g"](lab.tensor(4, 2))
+            for picture in (real, fake.detach(), fake * 2):
+                models["loss"](models["d"](picture), labels)
+        with run.step():
+            models["d"](fake.detach())
+    data = [str(entry.key) for entry in run.recording if entry.key.phase == "data"]
+    assert data == [
+        "step0/data/g#0:input.0",
+        "step0/data/d#0:input.0",
+        "step0/data/loss#0:input.1",
+        "step0/data/loss#1:input.1",
+        "step0/data/loss#2:input.1",
+    ]
 
 
 def test_gradient_that_arrives_twice_is_recorded_twice(lab):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from reprod_log.capture.hook import Undo, passing
 from reprod_log.capture.session import Session
 from reprod_log.capture.stage import Staged
-from reprod_log.capture.tree import Node, Root
+from reprod_log.capture.tree import Node
 
 
 class Tap:
@@ -49,7 +49,7 @@ class Calls:
     recorded again, but its gradients are listened to when the first call had none.
     """
 
-    def __init__(self, session: Session, before_outermost: Callable[[Root], None]) -> None:
+    def __init__(self, session: Session, before_outermost: Callable[[Node], None]) -> None:
         self._session = session
         self._before_outermost = before_outermost
         self._running: list[tuple[Node, int | None]] = []
@@ -113,29 +113,39 @@ class Calls:
             return
         outermost = not self._running
         if outermost:
-            self._before_outermost(node.root)
+            self._before_outermost(node)
         call = self._counts.get(node, 0)
         self._counts[node] = call + 1
         self._running.append((node, call))
         self.heard.add(node)
         if not session.listening:
             return
-        phases, inputs = session.selection.phases, (args, kwargs)
+        phases = session.selection.phases
         if outermost and "data" in phases:
-            self._record_inputs("data", node, call, inputs)
+            self._record_data(node, call, args, kwargs)
         if "forward" in phases and session.selection.has_inputs(session.steps.number) and session.chosen(node):
-            self._record_inputs("forward", node, call, inputs)
+            self._record_inputs(node, call, args, kwargs)
 
-    def _record_inputs(self, phase: str, node: Node, call: int, inputs: tuple[Any, Any]) -> None:
-        args, kwargs = inputs
+    def _inputs(self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+        yield from self._session.tensors(args, "input", node)
+        yield from self._session.tensors(kwargs, "input", node)
+
+    def _record_data(self, node: Node, call: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Record what comes from outside. What another model gave (a generator's picture, logits) is no data."""
         session = self._session
-        for structure in (args, kwargs):
-            for role, tensor in session.tensors(structure, "input", node):
-                staged = self._make(phase, node, call, role, tensor)
-                if staged is not None:
-                    if phase == "forward":
-                        staged.source = session.stage.producer(staged.hash)
-                    session.stage.add(staged)
+        for role, tensor in self._inputs(node, args, kwargs):
+            if session.framework.is_tensor(tensor) and session.framework.is_computed(tensor):
+                continue
+            staged = self._make("data", node, call, role, tensor)
+            if staged is not None and not session.stage.was_output(staged.hash):
+                session.stage.add(staged)
+
+    def _record_inputs(self, node: Node, call: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        for role, tensor in self._inputs(node, args, kwargs):
+            staged = self._make("forward", node, call, role, tensor)
+            if staged is not None:
+                staged.source = self._session.stage.producer(staged.hash)
+                self._session.stage.add(staged)
 
     def _make(self, phase: str, node: Node, call: int, role: str, tensor: Any) -> Staged | None:
         session = self._session

@@ -68,6 +68,9 @@ class Framework(TensorFramework, Protocol):
         graph.
         """
 
+    def is_computed(self, tensor: Any) -> bool:
+        """Whether gradients would flow back from it into what it was computed from; never so for a batch of data."""
+
     def in_place_version(self, tensor: Any) -> int:
         """How often the tensor was written in place: after a write, its gradient is that of another value."""
 

@@ -297,11 +297,11 @@ class Run:
 
     # what the listeners tell
 
-    def _before_outermost(self, root: Root) -> None:
-        if root.counts:
-            if self._session.steps.ends_before_call(root):
+    def _before_outermost(self, node: Node) -> None:
+        if node.root.counts:
+            if self._session.steps.ends_before_call(node):
                 self._close_step()
-            self._session.steps.called(root)
+            self._session.steps.called(node)
 
     def _before_backward(self, tensors: Any, accumulates: bool) -> None:
         session = self._session
@@ -369,7 +369,7 @@ class Run:
             return
         for node, name, tensor in session.tree.buffers():
             slot = Slot(node, name, tensor)
-            if session.chosen(node) or session.chosen(slot):
+            if session.chosen(node) or session.selection.has_layer(slot.path, slot.inside):
                 terms = self._terms(slot) if len(tensor.shape) == 1 else None
                 facts = {} if terms is None else {"terms": terms}
                 session.stage.add(session.stage_parameter("buffer", slot, tensor, meta=facts))

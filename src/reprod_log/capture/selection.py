@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Literal
 
 from reprod_log.errors import UsageError, listed
@@ -32,9 +34,16 @@ class Selection:
     def has_step(self, step: int) -> bool:
         return self.steps is None or step in self.steps
 
+    @cached_property
+    def _ends(self) -> tuple[int, int]:
+        """The first and the last step that is wanted."""
+        if isinstance(self.steps, range):
+            return min(self.steps[0], self.steps[-1]), max(self.steps[0], self.steps[-1])
+        return (0, sys.maxsize) if self.steps is None else (min(self.steps), max(self.steps))
+
     def is_over(self, step: int) -> bool:
-        """Whether no later step than the one before `step` is wanted."""
-        return self.steps is not None and all(wanted < step for wanted in self.steps)
+        """Whether no step from `step` on is wanted."""
+        return step > self._ends[1]
 
     def has_layer(self, *paths: str) -> bool:
         """Whether any of these names of a layer or parameter is wanted."""
@@ -42,7 +51,7 @@ class Selection:
 
     def has_inputs(self, step: int) -> bool:
         if self.inputs == "first":
-            return step == (0 if self.steps is None else min(self.steps, default=-1))
+            return step == self._ends[0]
         return self.inputs == "always"
 
     def detail_of(self, phase: str) -> Detail:
@@ -91,7 +100,8 @@ def _steps(steps: int | Iterable[int] | None) -> Collection[int] | None:
     wanted: Collection[int] = (
         range(steps) if isinstance(steps, int) else steps if isinstance(steps, range) else set(steps)
     )
-    if not wanted or not all(isinstance(step, int) and step >= 0 for step in wanted):
+    ends = (*wanted[:1], *wanted[-1:]) if isinstance(wanted, range) else wanted
+    if not wanted or not all(isinstance(step, int) and step >= 0 for step in ends):
         raise UsageError(f"steps must be how many steps to record, or their numbers from 0 on, not {steps!r}")
     return wanted
 

@@ -73,6 +73,7 @@ class Stage:
         # Equal tensors are copied once: the output of a block is that of its last layer, an input somebody's output.
         self._arrays: WeakValueDictionary[str, Array] = WeakValueDictionary()
         self._producers: dict[str, Staged] = {}
+        self._last_outputs: frozenset[str] = frozenset()
         self._summaries: dict[str, dict[str, float | int]] = {}
 
     def make(
@@ -164,6 +165,11 @@ class Stage:
         """The last output or batch of this step with these values."""
         return self._producers.get(digest)
 
+    def was_output(self, digest: str) -> bool:
+        """Whether some module gave these values in this step or the one before."""
+        producer = self._producers.get(digest)
+        return digest in self._last_outputs if producer is None else producer.phase == "forward"
+
     def add(self, staged: Staged | None, *, position: int | None = None) -> None:
         """Put an entry in its place: behind the others, or at `position`."""
         if staged is None:
@@ -188,6 +194,7 @@ class Stage:
                 staged.meta["from"] = str(staged.source.key(self._run))
             self.recorder.put(_entry(staged, key), staged.array)
         self.waiting.clear()
+        self._last_outputs = frozenset(hash for hash, one in self._producers.items() if one.phase == "forward")
         self._producers.clear()
         self._summaries.clear()
         self.recorder.end_step()

@@ -14,7 +14,8 @@ class Steps:
     that step one right after the other are one step; and a GAN that updates its discriminator and then its generator
     has two, as it has when the two take turns. `after` names the one optimizer whose update ends a step instead.
 
-    Without optimizers every call of a model is a step of its own (several models called in turn share one).
+    Without optimizers every call of a model is a step of its own; several models, or several parts of one, that are
+    called in turn share a step, until one of them is called again.
 
     Inside `hold` … `release` only these two count.
     """
@@ -33,18 +34,18 @@ class Steps:
         """Whether anything has happened in this step."""
         return self._busy
 
-    def ends_before_call(self, model: Hashable) -> bool:
-        """Whether the step is over now that `model` is about to be called from outside."""
+    def ends_before_call(self, module: Hashable) -> bool:
+        """Whether the step is over now that `module` is about to be called from outside."""
         if self._held:
             return False
-        return self._updated if self.has_optimizers else model in self._called
+        return self._updated if self.has_optimizers else module in self._called
 
     def ends_before_data(self) -> bool:
         """Whether the step is over now that a new batch is logged."""
         return not self._held and self._updated
 
-    def called(self, model: Hashable) -> None:
-        self._called.add(model)
+    def called(self, module: Hashable) -> None:
+        self._called.add(module)
         self._busy = True
 
     def touched(self) -> None:

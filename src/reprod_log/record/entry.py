@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -65,6 +66,8 @@ def dtype_named(name: str) -> np.dtype[Any]:
         return dtype
 
 
+# numpy puts the name together anew each time, which costs more than hashing a small tensor.
+@lru_cache(maxsize=256)
 def dtype_name(dtype: np.dtype[Any]) -> str:
     """What a dtype is called in recordings: independent of byte order, `str` for text, `object` for the rest."""
     if dtype.kind == "U":

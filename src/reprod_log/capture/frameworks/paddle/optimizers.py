@@ -62,6 +62,8 @@ def optimizer_settings(optimizer: Any) -> dict[str, Any]:
     own = {name.lstrip("_"): _plain(value) for name, value in vars(optimizer).items() if _is_setting(name, value)}
     own["learning_rate"] = float(optimizer.get_lr())
     own["grad_clip"] = _plain(optimizer._grad_clip)
+    if getattr(optimizer, "regularization", None) is not None:
+        own["regularization"] = _plain(optimizer.regularization)
     groups = [
         {name: _plain(value) for name, value in {**own, **group}.items() if name != "params"}
         for group in _groups(optimizer)

@@ -48,6 +48,10 @@ def device_of(tensor: Any) -> str:
     return str(tensor.place).removeprefix("Place(").removesuffix(")")
 
 
+def is_computed(tensor: Any) -> bool:
+    return not tensor.is_leaf
+
+
 def in_place_version(tensor: Any) -> int:
     return int(tensor.inplace_version)
 

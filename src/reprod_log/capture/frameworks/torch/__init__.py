@@ -48,6 +48,7 @@ from reprod_log.capture.frameworks.torch.tensors import (
     dtype_of,
     from_numpy,
     in_place_version,
+    is_computed,
     is_tensor,
     view,
 )
@@ -67,6 +68,7 @@ __all__ = [
     "from_numpy",
     "gradient",
     "in_place_version",
+    "is_computed",
     "is_module",
     "is_optimizer",
     "is_tensor",

@@ -71,6 +71,10 @@ def device_of(tensor: Any) -> str:
     return str(tensor.device)
 
 
+def is_computed(tensor: Any) -> bool:
+    return not tensor.is_leaf
+
+
 def in_place_version(tensor: Any) -> int:
     return int(tensor._version) if not tensor.is_inference() else 0
 
