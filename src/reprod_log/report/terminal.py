@@ -66,7 +66,7 @@ def print_alignment(alignment: Alignment, console: Console, *, all_rows: bool = 
     if not all_rows and len(everything) > _MOST_ROWS:
         shown = tuple(row for row in everything if not row.status.passed)[:_MOST_ROWS]
     if shown:
-        console.print(_table(shown, told))
+        console.print(_table(shown, told, console.width))
     hidden = len(everything) - len(shown)
     if hidden:
         console.print(Text(told(say("table.more", count=hidden, how="--all")), style="dim"))
@@ -83,7 +83,8 @@ def print_tree(alignment: Alignment, console: Console) -> None:
 
 
 def _grow(tree: Tree, node: Node) -> None:
-    label = Text(f"{MARKS[node.status]} {node.status.value} ", style=STYLES[node.status])
+    label = Text()
+    label.append(f"{MARKS[node.status]} {node.status.value} ", style=STYLES[node.status])
     label.append(plain(node.name), style="bold" if node.children else "")
     if node.layer_type:
         label.append(f" {plain(node.layer_type)}", style="dim")
@@ -96,24 +97,35 @@ def _grow(tree: Tree, node: Node) -> None:
         _grow(branch, child)
 
 
-def _table(shown: tuple[Row, ...], told: Words) -> Table:
-    numbers = ["mean_abs", "max_abs", "rel_l2"]
+def _table(shown: tuple[Row, ...], told: Words, width: int) -> Table:
     floors = any(row.times_floor is not None for row in shown)
     # The reason of the first divergence stands on top; those of many failures would only push each other away.
     few = sum(row.status is Status.FAIL for row in shown) <= _MOST_REASONS
+    columns = _columns(width, floors=floors)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(told.get("status"), no_wrap=True)
     table.add_column(told.get("entry"), overflow="fold")
-    for name in (*numbers, *(["times_floor"] if floors else [])):
+    for name in columns:
         table.add_column(told.get(name), justify="right", no_wrap=True)
     for row in shown:
-        extra = [times(row.times_floor)] if floors else []
         table.add_row(
             Text(f"{MARKS[row.status]} {row.status.value}", style=STYLES[row.status]),
             Text(shortened(plain(row.key), _LONGEST_KEY)),
-            *(number(row.number(name)) for name in numbers),
-            *extra,
+            *(_cell(row, name) for name in columns),
         )
         if row.judgement.reason and not row.status.passed and (few or row.status is not Status.FAIL):
             table.add_row("", Text(plain(row.judgement.reason), style="dim"))
     return table
+
+
+def _columns(width: int, *, floors: bool) -> list[str]:
+    """The numbers for which there is room beside a readable key, the most telling ones first to stay."""
+    ranked = ["rel_l2", "times_floor" if floors else "times_limit", "max_abs", "mean_abs"]
+    room = next((count for least, count in ((110, 4), (90, 3), (70, 2), (56, 1)) if width >= least), 0)
+    return [name for name in ("mean_abs", "max_abs", "rel_l2", "times_limit", "times_floor") if name in ranked[:room]]
+
+
+def _cell(row: Row, name: str) -> str:
+    if name.startswith("times_"):
+        return times(row.times_floor if name == "times_floor" else row.times_limit)
+    return number(row.number(name))

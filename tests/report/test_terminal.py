@@ -1,0 +1,93 @@
+"""The terminal's view: fits the width, keeps colour for terminals, shows the tree."""
+
+import io
+import unicodedata
+
+import pytest
+from made_alignments import HOSTILE, calibrated, classic, fixed, hostile
+from rich.console import Console
+
+from reprod_log import Alignment
+from reprod_log.report.plain import plain
+from reprod_log.report.terminal import print_alignment, print_tree, terminal
+
+
+def printed(
+    alignment: Alignment, *, width: int = 100, tree: bool = False, colour: bool = False, **options: object
+) -> str:
+    stream = io.StringIO()
+    console = Console(file=stream, width=width, highlight=False, force_terminal=colour)
+    if tree:
+        print_tree(alignment, console)
+    else:
+        print_alignment(alignment, console, **options)  # type: ignore[arg-type]
+    return stream.getvalue()
+
+
+def cells(line: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+@pytest.mark.parametrize("tree", [False, True])
+def test_no_line_is_wider_than_the_terminal(width: int, tree: bool) -> None:
+    for made in (fixed(), calibrated(), classic(), hostile()):
+        assert max(map(cells, printed(made, width=width, tree=tree).splitlines())) <= width
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_every_key_can_be_read_at_any_width(width: int) -> None:
+    whole = "".join(printed(classic(), width=width).split())
+    for one in classic().verdict.judgements:
+        assert one.key in whole
+
+
+def test_numbers_give_way_to_names_when_it_is_narrow() -> None:
+    assert "mean abs" in printed(calibrated(), width=120)
+    narrow = printed(calibrated(), width=80)
+    assert "mean abs" not in narrow
+    assert "rel L2" in narrow
+    assert "× floor" in narrow
+    assert "step0/forward/layer1.1.conv2#0:output" in narrow
+
+
+def test_colour_only_on_a_terminal() -> None:
+    assert "\x1b[" in printed(fixed(), colour=True)
+    assert "\x1b" not in printed(fixed())
+
+
+def test_many_entries_are_cut_and_counted() -> None:
+    content = printed(fixed())
+    assert "… 200 more entries not shown; --all shows every one" in content
+    assert "not shown" not in printed(fixed(), all_rows=True)
+
+
+def test_first_screen_comes_first() -> None:
+    lines = printed(classic()).splitlines()
+    assert lines[0].startswith("NOT ALIGNED: 1 fail, 2 unmatched")
+    assert lines[1].strip() == "first divergence: loss_7  FAIL"
+    assert any(line.strip().startswith("what to do:") for line in lines[:8])
+    assert any(line.strip().startswith("how sure:") for line in lines[:10])
+
+
+def test_tree_shows_modules_with_status_share_and_error() -> None:
+    content = printed(fixed(), tree=True)
+    assert "✗ FAIL conv2" in content
+    assert "✓ PASS (lr)  4  rel L2 0" in content
+    assert "layer1  82/96" in content
+
+
+def test_control_characters_reach_no_terminal() -> None:
+    for content in (printed(hostile(), width=300), printed(hostile(), width=300, tree=True)):
+        assert all(c.isprintable() or c == "\n" for c in content)
+    assert plain(HOSTILE[2]) in printed(hostile(), width=300)
+
+
+def test_chinese_is_spoken() -> None:
+    assert printed(classic(), language="zh").startswith("未对齐：1 项 FAIL、2 项 UNMATCHED")
+
+
+@pytest.mark.parametrize(("asked", "width"), [("77", 77), ("", 160), ("0", 160), ("wide", 160)])
+def test_width_of_a_pipe_is_what_columns_asks_for(monkeypatch: pytest.MonkeyPatch, asked: str, width: int) -> None:
+    monkeypatch.setenv("COLUMNS", asked)
+    assert terminal().width == width
