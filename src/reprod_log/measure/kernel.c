@@ -323,7 +323,7 @@ typedef struct {
     int finite, nan;
 } MendedSide;
 
-STAGE void mend_side(const double *x, double *restrict mended, int n, MendedSide *out)
+STAGE void mend_side(const f64 *x, double *restrict mended, int n, MendedSide *out)
 {
     double lo = INFINITY, hi = -INFINITY;
     int64_t finite = 0, nan = 0;
@@ -341,7 +341,7 @@ STAGE void mend_side(const double *x, double *restrict mended, int n, MendedSide
     *out = (MendedSide){lo, hi, (int)finite, (int)nan};
 }
 
-STAGE double mended_deviations(const double *x, int n, double mean)
+STAGE double mended_deviations(const f64 *x, int n, double mean)
 {
     double sum = 0;
 #pragma omp simd reduction(+ : sum)
@@ -356,7 +356,7 @@ typedef struct {
     int pairs, nan_both, equal_infinities;
 } MendedPairs;
 
-STAGE void mend_pairs(const double *x, const double *y, double *restrict a, double *restrict b, int64_t *restrict keep,
+STAGE void mend_pairs(const f64 *x, const f64 *y, double *restrict a, double *restrict b, int64_t *restrict keep,
                       int n, MendedPairs *out)
 {
     int64_t pairs = 0, nan_both = 0, equal = 0;
@@ -811,7 +811,7 @@ static void add_nonfinite(Walk *w, const Block *b)
     int64_t keep[BLOCK];
     char raw[2][BLOCK * 8];
     int n = b->n;
-    const double *x[2] = {b->wide[0], b->wide[1]};
+    const f64 *x[2] = {b->wide[0], b->wide[1]};
     for (int k = 0; k < 2 && b->is_float; k++) {
         widen_double(b->wide[k], wide[k], n);
         x[k] = wide[k];
