@@ -10,8 +10,10 @@ import numpy as np
 import torch
 
 from reprod_log.alignment import Alignment, align
+from reprod_log.calibrate import calibrate
+from reprod_log.judge import CalibratedPolicy, Verdict, judge_calibrated
 from reprod_log.live.align_models import make_runs, prove
-from reprod_log.match import match
+from reprod_log.match import Pairing, match
 from reprod_log.record import Key, Recording
 from zoo.trial import Mistake, Trial
 
@@ -47,12 +49,13 @@ def run(trial: Trial, name: str, seed: int) -> Outcome:
     reference, candidate = runs.recordings()
     alignment = prove(align(reference, candidate), runs, reference, candidate)
     seconds = time.perf_counter() - start
-    narrow = align(reference, _without_float64(candidate))
+    pairing = match(reference, _without_float64(candidate))
+    narrow = judge_calibrated(alignment.comparison, calibrate(pairing, reference=reference), CalibratedPolicy())
     first = {
-        "V": _first(alignment),
+        "V": _first(alignment.verdict),
         "V32": _first(narrow),
         "fixed 1e-6": _fixed(alignment),
-        "assert_close": _assert_close(reference, candidate),
+        "assert_close": _assert_close(pairing),
     }
     causes = tuple((one.rule, one.confidence, one.cause) for one in alignment.findings if one.kind == "cause")
     remarks = tuple(f"{one.rule}: {one.cause}" for one in alignment.findings if one.kind != "cause")
@@ -71,13 +74,11 @@ def named(mistake: Mistake, outcome: Outcome, *, most: int | None = None) -> boo
     )
 
 
-def _first(alignment: Alignment) -> str:
-    if alignment.passed:
+def _first(verdict: Verdict) -> str:
+    if verdict.passed:
         return ""
-    first = alignment.first_divergence
-    if first is not None:
-        return first.key
-    return next(one.key for one in alignment.verdict.judgements if not one.status.passed)
+    first = verdict.first_divergence
+    return first.key if first is not None else next(one.key for one in verdict.judgements if not one.status.passed)
 
 
 def _without_float64(recording: Recording) -> Recording:
@@ -96,9 +97,8 @@ def _fixed(alignment: Alignment) -> str:
     return ""
 
 
-def _assert_close(reference: Recording, candidate: Recording) -> str:
+def _assert_close(pairing: Pairing) -> str:
     """torch.testing.assert_close with its defaults on every tensor of the plain run."""
-    pairing = match(reference, candidate)
     for pair in pairing.pairs:
         if pair.reference.key.run:
             continue

@@ -51,9 +51,12 @@ def group_settings(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
                 shared["beta1"], shared["beta2"] = value
             elif word in _COMPARED and isinstance(value, (int, float)):
                 shared[word] = value
-        decay = group.get("weight_decay")
-        if isinstance(decay, Mapping) and "coeff" in decay:
-            shared["weight_decay"] = decay["coeff"]
+        for name in ("weight_decay", "regularization"):
+            # An object such as paddle's L2Decay, described by its class and numbers.
+            decay = group.get(name)
+            if isinstance(decay, Mapping):
+                coefficients = [decay[key] for key in ("coeff", "regularization_coeff") if key in decay]
+                shared["weight_decay"] = coefficients[0] if coefficients else shared["weight_decay"]
         found.append({name: value for name, value in shared.items() if name in _COMPARED})
     return found
 

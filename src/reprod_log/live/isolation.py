@@ -132,7 +132,7 @@ def _run_one(
         entries.append((Key(path, "forward", 0, 0, role, run), to_numpy(tensor)))
     floating = [(role, tensor) for role, tensor in found if framework.dtype_of(tensor).startswith("float")]
     weighted = [
-        hands.total(tensor, _cotangent(call, role, tuple(int(size) for size in tensor.shape)))
+        hands.total(tensor, cotangent(call, role, tuple(int(size) for size in tensor.shape)))
         for role, tensor in floating
     ]
     differentiable = [one for one in weighted if _differentiable(one)]
@@ -161,7 +161,7 @@ def _exchanged(value: Any) -> Any:
     return value.swapaxes(0, 1) if isinstance(value, np.ndarray) and value.ndim == 3 else value
 
 
-def _cotangent(call: Call, role: str, shape: tuple[int, ...]) -> Array:
+def cotangent(call: Call, role: str, shape: tuple[int, ...]) -> Array:
     """The gradient given to an output: the same for both sides, different for every module."""
     # A lone output is 'output' on one side and may be 'output.0' on the other.
     seed = hashlib.blake2b(f"{call.path}:{role.removesuffix('.0')}".encode(), digest_size=8).digest()

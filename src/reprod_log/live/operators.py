@@ -1,7 +1,7 @@
 """Operators of a layer on both sides, matched by value: which one is the first that the other side does not have?
 
-Layouts do not matter, since tensors are compared by their sorted values. Another formulation does not either: an operator
-whose result is missing there is forgiven when something computed from it is found again.
+Layouts do not matter, since tensors are compared by their sorted values. Another formulation does not either: an
+operator whose result is missing there is forgiven when something computed from it is found again.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ class Culprits:
 def trace_layer(program: Program, call: Call, path: str, dtype: str) -> Trace:
     """The operators of one layer, run alone forward on the input of `call`."""
     framework, hands = program.framework, program.hands
-    trace, numbers, kept = Trace(), {}, []  # type: ignore[var-annotated]
+    trace = Trace()
+    numbers: dict[int, int] = {}
+    kept: list[Any] = []
 
     def number(tensor: Any) -> int:
         if id(tensor) not in numbers:
@@ -66,7 +68,7 @@ def trace_layer(program: Program, call: Call, path: str, dtype: str) -> Trace:
             kept.append(tensor)
             numbers[id(tensor)] = len(trace.values)
             trace.values.append(np.sort(to_numpy(tensor).astype(np.float64), axis=None))
-        return int(numbers[id(tensor)])
+        return numbers[id(tensor)]
 
     def tensors(value: Any) -> list[Any]:
         return [leaf for _, leaf in flatten(value) if framework.is_tensor(leaf)]

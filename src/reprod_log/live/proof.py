@@ -15,6 +15,7 @@ from reprod_log.diagnose import Finding, Mend, ranked
 from reprod_log.diagnose.layers import layer_alone, layer_states
 from reprod_log.errors import ReprodLogError
 from reprod_log.judge import CalibratedPolicy, Status, judge_calibrated
+from reprod_log.live.finite_differences import slopes
 from reprod_log.live.isolation import run_isolated
 from reprod_log.live.operators import culprits_in
 from reprod_log.live.passes import FLOAT64, Runs
@@ -61,12 +62,18 @@ def _operators(alignment: Alignment, runs: Runs) -> Iterator[Finding]:
         )
 
 
+_RIGHT = 1e-4
+"""A gradient that finite differences confirm to this share is right; kinks near the input cost some digits."""
+
+
 class _Prover:
     def __init__(self, runs: Runs, reference: Recording, candidate: Recording, policy: CalibratedPolicy) -> None:
         self._runs, self._policy = runs, policy
         self._reference, self._candidate = _needed(reference), _needed(candidate)
 
     def tried(self, finding: Finding) -> Finding:
+        if finding.rule == "wrong_backward":
+            return self._with_slopes(finding)
         if finding.mend is None or finding.confidence == "proven":
             return finding
         worst = self._worst_after(finding.mend)
@@ -76,6 +83,23 @@ class _Prover:
             f"{finding.evidence}; mended and run again, the layer alone agrees (worst error {worst:.1g} of the limit)"
         )
         return replace(finding, confidence="proven", evidence=said)
+
+    def _with_slopes(self, finding: Finding) -> Finding:
+        """The finding with the word of finite differences about which side is wrong."""
+        found = slopes(self._runs, Key.parse(finding.keys[0]).path)
+        if found is None:
+            return finding
+        errors = [slope.error for slope in found]
+        right = [error < _RIGHT for error in errors]
+        if right[0] == right[1]:
+            return finding
+        wrong = "candidate" if right[0] else "reference"
+        said = (
+            f"{finding.evidence}; by finite differences in float64 the {wrong}'s gradient is wrong by {max(errors):.1%}"
+            f", the other's right to {min(errors):.0e}"
+        )
+        cause = f"{finding.cause}: the {wrong}'s is wrong"
+        return replace(finding, cause=cause, evidence=said, confidence="proven")
 
     def _worst_after(self, mend: Mend) -> float | None:
         """The largest error of the mended layer in shares of the limit; None unless all of it passes."""

@@ -21,5 +21,4 @@ MISTAKE = Mistake(
     rules=("between_layers", "operator"),
     words=("gelu",),
     place=("layers.1",),
-    quick=True,
 )

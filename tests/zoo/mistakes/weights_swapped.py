@@ -17,5 +17,4 @@ MISTAKE = Mistake(
     rules=("weights",),
     words=("swapped",),
     place=("layers.0.query", "layers.0.key"),
-    quick=True,
 )

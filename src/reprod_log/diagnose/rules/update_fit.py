@@ -12,7 +12,7 @@ from reprod_log.diagnose.finding import Finding
 from reprod_log.diagnose.material import Both, Material, factor
 from reprod_log.diagnose.updates import BadUpdates, first_bad_update
 from reprod_log.errors import listed
-from reprod_log.record import Key
+from reprod_log.record import Array, Key
 
 
 def look(case: Case) -> Iterable[Finding]:
@@ -30,7 +30,7 @@ def look(case: Case) -> Iterable[Finding]:
     if decays:
         yield _decay(decays, left, bad, rate)
         return
-    ratios = {path: ratio for path in left if (ratio := factor(*updates[path], within=1e-3)) is not None}
+    ratios = {path: ratio for path in left if (ratio := _other_rate(*updates[path])) is not None}
     if left and len(ratios) == len(left) and bad.agreeing:
         shown = ", ".join(f"{path} {ratio:.4g}" for path, ratio in list(ratios.items())[:4])
         yield Finding(
@@ -42,6 +42,11 @@ def look(case: Case) -> Iterable[Finding]:
             advice="look for a parameter group or a ParamAttr(learning_rate=…), which get_lr() does not show",
             keys=bad.keys,
         )
+
+
+def _other_rate(ours: Array, theirs: Array) -> float | None:
+    ratio = factor(ours, theirs, within=1e-3)
+    return ratio if ratio is not None and abs(ratio - 1) > 1e-4 else None
 
 
 def _rate(material: Material, step: int) -> float:

@@ -41,9 +41,8 @@ def total(tensor: Any, weights: Array) -> Any:
     return multiply(tensor, weights).sum()
 
 
-_METHODS = tuple(
-    f"__{side}{name}__" for name in ("add", "sub", "mul", "truediv", "pow", "matmul") for side in ("", "r")
-) + ("__neg__", "__getitem__")
+_OPERATIONS = ("add", "sub", "mul", "truediv", "pow", "matmul")
+_METHODS = (*(f"__{side}{name}__" for name in _OPERATIONS for side in ("", "r")), "__neg__", "__getitem__")
 
 
 @contextmanager
