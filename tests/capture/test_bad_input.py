@@ -74,12 +74,22 @@ def test_loss_that_is_no_scalar_is_refused_with_its_shape(lab):
         ({"layers": []}, "layers must be patterns"),
         ({"inputs": "sometimes"}, "inputs must be"),
         ({"budget": -1}, "budget must be"),
+        ({"save": "recording.zip"}, "cannot tell the format from the suffix"),
         ({"step_after": "g"}, "no optimizer here; there are none"),
     ],
 )
 def test_impossible_options_are_refused(lab, options, said):
     with pytest.raises(UsageError, match=said):
         watch(lab.models.Mlp(), **options)
+
+
+def test_logging_after_the_block_is_refused(lab):
+    model = lab.models.Mlp()
+    with watch(model) as run:
+        model(lab.tensor(2, 3))
+    with pytest.raises(UsageError, match="the `with` block has ended"):
+        run.log("x", 1.0)
+    assert run.step_number == 1
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "a:b", 3])

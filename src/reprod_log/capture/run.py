@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from reprod_log.capture.calls import Calls
 from reprod_log.capture.framework import Framework
-from reprod_log.capture.gradients import Gradients
-from reprod_log.capture.losses import Losses, check_scalar
+from reprod_log.capture.listening import Listening
+from reprod_log.capture.losses import check_scalar
 from reprod_log.capture.nested import flatten
 from reprod_log.capture.origin import data_hash, extra_facts, path_of_rank, provenance_of, rank_and_size
 from reprod_log.capture.remarks import caveat_notes, silence_notes
@@ -23,7 +22,6 @@ from reprod_log.capture.stage import Stage
 from reprod_log.capture.steps import Steps
 from reprod_log.capture.tensors import view
 from reprod_log.capture.tree import Node, Root, Slot, Tree
-from reprod_log.capture.updates import Updates
 from reprod_log.errors import CaptureError, UsageError, WriteFailed, listed
 from reprod_log.record import PHASES, Array, Key, Recording
 from reprod_log.record.recorder import Recorder
@@ -49,10 +47,8 @@ class Run:
         self._selection = selection
         self._rank, self._ranks = rank_and_size()
         self._save = None if save is None else path_of_rank(save, self._rank, self._ranks)
-        self._undo = ExitStack()
         self._recording: Recording | None = None
         self._entered = False
-        self._data: list[str] = []
         self._framework = framework
         self._name = run
         self._budget = budget
@@ -74,10 +70,7 @@ class Run:
         self._session = Session(
             framework, self._selection, tree=Tree(framework), stage=stage, steps=steps, ranks=self._ranks
         )
-        self._calls = Calls(self._session, self._before_outermost)
-        self._gradients = Gradients(self._session, self._terms)
-        self._updates = Updates(self._session, self._gradients)
-        self._losses = Losses(self._session)
+        self._listening = Listening(self._session)
 
     # in and out
 
@@ -92,10 +85,10 @@ class Run:
             for name, optimizer in self._optimizers.items():
                 self.add_optimizer(name, optimizer)
             self._check_layers()
-            self._listen_to_process()
+            self._listening.to_process()
             self.describe()
         except BaseException:
-            self._detach()
+            self._listening.forget()
             raise
         return self
 
@@ -107,24 +100,23 @@ class Run:
                 said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
                 self._recorder.note(f"step {self.step_number} was cut short by {said}")
             if self._session.steps.busy:
-                self._close_step()
+                self._listening.close_step()
             self._finish()
         finally:
-            self._detach()
+            self._listening.forget()
+            self._models.clear()
+            self._optimizers.clear()
         if error is None and not self._session.stage.count and self._recording is not None and self._recording.complete:
             raise CaptureError(self._why_nothing())
 
     def add_model(self, root: Root) -> None:
         """Listen to one more model."""
-        for node in self._session.tree.add(root):
-            if node.audible:
-                self._calls.attach(node)
-        self._gradients.attach_new()
+        self._listening.to_model(root)
 
     def replace_module(self, node: Node, module: Any) -> None:
         """Listen to `module` under the name of a node whose own module is no longer used."""
         self._session.tree.replace_module(node, module)
-        self._calls.attach(node)
+        self._listening.calls.attach(node)
 
     def node_of(self, module: Any) -> Node | None:
         return self._session.tree.node_of(module)
@@ -132,8 +124,7 @@ class Run:
     @property
     def is_busy(self) -> bool:
         """Whether a watched module or a backward pass is running, or nothing is to be heard."""
-        session = self._session
-        return self._calls.busy or session.backward_depth > 0 or session.paused or session.over
+        return self._listening.is_busy
 
     def note(self, text: str) -> None:
         """Something a reader of the recording should know."""
@@ -141,18 +132,12 @@ class Run:
 
     def add_optimizer(self, name: str, optimizer: Any) -> None:
         """Listen to one more optimizer."""
-        self._session.steps.has_optimizers = True
-        self._undo.callback(self._updates.attach(name, optimizer))
-
-    def _listen_to_process(self) -> None:
-        framework = self._session.framework
-        self._undo.callback(framework.on_backward(self._before_backward, self._after_backward))
-        self._undo.callback(framework.on_scaling(self._losses.scaled, self._unscaled, self._skipped))
+        self._listening.to_optimizer(name, optimizer)
 
     def describe(self) -> None:
         """Put into the recording where it comes from, as far as it is known now."""
         session = self._session
-        origin = provenance_of(session.framework, session.tree, self._updates.optimizers, session.stage)
+        origin = provenance_of(session.framework, session.tree, self._listening.updates.optimizers, session.stage)
         self._recorder.describe(origin, session.tree.infos())
 
     def _check_layers(self) -> None:
@@ -166,7 +151,7 @@ class Run:
     def _finish(self) -> None:
         session, recorder = self._session, self._recorder
         session.stage.close()
-        tree, heard = session.tree, self._calls.heard
+        tree, heard = session.tree, self._listening.calls.heard
         for note in (*tree.notes, *silence_notes(tree, heard), *caveat_notes(tree, heard, session.framework.caveat)):
             recorder.note(note)
         self._describe_again()
@@ -180,9 +165,11 @@ class Run:
     def _describe_again(self) -> None:
         """Add what was not known at the start: parameters and optimizers made since, the data."""
         session, recorder = self._session, self._recorder
-        facts = extra_facts(session.framework, session.tree, self._updates.optimizers)
+        facts = extra_facts(session.framework, session.tree, self._listening.updates.optimizers)
         recorder.modules = session.tree.infos()
-        recorder.provenance = replace(recorder.provenance, data_hash=data_hash(self._data), extra=facts)
+        recorder.provenance = replace(
+            recorder.provenance, data_hash=data_hash(self._listening.data_hashes), extra=facts
+        )
 
     def _saved(self, recording: Recording, path: Path) -> Recording:
         try:
@@ -191,24 +178,8 @@ class Run:
             return replace(recording, complete=False, notes=(*recording.notes, str(error)))
         return replace(recording, source=str(path))
 
-    def _detach(self) -> None:
-        self._stop_listening()
-        self._updates.detach()
-        self._session.tree.forget()
-        self._models.clear()
-        self._optimizers.clear()
-
-    def _stop_listening(self) -> None:
-        self._session.over = True
-        with ExitStack() as undo:
-            # All of them, even if one fails.
-            undo.callback(self._calls.detach)
-            undo.callback(self._gradients.detach)
-            undo.callback(self._undo.close)
-            undo.callback(self._losses.reset)
-
     def _why_nothing(self) -> str:
-        if not self._calls.heard:
+        if not self._listening.calls.heard:
             return (
                 "nothing was recorded: no watched model was called inside the block. Call the model itself (model(x), "
                 "not model.forward(x)) between entering and leaving it."
@@ -232,26 +203,25 @@ class Run:
     @property
     def step_number(self) -> int:
         """The number of the step that is being recorded, from 0 on."""
-        self._check_entered()
-        return self._session.steps.number
+        return self._session.steps.number if self._entered else 0
 
     @contextmanager
     def step(self) -> Iterator[None]:
         """Everything inside the block is one step, whatever the optimizers do."""
         self._check_entered()
         if self._session.steps.busy:
-            self._close_step()
+            self._listening.close_step()
         self._session.steps.hold()
         try:
             yield
         finally:
             self._session.steps.release()
-            self._close_step()
+            self._listening.close_step()
 
     def end_step(self) -> None:
         """The step is over now."""
         self._check_entered()
-        self._close_step()
+        self._listening.close_step()
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -275,7 +245,7 @@ class Run:
             raise UsageError(f"no such phase: {phase!r}; known are {listed(PHASES, most=20)}")
         session = self._session
         if phase == "data" and session.steps.ends_before_data() and not session.paused:
-            self._close_step()
+            self._listening.close_step()
         if not session.wants(phase):
             return
         session.steps.touched()
@@ -287,89 +257,12 @@ class Run:
             session.framework.is_tensor(leaf) or view(leaf)
             staged = session.stage.make(phase, leaf, step=self.step_number, root=None, inside=name, role=role)
             if staged is not None and phase == "loss":
-                self._losses.given(staged)
+                self._listening.losses.given(staged)
             else:
                 session.stage.add(staged)
 
     def _check_entered(self) -> None:
         if not self._entered:
             raise UsageError("nothing is being recorded yet: use it as `with watch(...) as run:`")
-
-    # what the listeners tell
-
-    def _before_outermost(self, node: Node) -> None:
-        if node.root.counts:
-            if self._session.steps.ends_before_call(node):
-                self._close_step()
-            self._session.steps.called(node)
-
-    def _before_backward(self, tensors: Any, accumulates: bool) -> None:
-        session = self._session
-        if not session.backward_depth and accumulates:
-            self._calls.settle()
-            if not session.over:
-                self._losses.found(tensors)
-        session.backward_depth += 1
-
-    def _after_backward(self, well: bool) -> None:
-        session = self._session
-        session.backward_depth -= 1
-        if not session.backward_depth and well and not session.over:
-            self._gradients.after_backward()
-
-    def _unscaled(self, optimizer: Any, scale: float) -> None:
-        self._updates.unscaled(optimizer, scale)
-
-    def _skipped(self, optimizer: Any) -> None:
-        session = self._session
-        name = self._updates.name_of(optimizer)
-        if name is None or session.over or session.paused:
-            return
-        self._recorder.note(
-            f"step {self.step_number}: the gradient scaler found infinite gradients, so {name!r} changed nothing"
-        )
-        session.steps.updated(name)
-
-    def _terms(self, slot: Slot) -> int | None:
-        size = 1
-        for length in slot.tensor.shape:
-            size *= int(length)
-        return self._calls.terms(slot.node, size)
-
-    def _close_step(self) -> None:
-        session = self._session
-        if session.listening:
-            self._gradients.flush()
-            self._record_parameters()
-            self._record_buffers()
-            self._updates.record_state()
-        self._data += [staged.hash for staged in session.stage.waiting if staged.phase == "data"]
-        session.stage.flush()
-        for listener in (self._calls, self._gradients, self._updates, self._losses):
-            listener.reset()
-        if session.steps.number == 0:
-            # Lazy layers have made their parameters by now.
-            session.tree.refresh()
-        session.steps.advance()
-        if session.selection.is_over(session.steps.number):
-            self._stop_listening()
-        else:
-            self._gradients.attach_new()
-
-    def _record_parameters(self) -> None:
-        session = self._session
-        if session.wants("parameter"):
-            for slot in session.tree.slots:
-                if session.chosen(slot):
-                    session.stage.add(session.stage_parameter("parameter", slot, slot.tensor))
-
-    def _record_buffers(self) -> None:
-        session = self._session
-        if not session.wants("buffer"):
-            return
-        for node, name, tensor in session.tree.buffers():
-            slot = Slot(node, name, tensor)
-            if session.chosen(node) or session.selection.has_layer(slot.path, slot.inside):
-                terms = self._terms(slot) if len(tensor.shape) == 1 else None
-                facts = {} if terms is None else {"terms": terms}
-                session.stage.add(session.stage_parameter("buffer", slot, tensor, meta=facts))
+        if self._recording is not None:
+            raise UsageError("nothing is being recorded any more: the `with` block has ended")

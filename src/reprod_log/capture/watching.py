@@ -10,6 +10,7 @@ from reprod_log.capture.framework import Framework, framework_of
 from reprod_log.capture.run import Run
 from reprod_log.capture.selection import selection
 from reprod_log.errors import UsageError, listed
+from reprod_log.record.stores import store_for
 
 
 def watch(
@@ -61,6 +62,9 @@ def watch(
     framework = _one_framework(models, optimizers)
     if step_after is not None and step_after not in optimizers:
         raise UsageError(f"step_after={step_after!r} is no optimizer here; there are {listed(optimizers) or 'none'}")
+    if save is not None:
+        # An ending that no store knows should not come out after hours of training.
+        store_for(save)
     if budget is not None and budget < 0:
         raise UsageError(f"budget must be a number of bytes, not {budget!r}")
     return Run(

@@ -42,10 +42,15 @@ def load(path: str | Path, *, trust: bool = False) -> Recording:
 def save(recording: Recording, path: str | Path) -> Path:
     """Write `recording` in the format that the suffix of `path` names; no suffix means a folder of shards."""
     path = Path(path)
+    written: Path = store_for(path).save_recording(recording, path)
+    return written
+
+
+def store_for(path: str | Path) -> ModuleType:
+    """The store that writes to `path`, by its suffix; UsageError when there is none."""
     for store in all_stores():
-        if path.suffix in store.SUFFIXES:
-            written: Path = store.save_recording(recording, path)
-            return written
+        if Path(path).suffix in store.SUFFIXES:
+            return store
     known = listed([suffix or "no suffix (folder)" for store in all_stores() for suffix in store.SUFFIXES], most=10)
     raise UsageError(f"cannot tell the format from the suffix of {path}; known are {known}")
 

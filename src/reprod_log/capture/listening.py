@@ -1,0 +1,142 @@
+"""Listening: all listeners of a run, put on and taken off together, and what they do when a step ends."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+from reprod_log.capture.calls import Calls
+from reprod_log.capture.gradients import Gradients
+from reprod_log.capture.losses import Losses
+from reprod_log.capture.session import Session
+from reprod_log.capture.tree import Node, Root, Slot
+from reprod_log.capture.updates import Updates
+
+
+class Listening:
+    """Hears modules, backward passes, gradient scalers and optimizers, and closes a step when it is over."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.calls = Calls(session, self._before_outermost)
+        self.gradients = Gradients(session, self._terms)
+        self.updates = Updates(session, self.gradients)
+        self.losses = Losses(session)
+        self.data_hashes: list[str] = []
+        self._undo = ExitStack()
+
+    def to_process(self) -> None:
+        """Listen to what belongs to no model: backward passes and gradient scalers."""
+        framework = self.session.framework
+        self._undo.callback(framework.on_backward(self._before_backward, self._after_backward))
+        self._undo.callback(framework.on_scaling(self.losses.scaled, self.updates.unscaled, self._skipped))
+
+    def to_model(self, root: Root) -> None:
+        for node in self.session.tree.add(root):
+            if node.audible:
+                self.calls.attach(node)
+        self.gradients.attach_new()
+
+    def to_optimizer(self, name: str, optimizer: Any) -> None:
+        self.session.steps.has_optimizers = True
+        self._undo.callback(self.updates.attach(name, optimizer))
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a watched module or a backward pass is running, or nothing is to be heard."""
+        session = self.session
+        return self.calls.busy or session.backward_depth > 0 or session.paused or session.over
+
+    def stop(self) -> None:
+        """Take everything off."""
+        self.session.over = True
+        with ExitStack() as undo:
+            # All of them, even if one fails.
+            undo.callback(self.calls.detach)
+            undo.callback(self.gradients.detach)
+            undo.callback(self._undo.close)
+            undo.callback(self.losses.reset)
+
+    def forget(self) -> None:
+        """Let go of models and optimizers."""
+        self.stop()
+        self.updates.detach()
+        self.session.tree.forget()
+
+    def close_step(self) -> None:
+        """The step is over: record what stands at its end, hand everything to the recorder, count on."""
+        session = self.session
+        if session.listening:
+            self.gradients.flush()
+            self._record_parameters()
+            self._record_buffers()
+            self.updates.record_state()
+        self.data_hashes += [staged.hash for staged in session.stage.waiting if staged.phase == "data"]
+        session.stage.flush()
+        self.calls.reset()
+        self.gradients.reset()
+        self.updates.reset()
+        self.losses.reset()
+        if session.steps.number == 0:
+            # Lazy layers have made their parameters by now.
+            session.tree.refresh()
+        session.steps.advance()
+        if session.selection.is_over(session.steps.number):
+            self.stop()
+        else:
+            self.gradients.attach_new()
+
+    def _record_parameters(self) -> None:
+        session = self.session
+        if session.wants("parameter"):
+            for slot in session.tree.slots:
+                if session.chosen(slot):
+                    session.stage.add(session.stage_parameter("parameter", slot, slot.tensor))
+
+    def _record_buffers(self) -> None:
+        session = self.session
+        if not session.wants("buffer"):
+            return
+        for node, name, tensor in session.tree.buffers():
+            slot = Slot(node, name, tensor)
+            if session.chosen(node) or session.selection.has_layer(slot.path, slot.inside):
+                terms = self._terms(slot) if len(tensor.shape) == 1 else None
+                facts = {} if terms is None else {"terms": terms}
+                session.stage.add(session.stage_parameter("buffer", slot, tensor, meta=facts))
+
+    def _terms(self, slot: Slot) -> int | None:
+        size = 1
+        for length in slot.tensor.shape:
+            size *= int(length)
+        return self.calls.terms(slot.node, size)
+
+    def _before_outermost(self, node: Node) -> None:
+        if node.root.counts:
+            if self.session.steps.ends_before_call(node):
+                self.close_step()
+            self.session.steps.called(node)
+
+    def _before_backward(self, tensors: Any, accumulates: bool) -> None:
+        session = self.session
+        if not session.backward_depth and accumulates:
+            self.calls.settle()
+            if not session.over:
+                self.losses.found(tensors)
+        session.backward_depth += 1
+
+    def _after_backward(self, well: bool) -> None:
+        session = self.session
+        session.backward_depth -= 1
+        if not session.backward_depth and well and not session.over:
+            self.gradients.after_backward()
+
+    def _skipped(self, optimizer: Any) -> None:
+        session = self.session
+        name = self.updates.name_of(optimizer)
+        if name is None or session.over or session.paused:
+            return
+        number = session.steps.number
+        session.stage.recorder.note(
+            f"step {number}: the gradient scaler found infinite gradients, so {name!r} changed nothing"
+        )
+        session.steps.updated(name)
