@@ -67,7 +67,7 @@ class Measurement:
     min_abs: float
     rmse: float
     max_rel: float
-    """Largest |difference| / |reference|; inf where the reference is 0 and the candidate is not."""
+    """Largest |difference| / |reference|; inf where the reference is 0 and the candidate is not, or beyond float64."""
     mean_rel: float
     rel_l2: float
     """‖difference‖ / ‖reference‖; inf where the reference is all zero and the candidate is not."""
