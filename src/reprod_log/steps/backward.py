@@ -23,14 +23,14 @@ SUBJECT = Subject(
     why="the guides' threshold",
 )
 
-_PHASES = ("data", "forward", "loss", "backward", "gradient", "clip", "lr", "update", "buffer")
-"""Parameters and optimizer state follow from updates and gradients and would double the size."""
+_PHASES = ("data", "forward", "loss", "backward", "gradient", "clip", "lr", "update", "parameter", "buffer")
+"""All but what the optimizer keeps, which shows in its next update."""
 
 
 def record(
     side: Trainer, *, inputs: Any, targets: Any = None, steps: int = 5, detailed: int = 2, float64: bool = True
 ) -> Recording:
-    """Losses of all `steps`, layers, gradients and updates of the first `detailed` ones, and all again in float64.
+    """Losses of all `steps`, gradients and updates of the first `detailed`, layers of the first; and all in float64.
 
     inputs, targets   one batch for every step, or a list with one per step
     detailed          2 shows momentum, which the first update does not

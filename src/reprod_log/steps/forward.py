@@ -23,6 +23,9 @@ SUBJECT = Subject(
     why="the guides' threshold",
 )
 
+_PHASES = ("data", "forward", "parameter", "buffer", "metric")
+"""The weights too: when outputs differ, they are the first suspects."""
+
 
 def record(side: Any, *, inputs: Any, float64: bool = True) -> Recording:
     """What every layer gives for `inputs` (arrays by parameter name, or in order), and again in float64.
@@ -32,7 +35,7 @@ def record(side: Any, *, inputs: Any, float64: bool = True) -> Recording:
     """
     program = replace(Trainer.of(side), loss=None, optimizer=None)
     batches = batches_of(inputs, None, len(inputs) if isinstance(inputs, list) else 1)
-    return record_passes(program, batches, float64=float64, phases=("data", "forward", "metric"))
+    return record_passes(program, batches, float64=float64, phases=_PHASES)
 
 
 def compare(reference: Recorded, candidate: Recorded, *, limits: Iterable[Limit | str] = ()) -> Alignment:

@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from reprod_log.alignment import Alignment, align
+from reprod_log.alignment import align
 from reprod_log.errors import RecordingError, UsageError
-from reprod_log.record.stores import npy
-from reprod_log.steps import subjects
+from reprod_log.record.stores import load, npy
+from reprod_log.steps import subject_module, subjects
+from reprod_log.steps.result import StepResult
 from reprod_log.steps.subject import Subject
 
 _REFERENCE = frozenset({"torch", "pytorch", "ref", "reference", "origin", "official"})
@@ -28,24 +29,6 @@ class Found:
     side: str
     subject: str
     """Its name without the word for the side, folders included."""
-
-
-@dataclass(frozen=True)
-class StepResult:
-    """What came of one pair of logs, or why nothing could."""
-
-    name: str
-    subject: Subject | None
-    reference: Path | None
-    candidate: Path | None
-    alignment: Alignment | None = None
-    problem: str = ""
-    published: str = ""
-    """What the committed diff log says: 'passed', 'failed' or ''."""
-
-    @property
-    def passed(self) -> bool:
-        return self.alignment is not None and self.alignment.passed and not self.problem
 
 
 @dataclass(frozen=True)
@@ -150,8 +133,10 @@ def _step(folder: Path, name: str, paths: dict[str, list[Path]], limits: tuple[s
         names = ", ".join(str(path.relative_to(folder)) for path in several)
         return StepResult(name, subject, reference, candidate, problem=f"several logs claim to be it: {names}")
     try:
-        chosen = limits or (subject.limits if subject else ())
-        alignment = align(reference, candidate, limits=chosen, trust=trust)
+        sides = load(reference, trust=trust), load(candidate, trust=trust)
+        alignment = (
+            subject_module(subject.name).compare(*sides, limits=limits) if subject else align(*sides, limits=limits)
+        )
     except RecordingError as error:
         return StepResult(name, subject, reference, candidate, problem=str(error), published=published)
     return StepResult(name, subject, reference, candidate, alignment, published=published)

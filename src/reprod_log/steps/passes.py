@@ -26,8 +26,8 @@ def record_passes(
 ) -> Recording:
     """The program's plain run, with its float64 run beside it.
 
-    Of the first `detailed` steps (all by default) the `phases` are kept, of the later ones only those in `brief`: a
-    large model's gradients and updates of every step are more than a disk should hold.
+    Of the first `detailed` steps (all by default) the `phases` are kept, though layer outputs and their gradients only of
+    the first, and of the later steps those in `brief`: all of a large model is more than a disk should hold.
     """
     return with_float64(
         lambda dtype: _run(
@@ -61,13 +61,15 @@ def _run(
     detailed: int | None,
     brief: Sequence[str],
 ) -> Recording:
-    if detailed is None or detailed >= len(batches):
+    if detailed is None:
         return run_program(program, batches, run=run, dtype=dtype, phases=phases)
-    # Both start alike and repeat each other bit for bit, so the second continues the first.
     first = run_program(program, batches[:detailed], run=run, dtype=dtype, phases=phases)
-    rest = run_program(program, batches, run=run, dtype=dtype, phases=brief)
-    later = [entry for entry in rest.entries if _step(entry) >= detailed]
-    return replace(first, entries=(*first.entries, *later))
+    entries = [entry for entry in first.entries if not (_step(entry) and entry.key.phase in ("forward", "backward"))]
+    if detailed < len(batches):
+        # Both start alike and repeat each other bit for bit, so the second continues the first.
+        rest = run_program(program, batches, run=run, dtype=dtype, phases=brief)
+        entries += [entry for entry in rest.entries if _step(entry) >= detailed]
+    return replace(first, entries=tuple(entries))
 
 
 def _step(entry: Entry) -> int:

@@ -34,19 +34,18 @@ class Subject:
         candidate: Recorded,
         *,
         limits: Iterable[Limit | str] = (),
-        trust: bool = False,
     ) -> Alignment:
         """Two recordings held to the given limits, else to the calibrated rule if they allow it, else to the usual."""
-        reference, candidate = load_side(reference, trust=trust), load_side(candidate, trust=trust)
+        reference, candidate = load_side(reference), load_side(candidate)
         limits = tuple(limits)
         if not limits and not has_float64(reference):
             limits = self.limits
         return align(reference, candidate, limits=limits)
 
 
-def load_side(side: Recorded, *, trust: bool = False) -> Recording:
+def load_side(side: Recorded) -> Recording:
     """The recording itself, read if it is a path."""
-    return side if isinstance(side, Recording) else load(side, trust=trust)
+    return side if isinstance(side, Recording) else load(side)
 
 
 def is_recorded(side: Any) -> bool:

@@ -1,0 +1,96 @@
+"""reprod align: all steps of a reproduction, from its plan to one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOTHING_COMPARED
+from reprod_log.judge import Status
+from reprod_log.report.plain import plain
+from reprod_log.report.terminal import STYLES, terminal
+from reprod_log.steps.overview import Row, rows, summary, write_plan_report
+from reprod_log.steps.plan import Options
+from reprod_log.steps.run_plan import PlanResult, run_plan
+
+NAME = "align"
+_MOST_LETTERS = 160
+"""Of a finding in the table; a longer one stands below it."""
+
+
+def run(
+    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A Python file that defines `plan`.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Where recordings and alignments go.")
+    ] = Path("reprod_output"),
+    full: Annotated[bool, typer.Option("--full", help="The real size, if the plan has one.")] = False,
+    as_published: Annotated[
+        bool, typer.Option("--as-published", help="With the published mistake, if the plan has one.")
+    ] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="Leave out what comes after a step that does not pass.")] = False,
+    together: Annotated[
+        bool, typer.Option("--together", help="Both sides live in one process, where layers are also run alone.")
+    ] = False,
+    report: Annotated[
+        list[Path], typer.Option("--report", metavar="FILE", help="Write a report of all steps: .html or .md.")
+    ] = [],  # noqa: B006  # typer's way of saying 'none given'
+) -> int:
+    """Run the steps of a reproduction, both sides each in a process of its own, and compare them."""
+    options = Options(full=full, as_published=as_published, folder=output)
+    with _told() as tell:
+        result = run_plan(plan, options, stop=stop, together=together, tell=tell)
+    console = terminal()
+    console.print(Text(plain(summary(result)), style=STYLES[Status.PASS if result.passed else Status.FAIL]))
+    table = rows(result)
+    console.print(_table(table))
+    for row in table:
+        if len(row.finding) > _MOST_LETTERS:
+            console.print(Text(plain(f"{row.name}: {row.finding}")))
+    console.print(Text(f"recordings and alignments: {output}", style="dim"))
+    for path in report:
+        console.print(Text(f"report: {write_plan_report(result, path)}", style="dim"))
+    return _exit_code(result)
+
+
+def _table(lines: tuple[Row, ...]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("step", no_wrap=True)
+    table.add_column("status", no_wrap=True)
+    table.add_column("first divergence", overflow="fold", ratio=2)
+    table.add_column("finding", overflow="fold", ratio=3)
+    for number, row in enumerate(lines, start=1):
+        finding = row.finding if len(row.finding) <= _MOST_LETTERS else f"{row.finding[: _MOST_LETTERS - 1]}…"
+        table.add_row(
+            Text(plain(f"{number} {row.name}")),
+            Text(row.word, style=STYLES[row.status]),
+            Text(plain(row.first) or "–"),
+            Text(plain(finding) or "–"),
+        )
+    return table
+
+
+@contextmanager
+def _told() -> Iterator[Callable[[str, int, int], None]]:
+    """Says on standard error which step is being done, if that is a terminal."""
+    console = terminal(stderr=True)
+    with console.status("") as status:
+
+        def tell(what: str, done: int, total: int) -> None:
+            status.update(f"step {done + 1} of {total}: {what}")
+
+        yield tell
+
+
+def _exit_code(result: PlanResult) -> int:
+    if result.passed:
+        return ALIGNED
+    compared = [step for step in result.steps if step.alignment is not None]
+    nothing = all(step.status is Status.NOTHING for step in compared)
+    failed = any(step.problem for step in result.steps)
+    return NOTHING_COMPARED if nothing and not failed else NOT_ALIGNED
