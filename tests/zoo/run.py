@@ -1,6 +1,6 @@
 """Run the zoo: every planted mistake and every healthy port; print the table and, if asked, write it.
 
-python tests/zoo/run.py [--only WORD] [--seeds N] [--write docs/zoo.md] [--jobs 2]
+python tests/zoo/run.py [--only WORD] [--seeds N] [--healthy-seeds N] [--jobs 2]
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from zoo import healthy, mistakes
 from zoo.trial import Healthy, Mistake
+
+
+_PAGE = Path(__file__).resolve().parents[2] / "docs" / "zoo.md"
 
 
 def all_mistakes() -> dict[str, Mistake]:
@@ -55,7 +58,8 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", default="")
     parser.add_argument("--seeds", type=int, default=1, help="seeds per mistake")
-    parser.add_argument("--write", type=Path)
+    parser.add_argument("--healthy-seeds", type=int, default=10, help="at most so many seeds per correct port")
+    parser.add_argument("--write", type=Path, help="docs/zoo.md when everything is run")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--no-healthy", action="store_true")
     options = parser.parse_args()
@@ -76,8 +80,10 @@ def main() -> int:
                   f"{outcome.causes[:3]} {outcome.seconds:.1f} s", flush=True)  # fmt: skip
     text = summary(outcomes["mistakes"], outcomes["healthy"], all_mistakes(), errors)
     print(text)
-    if options.write:
-        options.write.write_text(text)
+    everything = not options.only and not options.no_healthy
+    target = options.write or (_PAGE if everything else None)
+    if target is not None:
+        target.write_text(text)
     return 1 if errors else 0
 
 
@@ -88,7 +94,7 @@ def _tasks(options: argparse.Namespace) -> Iterator[tuple[str, str, int]]:
     if not options.no_healthy:
         for name, one in all_healthy().items():
             if options.only in name:
-                yield from (("healthy", name, seed) for seed in one.seeds)
+                yield from (("healthy", name, seed) for seed in one.seeds[: options.healthy_seeds])
 
 
 if __name__ == "__main__":

@@ -74,11 +74,13 @@ def _slower(steps: Array, ours: Array, theirs: Array) -> Explanation | None:
     for times in (2, 3):
         if _meets(ours[::times], theirs[: len(ours[::times])]):
             return Explanation(
-                f"the candidate's scheduler is stepped {times} times per step", "step the scheduler once per step"
+                f"the candidate's runs {times} times as fast: stepped {times} times per step, or {times} times shorter",
+                "step the scheduler once per step; compare T_max, step_size and total steps",
             )
         if _meets(theirs[::times], ours[: len(theirs[::times])]):
             return Explanation(
-                f"the candidate's scheduler is stepped at every {times}th step only", "step the scheduler once per step"
+                f"the candidate's is {times} times as slow: stepped at every {times}th step, or {times} times longer",
+                "step the scheduler once per step; compare T_max, step_size and total steps",
             )
     return None
 

@@ -77,7 +77,11 @@ def judge_calibrated(comparison: Comparison, floor: NoiseFloor, policy: Calibrat
     judgements = [*_incomparable(comparison), *_data(floor, policy)]
     isolated = [_wide(one, policy.isolated, policy, suspect=True) for one in _of(floor, "isolated") if one.float64]
     free = [_free(one, floor, policy) for one in _of(floor, "") if not _is_given(one) and _is_measured(one)]
-    judgements = accepted([*judgements, *isolated, *free], policy.accept)
+    # A layer made of layers is wrong alone when the code between them is; the free run then says the place exactly.
+    containers = _containers(isolated)
+    whole = [one for one in isolated if _layer_alone(one) in containers]
+    parts = [one for one in isolated if _layer_alone(one) not in containers]
+    judgements = accepted([*judgements, *parts, *free, *whole], policy.accept)
     if all(one.status.passed for one in judgements):
         judgements = _merged(judgements, _precision(floor, policy))
     lonely, allowed = alone_judgements(comparison, policy.allows_unmatched)
@@ -95,6 +99,25 @@ def _incomparable(comparison: Comparison) -> list[Judgement]:
         for row in comparison.rows
         if row.measurement is None
     ]
+
+
+def _containers(judgements: list[Judgement]) -> frozenset[str]:
+    """Layers that hold other layers which were run alone too."""
+    layers = {_layer_alone(one) for one in judgements}
+    return frozenset(
+        layer
+        for layer in layers
+        if any(other != layer and (not layer or other.startswith(f"{layer}.")) for other in layers)
+    )
+
+
+def _layer_alone(one: Judgement) -> str:
+    """The layer that was run alone when the entry was recorded."""
+    key = Key.parse(one.key)
+    if key.phase in ("forward", "backward"):
+        return key.path
+    layer = key.role.partition("of ")[2]
+    return "" if layer == "model" else layer
 
 
 def _is_measured(one: Evidence) -> bool:

@@ -90,6 +90,9 @@ def trace_layer(program: Program, call: Call, path: str, dtype: str) -> Trace:
             leaves: list[tuple[str, Any]] = []
             args = tuple(as_leaves(arg, "", dtype, hands, leaves) for arg in call.args)
             kwargs = {name: as_leaves(arg, name, dtype, hands, leaves) for name, arg in call.kwargs.items()}
+            for one in tensors((args, kwargs)):
+                # An input that one side does not use is there all the same.
+                number(one)
             with shared_masks(program, module, Masks(seed=0)), hands.operators(hear):
                 module(*args, **kwargs)
     finally:

@@ -13,6 +13,6 @@ MISTAKE = Mistake(
     plant,
     rules=("clipping",),
     words=("no clipping",),
-    place=("clip",),
+    place=("clip", "update"),
     quick=True,
 )

@@ -20,5 +20,5 @@ MISTAKE = Mistake(
     plant,
     rules=("between_layers", "operator"),
     words=("cat", "order", "permut"),
-    place=("fuse",),
+    place=("fuse", "isolated@step0/forward/#0"),
 )

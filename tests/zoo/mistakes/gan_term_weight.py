@@ -15,6 +15,6 @@ MISTAKE = Mistake(
     gan.trial,
     plant,
     rules=("loss_function",),
-    words=("another loss",),
+    words=("another weight",),
     place=("loss", "backward", "gradient"),
 )

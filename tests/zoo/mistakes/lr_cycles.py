@@ -16,6 +16,6 @@ MISTAKE = Mistake(
     mlp.trial,
     plant,
     rules=("learning_rate",),
-    words=("cycles",),
+    words=("times shorter", "cycles"),
     place=("/lr/",),
 )

@@ -16,6 +16,6 @@ MISTAKE = Mistake(
     cnn.trial,
     plant,
     rules=("learning_rate",),
-    words=("times per step", "milestone", "stepped"),
+    words=("times shorter", "milestone", "stepped"),
     place=("/lr/",),
 )

@@ -17,6 +17,6 @@ MISTAKE = Mistake(
     bert.trial,
     plant,
     rules=("between_layers", "operator"),
-    words=("mask", "sub", "add"),
+    words=("mask", "sub", "add", "mul"),
     place=("layers.0",),
 )

@@ -17,5 +17,5 @@ MISTAKE = Mistake(
     plant,
     rules=("update_fit",),
     words=("does not train",),
-    place=("update", "optimizer/", "parameter"),
+    place=("update", "optimizer/", "parameter", "clip"),
 )

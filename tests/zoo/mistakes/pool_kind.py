@@ -15,5 +15,5 @@ MISTAKE = Mistake(
     plant,
     rules=("other_layer", "operator"),
     words=("pool",),
-    place=("pool", "up"),
+    place=("pool", "forward/up#0:input"),
 )

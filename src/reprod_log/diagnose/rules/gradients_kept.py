@@ -19,7 +19,7 @@ def look(case: Case) -> Iterable[Finding]:
         here = {Key.parse(key) for key in case.failed}
         if any(key.step is not None and key.step <= earlier and key.phase in ("gradient", "forward") for key in here):
             return
-        if any(key.step == step and key.phase in ("forward", "loss", "backward", "data") for key in here):
+        if any(key.step == step and key.phase in ("forward", "loss", "data") for key in here):
             return
         wrong = [key for key in here if key.step == step and key.phase == "gradient" and not key.run]
         summed = []

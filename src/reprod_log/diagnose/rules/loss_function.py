@@ -13,6 +13,7 @@ import numpy as np
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
 from reprod_log.diagnose.material import Both, Material, factor, relative
+from reprod_log.diagnose.rules.loss_scale import uniform_ratio
 from reprod_log.record import Array, Key
 
 
@@ -30,9 +31,18 @@ def look(case: Case) -> Iterable[Finding]:
     if last is None or not wrong_loss:
         return
     path, outputs, gradients = last
-    if gradients is not None and factor(*gradients, within=1e-4) is not None:
+    ratio = None if gradients is None else factor(*gradients, within=1e-4)
+    if ratio is not None and uniform_ratio(material, step) is not None:
+        # All gradients are scaled alike, which loss_scale says.
         return
-    said = None if gradients is None else _said(outputs[0], gradients)
+    if ratio is not None:
+        said: tuple[str, str, str] | None = (
+            f"the term computed from {path or 'the output'} has another weight, {ratio:.6g} times the reference's",
+            "its gradient is a constant times the reference's, those of other terms are not",
+            "give the terms of the loss the same weights",
+        )
+    else:
+        said = None if gradients is None else _said(outputs[0], gradients)
     yield Finding(
         rule="loss_function",
         cause=f"the candidate has another loss: {said[0] if said else 'same outputs, other value, other gradient'}",
@@ -67,9 +77,8 @@ def _said(logits: Array, gradients: Both) -> tuple[str, str, str] | None:
         return None
     labels = soft - ours / scale
     moved = (ours - theirs) / scale
-    smooth = float(np.vdot(labels - 1 / classes, -moved) / np.vdot(labels - 1 / classes, labels - 1 / classes))
-    smooth = -smooth
-    if abs(smooth) > 1e-6 and relative((labels - 1 / classes) * -smooth, moved) < 1e-3:
+    smooth = float(np.vdot(labels - 1 / classes, moved) / np.vdot(labels - 1 / classes, labels - 1 / classes))
+    if abs(smooth) > 1e-6 and relative((labels - 1 / classes) * smooth, moved) < 1e-3:
         return (
             f"label smoothing of {abs(smooth):.4g} on one side",
             f"the gradients of the logits differ by {abs(smooth):.4g} × (label - 1/{classes})",

@@ -24,7 +24,7 @@ def look(case: Case) -> Iterable[Finding]:
         return
     if not any(key.phase in ("loss", "gradient", "backward") and key.step == first and not key.run for key in failed):
         return
-    ratio = _uniform(material, first)
+    ratio = uniform_ratio(material, first)
     if ratio is None or abs(ratio - 1) < 1e-5:
         return
     losses = [both for key, both in material.each("loss", first)]
@@ -43,7 +43,7 @@ def look(case: Case) -> Iterable[Finding]:
     )
 
 
-def _uniform(material: Material, step: int) -> float | None:
+def uniform_ratio(material: Material, step: int) -> float | None:
     """The ratio of all gradients, if there is one; gradients that are rounding only have none and are left out."""
     found = []
     sizes = [float(abs(both[0]).max()) for _, both in material.each("gradient", step, "raw") if both[0].size]
