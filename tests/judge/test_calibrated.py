@@ -215,3 +215,22 @@ def test_evidence_survives_when_written_and_read() -> None:
     _, floor = judged(side(50))
     assert NoiseFloor.from_dict(floor.to_dict()) == floor
     assert CalibratedPolicy.from_dict(CalibratedPolicy(free=7.0).to_dict()) == CalibratedPolicy(free=7.0)
+
+
+def test_nan_that_only_the_float32_run_has_never_passes() -> None:
+    candidate = side(50)
+    broken = candidate["step0/forward/a#0:output"].copy()
+    broken[3] = np.nan
+    verdict, _ = judged(candidate | {"step0/forward/a#0:output": broken})
+    assert verdict.status is Status.FAIL
+    assert verdict.first_divergence is not None
+    assert verdict.first_divergence.key == "step0/forward/a#0:output"
+    assert "as it runs" in verdict.first_divergence.reason
+
+
+def test_large_integers_have_no_rounding_floor() -> None:
+    key = "step0/forward/ids#0:output"
+    ids = np.array([200_000_000, 300_000_000])
+    sides = [{key: value, f"float64@{key}": value} for value in (ids, ids + 1)]
+    assert not judged(sides[1], sides[0])[0].passed
+    assert judged(sides[0], sides[0])[0].passed

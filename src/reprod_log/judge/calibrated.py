@@ -20,8 +20,17 @@ from statistics import median
 from typing import Any
 
 from reprod_log.calibrate import Evidence, NoiseFloor
+from reprod_log.judge.policy import EXACT_KINDS
 from reprod_log.judge.status import Status
-from reprod_log.judge.verdict import Check, Judgement, Verdict, accepted, alone_judgements, overall
+from reprod_log.judge.verdict import (
+    Check,
+    Judgement,
+    Verdict,
+    accepted,
+    alone_judgements,
+    nonfinite_problem,
+    overall,
+)
 from reprod_log.measure.comparison import Comparison
 from reprod_log.measure.measurement import Measurement
 from reprod_log.record import Key
@@ -76,7 +85,12 @@ def judge_calibrated(comparison: Comparison, floor: NoiseFloor, policy: Calibrat
     """The verdict of the calibrated rule on everything that was compared, or could not be."""
     judgements = [*_incomparable(comparison), *_data(floor, policy)]
     isolated = [_wide(one, policy.isolated, policy, suspect=True) for one in _of(floor, "isolated") if one.float64]
-    free = [_free(one, floor, policy) for one in _of(floor, "") if not _is_given(one) and _is_measured(one)]
+    as_run = {row.key: row.measurement for row in comparison.rows}
+    free = [
+        _finite_as_run(_free(one, floor, policy), as_run.get(one.key), policy)
+        for one in _of(floor, "")
+        if not _is_given(one) and _is_measured(one)
+    ]
     # A layer made of layers is wrong alone when the code between them is; the free run then says the place exactly.
     containers = _containers(isolated)
     whole = [one for one in isolated if _layer_alone(one) in containers]
@@ -140,11 +154,25 @@ def _data(floor: NoiseFloor, policy: CalibratedPolicy) -> Iterator[Judgement]:
             yield Judgement(one.key, Status.PASS if same else Status.FAIL, (check,), reason, "inputs, bit for bit")
 
 
+def _finite_as_run(judged: Judgement, measured: Measurement | None, policy: CalibratedPolicy) -> Judgement:
+    """The judgement, unless the candidate as it runs has a NaN or infinity that the float64 run does not know of."""
+    if measured is None or not judged.status.passed:
+        return judged
+    problem = nonfinite_problem(measured, equal_nan=policy.equal_nan)
+    return replace(judged, status=Status.FAIL, reason=f"as it runs: {problem}") if problem else judged
+
+
 def _free(one: Evidence, floor: NoiseFloor, policy: CalibratedPolicy) -> Judgement:
     """Tier 3 for one entry, by the best evidence there is for it."""
     key = Key.parse(one.key)
     if key.phase == "lr":
         return _lr(one, floor, policy)
+    best = one.float64 or one.float32
+    if best is not None and best.reference_dtype.startswith(EXACT_KINDS):
+        same = best.differing == 0 and not best.nonfinite_mismatched
+        reason = "" if same else f"{best.differing} of {best.count} values differ, and this kind has no rounding"
+        check = Check("differing", float(best.differing), 0.0, same)
+        return Judgement(one.key, Status.PASS if same else Status.FAIL, (check,), reason, "exact kind")
     if one.float64 is not None and one.noise is not None:
         # Second moments are squares of gradients: their relative error is twice as large.
         factor = 2 * policy.free if key.phase == "optimizer" else policy.free
@@ -289,13 +317,8 @@ def _assumed(one: Evidence, policy: CalibratedPolicy) -> Judgement:
 
 
 def _nonfinite(one: Evidence, error: Measurement, policy: CalibratedPolicy) -> Judgement | None:
-    if error.nonfinite_mismatched or (error.nan_both and not policy.equal_nan):
-        reason = (
-            f"{error.nonfinite_mismatched} NaN or infinity on one side only, {error.nan_both} NaN on both "
-            f"(of {error.count})"
-        )
-        return Judgement(one.key, Status.FAIL, (), reason, one.basis)
-    return None
+    problem = nonfinite_problem(error, equal_nan=policy.equal_nan)
+    return Judgement(one.key, Status.FAIL, (), problem, one.basis) if problem else None
 
 
 def _check(name: str, value: float, floor: float, factor: float) -> Check:

@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from reprod_log.judge.policy import Policy
 from reprod_log.judge.status import Status
 from reprod_log.measure.comparison import Compared, Comparison, Unmatched
+from reprod_log.measure.measurement import Measurement
 from reprod_log.measure.metrics import metric
 
 _COARSENESS = ("float8_e5m2", "float8", "bfloat16", "float16", "float32", "complex64", "float64", "complex128")
@@ -124,7 +125,7 @@ def judge_row(row: Compared, policy: Policy) -> Judgement:
         checks.append(Check(name, value, limit.value, bool(value <= limit.value)))
     if measurement.count and not measurement.comparable and policy.equal_nan and not measurement.nonfinite_mismatched:
         return Judgement(row.key, Status.PASS, reason="every element is NaN on both sides, allowed by equal_nan")
-    nonfinite = _nonfinite(row, policy)
+    nonfinite = nonfinite_problem(measurement, equal_nan=policy.equal_nan)
     if nonfinite:
         return Judgement(row.key, Status.FAIL, tuple(checks), nonfinite)
     if all(check.passed for check in checks):
@@ -146,14 +147,12 @@ def mismatch_line(row: Compared, checks: tuple[Check, ...]) -> str:
     return text
 
 
-def _nonfinite(row: Compared, policy: Policy) -> str:
-    measurement = row.measurement
-    if measurement is None:
-        return ""
+def nonfinite_problem(measurement: Measurement, *, equal_nan: bool) -> str:
+    """What is wrong with NaN and infinities of a pair, with the counts of both sides; '' when nothing is."""
     problems = []
     if measurement.nonfinite_mismatched:
         problems.append(f"{measurement.nonfinite_mismatched} of {measurement.count} NaN or infinity on one side only")
-    if measurement.nan_both and not policy.equal_nan:
+    if measurement.nan_both and not equal_nan:
         problems.append(f"{measurement.nan_both} of {measurement.count} NaN on both sides (equal_nan is off)")
     if not problems:
         return ""
