@@ -137,9 +137,9 @@ class Alignment:
         return render(self)
 
     def _repr_html_(self) -> str:
-        from html import escape
+        from reprod_log.report.notebook import fragment
 
-        return f"<pre>{escape(str(self))}</pre>"
+        return fragment(self)
 
 
 def align(

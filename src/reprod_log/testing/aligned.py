@@ -1,0 +1,66 @@
+"""assert_aligned: two recordings, files, tensors or nested outputs must agree; the failure says where they do not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from reprod_log.alignment import Alignment
+    from reprod_log.judge import CalibratedPolicy, Limit, Policy
+    from reprod_log.record import Recording
+
+# Everything is imported when it is used: pytest loads this package in every run of every project that has it installed.
+
+
+def assert_aligned(
+    reference: Any,
+    candidate: Any,
+    *,
+    policy: Policy | CalibratedPolicy | None = None,
+    limits: Iterable[Limit | str] = (),
+    rename: Mapping[str, str] | None = None,
+    allow_unmatched: Iterable[str] = (),
+    equal_nan: bool = False,
+) -> Alignment:
+    """The alignment of the two, if it passes; else NotAligned (an AssertionError) with the first screen as its text.
+
+    Each side is a Recording, a path to one, a tensor of any loaded framework, a number, or tuples, lists, mappings and
+    dataclasses of these:
+
+        assert_aligned(torch_model(x), paddle_model(y), limits=["max_abs:1e-5"])
+    """
+    __tracebackhide__ = True
+    from reprod_log.alignment import align
+
+    found = align(
+        recording_of(reference),
+        recording_of(candidate),
+        policy=policy,
+        limits=limits,
+        rename=rename,
+        allow_unmatched=allow_unmatched,
+        equal_nan=equal_nan,
+    )
+    found.raise_if_failed()
+    return found
+
+
+def recording_of(value: Any) -> Recording:
+    """What is compared: the recording itself, the one at a path, or one made of the tensors in `value`."""
+    from reprod_log.record import Recording
+    from reprod_log.record.stores import load
+
+    if isinstance(value, Recording):
+        return value
+    if isinstance(value, (str, Path)):
+        return load(value)
+    return Recording.from_arrays(named_arrays("", value))
+
+
+def named_arrays(name: str, value: Any) -> dict[str, Any]:
+    """The tensors in `value` as arrays, named by their place in it; a bare tensor is called `value`."""
+    from reprod_log.capture import flatten, to_numpy
+
+    return {part or "value": to_numpy(leaf) for part, leaf in flatten(value, name)}

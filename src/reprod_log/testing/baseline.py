@@ -1,0 +1,165 @@
+"""Baseline: what a test recorded, held against what it recorded when it was last accepted, kept beside the test."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reprod_log.errors import NotAligned, UsageError
+
+if TYPE_CHECKING:
+    from reprod_log.alignment import Alignment
+    from reprod_log.judge import CalibratedPolicy, Limit, Policy
+    from reprod_log.record import Provenance, Recording
+
+
+class Baseline:
+    """Collects values during a test; `check` compares them with the baseline file, or writes it when asked to.
+
+        def test_forward(reprod):
+            reprod.add("logits", model(x))
+            reprod.judge_by(limits=["max_abs:1e-5"])
+
+    The check happens at the end of the test, if the test has not called it.
+    """
+
+    def __init__(self, path: Path, *, update: bool = False, report: Path | None = None) -> None:
+        self.path = path
+        self.outcome = ""
+        """What became of the file in an update: 'written', 'unchanged', or '' when it was only read."""
+        self._update = update
+        self._report = report
+        self._arrays: dict[str, Any] = {}
+        self._recording: Recording | None = None
+        self._frameworks: dict[str, str] = {}
+        self._options: dict[str, Any] = {}
+        self._checked = False
+
+    def add(self, key: str, value: Any) -> None:
+        """Record a tensor, a number, or a nested structure of them; it is copied now."""
+        from reprod_log.testing.aligned import named_arrays
+
+        if self._recording is not None:
+            raise UsageError("this test has given a whole recording already; add to that one instead")
+        found = named_arrays(key, value)
+        twice = [name for name in found if name in self._arrays]
+        if twice or not found:
+            what = f"{twice[0]!r} was recorded twice" if twice else f"there is no tensor in what was given as {key!r}"
+            raise UsageError(f"{what}; each value of a test needs a name of its own")
+        self._arrays |= found
+        self._note_framework(value)
+
+    def use(self, recording: Recording) -> None:
+        """Take a whole recording, e.g. that of `watch`, as what this test recorded."""
+        if self._arrays or self._recording is not None:
+            raise UsageError("this test has recorded values already; give one recording, or add values, not both")
+        self._recording = recording
+
+    def judge_by(
+        self,
+        *,
+        policy: Policy | CalibratedPolicy | None = None,
+        limits: Iterable[Limit | str] = (),
+        rename: Mapping[str, str] | None = None,
+        allow_unmatched: Iterable[str] = (),
+        equal_nan: bool = False,
+    ) -> None:
+        """Say how this test's values are judged; without it the default policy holds."""
+        self._options = {
+            "policy": policy,
+            "limits": tuple(limits),
+            "rename": rename,
+            "allow_unmatched": tuple(allow_unmatched),
+            "equal_nan": equal_nan,
+        }
+
+    def finish(self) -> None:
+        """Check, unless the test has done so itself."""
+        if not self._checked:
+            self.check()
+
+    def check(self) -> Alignment | None:
+        """Compare with the baseline now and give back the alignment; None when the baseline was written instead."""
+        __tracebackhide__ = True
+        from reprod_log.alignment import align
+        from reprod_log.record.stores import load
+
+        self._checked = True
+        recorded = self._recorded()
+        if self._update:
+            self._write(recorded)
+            return None
+        if not self.path.exists():
+            raise NotAligned(f"there is no baseline {self.path} yet. {self._how_to_update()}")
+        found = align(load(self.path), recorded, **self._options)
+        if not found.passed:
+            raise NotAligned(f"{found}\n{self._reported(found)}baseline: {self.path}\n{self._how_to_update()}")
+        return found
+
+    def _recorded(self) -> Recording:
+        from reprod_log.record import Recording
+
+        if self._recording is not None:
+            return self._recording
+        if not self._arrays:
+            raise NotAligned("this test uses `reprod` but recorded nothing: call reprod.add(name, value)")
+        return Recording.from_arrays(self._arrays, provenance=self._provenance())
+
+    def _write(self, recorded: Recording) -> None:
+        """Write the file, unless the old one holds the very same values: then the repository sees no change."""
+        from reprod_log.record.stores import load, save
+
+        if self.path.exists() and _same(load(self.path), recorded):
+            self.outcome = "unchanged"
+            return
+        save(recorded, self.path)
+        self.outcome = "written"
+
+    def _reported(self, found: Alignment) -> str:
+        if self._report is None:
+            return ""
+        from reprod_log.report import write_report
+
+        return f"report: {write_report(found, self._report)}\n"
+
+    def _how_to_update(self) -> str:
+        return "If the values are right, run pytest --reprod-update for this test and commit the file."
+
+    def _note_framework(self, value: Any) -> None:
+        top = type(value).__module__.partition(".")[0]
+        if top not in ("builtins", "numpy"):
+            self._frameworks[top] = str(getattr(sys.modules.get(top), "__version__", ""))
+
+    def _provenance(self) -> Provenance:
+        """Versions only: the same run on the same versions gives the same file, whenever and wherever."""
+        import numpy
+
+        from reprod_log import __version__
+        from reprod_log.record import Provenance
+
+        return Provenance(
+            framework=" ".join(self._frameworks),
+            framework_version=" ".join(self._frameworks.values()),
+            python=platform.python_version(),
+            numpy=numpy.__version__,
+            platform=f"{platform.system()} {platform.machine()}",
+            reprod_log=__version__,
+        )
+
+
+def _same(old: Recording, new: Recording) -> bool:
+    """Whether both hold the same names, dtypes, shapes and bytes."""
+    if old.keys != new.keys:
+        return False
+    return all(
+        a.dtype == b.dtype and a.shape == b.shape and a.detail == b.detail == "full" and _bytes(a) == _bytes(b)
+        for a, b in zip(old.entries, new.entries, strict=True)
+    )
+
+
+def _bytes(entry: Any) -> bytes:
+    array = entry.array()
+    return repr(array.tolist()).encode() if array.dtype.kind in "OU" else bytes(array.tobytes())
