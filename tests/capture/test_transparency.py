@@ -140,11 +140,14 @@ def test_caught_exception_in_forward_does_not_disturb_what_follows(lab):
     with watch(model, optimizer=optimizer) as run:
         with pytest.raises(Exception):  # noqa: B017 (each framework has its own)
             model(lab.tensor(2, 7))
+        model(lab.tensor(2, 3))
         for seed in (1, 2):
             lab.zero(optimizer)
             model(lab.tensor(2, 3, seed=seed)).sum().backward()
             optimizer.step()
     assert run.recording.steps == (0, 1)
+    # The call after the failed one is again seen to come from outside.
+    assert "step0/data/#1:input.0" in run.recording
     assert "step1/forward/fc1#0:output" in run.recording
     assert "step1/data/#0:input.0" in run.recording
 
