@@ -21,7 +21,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from zoo import healthy, mistakes
 from zoo.trial import Healthy, Mistake
 
-
 _PAGE = Path(__file__).resolve().parents[2] / "docs" / "zoo.md"
 
 

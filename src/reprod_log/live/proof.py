@@ -49,8 +49,11 @@ def _operators(alignment: Alignment, runs: Runs) -> Iterator[Finding]:
         if found is None or (found.reference is None and found.candidate is None):
             continue
         sides = (("reference", found.reference), ("candidate", found.candidate))
-        names = [f"{one.name} in the {side}" for side, one in sides if one is not None]
-        lines = [f"{side}: {one.line}" for side, one in sides if one is not None and one.line]
+        names = [
+            f"{one.name} in the {side}" + (f" ({one.line})" if one.line else "")
+            for side, one in sides
+            if one is not None
+        ]
         yield Finding(
             rule="operator",
             cause=f"inside {call.path or 'the model'} the first operator that differs is {', '.join(names)}",

@@ -18,11 +18,13 @@ def look(case: Case) -> Iterable[Finding]:
     framework = (ours.framework, ours.framework_version)
     if not ours.framework or framework != (theirs.framework, theirs.framework_version):
         return
+    if ours.extra.get("engine") != theirs.extra.get("engine"):
+        # An engine is compared with the model it was exported from, which is of the same framework by nature.
+        return
     if ours.command and (ours.command, ours.git_commit, ours.time) == (theirs.command, theirs.git_commit, theirs.time):
         said = f"both were recorded by {' '.join(framework)} with the command {ours.command!r}"
         yield _finding("both sides come from the same run", said)
-    elif ours.extra.get("engine") == theirs.extra.get("engine") and (many := _identical(case)):
-        # An engine is compared with the model it was exported from; anything else should have another framework.
+    elif many := _identical(case):
         yield _finding(
             f"{ours.framework} was compared with itself",
             f"both sides were computed by {' '.join(framework)}, and all {many} entries are equal to the last bit",

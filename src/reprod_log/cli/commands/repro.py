@@ -1,0 +1,51 @@
+"""reprod repro: a small script with the divergent layer, its weights and its input, in both frameworks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from reprod_log.alignment import Alignment
+from reprod_log.diagnose.repro import write_repro
+from reprod_log.errors import UsageError
+from reprod_log.record import Key
+from reprod_log.record.stores import load
+
+NAME = "repro"
+
+
+def run(
+    alignment: Annotated[Path, typer.Argument(metavar="ALIGNMENT", help="A saved alignment (JSON).")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder to write the script and its data to.")],
+    layer: Annotated[str, typer.Option("--layer", help="The layer; by default the one that diverges first.")] = "",
+    reference: Annotated[Path | None, typer.Option("--reference", help="Its recording, if it was moved.")] = None,
+    candidate: Annotated[Path | None, typer.Option("--candidate", help="Its recording, if it was moved.")] = None,
+) -> int:
+    """Write a script that runs the divergent layer alone in both frameworks."""
+    found = Alignment.load(alignment)
+    recordings = []
+    for side, source, moved in (
+        ("reference", found.reference.source, reference),
+        ("candidate", found.candidate.source, candidate),
+    ):
+        if moved is None and not source:
+            raise UsageError(
+                f"the {side} was never saved, so its weights and inputs are gone; save the recordings "
+                f"(watch(model, save=…)) and compare them, or give --{side}"
+            )
+        recordings.append(load(moved or Path(source)))
+    script = write_repro(recordings[0], recordings[1], layer=layer or _divergent(found), folder=output)
+    typer.echo(f"wrote {script}; run it with python {script}")
+    return 0
+
+
+def _divergent(alignment: Alignment) -> str:
+    first = alignment.first_divergence
+    if first is None:
+        raise UsageError("nothing diverges in this alignment; name a layer with --layer")
+    key = Key.parse(first.key)
+    if key.phase not in ("forward", "backward"):
+        raise UsageError(f"the first divergence is {first.key!r}, which is no layer's output; name one with --layer")
+    return key.path
