@@ -26,7 +26,7 @@ def record_passes(
 ) -> Recording:
     """The program's plain run, with its float64 run beside it.
 
-    Of the first `detailed` steps (all by default) the `phases` are kept, though layer outputs and their gradients only of
+    Of the first `detailed` steps (all by default) the `phases` are kept, layer outputs and their gradients only of
     the first, and of the later steps those in `brief`: all of a large model is more than a disk should hold.
     """
     return with_float64(

@@ -17,7 +17,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -112,6 +112,11 @@ class Plan:
         return replace(
             self, steps=tuple(sorted(self.steps, key=lambda step: places.get(step.subject, last[step.subject])))
         )
+
+    def only(self, titles: Iterable[str]) -> Plan:
+        """The plan with these steps alone, in its own order; all of them when none is named."""
+        chosen = {self.step(title).title for title in titles}
+        return replace(self, steps=tuple(step for step in self.steps if step.title in chosen)) if chosen else self
 
     def step(self, title: str) -> Step:
         """The step of this name."""

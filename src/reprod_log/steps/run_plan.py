@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,18 +52,21 @@ def run_plan(
     path: str | Path,
     options: Options,
     *,
+    only: Iterable[str] = (),
     stop: bool = False,
     together: bool = False,
     tell: Callable[[str, int, int], None] = lambda what, done, total: None,
 ) -> PlanResult:
     """Do every step of the plan at `path`; save alignments, recordings and the table below `options.folder`.
 
+    only       names of the steps to do; all by default
     stop       leave out what comes after the first step that does not pass
     together   both sides live in this process, whatever the plan says
     tell       hears which step is being done, how many are done, and how many there are
     """
     options.folder.mkdir(parents=True, exist_ok=True)
-    with plan_at(path, options) as plan, ExitStack() as processes:
+    with plan_at(path, options) as whole, ExitStack() as processes:
+        plan = whole.only(only)
         apart = plan.apart and not together
         do = _Apart(plan, Path(path), options, processes, ahead=not stop).result if apart else _together
         for step in plan.steps:

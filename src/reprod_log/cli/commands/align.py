@@ -33,18 +33,21 @@ def run(
     as_published: Annotated[
         bool, typer.Option("--as-published", help="With the published mistake, if the plan has one.")
     ] = False,
+    only: Annotated[
+        list[str], typer.Option("--only", metavar="STEP", help="Only this step; may be given several times.")
+    ] = [],  # noqa: B006  # typer's way of saying 'none given'
     stop: Annotated[bool, typer.Option("--stop", help="Leave out what comes after a step that does not pass.")] = False,
     together: Annotated[
         bool, typer.Option("--together", help="Both sides live in one process, where layers are also run alone.")
     ] = False,
     report: Annotated[
         list[Path], typer.Option("--report", metavar="FILE", help="Write a report of all steps: .html or .md.")
-    ] = [],  # noqa: B006  # typer's way of saying 'none given'
+    ] = [],  # noqa: B006
 ) -> int:
     """Run the steps of a reproduction, both sides each in a process of its own, and compare them."""
     options = Options(full=full, as_published=as_published, folder=output)
     with _told() as tell:
-        result = run_plan(plan, options, stop=stop, together=together, tell=tell)
+        result = run_plan(plan, options, only=only, stop=stop, together=together, tell=tell)
     console = terminal()
     console.print(Text(plain(summary(result)), style=STYLES[Status.PASS if result.passed else Status.FAIL]))
     table = rows(result)
