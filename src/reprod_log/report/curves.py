@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from reprod_log.record import Key
 from reprod_log.report.view import Row
 
 KINDS = ("loss", "lr", "metric", "other")
@@ -54,12 +55,11 @@ def curves(rows: Iterable[Row]) -> tuple[Curve, ...]:
     `loss_0, loss_1` and `step_100_linear_lr, step_200_linear_lr` are one curve each.
     """
     scalars = [row for row in rows if row.measurement is not None and row.measurement.count == 1]
-    named = [*_structured(scalars), *_classic(scalars)]
     found: dict[tuple[str, str, str], list[Point]] = {}
-    for name, kind, step, row in named:
-        point = _point(step, row)
+    for name, kind, step, place in named_steps([row.parsed for row in scalars]):
+        point = _point(step, scalars[place])
         if point is not None:
-            found.setdefault((name, kind, row.parsed.run), []).append(point)
+            found.setdefault((name, kind, scalars[place].parsed.run), []).append(point)
     made = [
         Curve(name, kind, run, tuple(sorted(points, key=lambda point: point.step)))
         for (name, kind, run), points in found.items()
@@ -68,27 +68,27 @@ def curves(rows: Iterable[Row]) -> tuple[Curve, ...]:
     return tuple(sorted(made, key=lambda curve: (KINDS.index(curve.kind), curve.run)))
 
 
-def _structured(rows: Iterable[Row]) -> Iterable[tuple[str, str, int, Row]]:
-    for row in rows:
-        key = row.parsed
+def named_steps(keys: Sequence[Key]) -> Iterator[tuple[str, str, int, int]]:
+    """The keys of single numbers that belong to a curve: the curve's name and kind, the step, the key's place."""
+    for place, key in enumerate(keys):
         if key.phase in _CURVE_PHASES and key.step is not None:
             # With several values of one name in a step (calls, groups) each is its own curve.
             call = f"#{key.call}" if key.call else ""
             role = f":{key.role}" if key.role else ""
-            yield f"{key.path}{call}{role}", _CURVE_PHASES[key.phase], key.step, row
+            yield f"{key.path}{call}{role}", _CURVE_PHASES[key.phase], key.step, place
+    yield from _classic(keys)
 
 
-def _classic(rows: Iterable[Row]) -> Iterable[tuple[str, str, int, Row]]:
+def _classic(keys: Sequence[Key]) -> Iterator[tuple[str, str, int, int]]:
     """Group names that differ in one number; of several numbers in a name, the one that most names vary in."""
-    plain = [row for row in rows if not row.parsed.phase]
-    templates = {row.key: _templates(row.key) for row in plain}
+    templates = {place: _templates(key.path) for place, key in enumerate(keys) if not key.phase}
     members = Counter(template for found in templates.values() for template, _ in found)
-    for row in plain:
+    for place, found in templates.items():
         # The later number wins a tie: `epoch_0_step_3` varies in the step.
-        best = max(enumerate(templates[row.key]), key=lambda one: (members[one[1][0]], one[0]), default=None)
+        best = max(enumerate(found), key=lambda one: (members[one[1][0]], one[0]), default=None)
         if best is not None and members[best[1][0]] > 1:
             template, step = best[1]
-            yield template, _kind(template), step, row
+            yield template, _kind(template), step, place
 
 
 def _templates(key: str) -> list[tuple[str, int]]:

@@ -44,7 +44,7 @@ def render(alignment: Alignment, options: Options = USUAL) -> str:
     columns = entry_columns(floors=floors)
     data = page_data(alignment, shown, found_curves) | {"columns": columns}
     data["first"] = place.get(screen.divergence.key) if screen.divergence else None
-    library = _bokeh()
+    library = bokeh_scripts()
     script = "".join((_TEMPLATES / "script" / name).read_text(encoding="utf-8") for name in _SCRIPTS)
     parts = HtmlParts(words(options.language))
     environment = Environment(
@@ -76,7 +76,7 @@ def render(alignment: Alignment, options: Options = USUAL) -> str:
         marks=MARKS,
         version=__version__,
         style=(_TEMPLATES / "report.css").read_text(encoding="utf-8"),
-        data=_embedded(data),
+        data=embedded(data),
         library=library,
         script=script,
         content_policy=content_policy([*library, script]),
@@ -108,7 +108,7 @@ def _open_paths(divergence: Row | None) -> frozenset[str]:
     return frozenset(".".join(parts[:length]) for length in range(1, len(parts) + 1))
 
 
-def _bokeh() -> list[str]:
+def bokeh_scripts() -> list[str]:
     """The charting library's own script, from its installed package."""
     import bokeh
 
@@ -116,7 +116,7 @@ def _bokeh() -> list[str]:
     return [(folder / name).read_text(encoding="utf-8") for name in ("bokeh.min.js", "bokeh-api.min.js")]
 
 
-def _embedded(data: dict[str, Any]) -> str:
+def embedded(data: dict[str, Any]) -> str:
     """JSON that nothing inside can end early: no `<` is left in it."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

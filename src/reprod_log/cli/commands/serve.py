@@ -1,0 +1,30 @@
+"""reprod serve: a local page over a folder of alignments and recordings, live while they grow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+NAME = "serve"
+
+
+def run(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder with saved alignments and recordings.")],
+    host: Annotated[
+        str, typer.Option("--host", help="Where to listen; anything but this machine itself needs the printed token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes any free one.")] = 8642,
+    token: Annotated[str, typer.Option("--token", help="Ask for this token, also on this machine.")] = "",
+) -> int:
+    """Serve a page that lists what is in DIR, opens reports, and follows recordings while a program trains."""
+    from reprod_log.report.serve import serving
+
+    with serving(folder, host=host, port=port, token=token) as server:
+        typer.echo(f"{folder} at {server.address}  (Ctrl-C stops)")
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            typer.echo("stopped")
+    return 0

@@ -1,0 +1,169 @@
+"""What lies in a folder: saved alignments and recordings, each described by what can be read cheaply."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Literal
+
+from reprod_log.alignment import SCHEMA, Alignment
+from reprod_log.errors import ReprodLogError
+from reprod_log.judge import Status
+from reprod_log.report.first_screen import headline
+from reprod_log.report.plain import plain
+from reprod_log.report.view import MARKS
+
+_SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages"})
+_RECORDING_SUFFIXES = frozenset({".npz", ".safetensors", ".npy"})
+_MANIFEST = "manifest.json"
+_HEAD = 400
+MOST_ITEMS = 2_000
+
+
+@dataclass(frozen=True)
+class Item:
+    """A saved alignment or a recording: `name` is its path below the folder and its id in addresses."""
+
+    name: str
+    kind: Literal["alignment", "recording"]
+    time: str
+    bytes: int
+    growing: bool = False
+    steps: int | None = None
+    """Shards so far, for a recording that is a folder."""
+    status: str = ""
+    mark: str = ""
+    headline: str = ""
+    first: str = ""
+    sides: tuple[str, str] = ("", "")
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "title": plain(self.name)}
+
+
+class Listing:
+    """Looks through a folder; what has not changed is not read again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.resolve()
+        self._known: dict[Path, tuple[tuple[int, int], Item | None]] = {}
+
+    def items(self) -> list[Item]:
+        """Everything there is, the newest first."""
+        found = []
+        for path in self._paths():
+            item = self._item(path)
+            if item is not None:
+                found.append(item)
+            if len(found) >= MOST_ITEMS:
+                break
+        return sorted(found, key=lambda one: (one.time, one.name), reverse=True)
+
+    def path(self, name: str, kind: str) -> Path | None:
+        """Where the item called `name` lies; None unless it is one of the list."""
+        return next((self.folder / one.name for one in self.items() if one.name == name and one.kind == kind), None)
+
+    def _paths(self) -> Iterator[Path]:
+        for place, folders, files in os.walk(self.folder):
+            here = Path(place)
+            if _MANIFEST in files:
+                # A recording: its shards are no recordings of their own.
+                folders.clear()
+                yield here
+                continue
+            folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED)
+            for name in sorted(files):
+                path = here / name
+                # A link may lead out of the folder that was asked for.
+                if not name.startswith(".") and not path.is_symlink():
+                    yield path
+
+    def _item(self, path: Path) -> Item | None:
+        try:
+            signature = signature_of(path)
+        except OSError:
+            return None
+        known = self._known.get(path)
+        if known is None or known[0] != signature:
+            known = self._known[path] = (signature, self._described(path))
+        return known[1]
+
+    def _described(self, path: Path) -> Item | None:
+        if path.is_dir():
+            return self._folder_recording(path)
+        if path.suffix == ".json":
+            return self._alignment(path)
+        if path.suffix in _RECORDING_SUFFIXES:
+            facts = path.stat()
+            return Item(self._name(path), "recording", _time(facts.st_mtime), facts.st_size)
+        return None
+
+    def _alignment(self, path: Path) -> Item | None:
+        with open(path, "rb") as file:
+            head = file.read(_HEAD)
+        if SCHEMA.encode() not in head:
+            return None
+        facts = path.stat()
+        plain_item = Item(self._name(path), "alignment", _time(facts.st_mtime), facts.st_size)
+        try:
+            found = Alignment.load(path)
+        except ReprodLogError as error:
+            return Item(**{**asdict(plain_item), "headline": plain(str(error)), "mark": "!"})
+        first = found.first_divergence
+        return Item(
+            **{
+                **asdict(plain_item),
+                "status": found.status.value,
+                "mark": MARKS[Status(found.status)],
+                "headline": headline(found),
+                "first": plain(first.key) if first is not None else "",
+                "sides": tuple(_side(side) for side in (found.reference, found.candidate)),
+            }
+        )
+
+    def _folder_recording(self, path: Path) -> Item | None:
+        try:
+            manifest = json.loads((path / _MANIFEST).read_bytes())
+        except (OSError, ValueError):
+            return None
+        if not isinstance(manifest, dict) or manifest.get("format") != "reprod_log recording":
+            return None
+        shards = list((path / "shards").glob("*.safetensors"))
+        facts = [shard.stat() for shard in shards]
+        newest = max((one.st_mtime for one in facts), default=(path / _MANIFEST).stat().st_mtime)
+        framework = manifest.get("provenance", {}).get("framework", "")
+        return Item(
+            self._name(path),
+            "recording",
+            _time(newest),
+            sum(one.st_size for one in facts),
+            growing=not manifest.get("complete", False),
+            steps=len(shards),
+            sides=(plain(str(framework)), ""),
+        )
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self.folder).as_posix() if path != self.folder else "."
+
+
+def signature_of(path: Path) -> tuple[int, int]:
+    """Two numbers that change when the file, or the recording in the folder, does."""
+    if not path.is_dir():
+        facts = path.stat()
+        return facts.st_mtime_ns, facts.st_size
+    shards = path / "shards"
+    newest = max((path / _MANIFEST).stat().st_mtime_ns, shards.stat().st_mtime_ns if shards.is_dir() else 0)
+    return newest, sum(1 for _ in shards.glob("*.safetensors"))
+
+
+def _side(side: Any) -> str:
+    known = (side.provenance.framework, side.provenance.framework_version, side.source)
+    return plain(" ".join(part for part in known if part))
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, tz=timezone.utc).strftime("%Y-%m-%d %H:%M:%S")

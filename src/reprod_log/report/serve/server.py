@@ -1,0 +1,175 @@
+"""The server: pages over a folder, read-only, each request checked before anything is looked up."""
+
+from __future__ import annotations
+
+import json
+import socket
+import socketserver
+from collections import OrderedDict
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Lock
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from reprod_log.alignment import Alignment, align
+from reprod_log.errors import ReprodLogError, UsageError
+from reprod_log.report.formats import html
+from reprod_log.report.serve import pages
+from reprod_log.report.serve.access import COOKIE, Access
+from reprod_log.report.serve.listing import Listing, signature_of
+from reprod_log.report.serve.live import live_data
+
+_KEPT_REPORTS = 4
+_OWN_PAGES = (
+    "default-src 'none'; script-src 'self'; style-src 'unsafe-inline'; connect-src 'self'; img-src data: blob:; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+# A report carries its own, stricter policy.
+_REPORTS = "frame-ancestors 'none'"
+
+
+class Server(ThreadingHTTPServer):
+    """Serves one folder until it is shut down."""
+
+    daemon_threads = True
+
+    def __init__(self, folder: Path, *, host: str = "127.0.0.1", port: int = 0, token: str = "") -> None:
+        if not folder.is_dir():
+            raise UsageError(f"{folder} is not a folder; reprod serve takes the folder with alignments and recordings")
+        self.listing = Listing(folder)
+        self.access = Access.for_host(host, token)
+        self._reports: OrderedDict[tuple[object, ...], str] = OrderedDict()
+        self._lock = Lock()
+        self._host = host
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            super().__init__((host, port), _Handler)
+        except OSError as error:
+            why = error.strerror or error
+            raise UsageError(f"cannot listen on {host}:{port}: {why}. Choose another --host or --port.") from error
+
+    def server_bind(self) -> None:
+        """Bind without asking the network for this machine's name, which may take long where there is none."""
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = self._host, int(self.server_address[1])
+
+    @property
+    def address(self) -> str:
+        """What to open in a browser, with the token if there is one."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"http://{host}:{self.server_port}/" + (f"?token={self.access.token}" if self.access.token else "")
+
+    def report(self, path: Path) -> str:
+        """A saved alignment as the HTML report."""
+        return self._kept((str(path), signature_of(path)), lambda: html.render(Alignment.load(path)))
+
+    def comparison(self, reference: Path, candidate: Path) -> str:
+        """Two recordings compared as they are now."""
+        key = (str(reference), signature_of(reference), str(candidate), signature_of(candidate))
+        return self._kept(key, lambda: html.render(align(reference, candidate)))
+
+    def _kept(self, key: tuple[object, ...], make: Any) -> str:
+        with self._lock:
+            if key in self._reports:
+                self._reports.move_to_end(key)
+                return self._reports[key]
+        made: str = make()
+        with self._lock:
+            self._reports[key] = made
+            while len(self._reports) > _KEPT_REPORTS:
+                self._reports.popitem(last=False)
+        return made
+
+
+def serving(folder: Path, *, host: str = "127.0.0.1", port: int = 0, token: str = "") -> Server:
+    """A server for `folder`, bound and ready for `serve_forever`."""
+    return Server(folder, host=host, port=port, token=token)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Server
+    server_version = "reprod_log"
+    sys_version = ""
+    timeout = 30
+
+    def do_GET(self) -> None:
+        address = urlsplit(self.path)
+        query = {name: values[-1] for name, values in parse_qs(address.query).items()}
+        allowed = self.server.access.allows(
+            host=self.headers.get("Host", ""), cookie=self.headers.get("Cookie", ""), given=query.get("token", "")
+        )
+        if not allowed:
+            needed = "Open the address that reprod serve printed; it carries the token."
+            self._answer(HTTPStatus.FORBIDDEN, "text/plain", f"{needed}\n")
+        elif query.get("token"):
+            self._enter(address.path)
+        else:
+            try:
+                self._route(address.path, query)
+            except ConnectionError:
+                # The reader has gone on to another page.
+                self.close_connection = True
+            except (ReprodLogError, OSError) as error:
+                self._answer(HTTPStatus.UNPROCESSABLE_ENTITY, "text/html", pages.problem(str(error)))
+
+    do_HEAD = do_GET
+
+    def _route(self, path: str, query: dict[str, str]) -> None:
+        listing = self.server.listing
+        if path == "/":
+            self._answer(HTTPStatus.OK, "text/html", pages.index(listing))
+        elif path == "/items.json":
+            self._answer(HTTPStatus.OK, "application/json", json.dumps([one.to_dict() for one in listing.items()]))
+        elif path == "/alignment" and (found := listing.path(query.get("name", ""), "alignment")):
+            self._answer(HTTPStatus.OK, "text/html", self.server.report(found), policy=_REPORTS)
+        elif path == "/recording" and listing.path(query.get("name", ""), "recording"):
+            self._answer(HTTPStatus.OK, "text/html", pages.recording(query["name"], listing, query.get("with", "")))
+        elif path == "/recording.json" and (found := listing.path(query.get("name", ""), "recording")):
+            other = listing.path(query.get("with", ""), "recording")
+            self._answer(HTTPStatus.OK, "application/json", json.dumps(live_data(found, other), allow_nan=False))
+        elif path == "/compare":
+            self._compare(query)
+        elif (script := pages.script(path)) is not None:
+            self._answer(HTTPStatus.OK, "text/javascript", script)
+        else:
+            self._answer(HTTPStatus.NOT_FOUND, "text/html", pages.problem("There is nothing under this address."))
+
+    def _compare(self, query: dict[str, str]) -> None:
+        listing = self.server.listing
+        reference = listing.path(query.get("reference", ""), "recording")
+        candidate = listing.path(query.get("candidate", ""), "recording")
+        if reference is None or candidate is None:
+            self._answer(HTTPStatus.NOT_FOUND, "text/html", pages.problem("There is no such recording."))
+        else:
+            page = self.server.comparison(reference, candidate)
+            self._answer(HTTPStatus.OK, "text/html", page, policy=_REPORTS)
+
+    def _enter(self, path: str) -> None:
+        """The right token in the address becomes a cookie, so that it does not stay in the address."""
+        self.send_response(HTTPStatus.SEE_OTHER)
+        self.send_header("Set-Cookie", f"{COOKIE}={self.server.access.token}; HttpOnly; SameSite=Strict; Path=/")
+        # Not as it was asked for: `//elsewhere` would lead to another host.
+        self.send_header("Location", "/" + path.lstrip("/"))
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def _answer(self, status: HTTPStatus, kind: str, text: str, *, policy: str = _OWN_PAGES) -> None:
+        content = text.encode("utf-8", "replace")
+        self.send_response(status)
+        for name, value in {
+            "Content-Type": f"{kind}; charset=utf-8",
+            "Content-Length": str(len(content)),
+            "Content-Security-Policy": policy,
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "no-referrer",
+            "Cache-Control": "no-store",
+        }.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: a page that looks every two seconds would fill the terminal, and addresses may hold the token."""
