@@ -22,8 +22,9 @@ def run(arguments: list[str]) -> int:
 
     from reprod_log.cli.app import command
 
+    chosen = command(arguments[0] if arguments else "")
     try:
-        answer = command(arguments[0] if arguments else "").main(args=arguments, prog_name="reprod", standalone_mode=False)
+        answer = chosen.main(args=arguments, prog_name="reprod", standalone_mode=False)
     except typer.Exit as leaving:
         return int(leaving.exit_code)
     except wrong_use_error() as error:

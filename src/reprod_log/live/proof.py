@@ -57,8 +57,7 @@ def _operators(alignment: Alignment, runs: Runs) -> Iterator[Finding]:
         yield Finding(
             rule="operator",
             cause=f"inside {call.path or 'the model'} the first operator that differs is {', '.join(names)}",
-            evidence="its inputs are found on the other side, its result and all that follows is not; "
-            + "; ".join(lines),
+            evidence="its inputs are found on the other side, its result and all that follows is not",
             confidence="consistent",
             advice="compare these two lines",
             keys=(f"isolated@step0/forward/{call.path}#0:output",),

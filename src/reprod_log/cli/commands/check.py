@@ -15,7 +15,8 @@ from reprod_log.judge import Status
 from reprod_log.report.first_screen import headline
 from reprod_log.report.plain import plain
 from reprod_log.report.terminal import STYLES, terminal
-from reprod_log.steps.hand_in import HandIn, StepResult, check_folder
+from reprod_log.steps.hand_in import HandIn, check_folder
+from reprod_log.steps.result import StepResult
 
 NAME = "check"
 
