@@ -121,6 +121,26 @@ def test_plan_goes_on_after_a_failure_unless_told_to_stop(plan_file: Path) -> No
     assert not (stopped.folder / "lr" / "alignment.json").exists()
 
 
+def test_plans_of_two_folders_keep_their_own_modules(tmp_path: Path) -> None:
+    for name, loss in (("one", 1.0), ("two", 2.0)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "settings.py").write_text(f"LOSS = {loss}\n")
+        (tmp_path / name / "plan.py").write_text(
+            "from dataclasses import dataclass\nfrom settings import LOSS\n"
+            "from reprod_log.steps.plan import Plan, Step\n"
+            "@dataclass\nclass Side:\n    loss: float\n"
+            "plan = Plan((Step('loss', lambda: Side(LOSS).loss, lambda: Side(LOSS).loss),))\n"
+        )
+    seen = []
+    for name in ("one", "two"):
+        result = run_plan(tmp_path / name / "plan.py", Options(folder=tmp_path / "out"), together=True)
+        assert result.steps[0].alignment is not None
+        measured = result.steps[0].alignment.comparison.rows[0].measurement
+        assert measured is not None
+        seen.append(measured.reference.mean)
+    assert seen == [1.0, 2.0]
+
+
 def test_only_the_named_steps_are_done(plan_file: Path) -> None:
     result = run_plan(plan_file, options(plan_file), only=["lr", "loss"])
     assert [one.name for one in result.steps] == ["loss", "lr"]

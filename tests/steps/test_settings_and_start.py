@@ -199,10 +199,22 @@ def test_term_of_the_loop_counts_as_the_optimizers_own() -> None:
     right = Trainer(
         theirs, optimizer=lambda one: paddle.optimizer.SGD(0.1, parameters=one.parameters(), weight_decay=decay)
     )
-    alignment = regularization.run(side, right)
-    wrong = [one.key for one in alignment.verdict.judgements if not one.status.passed]
-    # A bias whose values are all alike cannot tell L1 from L2; the others can.
-    assert "step0/optimizer/conv.weight:l1" not in wrong
+    assert regularization.run(side, right).passed
+    stronger = Trainer(
+        theirs, optimizer=lambda one: paddle.optimizer.SGD(0.1, parameters=one.parameters(), weight_decay=2e-3)
+    )
+    assert first(regularization.run(side, stronger)) == "step0/optimizer/conv.weight:l1"
+
+
+def test_penalty_that_is_neither_l1_nor_l2_is_refused() -> None:
+    ours, _ = pair()
+
+    def cubic(model: Any) -> Any:
+        return sum((parameter**3).sum() for parameter in model.parameters())
+
+    side = Trainer(ours, optimizer=lambda one: torch.optim.SGD(one.parameters(), lr=0.1), penalty=cubic)
+    with pytest.raises(UsageError, match="neither L1 nor L2"):
+        regularization.record(side)
 
 
 def test_layers_of_other_names_are_lined_up_by_a_call() -> None:

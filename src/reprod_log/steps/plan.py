@@ -138,11 +138,16 @@ def plan_at(path: str | Path, options: Options) -> Iterator[Plan]:
     path = Path(path).resolve()
     if not path.is_file():
         raise UsageError(f"{path} is not a file; reprod align takes a Python file with a plan")
+    before = set(sys.modules)
     sys.path.insert(0, str(path.parent))
     try:
         yield _load(path, options)
     finally:
         sys.path.remove(str(path.parent))
+        # Another plan may have a `settings` of its own beside it.
+        for name in set(sys.modules) - before:
+            if path.parent in Path(getattr(sys.modules[name], "__file__", None) or "/").parents:
+                del sys.modules[name]
 
 
 def _load(path: Path, options: Options) -> Plan:
@@ -150,6 +155,8 @@ def _load(path: Path, options: Options) -> Plan:
     if spec is None or spec.loader is None:
         raise UsageError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
+    # Dataclasses of the file look for their module by its name.
+    sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
         found = getattr(module, "plan", None)

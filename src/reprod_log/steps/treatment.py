@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from reprod_log.capture import to_numpy
 from reprod_log.capture.tree import Root, Slot, Tree
 from reprod_log.errors import UsageError
 from reprod_log.live.runs import as_mapping
@@ -19,6 +18,7 @@ from reprod_log.steps.frameworks import tools_of
 from reprod_log.steps.probe import excite
 from reprod_log.steps.trainer import Trainer
 from reprod_log.transfer import transfer_weights
+from reprod_log.transfer.frameworks import framework_of
 
 DECAYS = ("l1", "l2", "decoupled")
 
@@ -91,31 +91,47 @@ def treatment(side: Trainer, prepared: Prepared) -> dict[Slot, dict[str, float]]
             if slot is not None:
                 found[slot] = {kind: float(getattr(pull, kind)) for kind in ("lr", *DECAYS)}
     if side.penalty is not None:
-        slots = list(found)
-        gradients = tools.penalty_gradients(side.penalty(prepared.model), [slot.tensor for slot in slots])
-        for slot, gradient in zip(slots, gradients, strict=True):
-            if gradient is not None:
-                l1, l2 = _shares(to_numpy(slot.tensor), gradient, slot.path)
-                found[slot]["l1"] += l1
-                found[slot]["l2"] += l2
+        shares = _penalty_shares(side, side.penalty)
+        for slot in found:
+            found[slot]["l1"] += shares[slot.path][0]
+            found[slot]["l2"] += shares[slot.path][1]
     return found
 
 
-def _shares(weights: Array, gradient: Array, path: str) -> tuple[float, float]:
-    """How much of sign(w) and of w is in the gradient of a penalty; together they must explain all of it."""
-    w, g = weights.astype(np.float64).reshape(-1), gradient.astype(np.float64).reshape(-1)
+def _penalty_shares(side: Trainer, penalty: Callable[[Any], Any]) -> dict[str, tuple[float, float]]:
+    """How much of sign(w) and of w is in a penalty's gradient, by parameter; together they must explain all of it."""
+    tools = tools_of(side.framework.NAME)
+    random = np.random.default_rng(0)
+    points: dict[str, list[tuple[Array, Array]]] = {}
+    # At two random points: at one, a bias of a single value could not tell the two apart.
+    for _ in range(2):
+        model = side.fresh()
+        tree = _tree(side, model)
+        weights = [random.standard_normal([int(size) for size in slot.tensor.shape]) for slot in tree.slots]
+        for slot, drawn in zip(tree.slots, weights, strict=True):
+            framework_of(slot.node.content).write(slot.tensor, drawn.astype(np.float32))
+        gradients = tools.penalty_gradients(penalty(model), [slot.tensor for slot in tree.slots])
+        for slot, drawn, gradient in zip(tree.slots, weights, gradients, strict=True):
+            seen = np.zeros(drawn.shape) if gradient is None else gradient.astype(np.float64)
+            points.setdefault(slot.path, []).append((drawn, seen))
+    return {path: _fitted(path, *zip(*seen, strict=True)) for path, seen in points.items()}
+
+
+def _fitted(path: str, weights: Sequence[Array], gradients: Sequence[Array]) -> tuple[float, float]:
+    w = np.concatenate([one.reshape(-1) for one in weights])
+    g = np.concatenate([one.reshape(-1) for one in gradients])
     basis = np.stack([np.sign(w), w], axis=1)
     shares, *_ = np.linalg.lstsq(basis, g, rcond=None)
-    left = np.linalg.norm(g - basis @ shares)
-    if not left <= 1e-4 * np.linalg.norm(g):
+    left, size = float(np.linalg.norm(g - basis @ shares)), float(np.linalg.norm(g))
+    if not left <= 1e-4 * size:
         raise UsageError(
-            f"the penalty on {path!r} is neither L1 nor L2: {left:.3g} of its gradient's norm "
-            f"{np.linalg.norm(g):.3g} is left over. Compare it as a loss instead."
+            f"the penalty on {path!r} is neither L1 nor L2: {left:.3g} of its gradient's norm {size:.3g} is left over. "
+            "Compare it as a loss instead."
         )
     l1, l2 = (float(one) for one in shares)
-    # Rounding of the fit is not a coefficient; a gradient of one value (a bias all alike) fits either.
-    size = max(abs(l1), abs(l2))
-    return (l1 if abs(l1) > 1e-5 * size else 0.0), (l2 if abs(l2) > 1e-5 * size else 0.0)
+    # Rounding of the fit is not a coefficient.
+    largest = max(abs(l1), abs(l2))
+    return (l1 if abs(l1) > 1e-5 * largest else 0.0), (l2 if abs(l2) > 1e-5 * largest else 0.0)
 
 
 def with_weights_of(
