@@ -33,6 +33,8 @@ def plan(options: Options) -> Plan:
     picture = (data["fake_data"],)
     one_batch = {"inputs": picture, "targets": data["fake_label"]}
     batches = batches_of(data.arrays, settings)
+    # Gradients and updates of one step at full size are gigabytes.
+    kept = 1 if options.full else 2
     steps = [
         Step("forward", torch.model, paddle.model, {"inputs": picture}),
         Step("metric", torch.accuracy, paddle.accuracy),
@@ -47,10 +49,12 @@ def plan(options: Options) -> Plan:
     else:
         steps += [
             Step("data", torch.loader, paddle.loader, {"samples": 4, "batches": 2}),
-            Step("optimizer", torch.trainer, paddle.trainer),
+            Step("optimizer", torch.trainer, paddle.trainer, {"steps": kept}),
             Step("lr", torch.schedule, paddle.schedule, {"steps": settings.lr_epochs}),
             Step("regularization", torch.trainer, paddle.trainer),
-            Step("backward", torch.trainer, paddle.trainer, {"steps": settings.iterations, **one_batch}),
+            Step(
+                "backward", torch.trainer, paddle.trainer, {"steps": settings.iterations, "detailed": kept, **one_batch}
+            ),
             Step("training", torch.learner, paddle.learner, batches),
             Step("inference", paddle.model, paddle.exported, {"inputs": picture}, process="candidate"),
         ]

@@ -29,12 +29,14 @@ def plan(options: Options) -> Plan:
     head = fake_data(folder / f"head-{settings.size}.npz", lambda _: draw_head(settings))
     torch, paddle = (side(settings, body.arrays, head.arrays, data.arrays) for side in (Torch, Paddle))
     ids = (data["ids"],)
-    batch = {"inputs": ids, "targets": data["labels"], "steps": settings.iterations}
+    # Gradients and updates of one step at full size are gigabytes.
+    kept = 1 if options.full else 2
+    batch = {"inputs": ids, "targets": data["labels"], "steps": settings.iterations, "detailed": kept}
     total = {"steps": settings.total_steps}
     if options.as_published:
         steps = [
             Step("backward", torch.losses, torch.losses, {"limits": ["mean_abs:1e-6"]}, name="published"),
-            Step("optimizer", torch.old_trainer, paddle.trainer, name="old-adamw"),
+            Step("optimizer", torch.old_trainer, paddle.trainer, {"steps": kept}, name="old-adamw"),
             Step("backward", torch.old_trainer, paddle.trainer, batch, name="old-losses"),
             Step("lr", torch.schedules, lambda: paddle.schedules(num_cycles=1.0), total),
         ]
@@ -42,7 +44,7 @@ def plan(options: Options) -> Plan:
         steps = [
             Step("forward", torch.model, paddle.model, {"inputs": ids}),
             Step("loss", torch.loss, paddle.loss, {"outputs": data["logits"], "targets": data["labels"]}),
-            Step("optimizer", torch.trainer, paddle.trainer),
+            Step("optimizer", torch.trainer, paddle.trainer, {"steps": kept}),
             Step("lr", torch.schedules, paddle.schedules, total),
             Step("regularization", torch.trainer, paddle.trainer),
             Step("backward", torch.trainer, paddle.trainer, batch),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from reprod_log.alignment import Alignment
@@ -23,22 +23,29 @@ SUBJECT = Subject(
     why="the guides' threshold",
 )
 
-_PHASES = ("data", "forward", "loss", "backward", "gradient", "clip", "lr", "update", "parameter", "buffer")
+PHASES = ("data", "forward", "loss", "backward", "gradient", "clip", "lr", "update", "parameter", "buffer")
 """All but what the optimizer keeps, which shows in its next update."""
 
 
 def record(
-    side: Trainer, *, inputs: Any, targets: Any = None, steps: int = 5, detailed: int = 2, float64: bool = True
+    side: Trainer,
+    *,
+    inputs: Any,
+    targets: Any = None,
+    steps: int = 5,
+    detailed: int = 2,
+    phases: Sequence[str] = PHASES,
+    float64: bool = True,
 ) -> Recording:
     """Losses of all `steps`, gradients and updates of the first `detailed`, layers of the first; and all in float64.
 
     inputs, targets   one batch for every step, or a list with one per step
     detailed          2 shows momentum, which the first update does not
+    phases            what is kept of the detailed steps; a very large model may have to do without forward and backward
     """
     _check(side)
-    return record_passes(
-        side, batches_of(inputs, targets, steps), float64=float64, phases=_PHASES, detailed=max(detailed, 1)
-    )
+    batches = batches_of(inputs, targets, steps)
+    return record_passes(side, batches, float64=float64, phases=phases, detailed=max(detailed, 1))
 
 
 def compare(reference: Recorded, candidate: Recorded, *, limits: Iterable[Limit | str] = ()) -> Alignment:
