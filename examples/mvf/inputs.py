@@ -76,7 +76,7 @@ def draw_weights(settings: Settings) -> Arrays:
     flat: convolutions uniform in ±1/sqrt(fan_in) (where torch starts), head normal with standard deviation 0.01: the
     activations shrink with depth and the logits end near 0.
     lively: convolutions normal with He's standard deviation, each block adding a quarter of its result (norm3), head
-    normal with standard deviation 0.03: activations keep their size, as in a trained network.
+    normal with standard deviation 0.03: activations keep their size through the depth, as in a trained network.
     """
     rng = np.random.default_rng(settings.weight_seed)
     lively = settings.start == "lively"
@@ -94,6 +94,8 @@ def draw_weights(settings: Settings) -> Arrays:
         else:
             values = rng.uniform(-1, 1, shape) * fan_in**-0.5
         drawn[name] = values.astype(np.float32)
+    if lively:
+        drawn["norm1.weight"] *= np.float32(settings.stem_gain)
     return drawn
 
 
