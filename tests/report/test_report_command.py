@@ -102,3 +102,15 @@ def test_serve_prints_its_address_answers_and_stops_when_asked(saved: Path) -> N
 def test_serve_of_a_missing_folder_leaves_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["serve", str(tmp_path / "missing")]) == 2
     assert "is not a folder" in capsys.readouterr().err
+
+
+def test_compare_tells_github_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    paths = [
+        str(Recording.from_arrays({"x": np.full(2, value)}).save(tmp_path / f"{value}.npz")) for value in (1.0, 2.0)
+    ]
+    assert run(["compare", *paths]) == 1
+    assert "::error title=FAIL x::" in capsys.readouterr().out

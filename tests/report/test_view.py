@@ -57,6 +57,18 @@ def test_causes_are_ranked_by_confidence() -> None:
     assert [one.cause for one in screen.causes] == ["second", "first"]
 
 
+def test_only_the_surest_causes_are_on_the_first_screen_and_advice_is_not_repeated() -> None:
+    rules = ("a", "a", "b", "c", "d")
+    many = tuple(Finding(rule, f"cause {place}", "e", "possible", "the advice") for place, rule in enumerate(rules))
+    made = replace(fixed(), findings=many)
+    screen = first_screen(made)
+    assert [one.cause for one in screen.shown_causes] == ["cause 0", "cause 2", "cause 3"]
+    assert [one.cause for one in screen.more_causes] == ["cause 1", "cause 4"]
+    assert said(made) == ["the advice"]
+    assert "2 more causes were found" in str(made)
+    assert "cause 1" not in str(made)
+
+
 def test_suspicious_passes_are_no_causes_and_weaken_the_verdict() -> None:
     odd = Finding("a", "a constant", "e", kind="suspicious pass")
     plain, doubted = fixed(wrong=False), replace(fixed(wrong=False), findings=(odd,))
@@ -277,6 +289,18 @@ def test_provenance_marks_what_matters() -> None:
     assert not facts["framework"].matters
     assert facts["threads"].matters
     assert not facts["seeds"].differs
+
+
+def test_seeds_and_weights_matter_only_within_one_framework() -> None:
+    def facts(*frameworks: str) -> dict[str, bool]:
+        sides = [
+            Recording.from_arrays({"x": np.ones(1)}, provenance=Provenance(framework=name, weights_hash=str(place)))
+            for place, name in enumerate(frameworks)
+        ]
+        return {fact.name: fact.matters for fact in provenance_facts(align(sides[0], sides[1]))}
+
+    assert facts("torch", "torch")["weights_hash"]
+    assert not facts("torch", "paddle")["weights_hash"]
 
 
 def test_provenance_known_to_one_side_only_is_shown_but_does_not_matter() -> None:

@@ -12,8 +12,10 @@ from reprod_log.judge import Policy, Status
 from reprod_log.record import Key
 from reprod_log.report.view import Row
 
-MATTERS = ("device", "dtype", "seeds", "threads", "weights_hash", "data_hash")
+MATTERS = ("device", "dtype", "threads", "data_hash")
 """Fields whose difference can by itself explain different numbers. Frameworks, times and commands differ anyway."""
+MATTERS_WITHIN_A_FRAMEWORK = ("seeds", "weights_hash")
+"""Two frameworks lay out their weights and use their seeds in different ways; the same one does not."""
 _ORDER = (
     "framework", "framework_version", "device", "dtype", "seeds", "threads", "weights_hash", "data_hash",
     "python", "numpy", "platform", "reprod_log", "git_commit", "command", "time",
@@ -27,6 +29,8 @@ class Fact:
     name: str
     reference: str
     candidate: str
+    can_explain: bool = False
+    """Whether a difference of this field can by itself explain different numbers."""
 
     @property
     def differs(self) -> bool:
@@ -35,7 +39,7 @@ class Fact:
     @property
     def matters(self) -> bool:
         """Whether both sides know it and the difference can explain different numbers."""
-        return self.differs and self.name in MATTERS and bool(self.reference) and bool(self.candidate)
+        return self.differs and self.can_explain and bool(self.reference) and bool(self.candidate)
 
 
 def provenance_facts(alignment: Alignment) -> tuple[Fact, ...]:
@@ -49,8 +53,12 @@ def provenance_facts(alignment: Alignment) -> tuple[Fact, ...]:
     ours, theirs = reference.provenance.to_dict(), candidate.provenance.to_dict()
     extra_ours, extra_theirs = ours.pop("extra", {}), theirs.pop("extra", {})
     names = [*_ORDER, *(name for name in {**ours, **theirs} if name not in _ORDER)]
+    same = ours.get("framework") == theirs.get("framework")
+    telling = (*MATTERS, *MATTERS_WITHIN_A_FRAMEWORK) if same else MATTERS
     facts += [
-        Fact(name, _shown(ours.get(name)), _shown(theirs.get(name))) for name in names if name in ours or name in theirs
+        Fact(name, _shown(ours.get(name)), _shown(theirs.get(name)), name in telling)
+        for name in names
+        if name in ours or name in theirs
     ]
     facts += [
         Fact(f"extra.{name}", _shown(extra_ours.get(name)), _shown(extra_theirs.get(name)))

@@ -13,6 +13,8 @@ from reprod_log.report.certainty import Certainty, certainty_of, may_be_rounding
 from reprod_log.report.view import SEVERITY, Row, rows
 from reprod_log.report.words import Name, Say, say, words
 
+MOST_CAUSES = 3
+"""Causes that a first screen shows; more of them push everything else away."""
 _RANK = {"proven": 0, "consistent": 1, "possible": 2}
 
 
@@ -47,6 +49,20 @@ class FirstScreen:
             say("reason", reason=first.judgement.reason),
             before,
         )
+
+    @property
+    def shown_causes(self) -> tuple[Finding, ...]:
+        """The surest of each rule: the same mistake in five layers needs saying once."""
+        by_rule: dict[str, Finding] = {}
+        for one in self.causes:
+            by_rule.setdefault(one.rule, one)
+        return tuple(by_rule.values())[:MOST_CAUSES]
+
+    @property
+    def more_causes(self) -> tuple[Finding, ...]:
+        """Those for which a first screen has no room."""
+        shown = self.shown_causes
+        return tuple(one for one in self.causes if one not in shown)
 
     @property
     def cause(self) -> tuple[Say, ...]:
@@ -95,8 +111,8 @@ def _headline(alignment: Alignment) -> Say:
         )
     parts = tuple(
         say("status.count", count=count, status=status.value, word=status.value.lower())
-        for status, count in counts.items()
-        if status is not Status.PASS
+        for status in reversed(SEVERITY)
+        if not status.passed and (count := counts.get(status, 0))
     )
     passed = counts.get(Status.PASS, 0) + suspects
     return say("headline.fail", parts=parts, passed=passed, total=total)
@@ -104,7 +120,8 @@ def _headline(alignment: Alignment) -> Say:
 
 def _advice(alignment: Alignment, divergence: Row | None, causes: tuple[Finding, ...]) -> tuple[Say | str, ...]:
     """The advice of the findings; without any, where to look first for a divergence of this kind."""
-    found: list[Say | str] = [one.advice for one in causes if one.advice]
+    advice = list(dict.fromkeys(one.advice for one in causes if one.advice))
+    found: list[Say | str] = [*advice[:MOST_CAUSES]]
     if not found:
         found += _general_advice(alignment, divergence)
     if divergence is not None and (may_be_rounding(divergence) or alignment.status is Status.PRECISION):

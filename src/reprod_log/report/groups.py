@@ -128,10 +128,16 @@ def _node(name: str, path: str, branch: _Branch) -> Node:
         status=worst_status(counts),
         counts=counts,
         worst=max([*rows, *(child.worst for child in children)], key=_badness),
-        layer_type=next((row.compared.layer_type for row in rows if row.compared and row.compared.layer_type), ""),
+        layer_type=next((kind for row in rows if (kind := _layer_type(row))), ""),
         rows=rows,
         children=children,
     )
+
+
+def _layer_type(row: Row) -> str:
+    """The class of the module itself; a parameter carries its module's, which says nothing new."""
+    known = row.compared is not None and row.parsed.phase in ("forward", "backward")
+    return row.compared.layer_type if known and row.compared is not None else ""
 
 
 def _badness(row: Row) -> tuple[int, float, float]:

@@ -19,9 +19,9 @@ SIDE = ("min", "max", "mean", "std", "rms", "abs_max", "nan", "inf")
 COUNTS = (
     "count", "differing", "nan_both", "nonfinite_mismatched", "beyond_limit", "limit", "rmse", "max_ulp", "mean_ulp",
 )  # fmt: skip
-_SAMPLES_IN_ALL = 6_000
-"""Sampled elements that all entries share: a file for 200 entries stays below 2 MB, one for 5,000 below 10."""
-_FEWEST_SAMPLES = 4
+_SAMPLES_IN_ALL = 30_000
+"""Sampled elements that all entries share, up to 30 each: 200 entries stay below 2 MB, 5,000 below 10."""
+_FEWEST_SAMPLES, _USUAL_SAMPLES = 4, 30
 _FULL_PICTURES = 12
 """The first entries that do not pass keep all their samples: those are the ones people open."""
 
@@ -74,7 +74,7 @@ def _value(value: object) -> Any:
 
 def _samples_for(rows: Sequence[Row]) -> Iterator[int]:
     """How many samples each row may show."""
-    usual = max(_FEWEST_SAMPLES, _SAMPLES_IN_ALL // max(len(rows), 1))
+    usual = max(_FEWEST_SAMPLES, min(_USUAL_SAMPLES, _SAMPLES_IN_ALL // max(len(rows), 1)))
     full = [row.place for row in rows if not row.status.passed][:_FULL_PICTURES]
     for row in rows:
         yield 1_000 if row.place in full else usual

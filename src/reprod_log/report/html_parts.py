@@ -115,6 +115,6 @@ def _cell(row: Row | None) -> Markup:
     if not math.isfinite(value):
         return Markup(f'<td class="h h9{wrong}" data-e={row.place}>{value:g}{mark}')
     exponent = math.floor(math.log10(value))
-    # Nine shades from 1e-9 and below to 1 and above.
-    shade = min(9, max(1, exponent + 10))
+    # Nine shades from 1e-9 and below to 1 and above; the warm ones are kept for what does not pass.
+    shade = min(4 if row.status.passed else 9, max(1, exponent + 10))
     return Markup(f'<td class="h h{shade}{wrong}" data-e={row.place}>{str(exponent).replace("-", "−")}{mark}')

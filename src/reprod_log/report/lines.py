@@ -11,7 +11,7 @@ from reprod_log.record.side import Side
 from reprod_log.report.first_screen import FirstScreen
 from reprod_log.report.plain import plain
 from reprod_log.report.view import remarks
-from reprod_log.report.words import Say, Words
+from reprod_log.report.words import Say, Words, say
 
 Role = Literal["headline", "where", "cause", "detail", "advice", "side", "note"]
 
@@ -33,8 +33,10 @@ def first_lines(screen: FirstScreen, words: Words) -> list[Line]:
 
     lines = [Line("headline", 0, told(screen.headline))]
     lines += [Line("where", 4 if one.id == "reason" else 2, told(one)) for one in screen.where]
-    for found in screen.causes:
+    for found in screen.shown_causes:
         lines += _finding(found, words.get("cause"), words)
+    if screen.more_causes:
+        lines.append(Line("detail", 2, words(say("cause.more", count=len(screen.more_causes)))))
     lines += [Line("cause", 2, f"{words.get('cause')}: {told(one)}") for one in screen.cause]
     for found in screen.suspicious:
         lines += _finding(found, words.get("suspicious"), words)

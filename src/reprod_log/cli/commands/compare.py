@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from reprod_log.cli.options import Accept, AllowUnmatched, AllRows, EqualNan, Li
 from reprod_log.cli.progress import byte_progress
 from reprod_log.judge import Status
 from reprod_log.report import write_report
+from reprod_log.report.github import announce
 from reprod_log.report.terminal import print_alignment, terminal
 
 NAME = "compare"
@@ -52,6 +54,7 @@ def run(
         alignment.save(json)
     for path in report:
         write_report(alignment, path)
+    announce(alignment, sys.stdout)
     return exit_code(alignment)
 
 

@@ -30,7 +30,7 @@ def render(alignment: Alignment, options: Options = USUAL) -> str:
     screen = first_screen(alignment, all_rows=everything)
     shown = everything if options.full else tuple(row for row in everything if not row.status.passed)
     sections = [
-        _answer(alignment, screen, told),
+        _answer(alignment, screen, told, full=options.full),
         _entries(shown, told, "section.all" if options.full else "section.failing"),
         _steps(everything, told),
         *(_curve(curve, told) for curve in curves(everything)[: None if options.full else _SHORT_CURVES]),
@@ -65,7 +65,7 @@ def _note(told: Words, rows: int, *, total: int, why: str) -> str:
     return f"*{told(say('left.out', count=total - rows, total=total, why=told.get(why)))}*"
 
 
-def _answer(alignment: Alignment, screen: FirstScreen, told: Words) -> Section:
+def _answer(alignment: Alignment, screen: FirstScreen, told: Words, *, full: bool) -> Section:
     def sentence(what: Say | str) -> str:
         return text(told(what))
 
@@ -75,8 +75,11 @@ def _answer(alignment: Alignment, screen: FirstScreen, told: Words) -> Section:
         lines.append(("first", f"{code(first.key)} **{first.status.value}**<br>{text(first.judgement.reason)}"))
         lines.append(("last", code(screen.last_agreement.key) if screen.last_agreement else sentence(say("last.none"))))
     lines += [
-        ("cause", f"{text(one.cause)} *({told.get(one.confidence)})*<br>{text(one.evidence)}") for one in screen.causes
+        ("cause", f"{text(one.cause)} *({told.get(one.confidence)})*<br>{text(one.evidence)}")
+        for one in (screen.causes if full else screen.shown_causes)
     ]
+    if screen.more_causes and not full:
+        lines.append(("cause", sentence(say("cause.more", count=len(screen.more_causes)))))
     lines += [("cause", sentence(one)) for one in screen.cause]
     lines += [("suspicious", f"{text(one.cause)}<br>{text(one.evidence)}") for one in screen.suspicious]
     lines.append(("what.to.do", "<br>".join(sentence(one) for one in screen.advice)))

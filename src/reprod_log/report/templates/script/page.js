@@ -33,7 +33,10 @@ function drawDepth() {
   if (depth.step === null) {
     const first = data.first;
     depth.step = first !== null && steps.includes(data.step[first]) ? String(data.step[first]) : steps.length ? String(steps[0]) : "";
-    depth.phase = first !== null && phases.includes(data.phase[first]) ? data.phase[first] : phases.includes("forward") ? "forward" : "";
+    // The forward pass tells most, unless it is in order and the trouble begins later.
+    const forward = rows.some((row) => data.phase[row] === "forward" && String(data.step[row]) === depth.step && !statusOf(row).passed);
+    const later = first !== null && !forward && phases.includes(data.phase[first]) ? data.phase[first] : null;
+    depth.phase = later ?? (phases.includes("forward") ? "forward" : "");
     // One point makes no line: then the whole step is shown, or everything.
     if (depthRows().length < 2) depth.phase = "";
     if (depthRows().length < 2) depth.step = "";

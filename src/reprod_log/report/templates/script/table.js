@@ -15,7 +15,8 @@ const ratio = (value) => {
   const number = toNumber(value);
   if (number === null) return "–";
   if (!Number.isFinite(number)) return String(number);
-  return number >= 10000 ? number.toExponential(1) : number >= 10 ? number.toFixed(0) : String(Number(number.toPrecision(2)));
+  if (number >= 10000 || (number > 0 && number < 0.001)) return number.toExponential(1);
+  return number >= 10 ? number.toFixed(0) : String(Number(number.toPrecision(2)));
 };
 // The bar behind a relative error: a logarithmic scale from 1e-16 to 1.
 const share = (value) => {
