@@ -37,8 +37,12 @@ def main(arguments: list[str]) -> None:
     path, given = arguments
     known = json.loads(given)
     options = Options(full=known["full"], as_published=known["as_published"], folder=Path(known["folder"]))
+    asker = os.getppid()
     with plan_at(path, options) as plan:
         for line in sys.stdin:
+            if os.getppid() != asker:
+                # Whoever asked is gone; requests that were sent ahead have no reader any more.
+                return
             request = json.loads(line)
             problem = ""
             try:
