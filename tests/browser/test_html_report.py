@@ -2,39 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from made_alignments import HOSTILE, calibrated, classic, fixed, hostile, many
+from made_alignments import HOSTILE, calibrated, classic, fixed, hostile
+from reading import WRONG, OpenPage, chart, rows, until
 
-from reprod_log import Alignment, Recording, align, write_report
-from reprod_log.report.plain import plain
-
-OpenPage = Callable[..., Any]
-WRONG = "step0/forward/layer1.1.conv2#0:output"
-
-
-def rows(page: Any) -> list[str]:
-    found: list[str] = page.locator("#table tbody tr td:nth-child(2)").all_inner_texts()
-    return found
-
-
-def until(page: Any, condition: str) -> None:
-    """Wait for the condition. The browser's own waiting is done by eval, which the page rightly forbids."""
-    for _ in range(400):
-        if page.evaluate(f"() => Boolean({condition})"):
-            return
-        page.wait_for_timeout(50)
-    raise AssertionError(f"never came true: {condition}")
-
-
-def chart(page: Any, place: str) -> None:
-    """Wait until the chart at `place` is drawn."""
-    page.locator(place).scroll_into_view_if_needed()
-    until(page, f"document.querySelector('{place} > div > *')?.shadowRoot")
-
+from reprod_log import Alignment, Recording, align
 
 # Opening
 
@@ -290,130 +265,3 @@ def test_keys_lead_through_the_report(open_report: OpenPage) -> None:
     assert page.locator("#search").input_value() == "jnd"
     page.keyboard.press("Escape")
     assert page.locator("#search").input_value() == ""
-
-
-# Light, dark, narrow, languages, no scripts
-
-CONTRAST = """() => {
-    const linear = (v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
-    const light = (text) => { const [r, g, b] = text.match(/[\\d.]+/g).map((v) => linear(Number(v) / 255));
-        return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
-    const back = (one) => { for (; one; one = one.parentElement) { const c = getComputedStyle(one).backgroundColor;
-        if (!/, 0\\)$/.test(c) && c !== 'transparent') return c; } return 'rgb(255, 255, 255)'; };
-    const poor = [];
-    for (const one of document.querySelectorAll('h1, h2, p, td, th, a, .st, summary, button, small')) {
-        if (!one.innerText || !one.checkVisibility()) continue;
-        const a = light(getComputedStyle(one).color), b = light(back(one));
-        const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-        if (ratio < 4.5) poor.push(`${one.tagName}.${one.className} ${ratio.toFixed(2)} ${one.innerText.slice(0, 30)}`);
-    }
-    return [...new Set(poor)].slice(0, 10);
-}"""
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_can_be_read_in_light_and_dark(open_report: OpenPage, scheme: str) -> None:
-    page = open_report(classic(), color_scheme=scheme)
-    assert page.evaluate(CONTRAST) == []
-
-
-def test_light_and_dark_can_be_switched(open_report: OpenPage) -> None:
-    page = open_report(classic(), color_scheme="light")
-    shade = "getComputedStyle(document.documentElement).backgroundColor"
-    assert page.evaluate(shade) == "rgb(255, 255, 255)"
-    page.locator("#theme").click()
-    assert page.evaluate(shade) == "rgb(20, 23, 28)"
-    page.keyboard.press("d")
-    assert page.evaluate(shade) == "rgb(255, 255, 255)"
-    chart(page, "#depth-chart")
-
-
-def test_narrow_page_does_not_scroll_sideways(open_report: OpenPage) -> None:
-    for made in (calibrated(), hostile()):
-        page = open_report(made, viewport={"width": 390, "height": 844})
-        chart(page, "#depth-chart")
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
-        page.locator("#answer a.key").first.click()
-        until(page, "!document.getElementById('entry').hidden")
-        assert page.evaluate("document.documentElement.scrollWidth") <= 390
-
-
-def test_chinese_reader_gets_chinese_and_can_switch(open_report: OpenPage) -> None:
-    page = open_report(calibrated(), locale="zh-CN")
-    assert "未对齐" in page.locator("h1").inner_text()
-    assert page.evaluate("document.documentElement.lang") == "zh-CN"
-    page.locator("#answer a.key").first.click()
-    assert "差异最大的元素" in page.locator("#entry").inner_text()
-    page.keyboard.press("Escape")
-    until(page, "document.getElementById('entry').hidden")
-    page.locator("#language").click()
-    assert "NOT ALIGNED" in page.locator("h1").inner_text()
-    assert page.locator("#language").inner_text() == "中文"
-
-
-def test_report_is_readable_without_scripts(open_report: OpenPage) -> None:
-    made = calibrated()
-    page = open_report(made, java_script_enabled=False)
-    assert "NOT ALIGNED" in page.locator("h1").inner_text()
-    assert page.locator("noscript p").first.is_visible()
-    assert page.locator("noscript .entries tbody tr").count() == len(made.verdict.judgements)
-    assert "2.0e-2" in page.locator("noscript .entries tr.FAIL").first.inner_text()
-    assert page.locator("#heat td.h").count() == 76
-    assert page.locator(".js:visible").count() == 0
-    assert page.locator("#curves table").first.is_visible()
-
-
-# Hostile names
-
-
-def test_hostile_names_are_text_everywhere(open_report: OpenPage) -> None:
-    made = hostile()
-    page = open_report(made)
-    assert rows(page) == [plain(one.key) for one in made.verdict.judgements]
-    assert page.locator("#report img, #report script, #report iframe, td b, td style").count() == 0
-    for place in range(len(made.verdict.judgements)):
-        page.evaluate(f"location.hash = '#entry-{place}'")
-        until(page, f"state.entry === {place}")
-        assert page.locator("#entry h1").inner_text() == plain(made.verdict.judgements[place].key)
-        assert page.locator("#entry img, #entry script").count() == 0
-    page.evaluate("location.hash = ''")
-    page.keyboard.press("l")
-    assert page.locator("#report img, #report script").count() == 0
-
-
-# Size
-
-
-def test_size_of_reports(tmp_path: Path) -> None:
-    assert write_report(many(200), tmp_path / "a.html").stat().st_size < 2_000_000
-
-
-def test_five_thousand_entries_stay_usable(open_report: OpenPage, tmp_path: Path) -> None:
-    page = open_report(many(5000))
-    assert (tmp_path / "report.html").stat().st_size < 10_000_000
-    assert page.evaluate("document.querySelectorAll('*').length") < 20_000
-    chart(page, "#depth-chart")
-    page.fill("#search", "step45 parameter fc")
-    assert rows(page) == ["step45/parameter/fc.weight"]
-    page.fill("#search", "")
-    page.locator("#table th[data-sort=rel_l2]").click()
-    assert "layer1.1.conv2" in rows(page)[0]
-    page.locator("#table th[data-sort=entry]").click()
-    page.locator("#entries").evaluate("one => one.scrollTo(0, 1e9)")
-    until(page, "document.querySelectorAll('#table tbody tr').length > 150")
-    page.evaluate("openEntry(data.keys.length - 1)")
-    until(page, "!document.getElementById('entry').hidden")
-    page.keyboard.press("Escape")
-    until(page, "document.activeElement.innerText === data.keys.at(-1)")
-
-
-def test_rows_beyond_the_most_are_left_out_and_counted(open_report: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
-    from reprod_log.report.formats import html
-
-    monkeypatch.setattr(html, "MOST_ROWS", 230)
-    page = open_report(fixed())
-    assert page.get_by_text("10 of 240 entries are left out of this file").is_visible()
-    assert page.locator("#shown").inner_text() == "230 of 230 shown"
-    assert page.evaluate("data.status.filter((one) => !data.statuses[one].passed).length") == 205
-    page.locator("#answer a.key").first.click()
-    assert page.locator("#entry h1").inner_text() == WRONG

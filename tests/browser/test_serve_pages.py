@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from made_alignments import HOSTILE, classic
-from test_html_report import until
+from reading import until
 
 from reprod_log import Recording
 from reprod_log.record import Provenance
