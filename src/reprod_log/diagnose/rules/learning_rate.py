@@ -27,8 +27,11 @@ def look(case: Case) -> Iterable[Finding]:
             ours = np.array([point.measurement.reference.mean for point in points])
             theirs = np.array([point.measurement.candidate.mean for point in points])
             steps = np.array([point.step for point in points])
-        said = explain(steps, ours, theirs)
-        bad = int(np.flatnonzero(np.abs(ours - theirs) > 1e-9 * np.abs(ours).max())[0]) if ours.size else 0
+        far = np.flatnonzero(np.abs(ours - theirs) > 1e-9 * np.abs(ours).max())
+        if not far.size:
+            # Not finite, or beyond a limit by less than any schedule would explain.
+            continue
+        said, bad = explain(steps, ours, theirs), int(far[0])
         yield Finding(
             rule="learning_rate",
             cause=f"the learning rate {name} differs: {said.cause}",
