@@ -22,7 +22,7 @@ class Settings:
     # The class this random model names most often on the mini data set, by start: see mini_ucf.py.
     favoured_class: Mapping[str, int]
     # The lively start scales the first normalisation by this. The wider network takes longer steps at the same learning
-    # rate; scaled down it stays calm enough for five iterations at 1e-6.
+    # rate, and rounding grows with them; scaled down it stays calmer.
     stem_gain: float
 
     batch: int = 2
