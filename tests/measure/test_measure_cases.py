@@ -320,3 +320,16 @@ def test_large_transposed_matrices_measure_like_their_copies(name: str) -> None:
         big_endian = turned.astype(turned.dtype.newbyteorder(), order="F")
         assert measure_arrays(a, big_endian).max_abs == wanted.max_abs
         assert measure_arrays(a, turned.astype(np.complex128)).max_abs == wanted.max_abs
+
+
+@pytest.mark.parametrize("beside", [1.0, 1e300])
+@pytest.mark.parametrize("scale", [1e-160, 1e-300, 1e160])
+def test_pairs_keep_their_squares_when_a_value_of_another_size_has_no_partner(beside: float, scale: float) -> None:
+    a, b = np.array([3.0, 4.0]) * scale, np.array([3.0, 4.0]) * scale * 1.5
+    for left, right in ((np.append(a, beside), np.append(b, np.nan)), (np.append(a, np.inf), np.append(b, beside))):
+        got = measure_arrays(left, right)
+        assert got.rel_l2 == pytest.approx(0.5, rel=1e-12)
+        assert got.rmse == pytest.approx(2.5 * scale / math.sqrt(2), rel=1e-12)
+        assert got.cosine_distance == pytest.approx(0.0, abs=1e-14)
+    lonely = measure_arrays(np.append(a, beside), np.append(b, np.nan))
+    assert lonely.reference.rms == pytest.approx(math.hypot(5.0 * scale, beside) / math.sqrt(3), rel=1e-12)

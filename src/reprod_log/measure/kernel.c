@@ -982,6 +982,9 @@ static void conclude(State *s)
     s->ordinary = 0;
     if (s->pairs == 0 || s->equal_infinities || s->reference_squares == 0 || s->candidate_squares == 0)
         return;
+    /* Where some values have no partner, the sizes of the sides say nothing about the pairs. */
+    if (s->mismatched && at_most(s->reference_squares, s->candidate_squares) < 0x1p-880)
+        return;
     conclude_side(s, 0);
     conclude_side(s, 1);
     list_octaves(s);

@@ -22,10 +22,10 @@ from reprod_log.measure.totals import SideTotals, Totals
 
 @dataclass(frozen=True)
 class _Scale:
-    """Powers of two that bring each side and their difference down (or up) to about 1."""
+    """Powers of two that bring values down (or up) to about 1: those of each side, and those that form pairs."""
 
-    reference: int
-    candidate: int
+    sides: tuple[int, int]
+    pairs: tuple[int, int]
     difference: int
 
 
@@ -42,7 +42,7 @@ def take_dot(totals: Totals, reference: Array, candidate: Array, *, pair: DtypeP
     total = 0.0
     with np.errstate(all="ignore"):
         for left, right in _finite_pairs(reference, candidate, pair=pair, block=block):
-            a, b = _times(left, -totals.reference.exponent), _times(right, -totals.candidate.exponent)
+            a, b = _times(left, -totals.reference_exponent), _times(right, -totals.candidate_exponent)
             total += dot(a.real.copy(), b.real.copy())
             if a.dtype.kind == "c":
                 total += dot(a.imag.copy(), b.imag.copy())
@@ -60,6 +60,7 @@ def _finite_pairs(reference: Array, candidate: Array, *, pair: DtypePair, block:
 
 def _scale(reference: Array, candidate: Array, *, pair: DtypePair, block: int) -> _Scale:
     sides: tuple[list[int], list[int]] = ([], [])
+    pairs: tuple[list[int], list[int]] = ([], [])
     differences: list[int] = []
     widener = Widener(pair, size=max(1, min(block, reference.size)))
     for _, left, right in paired_blocks(reference, candidate, size=block):
@@ -70,10 +71,11 @@ def _scale(reference: Array, candidate: Array, *, pair: DtypePair, block: int) -
         halved = not np.isfinite(difference).all()
         if halved:
             difference = _times(a[both], -1) - _times(b[both], -1)
-        sides[0].append(_exponent(a[finite[0]]))
-        sides[1].append(_exponent(b[finite[1]]))
+        for k, values in enumerate((a, b)):
+            sides[k].append(_exponent(values[finite[k]]))
+            pairs[k].append(_exponent(values[both]))
         differences.append(_exponent(difference) + int(halved))
-    return _Scale(max(sides[0]), max(sides[1]), max(differences))
+    return _Scale((max(sides[0]), max(sides[1])), (max(pairs[0]), max(pairs[1])), max(differences))
 
 
 def _exponent(values: Array) -> int:
@@ -88,7 +90,7 @@ def _exponent(values: Array) -> int:
 def _retake_sides(
     totals: Totals, reference: Array, candidate: Array, *, pair: DtypePair, scale: _Scale, block: int
 ) -> None:
-    retaken = SideTotals(exponent=scale.reference), SideTotals(exponent=scale.candidate)
+    retaken = SideTotals(exponent=scale.sides[0]), SideTotals(exponent=scale.sides[1])
     widener = Widener(pair, size=max(1, min(block, reference.size)))
     for _, left, right in paired_blocks(reference, candidate, size=block):
         for side, values in zip(retaken, widener.values(left, right), strict=True):
@@ -119,7 +121,7 @@ def _retake_differences(
     largest = 0.0
     for left, right in _finite_pairs(reference, candidate, pair=pair, block=block):
         difference = np.abs(_times(_times(left, -halve) - _times(right, -halve), halve - scale.difference))
-        a, b = np.abs(_times(left, -scale.reference)), np.abs(_times(right, -scale.candidate))
+        a, b = np.abs(_times(left, -scale.pairs[0])), np.abs(_times(right, -scale.pairs[1]))
         sums["abs"] += float(np.add.reduce(difference))
         sums["squares"] += dot(difference, difference)
         sums["reference"] += dot(a, a)
@@ -131,6 +133,7 @@ def _retake_differences(
     totals.exponent = scale.difference
     totals.sum_abs, totals.squares = sums["abs"], sums["squares"]
     totals.reference_squares, totals.candidate_squares = sums["reference"], sums["candidate"]
+    totals.reference_exponent, totals.candidate_exponent = scale.pairs
     if halve:
         totals.sum_rel, totals.max_rel = sums["relative"], largest
 

@@ -95,8 +95,12 @@ class Totals:
     sum_rel: float = 0.0
     reference_squares: float = 0.0
     candidate_squares: float = 0.0
+    reference_exponent: int = 0
+    """`reference_squares` is divided by 4^this. A side's own exponent may be another one: a value whose partner is not
+    finite belongs to its side, but to no pair."""
+    candidate_exponent: int = 0
     dot: float | None = None
-    """Sum of the products, divided by 2^(both sides' exponents); only taken where the cosine needs it."""
+    """Sum of the products, divided by 2^(both exponents of the pairs); only taken where the cosine needs it."""
     ulp_max: float = 0.0
     ulp_sum: float = 0.0
     ulp_per_element: int = 1
@@ -121,7 +125,8 @@ class Totals:
         for size in (self.reference.abs_max, self.candidate.abs_max, self.max_abs):
             if size > _HUGE or 0.0 < size < _TINY:
                 return True
-        return False
+        # The sizes of the sides say nothing about their pairs where some values have no partner.
+        return self.mismatched > 0 and min(self.reference_squares, self.candidate_squares) < _TINY * _TINY
 
     @property
     def needs_dot(self) -> bool:
@@ -134,10 +139,10 @@ class Totals:
     @property
     def norms(self) -> tuple[float, float]:
         """Both norms over the pairs, divided by two to the power of the larger of the two exponents."""
-        common = max(self.reference.exponent, self.candidate.exponent)
+        common = max(self.reference_exponent, self.candidate_exponent)
         return (
-            scaled(math.sqrt(self.reference_squares), self.reference.exponent - common),
-            scaled(math.sqrt(self.candidate_squares), self.candidate.exponent - common),
+            scaled(math.sqrt(self.reference_squares), self.reference_exponent - common),
+            scaled(math.sqrt(self.candidate_squares), self.candidate_exponent - common),
         )
 
 
@@ -229,7 +234,7 @@ def _relative_l2(totals: Totals) -> float:
         return 0.0
     if reference == 0.0:
         return math.inf
-    return scaled(difference / reference, totals.exponent - totals.reference.exponent)
+    return scaled(difference / reference, totals.exponent - totals.reference_exponent)
 
 
 def _cosine_distance(totals: Totals) -> float:
@@ -242,7 +247,7 @@ def _cosine_distance(totals: Totals) -> float:
         cosine = totals.dot / math.sqrt(totals.reference_squares) / math.sqrt(totals.candidate_squares)
         return min(max(1.0 - cosine, 0.0), 2.0)
     a, b = totals.norms
-    common = max(totals.reference.exponent, totals.candidate.exponent)
+    common = max(totals.reference_exponent, totals.candidate_exponent)
     d = scaled(math.sqrt(totals.squares), totals.exponent - common)
     # As (d - gap)(d + gap) it loses no digits where the angle is small.
     gap = abs(a - b)
