@@ -27,10 +27,11 @@ PHASES = (
 )
 """In execution order, so that "first divergence" means first in time."""
 
+# Numbers as we print them and no others, so that a key that parses prints as the same text again.
 _STRUCTURED = re.compile(
     r"(?:(?P<run>[A-Za-z0-9_.+-]+)@)?"
-    r"step(?P<step>\d+)/(?P<phase>" + "|".join(PHASES) + r")/"
-    r"(?P<path>.*?)(?:#(?P<call>\d+))?(?::(?P<role>[^:#/]+))?",
+    r"step(?P<step>0|[1-9][0-9]{0,17})/(?P<phase>" + "|".join(PHASES) + r")/"
+    r"(?P<path>.*?)(?:#(?P<call>0|[1-9][0-9]{0,17}))?(?::(?P<role>[^:#/]+))?",
     re.DOTALL,
 )
 

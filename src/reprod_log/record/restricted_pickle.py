@@ -1,14 +1,14 @@
 """Reading the pickles inside classic `.npy` files without running anything they ask for.
 
-The pickle machine of the standard library is kept, but every global it asks for is answered by a stand-in of our own,
-so the file can only describe numpy arrays, numbers, text, lists, tuples and dicts. Large byte strings are not copied:
-they stay views of the mapped file, so that opening a file of many gigabytes costs no memory.
+Every global that a stream asks for is answered by a stand-in of our own, so the file can only describe numpy arrays,
+numbers, text, lists, tuples and dicts. Large byte strings are not copied: they stay views of the mapped file, so that
+opening a file of many gigabytes costs no memory.
 """
 
 from __future__ import annotations
 
-import collections
 import pickle
+import re
 import struct
 from collections.abc import Callable, Mapping
 from math import prod
@@ -18,18 +18,21 @@ import numpy as np
 
 from reprod_log.errors import UnreadableFile, UntrustedFile
 from reprod_log.record.entry import Array
+from reprod_log.record.pickle_machine import Machine, plain_key
 
-_COPY_BELOW = 4096
-"""Byte strings shorter than this are copied out; longer ones stay views of the file."""
 _DEEPEST = 100
 """Nesting that no real log comes near; beyond it a file is hostile or broken."""
+_MOST_BITS = 1024
+"""Longer integers cost more to print than to store, and no log has one."""
+_CODE = re.compile(r"[A-Za-z?][0-9]{0,10}")
+"""What numpy calls a dtype in a pickle: f8, U12, O8 …"""
 
 
 def read_pickle(buffer: memoryview, *, where: str) -> Any:
     """The object pickled in `buffer`; numpy arrays in it are read-only views of `buffer`."""
     try:
-        content = _StandInUnpickler(_BufferFile(buffer), where).load()
-        return _Finisher(where, most=max(1000, len(buffer))).finish(content)
+        content = Machine(buffer, _stand_in(where)).load()
+        return _Finisher(where, most=max(1000, 4 * len(buffer))).finish(content)
     except (UntrustedFile, UnreadableFile):
         raise
     except (
@@ -38,34 +41,6 @@ def read_pickle(buffer: memoryview, *, where: str) -> Any:
     ) as error:  # fmt: skip
         # The machine meets a broken stream with whichever of these comes first.
         raise UnreadableFile(f"{where}: the data is cut short or damaged ({type(error).__name__}: {error})") from error
-
-
-class _BufferFile:
-    """A file over a buffer that hands out large reads as views."""
-
-    def __init__(self, buffer: memoryview) -> None:
-        self._buffer = buffer
-        self._position = 0
-
-    def read(self, size: int = -1) -> bytes | memoryview:
-        end = len(self._buffer) if size < 0 else self._position + size
-        part = self._buffer[self._position : end]
-        self._position += len(part)
-        return bytes(part) if len(part) < _COPY_BELOW else part
-
-    def readline(self) -> bytes:
-        # Only text opcodes of protocol 0 use lines; none in an honest file is longer than this.
-        window = bytes(self._buffer[self._position : self._position + 65536])
-        end = window.find(b"\n") + 1
-        line = window[:end] if end else window
-        self._position += len(line)
-        return line
-
-    def readinto(self, target: bytearray) -> int:
-        part = self._buffer[self._position : self._position + len(target)]
-        target[: len(part)] = part
-        self._position += len(part)
-        return len(part)
 
 
 class _StandIn:
@@ -94,14 +69,18 @@ class _Dtype:
 
     __slots__ = ("code", "order")
 
-    def __init__(self, code: object, *_: object) -> None:
-        self.code = str(code)
+    def __init__(self, code: object = "", *_: object) -> None:
+        if not isinstance(code, str) or not _CODE.fullmatch(code):
+            raise pickle.UnpicklingError("a dtype that numpy does not know by one letter and a size")
+        self.code = code
         self.order = "="
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
+        if not isinstance(state, tuple) or len(state) < 2 or state[1] not in ("<", ">", "=", "|"):
+            raise pickle.UnpicklingError("a dtype without its byte order")
         if len(state) > 4 and (state[2] is not None or state[3] is not None):
             raise pickle.UnpicklingError("structured dtypes are not supported; record each field by itself")
-        self.order = str(state[1])
+        self.order = state[1]
 
     def real(self) -> np.dtype[Any]:
         dtype = np.dtype(self.code)
@@ -120,35 +99,62 @@ class _PickledArray:
         self.data: Any = b""
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
+        if not isinstance(state, tuple) or not 4 <= len(state) <= 5:
+            raise pickle.UnpicklingError("an array without shape, dtype, order and data")
         *_, shape, dtype, fortran, data = state
-        self.shape = tuple(shape)
-        if not isinstance(dtype, _Dtype) or not all(type(d) is int and d >= 0 for d in self.shape):
+        if not isinstance(dtype, _Dtype) or not isinstance(shape, (tuple, list)) or len(shape) > 64:
             raise pickle.UnpicklingError("an array has no dtype or an impossible shape")
-        self.dtype, self.fortran, self.data = dtype, bool(fortran), data
+        if not all(type(length) is int and 0 <= length < 1 << 63 for length in shape):
+            raise pickle.UnpicklingError("an array has an impossible shape")
+        self.shape, self.dtype, self.fortran, self.data = tuple(shape), dtype, fortran in (True, 1), data
 
 
 def _from_buffer(data: Any, dtype: _Dtype, shape: Any, order: str = "C") -> _PickledArray:
     array = _PickledArray()
-    array.__setstate__((tuple(shape), dtype, order == "F", data))
+    array.__setstate__((shape, dtype, order == "F", data))
     return array
 
 
 def _scalar(dtype: _Dtype, data: Any = b"") -> _PickledArray:
     array = _PickledArray()
-    array.__setstate__(((), dtype, False, data if isinstance(data, (bytes, str)) else [data]))
+    whole = isinstance(data, (bytes, memoryview, str, _Encoded))
+    array.__setstate__(((), dtype, False, data if whole else [data]))
     return array
 
 
-def _encoded(text: Any, encoding: Any = "latin1") -> bytes:
-    # Python 2 and protocol 2 write bytes as text to be encoded back.
-    return str(text).encode(str(encoding) if encoding in ("latin1", "utf-8", "ascii") else "latin1")
+class _Encoded:
+    """Python 2 and protocol 2 write bytes as text to be encoded back. Done when it is used: text may be shared."""
+
+    __slots__ = ("encoding", "text")
+
+    def __init__(self, text: object = "", encoding: object = "latin1") -> None:
+        if not isinstance(text, str) or encoding not in ("latin1", "utf-8", "ascii"):
+            raise pickle.UnpicklingError("bytes that are not written as text")
+        self.text, self.encoding = text, str(encoding)
 
 
 def _tuple(items: Any = ()) -> tuple[Any, ...]:
     # paddle pickles a tensor inside another value as a call of `tuple` with its name and array.
-    if not isinstance(items, (tuple, list)):
-        raise pickle.UnpicklingError("a tuple is made of something that is not a sequence")
+    if not isinstance(items, (tuple, list)) or len(items) > 2:
+        raise pickle.UnpicklingError("a tuple is made of something that is not a name and an array")
     return tuple(items)
+
+
+class _Pairs:
+    """An OrderedDict of Python 2, which gives its items along."""
+
+    __slots__ = ("pairs",)
+
+    def __init__(self, pairs: list[Any]) -> None:
+        self.pairs = pairs
+
+
+def _ordered_dict(pairs: Any = ()) -> dict[Any, Any] | _Pairs:
+    if isinstance(pairs, list) and pairs:
+        return _Pairs(pairs)
+    if pairs not in ((), [], {}):
+        raise pickle.UnpicklingError("an OrderedDict is made of something that is not a list of pairs")
+    return {}
 
 
 _NUMPY_CORE = ("numpy.core.", "numpy._core.")
@@ -158,31 +164,25 @@ _STAND_INS: Mapping[tuple[str, str], Callable[..., Any]] = {
     **{(core + "numeric", "_frombuffer"): _from_buffer for core in _NUMPY_CORE},
     ("numpy", "ndarray"): _PickledArray,
     ("numpy", "dtype"): _Dtype,
-    ("collections", "OrderedDict"): collections.OrderedDict,
-    ("_codecs", "encode"): _encoded,
+    ("collections", "OrderedDict"): _ordered_dict,
+    ("_codecs", "encode"): _Encoded,
     ("builtins", "tuple"): _tuple,
     ("__builtin__", "tuple"): _tuple,
 }
 
 
-# The machine written in Python, because the one in C copies what it reads.
-class _StandInUnpickler(pickle._Unpickler):
-    def __init__(self, file: _BufferFile, where: str) -> None:
-        super().__init__(file, encoding="latin1")  # type: ignore[arg-type]  # views serve as bytes
-        self._where = where
-
-    def find_class(self, module: str, name: str) -> _StandIn:
+def _stand_in(where: str) -> Callable[[str, str], _StandIn]:
+    def find(module: str, name: str) -> _StandIn:
         call = _STAND_INS.get((module, name))
         if call is None:
             raise UntrustedFile(
-                f"{self._where} asks Python for '{module}.{name}' while being read, which could run code of its "
+                f"{where} asks Python for '{module}.{name}' while being read, which could run code of its "
                 "author's choice. It was not run. If you made this file yourself, allow it with trust=True "
                 "(command line: --trust)."
             )
         return _StandIn(f"{module}.{name}", call)
 
-    def persistent_load(self, identity: object) -> Any:
-        raise pickle.UnpicklingError(f"the file refers to something outside of it: {identity!r}")
+    return find
 
 
 class _Finisher:
@@ -190,29 +190,44 @@ class _Finisher:
 
     def __init__(self, where: str, most: int) -> None:
         self._where = where
-        # Shared references could unfold a few bytes into billions of items; an honest file has fewer items than bytes.
+        # Shared references could unfold a few bytes into billions of items. An honest file has fewer items than bytes,
+        # and copies of what it repeats stay below a few times its size.
         self._left = most
 
     def finish(self, value: Any, depth: int = 0) -> Any:
-        self._left -= 1
-        if depth > _DEEPEST or self._left < 0:
-            raise UnreadableFile(f"{self._where}: nested deeper than {_DEEPEST} levels, or more items than bytes")
+        self._spend(1)
+        if depth > _DEEPEST:
+            raise UnreadableFile(f"{self._where}: nested deeper than {_DEEPEST} levels")
         if isinstance(value, _PickledArray):
             return self._array(value, depth)
         if isinstance(value, dict):
-            return {self._key(k): self.finish(v, depth + 1) for k, v in value.items()}
+            return {plain_key(k): self.finish(v, depth + 1) for k, v in value.items()}
+        if isinstance(value, _Pairs):
+            return {plain_key(k): self.finish(v, depth + 1) for k, v in value.pairs}
         if isinstance(value, (list, tuple)):
             return type(value)(self.finish(item, depth + 1) for item in value)
-        if isinstance(value, (bytes, bytearray, memoryview)):
-            return bytes(value)
+        if isinstance(value, (bytes, memoryview, _Encoded)):
+            return bytes(self._bytes(value))
+        if type(value) is int and value.bit_length() > _MOST_BITS:
+            raise UnreadableFile(f"{self._where}: holds an integer of {value.bit_length()} bits")
         if value is None or isinstance(value, (bool, int, float, complex, str)):
             return value
         raise UnreadableFile(f"{self._where}: holds a {type(value).__name__}, which is not a number, text or array")
 
-    def _key(self, key: Any) -> Any:
-        if key is None or isinstance(key, (bool, int, float, str, bytes)):
-            return key
-        raise UnreadableFile(f"{self._where}: a key is a {type(key).__name__}, not text")
+    def _spend(self, amount: int) -> None:
+        self._left -= amount
+        if self._left < 0:
+            raise UnreadableFile(f"{self._where}: unfolds to more items than bytes, because parts of it are repeated")
+
+    def _bytes(self, data: bytes | memoryview | str | _Encoded) -> bytes | memoryview:
+        """The bytes of an array; those that have to be copied are paid for."""
+        if isinstance(data, _Encoded):
+            self._spend(len(data.text))
+            return data.text.encode(data.encoding)
+        if isinstance(data, str):
+            self._spend(len(data))
+            return data.encode("latin1")
+        return data
 
     def _array(self, pickled: _PickledArray, depth: int) -> Array:
         dtype = pickled.dtype.real()
@@ -227,9 +242,14 @@ class _Finisher:
             for position, item in enumerate(items):
                 array[position] = self.finish(item, depth + 1)
             return array.reshape(pickled.shape, order=order)
-        data = pickled.data.encode("latin1") if isinstance(pickled.data, str) else pickled.data
-        if not isinstance(data, (bytes, bytearray, memoryview)) or len(data) != count * dtype.itemsize:
+        if not isinstance(pickled.data, (bytes, memoryview, str, _Encoded)):
             raise UnreadableFile(f"{what} does not have its {count * dtype.itemsize} bytes")
-        if count == 0 or dtype.itemsize == 0:
-            return np.zeros(pickled.shape, dtype) if count == 0 else np.full(pickled.shape, "", dtype)
+        data = self._bytes(pickled.data)
+        if len(data) != count * dtype.itemsize:
+            raise UnreadableFile(f"{what} does not have its {count * dtype.itemsize} bytes")
+        if dtype.itemsize == 0:
+            # numpy gives texts of no length one place each.
+            self._spend(count)
+        if not data:
+            return np.zeros(pickled.shape, dtype)
         return np.frombuffer(data, dtype).reshape(pickled.shape, order=order)
