@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
 from reprod_log.alignment import Alignment, align
-from reprod_log.calibrate import calibrate
 from reprod_log.judge import CalibratedPolicy, Verdict, judge_calibrated
 from reprod_log.live.align_models import make_runs, prove
 from reprod_log.match import Pairing, match
-from reprod_log.record import Key, Recording
+from reprod_log.record import Key
 from zoo.trial import Mistake, Trial
 
 RULES = ("V", "V32", "fixed 1e-6", "assert_close")
@@ -34,7 +34,8 @@ class Outcome:
     seconds: float
 
 
-def run(trial: Trial, name: str, seed: int) -> Outcome:
+def run(trial: Trial, name: str, seed: int, keep: Path | None = None) -> Outcome:
+    """The outcome of one trial; its alignment is saved into the folder `keep`, to be judged again."""
     start = time.perf_counter()
     runs = make_runs(
         trial.reference,
@@ -49,13 +50,15 @@ def run(trial: Trial, name: str, seed: int) -> Outcome:
     reference, candidate = runs.recordings()
     alignment = prove(align(reference, candidate), runs, reference, candidate)
     seconds = time.perf_counter() - start
-    pairing = match(reference, _without_float64(candidate))
-    narrow = judge_calibrated(alignment.comparison, calibrate(pairing, reference=reference), CalibratedPolicy())
+    if keep is not None:
+        alignment.save(keep / f"{name}-{seed}.json")
+    assert alignment.floor is not None
+    narrow = judge_calibrated(alignment.comparison, alignment.floor.without_float64(), CalibratedPolicy())
     first = {
         "V": _first(alignment.verdict),
         "V32": _first(narrow),
         "fixed 1e-6": _fixed(alignment),
-        "assert_close": _assert_close(pairing),
+        "assert_close": _assert_close(match(reference, candidate)),
     }
     causes = tuple((one.rule, one.confidence, one.cause) for one in alignment.findings if one.kind == "cause")
     remarks = tuple(f"{one.rule}: {one.cause}" for one in alignment.findings if one.kind != "cause")
@@ -79,10 +82,6 @@ def _first(verdict: Verdict) -> str:
         return ""
     first = verdict.first_divergence
     return first.key if first is not None else next(one.key for one in verdict.judgements if not one.status.passed)
-
-
-def _without_float64(recording: Recording) -> Recording:
-    return replace(recording, entries=tuple(e for e in recording.entries if not e.key.run.endswith("float64")))
 
 
 def _fixed(alignment: Alignment) -> str:

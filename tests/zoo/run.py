@@ -36,7 +36,7 @@ def _module(folder: str, name: str):
     return importlib.import_module(f"zoo.{folder}.{name}")
 
 
-def work(folder: str, name: str, seed: int):
+def work(folder: str, name: str, seed: int, keep: Path | None):
     """One trial in a process of its own."""
     warnings.filterwarnings("ignore")
     from zoo.outcome import run
@@ -48,7 +48,7 @@ def work(folder: str, name: str, seed: int):
             mistake: Mistake = _module(folder, name).MISTAKE
             trial = mistake.base(seed)
             trial = mistake.plant(trial) or trial
-        return folder, run(trial, name, seed)
+        return folder, run(trial, name, seed, keep)
     except Exception:  # the table must show it and go on
         return folder, f"{name} (seed {seed}): {traceback.format_exc()}"
 
@@ -61,13 +61,16 @@ def main() -> int:
     parser.add_argument("--write", type=Path, help="docs/zoo.md when everything is run")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--no-healthy", action="store_true")
+    parser.add_argument("--keep", type=Path, help="a folder for the alignments")
     options = parser.parse_args()
     from zoo.table import summary
 
     tasks = list(_tasks(options))
+    if options.keep is not None:
+        options.keep.mkdir(parents=True, exist_ok=True)
     outcomes, errors = {"mistakes": [], "healthy": []}, []
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
-        waiting = [pool.submit(work, *task) for task in tasks]
+        waiting = [pool.submit(work, *task, options.keep) for task in tasks]
         for done, future in enumerate(as_completed(waiting), 1):
             folder, outcome = future.result()
             if isinstance(outcome, str):

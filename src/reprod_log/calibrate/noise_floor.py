@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 from reprod_log.match import Pair, Pairing
@@ -71,6 +72,25 @@ class NoiseFloor:
         order: tuple[Basis, ...] = ("both in float64", "reference in float64", "repeats of the reference")
         present = {one.basis for one in self.evidence}
         return next((basis for basis in order if basis in present), "none")
+
+    @cached_property
+    def injected(self) -> frozenset[str]:
+        """Keys of what was also run with the reference's gradients, in a precision in which it can be judged."""
+        return frozenset(
+            one.key
+            for one in self.evidence
+            if one.mode == "injected" and one.float32 is not None and one.noise is not None
+        )
+
+    def without_float64(self) -> NoiseFloor:
+        """The floor as if the candidate could not run in float64."""
+        return NoiseFloor(
+            tuple(
+                one if one.float64 is None else replace(one, float64=None, basis="reference in float64")
+                for one in self.evidence
+            ),
+            self.notes,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         return {"evidence": [one.to_dict() for one in self.evidence], "notes": list(self.notes)}
