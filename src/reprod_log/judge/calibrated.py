@@ -84,9 +84,7 @@ class CalibratedPolicy:
 def judge_calibrated(comparison: Comparison, floor: NoiseFloor, policy: CalibratedPolicy) -> Verdict:
     """The verdict of the calibrated rule on everything that was compared, or could not be."""
     judgements = [*_incomparable(comparison), *_data(floor, policy)]
-    isolated = [
-        _wide(one, _isolated_factor(one, policy), policy, suspect=True) for one in _of(floor, "isolated") if one.float64
-    ]
+    isolated = [_isolated(one, policy) for one in _of(floor, "isolated") if one.float64]
     as_run = {row.key: row.measurement for row in comparison.rows}
     free = [
         _finite_as_run(_free(one, floor, policy), as_run.get(one.key), policy)
@@ -117,9 +115,12 @@ def _incomparable(comparison: Comparison) -> list[Judgement]:
     ]
 
 
-def _isolated_factor(one: Evidence, policy: CalibratedPolicy) -> float:
-    """Running statistics get the wider limit: paddle keeps momentum in float32, and 1 - 0.9 is then off by 4 EPS."""
-    return policy.free if Key.parse(one.key).phase == "buffer" else policy.isolated
+def _isolated(one: Evidence, policy: CalibratedPolicy) -> Judgement:
+    """Tier 2 for one entry."""
+    if Key.parse(one.key).phase == "buffer":
+        # Running statistics get the wider limit: paddle keeps momentum in float32, and 1 - 0.9 is then off by 4 EPS.
+        return _wide(one, policy.free, policy, suspect=False)
+    return _wide(one, policy.isolated, policy, suspect=True)
 
 
 def _narrow_factor(one: Evidence, policy: CalibratedPolicy) -> float:
@@ -263,7 +264,7 @@ def _precision(floor: NoiseFloor, policy: CalibratedPolicy) -> list[Judgement]:
             if judged.status.passed or steady or Key.parse(one.key).phase != "gradient":
                 found.append(judged)
             else:
-                reason = "a single step's jump, gone in the other steps: an activation changed side"
+                reason = "jumps at this step and not at the others, as when an activation lands on the other side"
                 found.append(Judgement(one.key, Status.PASS, judged.checks, reason, one.basis))
     return found
 

@@ -36,7 +36,7 @@ class Call:
     """Whether the module to be run wants time and batch the other way round."""
 
 
-def first_calls(program: Program, inputs: Any) -> list[Call]:
+def first_calls(program: Program, inputs: Any, targets: Any = None) -> list[Call]:
     """The first call of every module that was given tensors and plain values only, children before parents."""
     model = program.fresh()
     framework = program.framework
@@ -67,7 +67,13 @@ def first_calls(program: Program, inputs: Any) -> list[Call]:
         for path, module in program.modules(model):
             attach(path, module)
         with shared_masks(program, model, Masks(seed=0)):
-            program.call(model, program.tensors(inputs, None))
+            given = program.tensors(inputs, None)
+            if program.step is None:
+                program.call(model, given)
+            else:
+                # Only the loop itself knows how it calls its models.
+                optimizer, _ = program.make_optimizer(model)
+                program.iterate(model, optimizer, given, None if targets is None else program.tensors(targets, None))
     finally:
         for one in undo:
             one()

@@ -107,11 +107,7 @@ class Runs:
     def _isolate(
         self, reference: Recording, candidate: Recording, layers: Layers, extra: tuple[list[Entry], list[Entry]]
     ) -> None:
-        if isinstance(self.ours.model, Mapping):
-            calls = []
-            self._notes[0].append("several models at once: their layers were not run alone")
-        else:
-            calls = first_calls(self.ours, self.batches[0][0])
+        calls = first_calls(self.ours, *self.batches[0])
         there = {call.path: layers.modules[call.path][0] for call in calls if call.path in layers.modules}
         self.calls, self.partners = calls, there
         same = {path: path for path in there}
