@@ -23,6 +23,7 @@ class KernelHook(BuildHookInterface):
         build = _load(Path(self.root) / "src" / "reprod_log" / "measure" / "build_kernel.py")
         # What an earlier build left behind must not end up in this one.
         build.LIBRARY.unlink(missing_ok=True)
+        build.SKETCH_LIBRARY.unlink(missing_ok=True)
         if build.switched_off():
             self.app.display_info(f"{build.SWITCH} is set: no C kernel, numpy will measure.")
             return
@@ -32,6 +33,8 @@ class KernelHook(BuildHookInterface):
             return
         self.app.display_info(f"C kernel: {built.report}.")
         build_data["artifacts"].append(build.LIBRARY.relative_to(self.root).as_posix())
+        if build.build_sketch().done:
+            build_data["artifacts"].append(build.SKETCH_LIBRARY.relative_to(self.root).as_posix())
         build_data["pure_python"] = False
         # The library is called through ctypes: any Python 3, but this platform only.
         platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from reprod_log.capture import watch
-from reprod_log.capture.summary import summarise
 from reprod_log.errors import RecordingError
 from reprod_log.record.recorder import content_hash
+from reprod_log.record.summary import summarise
 
 
 @pytest.mark.parametrize("size", [1, 7, 40_000, 100_001])

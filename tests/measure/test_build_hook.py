@@ -16,6 +16,7 @@ from reprod_log.measure import build_kernel
 
 ROOT = Path(__file__).parents[2]
 FOLDER = Path("src/reprod_log/measure")
+SKETCH_FOLDER = Path("src/reprod_log/record")
 
 
 class Said(list):  # type: ignore[type-arg]
@@ -32,8 +33,9 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     interface.BuildHookInterface = object  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, interface.__name__, interface)
     (tmp_path / FOLDER).mkdir(parents=True)
-    for name in ("build_kernel.py", "kernel.c"):
-        shutil.copy(ROOT / FOLDER / name, tmp_path / FOLDER / name)
+    (tmp_path / SKETCH_FOLDER).mkdir(parents=True)
+    for name in (FOLDER / "build_kernel.py", FOLDER / "kernel.c", SKETCH_FOLDER / "sketch.c"):
+        shutil.copy(ROOT / name, tmp_path / name)
     spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
     assert spec is not None
     assert spec.loader is not None
@@ -60,7 +62,10 @@ def test_a_wheel_with_the_kernel_is_for_this_platform_and_any_python(build: Any)
     if library("plain kernel") is None:
         pytest.skip("no compiler")
     data, _ = build()
-    assert data["artifacts"] == [(FOLDER / build_kernel.LIBRARY.name).as_posix()]
+    assert data["artifacts"] == [
+        (FOLDER / build_kernel.LIBRARY.name).as_posix(),
+        (SKETCH_FOLDER / build_kernel.SKETCH_LIBRARY.name).as_posix(),
+    ]
     assert data["pure_python"] is False
     assert data["tag"].startswith("py3-none-")
     assert build.library.exists()

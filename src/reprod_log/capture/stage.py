@@ -10,12 +10,12 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from reprod_log.capture.selection import Selection
-from reprod_log.capture.summary import summarise
 from reprod_log.capture.tree import Root
 from reprod_log.errors import UsageError
 from reprod_log.record import Array, Entry, Key, dtype_name
 from reprod_log.record.entry import Detail
 from reprod_log.record.recorder import Recorder, content_hash
+from reprod_log.record.summary import summarise
 
 _MOST_PROBLEMS = 20
 """A tensor that cannot be copied out is noted, not raised; so many of them, and then only counted."""

@@ -1,5 +1,5 @@
-"""Compiles kernel.c with whatever C compiler is at hand. Needs nothing but the standard library, because it runs
-at install, before the package and its dependencies are there.
+"""Compiles kernel.c (and record/sketch.c) with whatever C compiler is at hand. Needs nothing but the standard library,
+because it runs at install, before the package and its dependencies are there.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from pathlib import Path
 
 SOURCE = Path(__file__).with_name("kernel.c")
 LIBRARY = Path(__file__).with_name("_kernel.so")
+SKETCH_SOURCE = Path(__file__).parents[1] / "record" / "sketch.c"
+SKETCH_LIBRARY = SKETCH_SOURCE.with_name("_sketch.so")
 SWITCH = "REPROD_LOG_NO_KERNEL"
 
 # No flag changes what a single operation gives, except -fopenmp-simd, which lets sums be added in several lanes.
@@ -46,7 +48,14 @@ def source_digest(source: Path = SOURCE) -> str:
     return hashlib.sha256(source.read_bytes()).hexdigest()[:16]
 
 
-def build_kernel(library: Path = LIBRARY, *, variants: tuple[tuple[str, ...], ...] = ((CLONES,), ())) -> Built:
+def build_sketch(library: Path = SKETCH_LIBRARY) -> Built:
+    """Make the library that sketches tensors while they are recorded."""
+    return build_kernel(library, source=SKETCH_SOURCE)
+
+
+def build_kernel(
+    library: Path = LIBRARY, *, source: Path = SOURCE, variants: tuple[tuple[str, ...], ...] = ((CLONES,), ())
+) -> Built:
     """Make the library with the first variant of flags that compiles and runs; failure is a result, not an error."""
     compiler = _compiler()
     if compiler is None:
@@ -55,7 +64,7 @@ def build_kernel(library: Path = LIBRARY, *, variants: tuple[tuple[str, ...], ..
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "kernel.so"
         for flags in variants:
-            report = _compile(compiler, made, flags) or _try_out(made)
+            report = _compile(compiler, made, flags, source) or _try_out(made, _TRIALS[source.name])
             if not report:
                 # Put in place at once: a process may have the old file mapped.
                 beside = library.with_suffix(f".{os.getpid()}")
@@ -73,24 +82,34 @@ def _compiler() -> list[str] | None:
     return None if found is None else [found]
 
 
-def _compile(compiler: list[str], made: Path, flags: tuple[str, ...]) -> str:
+def _compile(compiler: list[str], made: Path, flags: tuple[str, ...], source: Path) -> str:
     """What went wrong, or nothing."""
-    origin = f'-DREPROD_SOURCE="{source_digest()}"'
-    return _run([*compiler, *_FLAGS, *flags, origin, str(SOURCE), "-o", str(made), "-lm"])
+    origin = f'-DREPROD_SOURCE="{source_digest(source)}"'
+    return _run([*compiler, *_FLAGS, *flags, origin, str(source), "-o", str(made), "-lm"])
 
 
-def _try_out(made: Path) -> str:
-    """Load the library in another process, where a wrong instruction does no harm; what went wrong, or nothing."""
-    code = (
-        "import ctypes, sys\n"
-        "library = ctypes.CDLL(sys.argv[1])\n"
+_LOAD = "import ctypes, sys\nlibrary = ctypes.CDLL(sys.argv[1])\n"
+_TRIALS = {
+    "kernel.c": _LOAD + (
         "state = ctypes.create_string_buffer(1 << 16)\n"
         "a, b = (ctypes.c_float * 64)(), (ctypes.c_float * 64)(*range(64))\n"
         "library.reprod_measure.argtypes = [ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64,\n"
         "                                   ctypes.c_int64, ctypes.c_double, ctypes.c_void_p]\n"
         "library.reprod_measure(0, a, b, 64, 0, 1.0, state)\n"
         "assert int.from_bytes(state.raw[8:16], sys.byteorder) == 64\n"
-    )
+    ),
+    "sketch.c": _LOAD + (
+        "values, found = (ctypes.c_float * 64)(*range(64)), (ctypes.c_double * 4)()\n"
+        "library.reprod_summary.argtypes = [ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_double,\n"
+        "                                   ctypes.c_void_p]\n"
+        "library.reprod_summary(0, values, 64, 0.0, found)\n"
+        "assert list(found) == [0.0, 63.0, 2016.0, 85344.0]\n"
+    ),
+}  # fmt: skip
+
+
+def _try_out(made: Path, code: str) -> str:
+    """Load the library in another process, where a wrong instruction does no harm; what went wrong, or nothing."""
     return _run([sys.executable, "-c", code, str(made)])
 
 

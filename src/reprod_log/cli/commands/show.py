@@ -10,9 +10,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from reprod_log.capture.summary import summarise
 from reprod_log.cli.options import AllRows, Trust
 from reprod_log.record.stores import load
+from reprod_log.record.summary import summarise
 from reprod_log.report.plain import plain
 from reprod_log.report.terminal import terminal
 

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
-from reprod_log.record import Array
+from reprod_log.record.entry import Array
+from reprod_log.record.sketch_kernel import Sums, sums
+
+Summary = dict[str, float | int]
 
 _BLOCK = 1 << 15
 """Elements handled at a time, so that the float64 copies stay in the cache."""
 
 _ONES = np.ones(_BLOCK)
+_CANCELLED = 1e-4
+"""Below this share of the mean square, a variance has lost too many digits to be told from it by subtraction."""
 
 
-def summarise(array: Array) -> dict[str, float | int]:
+def summarise(array: Array) -> Summary:
     """min, max, mean, std, rms and abs_max of the finite values, and how many values are NaN or infinite.
 
     Accumulated in float64; for complex arrays of the magnitudes. NaN when there is no finite value.
@@ -25,10 +31,58 @@ def summarise(array: Array) -> dict[str, float | int]:
     elif flat.dtype.kind not in "fiu" or flat.dtype.itemsize == 2:
         # bool, and half precision, whose minimum numpy computes many times slower than that of wide floats.
         flat = flat.astype(np.float32 if flat.dtype.itemsize <= 2 else np.float64)
+    found = sums(flat) if flat.size else None
+    if found is not None and found.sound:
+        return from_sums([found], flat)
     moments = _Moments()
     with np.errstate(over="ignore", invalid="ignore"):
         moments.add(flat)
     return moments.summary()
+
+
+def from_sums(found: Sequence[Sums], values: Array) -> Summary:
+    """The statistics of finite `values` whose sums are known, piece by piece."""
+    count = sum(one.count for one in found)
+    mean = math.fsum(one.sum for one in found) / count
+    squares = math.fsum(one.squares for one in found) / count
+    variance = squares - mean * mean
+    if not variance > _CANCELLED * squares:
+        # A large offset has eaten the digits of the variance: once more, around the mean.
+        again = sums(values.reshape(-1), around=mean)
+        assert again is not None
+        shift = again.sum / count
+        mean, variance = mean + shift, again.squares / count - shift * shift
+    low, high = min(one.min for one in found), max(one.max for one in found)
+    std = math.sqrt(max(variance, 0.0))
+    return {
+        "min": low,
+        "max": high,
+        "mean": mean,
+        "std": std,
+        "rms": math.hypot(std, mean),
+        "abs_max": max(abs(low), abs(high)),
+        "nan": 0,
+        "inf": 0,
+    }
+
+
+def joined(summaries: Sequence[Summary]) -> Summary:
+    """The statistics of several arrays of one size as if they were one."""
+    whole = [one for one in summaries if not math.isnan(one["rms"])]
+    if not whole:
+        return dict(summaries[0])
+    mean = math.fsum(one["mean"] for one in whole) / len(whole)
+    spread = math.fsum(one["std"] ** 2 + (one["mean"] - mean) ** 2 for one in whole) / len(whole)
+    return {
+        "min": min(one["min"] for one in whole),
+        "max": max(one["max"] for one in whole),
+        "mean": mean,
+        "std": math.sqrt(spread),
+        "rms": math.hypot(mean, math.sqrt(spread)),
+        "abs_max": max(one["abs_max"] for one in whole),
+        "nan": sum(int(one["nan"]) for one in summaries),
+        "inf": sum(int(one["inf"]) for one in summaries),
+    }
 
 
 class _Moments:
@@ -70,7 +124,7 @@ class _Moments:
         chosen: Array = block[finite]
         return chosen
 
-    def summary(self) -> dict[str, float | int]:
+    def summary(self) -> Summary:
         if not self.count or self.around is None:
             none = dict.fromkeys(("min", "max", "mean", "std", "rms", "abs_max"), math.nan)
             return {**none, "nan": self.nan, "inf": self.inf}
