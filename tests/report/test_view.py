@@ -104,7 +104,7 @@ def test_accepted_difference_passes_and_weakens_the_verdict() -> None:
     screen = first_screen(found)
     assert screen.certainty.level == "weak"
     assert [words()(one) for one in screen.certainty.doubts] == ["1 entries differ and were accepted by the policy"]
-    assert "accepted although they differ: 'y'" in remarks(found)
+    assert "accepted although they differ: 'y'" in [words()(one) for one in remarks(found)]
 
 
 def test_narrow_failure_of_a_fixed_limit_asks_for_a_noise_floor_and_a_wide_one_does_not() -> None:

@@ -9,7 +9,7 @@ from typing import Literal
 from reprod_log.alignment import Alignment
 from reprod_log.judge import Status
 from reprod_log.report.view import Row, accepted_keys
-from reprod_log.report.words import Say, say
+from reprod_log.report.words import Say, Text, say
 
 Level = Literal["strong", "fair", "weak"]
 
@@ -59,7 +59,7 @@ def _doubts(alignment: Alignment, divergence: Row | None) -> list[Say]:
         least = min(unsure, key=lambda row: row.confidence)
         found.append(say("doubt.match", count=len(unsure), how=least.how, confidence=f"{least.confidence:.0%}"))
     if alignment.floor is not None and alignment.floor.notes:
-        found.append(say("doubt.floor", note=alignment.floor.notes[0]))
+        found.append(say("doubt.floor", note=Text(alignment.floor.notes[0])))
     if alignment.passed:
         idle = sum(one.kind == "suspicious pass" for one in alignment.findings)
         if idle:

@@ -11,7 +11,7 @@ from reprod_log.diagnose import Finding
 from reprod_log.judge import Status
 from reprod_log.report.certainty import Certainty, certainty_of, may_be_rounding
 from reprod_log.report.view import SEVERITY, Row, rows
-from reprod_log.report.words import Name, Say, say, words
+from reprod_log.report.words import Name, Say, Text, say, words
 
 MOST_CAUSES = 3
 """Causes that a first screen shows; more of them push everything else away."""
@@ -46,7 +46,7 @@ class FirstScreen:
         before = say("last.agreement", key=Name(self.last_agreement.key)) if self.last_agreement else say("last.none")
         return (
             say("first.divergence", key=Name(first.key), status=first.status.value),
-            say("reason", reason=first.judgement.reason),
+            say("reason", reason=Text(first.judgement.reason)),
             before,
         )
 

@@ -9,9 +9,10 @@ from typing import Any
 from reprod_log.alignment import Alignment
 from reprod_log.measure.measurement import Measurement, Worst
 from reprod_log.report.curves import Curve
+from reprod_log.report.facts import policy_rules
 from reprod_log.report.plain import plain
-from reprod_log.report.view import MARKS, SEVERITY, Row
-from reprod_log.report.words import Say, known_languages, words
+from reprod_log.report.view import MARKS, SEVERITY, Row, remarks
+from reprod_log.report.words import Say, Text, known_languages, words
 
 STATISTICS = ("rel_l2", "max_abs", "mean_abs", "max_rel", "mean_rel", "cosine_distance")
 DERIVED = ("times_limit", "floor", "times_floor", "relative_floor", "relative_float64", "relative_own")
@@ -46,7 +47,33 @@ def page_data(alignment: Alignment, rows: Sequence[Row], curves: Iterable[Curve]
             for one in alignment.findings
         ],
         "words": {language: words(language).sentences for language in known_languages()},
+        "phrases": _phrases(tuple(_texts(alignment, rows))),
     }
+
+
+def _texts(alignment: Alignment, rows: Iterable[Row]) -> Iterator[str]:
+    """Every sentence of the page that comes as English text."""
+    for found in alignment.findings:
+        yield from (found.cause, found.evidence, found.advice)
+    for row in rows:
+        yield from (row.judgement.reason, row.judgement.evidence)
+        if row.compared is not None:
+            yield row.compared.view
+        if row.measurement is not None:
+            yield from row.measurement.notes
+    for note in remarks(alignment):
+        yield from (value for value in note.values.values() if isinstance(value, Text))
+    yield from (rule.reason for rule in policy_rules(alignment))
+
+
+def _phrases(texts: Sequence[str]) -> dict[str, dict[str, str]]:
+    """By language: how it says each of the sentences, where it has words of its own for them."""
+    found: dict[str, dict[str, str]] = {}
+    for language in known_languages():
+        told = words(language)
+        pairs = ((plain(text), plain(told(text))) for text in dict.fromkeys(texts) if text)
+        found[language] = {text: translated for text, translated in pairs if text != translated}
+    return found
 
 
 def said(what: Say) -> dict[str, Any]:
@@ -67,6 +94,8 @@ def short(value: float | None, digits: int = 4) -> float | str | None:
 def _value(value: object) -> Any:
     if isinstance(value, Say):
         return said(value)
+    if isinstance(value, Text):
+        return {"text": plain(value)}
     if isinstance(value, tuple):
         return [_value(one) for one in value]
     return value if isinstance(value, (int, float)) else plain(str(value))

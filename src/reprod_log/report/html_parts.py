@@ -35,9 +35,9 @@ class HtmlParts:
         return Markup('<span data-t="{}">{}</span>').format(id, self.words.get(id))
 
     def say(self, what: Say | str) -> Markup:
-        """A sentence with values; text that came with a finding stays as it is."""
+        """A sentence with values, or one that came as English text."""
         if isinstance(what, str):
-            return Markup("<bdi>{}</bdi>").format(plain(what))
+            return Markup('<bdi data-text="{}">{}</bdi>').format(plain(what), plain(self.words(what)))
         values = json.dumps(said(what), ensure_ascii=False)
         return Markup('<span data-say="{}">{}</span>').format(values, plain(self.words(what)))
 

@@ -59,15 +59,15 @@ def side_lines(alignment: Alignment, words: Words) -> list[Line]:
 
 def note_lines(alignment: Alignment, words: Words) -> list[Line]:
     """What a reader should know besides the verdict."""
-    return [Line("note", 0, f"{words.get('note')}: {plain(one)}") for one in remarks(alignment)]
+    return [Line("note", 0, f"{words.get('note')}: {plain(words(one))}") for one in remarks(alignment)]
 
 
 def _finding(found: Finding, kind: str, words: Words) -> list[Line]:
-    lines = [Line("cause", 2, f"{kind}: {plain(found.cause)}  [{words.get(found.confidence)}]")]
+    lines = [Line("cause", 2, f"{kind}: {plain(words(found.cause))}  [{words.get(found.confidence)}]")]
     if found.evidence:
-        lines.append(Line("detail", 4, plain(found.evidence)))
+        lines.append(Line("detail", 4, plain(words(found.evidence))))
     if found.advice and found.kind != "cause":
-        lines.append(Line("advice", 4, f"{words.get('what.to.do')}: {plain(found.advice)}"))
+        lines.append(Line("advice", 4, f"{words.get('what.to.do')}: {plain(words(found.advice))}"))
     return lines
 
 

@@ -114,7 +114,7 @@ def _table(shown: tuple[Row, ...], told: Words, width: int) -> Table:
             *(_cell(row, name) for name in columns),
         )
         if row.judgement.reason and not row.status.passed and (few or row.status is not Status.FAIL):
-            table.add_row("", Text(plain(row.judgement.reason), style="dim"))
+            table.add_row("", Text(plain(told(row.judgement.reason)), style="dim"))
     return table
 
 

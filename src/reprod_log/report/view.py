@@ -14,6 +14,7 @@ from reprod_log.judge import Check, Judgement, Status
 from reprod_log.measure.comparison import Compared
 from reprod_log.measure.measurement import Measurement
 from reprod_log.record import Key
+from reprod_log.report.words import Say, Text, say
 
 SEVERITY = (
     Status.PASS,
@@ -155,30 +156,29 @@ def accepted_keys(alignment: Alignment) -> tuple[str, ...]:
     )
 
 
-def remarks(alignment: Alignment) -> tuple[str, ...]:
+def remarks(alignment: Alignment) -> tuple[Say, ...]:
     """What a reader should know besides the verdict: views, mixed dtypes, what is incomplete or was let through."""
-    lines: list[str] = []
+    lines: list[Say] = []
     for name, side in (("reference", alignment.reference), ("candidate", alignment.candidate)):
         if not side.complete:
-            lines.append(f"the {name} is incomplete: it is still growing or was cut short")
-        lines += [f"{name}: {note}" for note in side.notes]
+            lines.append(say(f"doubt.incomplete.{name}"))
+        lines += [say("remark.side", side=say(name), note=Text(note)) for note in side.notes]
     said: dict[str, list[str]] = {}
     for row in alignment.comparison.rows:
         if row.view:
             said.setdefault(row.view, []).append(row.key)
         for note in row.measurement.notes if row.measurement else ():
             said.setdefault(note, []).append(row.key)
-    lines += [f"{why}: {listed(keys, most=3)}" for why, keys in said.items()]
+    lines += [say("remark.of", note=Text(why), keys=Text(listed(keys, most=3))) for why, keys in said.items()]
     if alignment.verdict.allowed:
-        lines.append(f"allowed to be unmatched: {listed(alignment.verdict.allowed)}")
+        lines.append(say("remark.allowed", keys=Text(listed(alignment.verdict.allowed))))
     known = accepted_keys(alignment)
     if known:
-        lines.append(f"accepted although they differ: {listed(known)}")
+        lines.append(say("remark.accepted", keys=Text(listed(known))))
     if alignment.policy.equal_nan:
-        lines.append("NaN on both sides counted as equal (equal_nan)")
-    if alignment.floor is not None:
-        lines += alignment.floor.notes
-    lines += alignment.comparison.notes
+        lines.append(say("remark.equal_nan"))
+    notes = (*(alignment.floor.notes if alignment.floor is not None else ()), *alignment.comparison.notes)
+    lines += [say("reason", reason=Text(note)) for note in notes]
     return tuple(lines)
 
 

@@ -9,12 +9,19 @@ from functools import lru_cache
 from pathlib import Path
 
 from reprod_log.errors import UsageError, listed
+from reprod_log.report.phrases import Phrases, phrases
 
 _FOLDER = Path(__file__).with_name("languages")
 
 
 class Name(str):
     """Text that came from the user's program: a key, a path, a class name. A format shows it as it shows code."""
+
+    __slots__ = ()
+
+
+class Text(str):
+    """A sentence that another part of the program wrote in English: a reason, a cause, a note."""
 
     __slots__ = ()
 
@@ -37,17 +44,19 @@ class Words:
 
     language: str
     sentences: Mapping[str, str] = field(repr=False)
+    phrases: Phrases = field(repr=False)
+    """How sentences are said that come as English text."""
 
     def __call__(self, what: Say | str, *, name: Callable[[str], str] = str) -> str:
-        """The sentence, its values filled in; names go through `name`. Text that is no Say is given back as it is."""
+        """The sentence, its values filled in; names go through `name`. English text is said as the language has it."""
         if isinstance(what, str):
-            return what
+            return self.phrases(what)
         return self.sentences[what.id].format(**{key: self._filled(value, name) for key, value in what.values.items()})
 
     def _filled(self, value: object, name: Callable[[str], str]) -> object:
         if isinstance(value, Name):
             return name(value)
-        if isinstance(value, Say):
+        if isinstance(value, (Say, Text)):
             return self(value, name=name)
         if isinstance(value, tuple):
             return self.sentences["comma"].join(str(self._filled(one, name)) for one in value)
@@ -64,7 +73,8 @@ def words(language: str = "en") -> Words:
     known = known_languages()
     if language not in known:
         raise UsageError(f"no language {language!r} in reports; known are {listed(known)}")
-    return Words(language, json.loads((_FOLDER / f"{language}.json").read_text(encoding="utf-8")))
+    sentences = json.loads((_FOLDER / f"{language}.json").read_text(encoding="utf-8"))
+    return Words(language, sentences, phrases(language))
 
 
 def known_languages() -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from reprod_log.report.groups import Group, groups
 from reprod_log.report.options import USUAL, Options
 from reprod_log.report.plain import plain, shortened
 from reprod_log.report.view import Row, rows
+from reprod_log.report.words import Words, say, words
 
 SUFFIXES = (".xml",)
 
@@ -23,18 +24,19 @@ _FORBIDDEN = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 def render(alignment: Alignment, options: Options = USUAL) -> str:
     """A suite per step and phase. Whatever is not a pass is a failure; entries let through are skipped cases."""
+    told = words(options.language)
     everything = rows(alignment)
     by_entry = options.full or len(everything) <= _MOST_CASES
-    top = ElementTree.Element("testsuites", name=_safe(headline(alignment)))
+    top = ElementTree.Element("testsuites", name=_safe(headline(alignment, language=options.language)))
     for group in groups(everything):
         suite = ElementTree.SubElement(top, "testsuite", name=_suite(group))
         for row in group.rows if by_entry else ():
-            _case(suite, row)
+            _case(suite, row, told)
         if not by_entry:
-            _group_case(suite, group)
+            _group_case(suite, group, told)
         _count(suite)
-    _whole(top, alignment)
-    _allowed(top, alignment)
+    _whole(top, alignment, options.language)
+    _allowed(top, alignment, told)
     _count(top)
     ElementTree.indent(top)
     return f"<?xml version='1.0' encoding='utf-8'?>\n{ElementTree.tostring(top, encoding='unicode')}\n"
@@ -45,27 +47,32 @@ def _suite(group: Group) -> str:
     return _safe(f"{prefix}step{group.step}/{group.phase}" if group.phase else f"{prefix}entries")
 
 
-def _case(suite: ElementTree.Element, row: Row) -> None:
+def _case(suite: ElementTree.Element, row: Row, told: Words) -> None:
     case = ElementTree.SubElement(suite, "testcase", classname=suite.attrib["name"], name=_safe(row.key))
     if not row.status.passed:
-        _fail(case, row.status.value, row.judgement.reason, "\n".join(_numbers(row)))
+        _fail(case, row.status.value, told(row.judgement.reason), "\n".join(_numbers(row, told)))
     elif row.judgement.reason:
-        ElementTree.SubElement(case, "system-out").text = _safe(row.judgement.reason)
+        ElementTree.SubElement(case, "system-out").text = _safe(told(row.judgement.reason))
 
 
-def _group_case(suite: ElementTree.Element, group: Group) -> None:
+def _group_case(suite: ElementTree.Element, group: Group, told: Words) -> None:
     total = len(group.rows)
     case = ElementTree.SubElement(
         suite, "testcase", classname=suite.attrib["name"], name=f"{suite.attrib['name']}: {total} entries"
     )
     failed = [row for row in group.rows if not row.status.passed]
     if failed:
-        lines = [f"{row.status.value} {_safe(row.key)}: {_safe(row.judgement.reason)}" for row in failed[:20]]
-        rest = [f"… and {len(failed) - 20} more"] if len(failed) > 20 else []
-        _fail(case, group.status.value, f"{len(failed)} of {total} entries do not pass", "\n".join([*lines, *rest]))
+        lines = [f"{row.status.value} {_safe(row.key)}: {_safe(told(row.judgement.reason))}" for row in failed[:20]]
+        rest = [told(say("table.more", count=len(failed) - 20, how="--full"))] if len(failed) > 20 else []
+        _fail(
+            case,
+            group.status.value,
+            told(say("junit.failing", count=len(failed), total=total)),
+            "\n".join([*lines, *rest]),
+        )
 
 
-def _whole(top: ElementTree.Element, alignment: Alignment) -> None:
+def _whole(top: ElementTree.Element, alignment: Alignment, language: str) -> None:
     """The verdict as a case of its own: a comparison of nothing must not look like a green run."""
     suite = ElementTree.SubElement(top, "testsuite", name="alignment")
     properties = ElementTree.SubElement(suite, "properties")
@@ -74,21 +81,21 @@ def _whole(top: ElementTree.Element, alignment: Alignment) -> None:
     ElementTree.SubElement(properties, "property", name="policy", value=alignment.policy.name)
     case = ElementTree.SubElement(suite, "testcase", classname="alignment", name="verdict")
     screen = first_screen(alignment)
-    body = text.render(alignment)
+    body = text.render(alignment, Options(language=language))
     if screen.passed:
         ElementTree.SubElement(case, "system-out").text = _safe(body, lines=True)
     else:
-        _fail(case, screen.status.value, headline(alignment), body)
+        _fail(case, screen.status.value, headline(alignment, language=language), body)
     _count(suite)
 
 
-def _allowed(top: ElementTree.Element, alignment: Alignment) -> None:
+def _allowed(top: ElementTree.Element, alignment: Alignment, told: Words) -> None:
     if not alignment.verdict.allowed:
         return
-    suite = ElementTree.SubElement(top, "testsuite", name="allowed to be unmatched")
+    suite = ElementTree.SubElement(top, "testsuite", name=told.get("coverage.allowed"))
     for key in alignment.verdict.allowed:
         case = ElementTree.SubElement(suite, "testcase", classname=suite.attrib["name"], name=_safe(key))
-        ElementTree.SubElement(case, "skipped", message="only on one side; allowed by the policy")
+        ElementTree.SubElement(case, "skipped", message=told.get("junit.allowed"))
     _count(suite)
 
 
@@ -97,16 +104,19 @@ def _fail(case: ElementTree.Element, status: str, reason: str, body: str) -> Non
     failure.text = _safe(body, lines=True)
 
 
-def _numbers(row: Row) -> list[str]:
+def _numbers(row: Row, told: Words) -> list[str]:
     if row.compared is None:
         return []
-    lines = [f"shape {row.shape}, {row.dtype}, matched by {row.compared.how}"]
+    lines = [
+        f"{told.get('shape')} {row.shape}, {row.dtype}",
+        f"{told.get('entry.matched')}: {told.get(f'how.{row.compared.how}')}",
+    ]
     lines += [
-        f"{check.metric} {check.value:.6g}, limit {check.limit:.6g}"
-        + (f", noise floor {check.floor:.6g}" if check.floor is not None else "")
+        f"{check.metric} {check.value:.6g}, {told.get('entry.limit')} {check.limit:.6g}"
+        + (f", {told.get('floor')} {check.floor:.6g}" if check.floor is not None else "")
         for check in row.judgement.checks
     ]
-    return [*lines, f"evidence: {row.judgement.evidence}"]
+    return [*lines, f"{told.get('evidence')}: {told(row.judgement.evidence)}"]
 
 
 def _count(suite: ElementTree.Element) -> None:

@@ -72,16 +72,16 @@ def _answer(alignment: Alignment, screen: FirstScreen, told: Words, *, full: boo
     lines: list[tuple[str, str]] = []
     if screen.divergence is not None:
         first = screen.divergence
-        lines.append(("first", f"{code(first.key)} **{first.status.value}**<br>{text(first.judgement.reason)}"))
+        lines.append(("first", f"{code(first.key)} **{first.status.value}**<br>{sentence(first.judgement.reason)}"))
         lines.append(("last", code(screen.last_agreement.key) if screen.last_agreement else sentence(say("last.none"))))
     lines += [
-        ("cause", f"{text(one.cause)} *({told.get(one.confidence)})*<br>{text(one.evidence)}")
+        ("cause", f"{sentence(one.cause)} *({told.get(one.confidence)})*<br>{sentence(one.evidence)}")
         for one in (screen.causes if full else screen.shown_causes)
     ]
     if screen.more_causes and not full:
         lines.append(("cause", sentence(say("cause.more", count=len(screen.more_causes)))))
     lines += [("cause", sentence(one)) for one in screen.cause]
-    lines += [("suspicious", f"{text(one.cause)}<br>{text(one.evidence)}") for one in screen.suspicious]
+    lines += [("suspicious", f"{sentence(one.cause)}<br>{sentence(one.evidence)}") for one in screen.suspicious]
     lines.append(("what.to.do", "<br>".join(sentence(one) for one in screen.advice)))
     sure = [*screen.certainty.doubts, *screen.certainty.grounds]
     lines.append(("how.sure", "<br>".join([told.get(f"sure.{screen.certainty.level}"), *map(sentence, sure)])))
@@ -174,4 +174,4 @@ def _environment(alignment: Alignment, told: Words, *, full: bool) -> Section:
 
 
 def _notes(alignment: Alignment, told: Words) -> Section:
-    return Section(told.get("section.notes"), [""], [(text(note),) for note in remarks(alignment)])
+    return Section(told.get("section.notes"), [""], [(text(told(note)),) for note in remarks(alignment)])

@@ -8,7 +8,7 @@ from reprod_log.report.lines import first_lines, note_lines, side_lines
 from reprod_log.report.options import USUAL, Options
 from reprod_log.report.plain import plain
 from reprod_log.report.view import Row, rows
-from reprod_log.report.words import words
+from reprod_log.report.words import Words, say, words
 
 SUFFIXES = (".txt", ".log")
 
@@ -24,15 +24,15 @@ def render(alignment: Alignment, options: Options = USUAL) -> str:
     text = [" " * line.indent + line.text for line in lines]
     if shown:
         most = len(shown) if options.full else _MOST_ROWS
-        text += ["", *(_line(row) for row in shown[:most])]
+        text += ["", *(_line(row, told) for row in shown[:most])]
         if len(shown) > most:
-            text.append(f"  … and {len(shown) - most} more")
+            text.append(f"  {told(say('table.more', count=len(shown) - most, how='--full'))}")
     notes = note_lines(alignment, told)
     if notes:
         text += ["", *(line.text for line in notes)]
     return "\n".join(text) + "\n"
 
 
-def _line(row: Row) -> str:
-    reason = row.judgement.reason
+def _line(row: Row, told: Words) -> str:
+    reason = told(row.judgement.reason)
     return f"  {row.status.value:<12} {plain(row.key)}{': ' if reason else ''}{plain(reason)}"

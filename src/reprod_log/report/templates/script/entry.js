@@ -19,8 +19,8 @@ function checksPart(detail) {
     return [`${passed ? "✓" : "✗"} ${metric}`, shown(value), shown(limit), shown(floor), times];
   });
   return part(t("entry.checks"),
-    detail.reason ? make("p", {}, make("bdi", {}, detail.reason)) : null,
-    make("p", { class: "dim" }, `${t("evidence")}: ${detail.evidence}`),
+    detail.reason ? make("p", {}, make("bdi", {}, said(detail.reason))) : null,
+    make("p", { class: "dim" }, `${t("evidence")}: ${said(detail.evidence)}`),
     rows.length ? table([t("entry.metric"), t("entry.value"), t("entry.limit"), t("floor"), t("times_floor")], rows) : null);
 }
 
@@ -36,8 +36,8 @@ function statisticsPart(row, detail) {
 
 function matchedPart(detail) {
   const facts = [[t("shape"), detail.shape], [t("dtype"), detail.dtype], [t("entry.layer"), detail.layer], [t("entry.matched"), detail.how ? t("how." + detail.how) : ""],
-    [t("entry.confidence"), detail.confidence ? `${Math.round(detail.confidence * 100)} %` : ""], [t("entry.candidate"), detail.candidate], [t("entry.view"), detail.view],
-    ...(detail.notes ?? []).map((note) => [t("note"), note])].filter(([, value]) => value);
+    [t("entry.confidence"), detail.confidence ? `${Math.round(detail.confidence * 100)} %` : ""], [t("entry.candidate"), detail.candidate], [t("entry.view"), said(detail.view)],
+    ...(detail.notes ?? []).map((note) => [t("note"), said(note)])].filter(([, value]) => value);
   return facts.length ? part(t("entry.matched"), table(null, facts.map(([name, value]) => [name, make("bdi", {}, value)]))) : null;
 }
 
@@ -56,7 +56,7 @@ const shownFully = (value) => typeof value === "number" ? String(value) : String
 function findingsPart(row) {
   const own = data.findings.filter(([, , , , keys]) => keys.includes(data.keys[row]) || keys.includes(data.path[row]));
   return own.length ? part(t("entry.findings"), ...own.map(([cause, evidence, advice, confidence]) =>
-    make("div", { class: "finding" }, make("p", {}, make("b", {}, cause), " ", make("small", { class: "tag" }, t(confidence))), make("p", {}, evidence), advice ? make("p", {}, "→ " + advice) : null))) : null;
+    make("div", { class: "finding" }, make("p", {}, make("b", {}, said(cause)), " ", make("small", { class: "tag" }, t(confidence))), make("p", {}, said(evidence)), advice ? make("p", {}, "→ " + said(advice)) : null))) : null;
 }
 
 // The same tensor at the other steps.

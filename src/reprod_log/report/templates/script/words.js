@@ -16,11 +16,15 @@ function remembered(name, value) {
 function t(id, values = {}) {
   const filled = (value) => {
     if (Array.isArray(value)) return value.map(filled).join(t("comma"));
-    return value && typeof value === "object" ? t(value.id, value.values) : String(value);
+    if (!value || typeof value !== "object") return String(value);
+    return value.text === undefined ? t(value.id, value.values) : said(value.text);
   };
   const sentence = data.words[state.language][id];
   return sentence === undefined ? id : sentence.replace(/\{(\w+)\}/g, (_, name) => filled(values[name]));
 }
+
+// A sentence that came as English text, if the language has it in its own words.
+const said = (text) => data.phrases?.[state.language]?.[text] ?? text;
 
 function translate() {
   root.lang = state.language === "zh" ? "zh-CN" : state.language;
@@ -29,6 +33,7 @@ function translate() {
     const say = JSON.parse(one.dataset.say);
     one.textContent = t(say.id, say.values);
   }
+  for (const one of document.querySelectorAll("[data-text]")) one.textContent = said(one.dataset.text);
   for (const name of ["placeholder", "title", "aria-label"]) {
     for (const one of document.querySelectorAll(`[data-t-${name}]`)) one.setAttribute(name, t(one.getAttribute(`data-t-${name}`)));
   }
