@@ -25,6 +25,7 @@ from reprod_log.judge import (
 from reprod_log.match import Pair, match
 from reprod_log.measure.comparison import Compared, Comparison, measure
 from reprod_log.record import Recording
+from reprod_log.record.checked import check_types
 from reprod_log.record.side import Side
 from reprod_log.record.stores import load
 
@@ -106,16 +107,14 @@ class Alignment:
             calibrated = data["policy"]["name"] == CalibratedPolicy.name
             policy = CalibratedPolicy.from_dict(data["policy"]) if calibrated else Policy.from_dict(data["policy"])
             floor = NoiseFloor.from_dict(data["floor"]) if data.get("floor") is not None else None
-            return cls(
-                reference=Side.from_dict(data["reference"]),
-                candidate=Side.from_dict(data["candidate"]),
-                comparison=comparison,
-                policy=policy,
-                verdict=verdict_of(comparison, policy, floor),
-                findings=tuple(Finding.from_dict(one) for one in data["findings"]),
-                floor=floor,
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            reference, candidate = Side.from_dict(data["reference"]), Side.from_dict(data["candidate"])
+            findings = tuple(Finding.from_dict(one) for one in data["findings"])
+            for part in (comparison, policy, floor, reference, candidate, *findings):
+                if part is not None:
+                    check_types(part)
+            verdict = verdict_of(comparison, policy, floor)
+            return cls(reference, candidate, comparison, policy, verdict, findings, floor)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             raise UnreadableFile(f"{source} is damaged: {type(error).__name__}: {error}") from error
 
     def save(self, path: str | Path) -> Path:

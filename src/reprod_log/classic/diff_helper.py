@@ -45,7 +45,7 @@ class ReprodDiffHelper:
         if not isinstance(content, dict):
             shape = f" of shape {list(content.shape)}" if isinstance(content, np.ndarray) else ""
             raise UnreadableFile(f"{found} holds a {type(content).__name__}{shape}, not a log saved by ReprodLogger")
-        copied: dict[str, Any] = _owned(content)
+        copied: dict[str, Any] = _owned(content, {})
         return copied
 
     def compare_info(
@@ -87,8 +87,12 @@ class ReprodDiffHelper:
         return ReportResult(passed, text, Path(path))
 
 
-def _owned(value: Any) -> Any:
-    """Arrays that own their memory and can be written to, as 1.0.1 gave them."""
+def _owned(value: Any, copies: dict[int, Any]) -> Any:
+    """Arrays that own their memory and can be written to, as 1.0.1 gave them; one that stands twice is copied once."""
     if isinstance(value, dict):
-        return {key: _owned(one) for key, one in value.items()}
-    return np.array(value) if isinstance(value, np.ndarray) else value
+        return {key: _owned(one, copies) for key, one in value.items()}
+    if not isinstance(value, np.ndarray):
+        return value
+    if id(value) not in copies:
+        copies[id(value)] = np.array(value)
+    return copies[id(value)]

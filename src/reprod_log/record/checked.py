@@ -6,26 +6,27 @@ import types
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from functools import lru_cache
+from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 Check = Callable[[Any], bool]
 
-_LARGEST = 1 << 63
-"""Integers beyond it do not come from counting anything, and have no float."""
+_LARGEST = 1 << 64
+"""Seeds come near it; beyond it nothing is counted, and the text of a number can be without end."""
 
 
 def check_types(value: Any) -> None:
     """Raise TypeError, with the name of the field, unless every field of this dataclass has the type it says."""
-    for name, fits in _checks(type(value)):
+    kind: Any = type(value)
+    for name, fits in _checks(kind):
         if not fits(getattr(value, name)):
             raise TypeError(
                 f"{type(value).__name__}.{name} cannot be a {type(getattr(value, name)).__name__} like this"
             )
 
 
-@lru_cache(maxsize=None)
-def _checks(kind: type) -> tuple[tuple[str, Check], ...]:
+@cache
+def _checks(kind: Any) -> tuple[tuple[str, Check], ...]:
     hints = get_type_hints(kind)
     return tuple((field.name, _check(hints[field.name])) for field in fields(kind))
 
@@ -64,7 +65,14 @@ def _plain(hint: Any) -> Check:
         # JSON does not tell 1.0 from 1.
         return lambda value: type(value) is float or (type(value) is int and -_LARGEST < value < _LARGEST)
     if isinstance(hint, type) and is_dataclass(hint):
-        return lambda value: type(value) is hint and all(fits(getattr(value, name)) for name, fits in _checks(hint))
+        return _dataclass(hint)
     if isinstance(hint, type) and issubclass(hint, (str, bool, complex, type(None), Enum)):
         return lambda value: isinstance(value, hint)
     raise AssertionError(f"no check for fields of type {hint!r}")
+
+
+def _dataclass(kind: Any) -> Check:
+    def fits(value: Any) -> bool:
+        return value.__class__ is kind and all(one(getattr(value, name)) for name, one in _checks(kind))
+
+    return fits

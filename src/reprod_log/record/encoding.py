@@ -10,9 +10,16 @@ from typing import Any
 import numpy as np
 
 from reprod_log.errors import RecordingError, UnreadableFile
+from reprod_log.record.checked import check_types
 from reprod_log.record.entry import Array, Entry, dtype_name, dtype_named
 from reprod_log.record.key import Key
+from reprod_log.record.provenance import Provenance
+from reprod_log.record.recording import ModuleInfo
+from reprod_log.record.sketch import read_facts
+from reprod_log.record.summary import check_summary
 from reprod_log.record.tensorfile import STORABLE
+
+_HARMLESS_BYTES = 1 << 26
 
 
 def encode(array: Array, *, key: str = "", native: frozenset[str] = STORABLE) -> Array:
@@ -52,7 +59,7 @@ def decode(
     if dtype in ("str", "object"):
         return _decode_text(stored, dtype, shape, where)
     real = dtype_named(dtype)
-    if real.hasobject or stored.size != prod(shape) * real.itemsize:
+    if real.hasobject or real.itemsize == 0 or stored.size != prod(shape) * real.itemsize:
         raise UnreadableFile(f"{where}: {stored.size} bytes are not {dtype} {list(shape)}")
     return stored.view(real).reshape(shape)
 
@@ -60,14 +67,29 @@ def decode(
 def _decode_text(stored: Array, dtype: str, shape: tuple[int, ...], where: str) -> Array:
     try:
         content = json.loads(stored.tobytes())
+        # Every item takes at least one byte of JSON.
+        if prod(shape) > stored.size or max(shape, default=0) > stored.size:
+            raise ValueError(f"{prod(shape)} items cannot stand in {stored.size} bytes")
         array: Array = np.empty(shape, object)
-        if shape:
-            array[...] = content
-        else:
-            array[()] = content
-        return array.astype(str) if dtype == "str" else array
-    except (ValueError, RecursionError, MemoryError) as error:
+        items = [content]
+        for length in shape:
+            if not all(isinstance(one, list) and len(one) == length for one in items):
+                raise ValueError("the lists in it have other lengths")
+            items = [item for one in items for item in one]
+        for place, item in enumerate(items):
+            array.reshape(-1)[place] = item
+        return as_text(array, where=where) if dtype == "str" else array
+    except (ValueError, RecursionError) as error:
         raise UnreadableFile(f"{where}: the stored text does not fit {list(shape)} ({error})") from error
+
+
+def as_text(array: Array, *, where: str) -> Array:
+    """The array of objects as numpy keeps text: every item as wide as the longest, refused when that is a trap."""
+    texts = [str(item) for item in array.reshape(-1)]
+    padded = 4 * len(texts) * max(map(len, texts), default=0)
+    if padded > max(_HARMLESS_BYTES, 64 * sum(map(len, texts))):
+        raise UnreadableFile(f"{where}: {len(texts)} texts would take {padded} bytes, because one of them is so long")
+    return np.array(texts, str).reshape(array.shape) if texts else np.empty(array.shape, str)
 
 
 def describe(entry: Entry) -> dict[str, Any]:
@@ -84,6 +106,20 @@ def describe(entry: Entry) -> dict[str, Any]:
     return described
 
 
+def facts_from(described: Mapping[str, Any], *, complete: bool, where: str) -> dict[str, Any]:
+    """What a store's description says about the whole recording; `complete` is what silence about that means."""
+    try:
+        provenance = Provenance.from_dict(described.get("provenance", {}))
+        modules = tuple(ModuleInfo.from_dict(one) for one in described.get("modules", ()))
+        for one in (provenance, *modules):
+            check_types(one)
+        notes = tuple(str(note) for note in described.get("notes", ()))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UnreadableFile(f"{where}: what it says about its origin is damaged ({error!r})") from error
+    whole = described.get("complete", complete) is True
+    return {"provenance": provenance, "modules": modules, "complete": whole, "notes": notes}
+
+
 def entry_from(described: Mapping[str, Any], read: Callable[[], Array], *, where: str) -> Entry:
     """The entry that was described, with `read` as the way to its data."""
     try:
@@ -93,7 +129,7 @@ def entry_from(described: Mapping[str, Any], read: Callable[[], Array], *, where
         sound = (
             isinstance(key, str)
             and isinstance(dtype, str)
-            and all(type(d) is int and d >= 0 for d in shape)
+            and all(type(d) is int and 0 <= d < 1 << 63 for d in shape)
             and len(shape) <= 64
             and detail in ("full", "summary", "sketch")
             and isinstance(meta, dict)
@@ -102,6 +138,10 @@ def entry_from(described: Mapping[str, Any], read: Callable[[], Array], *, where
         raise UnreadableFile(f"{where}: an entry lacks its key, dtype or shape ({error!r})") from error
     if not sound:
         raise UnreadableFile(f"{where}: an entry is described wrongly: {str(described)[:200]}")
+    if detail == "sketch" and not read_facts(meta.get("sketch"), where=where)[0].fits(shape):
+        raise UnreadableFile(f"{where}: the sketch of {key!r} was made of another shape than {list(shape)}")
+    if detail != "full":
+        check_summary(meta.get("summary"), where=where)
     return Entry(
         key=Key.parse(key),
         shape=shape,

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import prod
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reprod_log.errors import RecordingError
+from reprod_log.errors import RecordingError, UnreadableFile
 from reprod_log.record.key import Key
 
 Array = NDArray[Any]
@@ -45,25 +46,36 @@ class Entry:
         return self.read()
 
     @property
+    def stored_as(self) -> tuple[str, tuple[int, ...]] | None:
+        """dtype and shape of what `read` gives: the values, or the numbers of a sketch; None for a summary."""
+        if self.detail == "full":
+            return self.dtype, self.shape
+        if self.detail == "summary":
+            return None
+        facts = self.meta["sketch"]
+        return "float64", (facts.get("parts", 1), facts["size"])
+
+    @property
     def nbytes(self) -> int:
         """Size of the data in memory (0 for text)."""
         if self.dtype in ("str", "object"):
             return 0
-        return int(np.prod(self.shape, dtype=np.int64)) * dtype_named(self.dtype).itemsize
+        return prod(self.shape) * dtype_named(self.dtype).itemsize
 
 
 def dtype_named(name: str) -> np.dtype[Any]:
     """The numpy dtype called `name`, the kinds of ml_dtypes (bfloat16, float8…) included."""
-    try:
-        return np.dtype(name)
-    except TypeError:
-        import ml_dtypes
+    # One word: numpy also reads lists of fields and repetitions, which no entry has.
+    if name.replace("_", "").isalnum():
+        try:
+            return np.dtype(name)
+        except (TypeError, ValueError, OverflowError):
+            import ml_dtypes
 
-        kind = getattr(ml_dtypes, name, None)
-        if not isinstance(kind, type):
-            raise RecordingError(f"unknown dtype {name!r}: neither numpy nor ml_dtypes has it") from None
-        dtype: np.dtype[Any] = np.dtype(kind)
-        return dtype
+            kind = getattr(ml_dtypes, name, None)
+            if isinstance(kind, type) and issubclass(kind, np.generic):
+                return np.dtype(kind)
+    raise RecordingError(f"unknown dtype {name!r}: neither numpy nor ml_dtypes has it")
 
 
 # numpy puts the name together anew each time, which costs more than hashing a small tensor.
@@ -75,3 +87,13 @@ def dtype_name(dtype: np.dtype[Any]) -> str:
     if dtype.kind == "O":
         return "object"
     return dtype.name
+
+
+def nothing(shape: tuple[int, ...], dtype: np.dtype[Any], *, where: str) -> Array:
+    """An array without data; what claims elements of no size is refused, because numpy would make room for them."""
+    try:
+        if prod(shape) == 0:
+            return np.empty(shape, dtype)
+    except (ValueError, OverflowError) as error:
+        raise UnreadableFile(f"{where}: the shape {list(shape)} is impossible ({error})") from error
+    raise UnreadableFile(f"{where}: {prod(shape)} elements of no size are no array")

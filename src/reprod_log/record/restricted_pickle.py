@@ -193,13 +193,17 @@ class _Finisher:
         # Shared references could unfold a few bytes into billions of items. An honest file has fewer items than bytes,
         # and copies of what it repeats stay below a few times its size.
         self._left = most
+        self._arrays: dict[int, Array] = {}
 
     def finish(self, value: Any, depth: int = 0) -> Any:
         self._spend(1)
         if depth > _DEEPEST:
             raise UnreadableFile(f"{self._where}: nested deeper than {_DEEPEST} levels")
         if isinstance(value, _PickledArray):
-            return self._array(value, depth)
+            # An array that stands in several places stays one.
+            if id(value) not in self._arrays:
+                self._arrays[id(value)] = self._array(value, depth)
+            return self._arrays[id(value)]
         if isinstance(value, dict):
             return {plain_key(k): self.finish(v, depth + 1) for k, v in value.items()}
         if isinstance(value, _Pairs):

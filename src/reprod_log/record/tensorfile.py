@@ -20,7 +20,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from reprod_log.errors import UnreadableFile
-from reprod_log.record.entry import Array, dtype_name, dtype_named
+from reprod_log.record.entry import Array, dtype_name, dtype_named, nothing
+from reprod_log.record.opening import mapped
 
 _CODES = {
     "bool": "BOOL",
@@ -69,21 +70,20 @@ class TensorFile:
 
     def map(self) -> mmap.mmap:
         """The file, mapped for reading."""
-        with open(self.path, "rb") as file:
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return mapped(self.path)
 
-    def view(self, name: str, mapped: mmap.mmap | None = None) -> Array:
+    def view(self, name: str, whole: mmap.mmap | None = None) -> Array:
         """A read-only view of one tensor; its bytes are read when they are looked at."""
         slot = self.slots[name]
         dtype = dtype_named(slot.dtype)
         count = prod(slot.shape)
         if count == 0:
-            return np.empty(slot.shape, dtype)
-        if mapped is None:
-            mapped = self.map()
-        if slot.offset + count * dtype.itemsize > len(mapped):
+            return nothing(slot.shape, dtype, where=f"{self.path}: {name!r}")
+        if whole is None:
+            whole = self.map()
+        if slot.offset + count * dtype.itemsize > len(whole):
             raise UnreadableFile(f"{self.path} became shorter while it was being read: {name!r} is no longer there")
-        return np.frombuffer(mapped, dtype, count, slot.offset).reshape(slot.shape)
+        return np.frombuffer(whole, dtype, count, slot.offset).reshape(slot.shape)
 
 
 def read_directory(path: str | Path) -> TensorFile:

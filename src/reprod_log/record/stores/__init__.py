@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 
 from reprod_log.errors import UnreadableFile, UsageError, listed
+from reprod_log.record.opening import first_bytes
 from reprod_log.record.recording import Recording
 
 
@@ -35,7 +36,9 @@ def load(path: str | Path, *, trust: bool = False) -> Recording:
             recording: Recording = store.open_recording(path, trust=trust)
             return recording
     kinds = listed([store.TITLE for store in all_stores()], most=10)
-    what = "a folder without a manifest.json" if path.is_dir() else f"a file that starts with {_first_bytes(path)!r}"
+    what = "a folder without a manifest.json" if path.is_dir() else "a device or pipe"
+    if path.is_file():
+        what = f"a file that starts with {first_bytes(path, 16)!r}"
     raise UnreadableFile(f"{path} is not a recording: it is {what}. Known formats: {kinds}.")
 
 
@@ -71,11 +74,3 @@ def existing(path: str | Path) -> Path:
     else:
         near = f" There is no folder {folder}."
     raise UnreadableFile(f"no such file or folder: {path}.{near}")
-
-
-def _first_bytes(path: Path) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read(16)
-    except OSError as error:
-        raise UnreadableFile(f"cannot read {path}: {error.strerror or error}") from error

@@ -21,8 +21,9 @@ from typing import Any
 
 from reprod_log.errors import RecordingError, UnreadableFile, UsageError, WriteFailed, listed
 from reprod_log.record.atomic import replacing
-from reprod_log.record.encoding import decode, describe, encode, entry_from
+from reprod_log.record.encoding import decode, describe, encode, entry_from, facts_from
 from reprod_log.record.entry import Array, Entry
+from reprod_log.record.opening import check_inside
 from reprod_log.record.provenance import Provenance
 from reprod_log.record.recording import ModuleInfo, Recording
 from reprod_log.record.stores.safetensors import FORMAT_VERSION, METADATA_NAME, check_version, read_metadata
@@ -42,17 +43,21 @@ def recognises(path: Path) -> bool:
 
 
 def open_recording(path: Path, *, trust: bool = False) -> Recording:
+    if not trust:
+        check_inside(path / _MANIFEST, path)
     manifest = _read_manifest(path)
     present = sorted((path / _SHARDS).glob("*.safetensors"))
+    if not trust:
+        for shard in present:
+            check_inside(shard, path)
     directories = {shard.name: read_directory(shard) for shard in present}
     listed_shards = manifest.get("shards")
-    notes = [str(note) for note in manifest.get("notes", ())]
-    complete = bool(manifest.get("complete", False))
+    facts = facts_from(manifest, complete=False, where=str(path))
     if listed_shards is not None:
         missing = [str(name) for name in listed_shards if name not in directories]
         if missing:
-            complete = False
-            notes.append(f"{len(missing)} of {len(listed_shards)} shards are missing: {listed(missing)}")
+            facts["complete"] = False
+            facts["notes"] += (f"{len(missing)} of {len(listed_shards)} shards are missing: {listed(missing)}",)
     maps = _Maps(directories)
     entries: list[Entry] = []
     for name, directory in directories.items():
@@ -62,14 +67,7 @@ def open_recording(path: Path, *, trust: bool = False) -> Recording:
                 f"{directory.path} is not a shard of a recording: it has no description of its entries"
             )
         entries += [_entry(maps, name, one) for one in described["entries"]]
-    return Recording(
-        entries=tuple(entries),
-        provenance=Provenance.from_dict(manifest.get("provenance", {})),
-        modules=tuple(ModuleInfo.from_dict(one) for one in manifest.get("modules", ())),
-        source=str(path),
-        complete=complete,
-        notes=tuple(notes),
-    )
+    return Recording(entries=tuple(entries), source=str(path), **facts)
 
 
 def save_recording(recording: Recording, path: Path) -> Path:
@@ -86,7 +84,7 @@ def save_recording(recording: Recording, path: Path) -> Path:
                 writer.write_shard(batch)
                 batch, size = [], 0
             step = entry.key.step
-            batch.append((entry, entry.array() if entry.detail == "full" else None))
+            batch.append((entry, None if entry.stored_as is None else entry.read()))
             size += entry.nbytes
         if batch:
             writer.write_shard(batch)
@@ -113,7 +111,7 @@ class FolderWriter:
         self.provenance = provenance or Provenance()
         self.modules = tuple(modules)
         self._names: list[str] = []
-        self._places: dict[str, tuple[str, str]] = {}
+        self._places: dict[tuple[str, str], tuple[str, str]] = {}
         _refuse_foreign(self.path)
         if self.path.exists():
             shutil.rmtree(self.path / _SHARDS, ignore_errors=True)
@@ -130,7 +128,8 @@ class FolderWriter:
             described = describe(entry)
             if array is not None:
                 key = str(entry.key)
-                place = self._places.setdefault(entry.hash, (name, key)) if entry.hash else (name, key)
+                content = (entry.hash, "" if entry.detail == "full" else str(entry.meta["sketch"]))
+                place = self._places.setdefault(content, (name, key)) if entry.hash else (name, key)
                 if place == (name, key):
                     tensors[key] = encode(array, key=key)
                 else:
@@ -190,11 +189,12 @@ def _entry(maps: _Maps, shard: str, described: Any) -> Entry:
     source, tensor = place
 
     def read() -> Array:
-        stored = maps.view(source, tensor)
-        return decode(stored, dtype=entry.dtype, shape=entry.shape, where=f"{where}: {tensor!r}")
+        assert entry.stored_as is not None
+        dtype, shape = entry.stored_as
+        return decode(maps.view(source, tensor), dtype=dtype, shape=shape, where=f"{where}: {tensor!r}")
 
     entry = entry_from(described, read, where=where)
-    if entry.detail == "full" and (source not in maps.directories or tensor not in maps.directories[source].slots):
+    if entry.stored_as is not None and (source not in maps.directories or tensor not in maps.directories[source].slots):
         raise UnreadableFile(f"{where}: the data of {str(entry.key)!r} should be in shard {source!r}, which lacks it")
     return entry
 

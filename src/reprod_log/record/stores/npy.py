@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Iterator, Mapping
 from math import prod
 from pathlib import Path
@@ -12,7 +11,8 @@ import numpy as np
 
 from reprod_log.errors import RecordingError, UnreadableFile
 from reprod_log.record.atomic import replacing
-from reprod_log.record.entry import Array
+from reprod_log.record.entry import Array, nothing
+from reprod_log.record.opening import first_bytes, mapped
 from reprod_log.record.recording import Recording, entry_of
 from reprod_log.record.restricted_pickle import read_pickle
 
@@ -20,6 +20,9 @@ TITLE = "classic .npy"
 SUFFIXES = (".npy",)
 
 MAGIC = b"\x93NUMPY"
+_HARMLESS_BYTES = 1 << 26
+_MOST_GROWTH = 16
+"""A list in a file may become an array of 64 MB, or of sixteen times the file's size."""
 _MAP_FROM = 1 << 26
 """Files from this size on are mapped; smaller ones are read, because a mapped file must not be rewritten in place."""
 
@@ -27,8 +30,7 @@ _MAP_FROM = 1 << 26
 def recognises(path: Path) -> bool:
     if not path.is_file():
         return False
-    with open(path, "rb") as file:
-        return file.read(len(MAGIC)) == MAGIC or path.suffix == ".npy"
+    return path.suffix == ".npy" or first_bytes(path, len(MAGIC)) == MAGIC
 
 
 def open_recording(path: Path, *, trust: bool = False) -> Recording:
@@ -37,7 +39,10 @@ def open_recording(path: Path, *, trust: bool = False) -> Recording:
         return Recording((entry_of("array", content),), source=str(path))
     if not isinstance(content, dict):
         raise UnreadableFile(f"{path} holds a {type(content).__name__}, not the dict that ReprodLogger.save writes")
-    entries = tuple(entry_of(key, as_array(value, where=f"{path}: {key!r}")) for key, value in flatten(content, path))
+    most = max(_HARMLESS_BYTES, _MOST_GROWTH * path.stat().st_size)
+    entries = tuple(
+        entry_of(key, as_array(value, where=f"{path}: {key!r}", most=most)) for key, value in flatten(content, path)
+    )
     return Recording(entries, source=str(path))
 
 
@@ -67,7 +72,7 @@ def read_content(path: Path, *, trust: bool = False) -> Any:
             f"{path} is not whole: {dtype} {list(shape)} needs {needed} bytes of data, the file has {len(data)}"
         )
     if needed == 0:
-        return np.empty(shape, dtype)
+        return nothing(shape, dtype, where=str(path))
     return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
 
 
@@ -99,15 +104,34 @@ def flatten(content: Mapping[Any, Any], path: Path, prefix: str = "") -> Iterato
             yield prefix + key, value
 
 
-def as_array(value: Any, *, where: str) -> Array:
-    """A stored value as an array: numbers, text and lists of them are arrays too."""
+def as_array(value: Any, *, where: str, most: int) -> Array:
+    """A stored value as an array of at most so many bytes: numbers, text and lists of them are arrays too."""
     if isinstance(value, np.ndarray):
         return value
+    items, width = _extent(value)
+    if items * width > most:
+        raise UnreadableFile(
+            f"{where}: a list that would become an array of {items * width} bytes; save it as an array"
+        )
     try:
         array = np.asarray(value)
     except ValueError as error:
         raise UnreadableFile(f"{where}: a list whose parts have different lengths is not an array") from error
     return array
+
+
+def _extent(value: Any) -> tuple[int, int]:
+    """How many items an array of this would have, and the bytes of the widest: numpy makes all as wide as that."""
+    if isinstance(value, np.ndarray):
+        return value.size, value.dtype.itemsize
+    if isinstance(value, str):
+        return 1, 4 * len(value)
+    if isinstance(value, bytes):
+        return 1, len(value)
+    if not isinstance(value, (list, tuple)):
+        return 1, 16
+    parts = [_extent(one) for one in value]
+    return sum(items for items, _ in parts), max((width for _, width in parts), default=0)
 
 
 def _read_trusting(path: Path) -> Any:
@@ -119,13 +143,8 @@ def _read_trusting(path: Path) -> Any:
 
 
 def _buffer(path: Path) -> memoryview:
-    try:
-        with open(path, "rb") as file:
-            if path.stat().st_size < _MAP_FROM:
-                return memoryview(file.read())
-            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    except OSError as error:
-        raise UnreadableFile(f"cannot read {path}: {error.strerror or error}") from error
+    head = first_bytes(path, _MAP_FROM)
+    return memoryview(head) if len(head) < _MAP_FROM else memoryview(mapped(path))
 
 
 class _Reader:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import lzma
+import struct
 import zipfile
+import zlib
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -12,11 +15,11 @@ import numpy as np
 
 from reprod_log.errors import UnreadableFile, listed
 from reprod_log.record.atomic import replacing
-from reprod_log.record.encoding import decode, describe, encode, entry_from
-from reprod_log.record.entry import Array, Entry, dtype_name
+from reprod_log.record.encoding import decode, describe, encode, entry_from, facts_from
+from reprod_log.record.entry import Array, Entry, dtype_name, nothing
 from reprod_log.record.key import Key
-from reprod_log.record.provenance import Provenance
-from reprod_log.record.recording import ModuleInfo, Recording
+from reprod_log.record.opening import first_bytes
+from reprod_log.record.recording import Recording
 from reprod_log.record.stores.safetensors import FORMAT_VERSION, check_version
 from reprod_log.record.tensorfile import STORABLE
 
@@ -29,10 +32,15 @@ _HARMLESS_BYTES = 1 << 26
 """A member may grow 200-fold, or to 64 MB, when unpacked; beyond both it is taken for a bomb unless trusted."""
 _NATIVE = STORABLE - {"bfloat16", "float8_e5m2", "float8_e4m3fn"}
 """numpy writes the kinds of ml_dtypes as raw void, so they go as bytes."""
+_BROKEN = (
+    zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError, ValueError, OverflowError,
+    struct.error, zlib.error, lzma.LZMAError,
+)  # fmt: skip
+"""What the zip reader and its decompressors meet a broken archive with."""
 
 
 def recognises(path: Path) -> bool:
-    return path.is_file() and (path.suffix == ".npz" or zipfile.is_zipfile(path))
+    return path.is_file() and (path.suffix == ".npz" or (first_bytes(path, 2) == b"PK" and zipfile.is_zipfile(path)))
 
 
 def open_recording(path: Path, *, trust: bool = False) -> Recording:
@@ -52,7 +60,7 @@ def open_recording(path: Path, *, trust: bool = False) -> Recording:
                 )
             entries = tuple(_plain_entry(path, archive, name) for name in arrays)
             return Recording(entries, source=str(path))
-    except (zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError, EOFError) as error:
+    except _BROKEN as error:
         raise UnreadableFile(f"{path} is not a whole .npz archive: {error}. Was it cut short?") from error
 
 
@@ -68,8 +76,8 @@ def save_recording(recording: Recording, path: Path) -> Path:
     with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         for entry in recording.entries:
             described["entries"].append(describe(entry))
-            if entry.detail == "full":
-                stored = np.asarray(encode(entry.array(), key=str(entry.key), native=_NATIVE), order="C")
+            if entry.stored_as is not None:
+                stored = np.asarray(encode(entry.read(), key=str(entry.key), native=_NATIVE), order="C")
                 with archive.open(f"{entry.key}.npy", "w", force_zip64=True) as member:
                     np.lib.format.write_array(member, stored, allow_pickle=False)
         archive.writestr(_DESCRIPTION, json.dumps(described, ensure_ascii=False))
@@ -86,11 +94,8 @@ def _ours(path: Path, archive: zipfile.ZipFile) -> Recording:
         raise UnreadableFile(f"{path}: the description has no list of entries")
     return Recording(
         entries=tuple(_described_entry(path, one) for one in described["entries"]),
-        provenance=Provenance.from_dict(described.get("provenance", {})),
-        modules=tuple(ModuleInfo.from_dict(one) for one in described.get("modules", ())),
         source=str(path),
-        complete=bool(described.get("complete", True)),
-        notes=tuple(str(note) for note in described.get("notes", ())),
+        **facts_from(described, complete=True, where=str(path)),
     )
 
 
@@ -101,7 +106,9 @@ def _described_entry(path: Path, described: Any) -> Entry:
 
     def read() -> Array:
         stored = _read_member(path, f"{entry.key}.npy")
-        return decode(stored, dtype=entry.dtype, shape=entry.shape, where=where, native=_NATIVE)
+        assert entry.stored_as is not None
+        dtype, shape = entry.stored_as
+        return decode(stored, dtype=dtype, shape=shape, where=where, native=_NATIVE)
 
     entry = entry_from(described, read, where=where)
     return entry
@@ -122,12 +129,12 @@ def _read_member(path: Path, name: str) -> Array:
             if dtype.hasobject:
                 raise UnreadableFile(f"{path}: {name!r} holds pickled objects, which are not read from archives")
             data = member.read()
-    except (zipfile.BadZipFile, OSError, KeyError, EOFError) as error:
+    except (KeyError, *_BROKEN) as error:
         raise UnreadableFile(f"{path}: cannot read {name!r}: {error}") from error
     if len(data) != prod(shape) * dtype.itemsize:
         raise UnreadableFile(f"{path}: {name!r} is cut short: {len(data)} bytes for {dtype} {list(shape)}")
     if not data:
-        return np.empty(shape, dtype)
+        return nothing(shape, dtype, where=f"{path}: {name!r}")
     return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
 
 

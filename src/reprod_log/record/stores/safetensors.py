@@ -9,11 +9,11 @@ from typing import Any
 
 from reprod_log.errors import NewerFormat, UnreadableFile
 from reprod_log.record.atomic import replacing
-from reprod_log.record.encoding import decode, describe, encode, entry_from
+from reprod_log.record.encoding import decode, describe, encode, entry_from, facts_from
 from reprod_log.record.entry import Array, Entry
 from reprod_log.record.key import Key
-from reprod_log.record.provenance import Provenance
-from reprod_log.record.recording import ModuleInfo, Recording
+from reprod_log.record.opening import first_bytes
+from reprod_log.record.recording import Recording
 from reprod_log.record.tensorfile import TensorFile, read_directory, write_tensors
 
 TITLE = "safetensors file"
@@ -29,8 +29,7 @@ def recognises(path: Path) -> bool:
         return False
     if path.suffix == ".safetensors":
         return True
-    with open(path, "rb") as file:
-        head = file.read(9)
+    head = first_bytes(path, 9)
     return len(head) == 9 and head[8:9] == b"{" and struct.unpack("<Q", head[:8])[0] < path.stat().st_size
 
 
@@ -42,11 +41,8 @@ def open_recording(path: Path, *, trust: bool = False) -> Recording:
         return Recording(entries, source=str(path))
     return Recording(
         entries=tuple(_entry(directory, one) for one in described["entries"]),
-        provenance=Provenance.from_dict(described.get("provenance", {})),
-        modules=tuple(ModuleInfo.from_dict(one) for one in described.get("modules", ())),
         source=str(path),
-        complete=bool(described.get("complete", True)),
-        notes=tuple(str(note) for note in described.get("notes", ())),
+        **facts_from(described, complete=True, where=str(path)),
     )
 
 
@@ -54,8 +50,8 @@ def save_recording(recording: Recording, path: Path) -> Path:
     tensors, descriptions = {}, []
     for entry in recording.entries:
         descriptions.append(describe(entry))
-        if entry.detail == "full":
-            tensors[str(entry.key)] = encode(entry.array(), key=str(entry.key))
+        if entry.stored_as is not None:
+            tensors[str(entry.key)] = encode(entry.read(), key=str(entry.key))
     described = {
         "version": FORMAT_VERSION,
         "provenance": recording.provenance.to_dict(),
@@ -101,14 +97,15 @@ def _entry(directory: TensorFile, described: dict[str, Any]) -> Entry:
         raise UnreadableFile(f"{where}: an entry is not a JSON object")
     name = described.get("key")
     entry = entry_from(described, lambda: _read(directory, entry), where=where)
-    if entry.detail == "full" and name not in directory.slots:
+    if entry.stored_as is not None and name not in directory.slots:
         raise UnreadableFile(f"{where}: described, but its tensor is not in the file")
     return entry
 
 
 def _read(directory: TensorFile, entry: Entry) -> Array:
-    name = str(entry.key)
-    return decode(directory.view(name), dtype=entry.dtype, shape=entry.shape, where=f"{directory.path}: {name!r}")
+    assert entry.stored_as is not None
+    (dtype, shape), name = entry.stored_as, str(entry.key)
+    return decode(directory.view(name), dtype=dtype, shape=shape, where=f"{directory.path}: {name!r}")
 
 
 def _plain_entry(directory: TensorFile, name: str) -> Entry:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from reprod_log.alignment import SCHEMA, Alignment
 from reprod_log.errors import ReprodLogError
 from reprod_log.judge import Status
+from reprod_log.record.opening import check_inside
 from reprod_log.report.first_screen import headline
 from reprod_log.report.plain import plain
 from reprod_log.report.view import MARKS
@@ -95,6 +96,9 @@ class Listing:
     def _described(self, path: Path) -> Item | None:
         if path.is_dir():
             return self._folder_recording(path)
+        if not path.is_file():
+            # A pipe would make us wait for ever.
+            return None
         if path.suffix == ".json":
             return self._alignment(path)
         if path.suffix in _RECORDING_SUFFIXES:
@@ -127,15 +131,17 @@ class Listing:
 
     def _folder_recording(self, path: Path) -> Item | None:
         try:
+            check_inside(path / _MANIFEST, path)
             manifest = json.loads((path / _MANIFEST).read_bytes())
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError, ReprodLogError):
             return None
         if not isinstance(manifest, dict) or manifest.get("format") != "reprod_log recording":
             return None
         shards = list((path / "shards").glob("*.safetensors"))
-        facts = [shard.stat() for shard in shards]
+        facts = [shard.stat() for shard in shards if shard.is_file()]
         newest = max((one.st_mtime for one in facts), default=(path / _MANIFEST).stat().st_mtime)
-        framework = manifest.get("provenance", {}).get("framework", "")
+        provenance = manifest.get("provenance")
+        framework = provenance.get("framework", "") if isinstance(provenance, dict) else ""
         return Item(
             self._name(path),
             "recording",

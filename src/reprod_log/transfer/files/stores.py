@@ -5,7 +5,6 @@ paddle keeps bfloat16 in it as uint16, its only use of that type.
 """
 
 import importlib
-import mmap
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 
 from reprod_log.errors import MissingPackage, UnreadableFile, UsageError, listed
 from reprod_log.record.atomic import replacing
+from reprod_log.record.opening import mapped
 from reprod_log.record.restricted_pickle import read_pickle
 from reprod_log.record.tensorfile import read_directory, write_tensors
 from reprod_log.transfer.transform import Array
@@ -34,8 +34,8 @@ def read_weights(path: Path, *, entry: str | None = None) -> dict[str, Array]:
         raise UnreadableFile(f"There is no file {path}.")
     if suffix == ".safetensors":
         directory = read_directory(path)
-        mapped = directory.map()
-        content: Any = {name: np.array(directory.view(name, mapped)) for name in directory.slots}
+        whole = directory.map()
+        content: Any = {name: np.array(directory.view(name, whole)) for name in directory.slots}
     elif suffix == ".pdparams":
         content = _read_pdparams(path)
     else:
@@ -75,37 +75,38 @@ def _torch_file() -> Any:
 
 
 def _read_pdparams(path: Path) -> Any:
-    if path.stat().st_size == 0:
-        raise UnreadableFile(f"{path} is empty.")
-    with open(path, "rb") as file:
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    content = read_pickle(memoryview(mapped), where=str(path))
+    content = read_pickle(memoryview(mapped(path)), where=str(path))
     if isinstance(content, dict):
         content = {name: value for name, value in content.items() if name != _NAME_TABLE}
         content = _joined_slices(content, path)
-    return _unnamed(content)
+    return _unnamed(content, {})
 
 
 def _joined_slices(content: dict[Any, Any], path: Path) -> dict[Any, Any]:
     """Tensors over 4 GB, which old protocols keep in slices."""
     table = content.pop("UnpackBigParamInfor@@", {})
-    for name, described in table.items():
-        parts = [content.pop(part, None) for part in described["slices"]]
-        if any(part is None for part in parts):
-            raise UnreadableFile(f"{path}: {name!r} is kept in slices of which some are missing.")
-        content[name] = np.concatenate(parts).reshape(described["OriginShape"])
+    try:
+        for name, described in table.items():
+            parts = [content.pop(part, None) for part in described["slices"]]
+            if any(part is None for part in parts):
+                raise UnreadableFile(f"{path}: {name!r} is kept in slices of which some are missing.")
+            content[name] = np.concatenate(parts).reshape(described["OriginShape"])
+    except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
+        raise UnreadableFile(f"{path}: the table of tensors kept in slices is damaged ({error!r}).") from error
     return content
 
 
-def _unnamed(value: Any) -> Any:
+def _unnamed(value: Any, copies: dict[int, Array]) -> Any:
     """paddle saves tensors inside other values as (name, array)."""
     if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], np.ndarray):
-        return _unnamed(value[1])
+        return _unnamed(value[1], copies)
     if isinstance(value, np.ndarray):
-        # A copy, so that the file is no longer needed.
-        return np.array(value.view(ml_dtypes.bfloat16) if value.dtype == np.uint16 else value)
+        # A copy, so that the file is no longer needed; one for all places where the same array stands.
+        if id(value) not in copies:
+            copies[id(value)] = np.array(value.view(ml_dtypes.bfloat16) if value.dtype == np.uint16 else value)
+        return copies[id(value)]
     if isinstance(value, dict):
-        return {key: _unnamed(one) for key, one in value.items()}
+        return {key: _unnamed(one, copies) for key, one in value.items()}
     return value
 
 

@@ -1,0 +1,47 @@
+"""Opening files that may not be what their names say: pipes, links out of a folder, files that vanish."""
+
+from __future__ import annotations
+
+import mmap
+from pathlib import Path
+
+from reprod_log.errors import UnreadableFile, UntrustedFile
+
+
+def first_bytes(path: Path, count: int) -> bytes:
+    """The first bytes of a file."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(count)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def mapped(path: Path) -> mmap.mmap:
+    """The file, mapped for reading."""
+    try:
+        with open(path, "rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from error
+
+
+def check_inside(path: Path, folder: Path) -> None:
+    """Raise unless `path` is a plain file that really lies in `folder`, however it is linked."""
+    try:
+        real = path.resolve(strict=True)
+        inside = real.is_relative_to(folder.resolve(strict=True))
+    except (OSError, RuntimeError) as error:  # RuntimeError: a circle of links, before Python 3.13
+        raise _unreadable(path, error) from error
+    if not inside:
+        raise UntrustedFile(
+            f"{path} is a link out of its recording, to {real}. It was not read. If you made this link yourself, "
+            "allow it with trust=True (command line: --trust)."
+        )
+    if not real.is_file():
+        raise UnreadableFile(f"{path} is not a file but a folder, pipe or device")
+
+
+def _unreadable(path: Path, error: Exception) -> UnreadableFile:
+    why = error.strerror if isinstance(error, OSError) and error.strerror else error
+    return UnreadableFile(f"cannot read {path}: {why}")
