@@ -136,17 +136,7 @@ def _run_one(
     entries: list[tuple[Key, Array]] = []
     for role, tensor in found:
         entries.append((Key(path, "forward", 0, 0, role, run), to_numpy(tensor)))
-    floating = [(role, tensor) for role, tensor in found if framework.dtype_of(tensor).startswith("float")]
-    weighted = [
-        hands.total(tensor, cotangent(call, role, tuple(int(size) for size in tensor.shape)))
-        for role, tensor in floating
-    ]
-    differentiable = [one for one in weighted if _differentiable(one)]
-    if differentiable:
-        total = differentiable[0]
-        for one in differentiable[1:]:
-            total = total + one
-        total.backward()
+    if backward_from(program, call, output):
         for role, tensor in leaves:
             gradient = framework.gradient(tensor)
             if gradient is not None:
@@ -161,6 +151,24 @@ def _run_one(
         entries.append((Key(name, "buffer", 0, None, f"of {call.path or 'model'}", run), to_numpy(buffer)))
     for key, array in entries:
         recorder.add(key, array, layer_type=kind)
+
+
+def backward_from(program: Program, call: Call, output: Any) -> bool:
+    """Run the backward pass of a module that was run alone; False when nothing of its output has a gradient."""
+    framework = program.framework
+    weighted = [
+        program.hands.total(tensor, cotangent(call, role, tuple(int(size) for size in tensor.shape)))
+        for role, tensor in flatten(output, "output")
+        if framework.is_tensor(tensor) and framework.dtype_of(tensor).startswith("float")
+    ]
+    differentiable = [one for one in weighted if _differentiable(one)]
+    if not differentiable:
+        return False
+    total = differentiable[0]
+    for one in differentiable[1:]:
+        total = total + one
+    total.backward()
+    return True
 
 
 def _exchanged(value: Any) -> Any:

@@ -1,13 +1,16 @@
 """Operators of a layer on both sides, matched by value: which one is the first that the other side does not have?
 
 Layouts do not matter, since tensors are compared by their sorted values. Another formulation does not either: an
-operator whose result is missing there is forgiven when something computed from it is found again.
+operator whose result is missing there is forgiven when something computed from it is found again. The backward pass is
+looked at in the same way, from the outputs to the inputs: the operator at fault is given a gradient that the other side
+knows and gives back one that it does not.
 """
 
 from __future__ import annotations
 
 import linecache
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,7 @@ import numpy as np
 
 from reprod_log.capture import flatten, to_numpy
 from reprod_log.errors import ReprodLogError
-from reprod_log.live.isolation import Call, as_leaves
+from reprod_log.live.isolation import Call, as_leaves, backward_from
 from reprod_log.live.masks import Masks, shared_masks
 from reprod_log.live.program import Program
 from reprod_log.record import Array
@@ -45,6 +48,8 @@ class Trace:
     operators: list[Operator] = field(default_factory=list)
     values: list[Array] = field(default_factory=list)
     """Sorted values of every tensor."""
+    gradients: dict[int, Array] = field(default_factory=dict)
+    """Sorted gradients of the tensors that have one, by their numbers."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +58,19 @@ class Culprits:
 
     reference: Operator | None
     candidate: Operator | None
+    backward: bool = False
+    """Whether it is the operators' backward pass that differs."""
+
+    def __bool__(self) -> bool:
+        return self.reference is not None or self.candidate is not None
 
 
 def trace_layer(program: Program, call: Call, path: str, dtype: str) -> Trace:
-    """The operators of one layer, run alone forward on the input of `call`."""
+    """The operators of one layer, run alone on the input of `call` and backward from the gradient that goes with it."""
     framework, hands = program.framework, program.hands
     trace = Trace()
     numbers: dict[int, int] = {}
+    found: dict[int, list[Any]] = {}
     kept: list[Any] = []
 
     def number(tensor: Any) -> int:
@@ -67,7 +78,8 @@ def trace_layer(program: Program, call: Call, path: str, dtype: str) -> Trace:
             # Kept alive, so that no other tensor gets the same identity.
             kept.append(tensor)
             numbers[id(tensor)] = len(trace.values)
-            trace.values.append(np.sort(to_numpy(tensor).astype(np.float64), axis=None))
+            trace.values.append(_sorted(tensor))
+            framework.on_gradient(tensor, found.setdefault(numbers[id(tensor)], []).append)
         return numbers[id(tensor)]
 
     def tensors(value: Any) -> list[Any]:
@@ -94,37 +106,75 @@ def trace_layer(program: Program, call: Call, path: str, dtype: str) -> Trace:
                 # An input that one side does not use is there all the same.
                 number(one)
             with shared_masks(program, module, Masks(seed=0)), hands.operators(hear):
-                module(*args, **kwargs)
+                output = module(*args, **kwargs)
+            backward_from(program, call, output)
     finally:
         framework.set_rng_state(state)
+    trace.gradients.update({number: _sorted(sum(parts)) for number, parts in found.items() if parts})
     return trace
 
 
+def _sorted(tensor: Any) -> Array:
+    return np.sort(to_numpy(tensor).astype(np.float64), axis=None)
+
+
 def find_culprits(reference: Trace, candidate: Trace) -> Culprits:
-    return Culprits(_culprit(reference, candidate), _culprit(candidate, reference))
+    """The operators at fault in the forward pass; those of the backward pass when there are none."""
+    ours, theirs = _forward(reference), _forward(candidate)
+    forward = Culprits(_culprit(ours, theirs), _culprit(theirs, ours))
+    if forward:
+        return forward
+    ours, theirs = _backward(reference), _backward(candidate)
+    return Culprits(_culprit(ours, theirs), _culprit(theirs, ours), backward=True)
 
 
-def _culprit(trace: Trace, other: Trace) -> Operator | None:
+@dataclass(frozen=True)
+class _Flow:
+    """Tensors on their way through operators, in either direction."""
+
+    steps: tuple[tuple[Operator, tuple[int, ...], tuple[int, ...]], ...]
+    """Each operator with the numbers of what it is given and what it gives."""
+    values: Mapping[int, Array]
+
+
+def _forward(trace: Trace) -> _Flow:
+    return _Flow(tuple((one, one.inputs, one.outputs) for one in trace.operators), dict(enumerate(trace.values)))
+
+
+def _backward(trace: Trace) -> _Flow:
+    """The gradients: every operator takes those of its outputs and gives those of its inputs."""
+    known = trace.gradients
+    steps = [
+        (one, tuple(n for n in one.outputs if n in known), tuple(n for n in one.inputs if n in known))
+        for one in reversed(trace.operators)
+    ]
+    return _Flow(tuple(step for step in steps if step[1]), known)
+
+
+def _culprit(flow: _Flow, other: _Flow) -> Operator | None:
     by_size: dict[int, list[Array]] = {}
-    for values in other.values:
+    for values in other.values.values():
         by_size.setdefault(values.size, []).append(values)
-    there = [any(_same(values, one) for one in by_size.get(values.size, ())) for values in trace.values]
-    for place, operator in enumerate(trace.operators):
-        lost = [number for number in operator.outputs if not there[number]]
-        if lost and all(there[number] for number in operator.inputs) and not _healed(trace, place, there):
+    there = {
+        number: any(_same(values, one) for one in by_size.get(values.size, ()))
+        for number, values in flow.values.items()
+    }
+    for place, (operator, given, gives) in enumerate(flow.steps):
+        lost = any(not there[number] for number in gives)
+        if lost and all(there[number] for number in given) and not _healed(flow, place, there):
             return operator
     return None
 
 
-def _healed(trace: Trace, place: int, there: list[bool]) -> bool:
+def _healed(flow: _Flow, place: int, there: Mapping[int, bool]) -> bool:
     """Whether something computed from the operator's result is found again on the other side."""
-    reached = set(trace.operators[place].outputs)
-    for operator in trace.operators[place + 1 :]:
-        if not reached.isdisjoint(operator.inputs):
-            telling = [number for number in operator.outputs if _tells(trace.values[number])]
+    reached = {number for number in flow.steps[place][2] if not there[number]}
+    for _, given, gives in flow.steps[place + 1 :]:
+        if not reached.isdisjoint(given):
+            telling = [number for number in gives if _tells(flow.values[number])]
             if telling and all(there[number] for number in telling):
                 return True
-            reached.update(operator.outputs)
+            reached.update(gives)
     return False
 
 

@@ -5,7 +5,7 @@ When the error is gone, the cause is proven.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from reprod_log.errors import ReprodLogError
 from reprod_log.judge import CalibratedPolicy, Status, judge_calibrated
 from reprod_log.live.finite_differences import slopes
 from reprod_log.live.isolation import run_isolated
-from reprod_log.live.operators import culprits_in
+from reprod_log.live.operators import Culprits, culprits_in
 from reprod_log.live.passes import FLOAT64, Runs
 from reprod_log.match import match
 from reprod_log.measure.comparison import Comparison
@@ -31,37 +31,48 @@ def prove(alignment: Alignment, runs: Runs, reference: Recording, candidate: Rec
         return alignment
     prover = _Prover(runs, reference, candidate, alignment.policy)
     tried = [prover.tried(finding) for finding in alignment.findings]
-    return replace(alignment, findings=ranked([*tried, *_operators(alignment, runs)]))
+    return replace(alignment, findings=ranked([*tried, *_operators(alignment, runs, tried)]))
 
 
-def _operators(alignment: Alignment, runs: Runs) -> Iterator[Finding]:
-    """For every layer whose parts are right and which is wrong all the same: the operator that differs."""
+def _operators(alignment: Alignment, runs: Runs, tried: Sequence[Finding]) -> Iterator[Finding]:
+    """For every layer at fault that no finding explains yet, or whose parts are right: the operator that differs."""
     states = layer_states(alignment.verdict.judgements)
-    outputs = {
+    wrong = {
         layer_alone(key)
         for one in alignment.verdict.judgements
-        if not one.status.passed and (key := Key.parse(one.key)).run == "isolated" and key.phase == "forward"
+        if not one.status.passed and (key := Key.parse(one.key)).run == "isolated" and key.phase != "buffer"
     }
+    explained = {layer_alone(Key.parse(key)) for one in tried if one.kind == "cause" for key in one.keys if "/" in key}
     for call in runs.calls:
-        if states.get(call.path) != "glue" or call.path not in outputs:
+        state = states.get(call.path)
+        if call.path not in wrong or not (state == "glue" or (state == "own" and call.path not in explained)):
             continue
         found = culprits_in(runs.ours, runs.theirs, call, runs.partners[call.path], FLOAT64)
-        if found is None or (found.reference is None and found.candidate is None):
-            continue
-        sides = (("reference", found.reference), ("candidate", found.candidate))
-        names = [
-            f"{one.name} in the {side}" + (f" ({one.line})" if one.line else "")
-            for side, one in sides
-            if one is not None
-        ]
-        yield Finding(
-            rule="operator",
-            cause=f"inside {call.path or 'the model'} the first operator that differs is {', '.join(names)}",
-            evidence="its inputs are found on the other side, its result and all that follows is not",
-            confidence="consistent",
-            advice="compare these two lines",
-            keys=(f"isolated@step0/forward/{call.path}#0:output",),
-        )
+        if found:
+            yield _operator_finding(call.path, found)
+
+
+def _operator_finding(path: str, found: Culprits) -> Finding:
+    names = [
+        f"{one.name} in the {side}" + (f" ({one.line})" if one.line else "")
+        for side, one in (("reference", found.reference), ("candidate", found.candidate))
+        if one is not None
+    ]
+    what = "whose backward pass differs" if found.backward else "that differs"
+    evidence = (
+        "the gradient it is given is found on the other side, the one it gives back is not"
+        if found.backward
+        else "its inputs are found on the other side, its result and all that follows is not"
+    )
+    phase = "backward" if found.backward else "forward"
+    return Finding(
+        rule="operator",
+        cause=f"inside {path or 'the model'} the first operator {what} is {', '.join(names)}",
+        evidence=evidence,
+        confidence="consistent",
+        advice="compare these two lines",
+        keys=(f"isolated@step0/{phase}/{path}#0:{'input.0' if found.backward else 'output'}",),
+    )
 
 
 _RIGHT = 1e-4
