@@ -11,6 +11,7 @@ A store module has
 from __future__ import annotations
 
 import pkgutil
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +21,7 @@ from reprod_log.record.opening import first_bytes
 from reprod_log.record.recording import Recording
 
 
+@cache
 def all_stores() -> tuple[ModuleType, ...]:
     """Every store in this folder, by name."""
     return tuple(import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__))

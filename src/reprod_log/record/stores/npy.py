@@ -12,6 +12,7 @@ import numpy as np
 from reprod_log.errors import RecordingError, UnreadableFile
 from reprod_log.record.atomic import replacing
 from reprod_log.record.entry import Array, nothing
+from reprod_log.record.npy_header import read_header
 from reprod_log.record.opening import first_bytes, mapped
 from reprod_log.record.recording import Recording, entry_of
 from reprod_log.record.restricted_pickle import read_pickle
@@ -56,12 +57,7 @@ def read_content(path: Path, *, trust: bool = False) -> Any:
         return _read_trusting(path)
     buffer = _buffer(path)
     file = _Reader(buffer)
-    try:
-        version = np.lib.format.read_magic(file)  # type: ignore[arg-type]  # needs only read()
-        read_header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-        shape, fortran, dtype = read_header[version if version != (3, 0) else (2, 0)](file)  # type: ignore[arg-type]
-    except (ValueError, KeyError, SyntaxError, TypeError, RecursionError, MemoryError) as error:
-        raise UnreadableFile(f"{path} is not a whole .npy file: {error}. Was it cut short?") from error
+    shape, fortran, dtype = read_header(file, where=str(path))
     data = buffer[file.position :]
     if dtype.hasobject:
         content = read_pickle(data, where=str(path))

@@ -18,6 +18,7 @@ from reprod_log.record.atomic import replacing
 from reprod_log.record.encoding import decode, describe, encode, entry_from, facts_from
 from reprod_log.record.entry import Array, Entry, dtype_name, nothing
 from reprod_log.record.key import Key
+from reprod_log.record.npy_header import read_header
 from reprod_log.record.opening import first_bytes
 from reprod_log.record.recording import Recording
 from reprod_log.record.stores.safetensors import FORMAT_VERSION, check_version
@@ -116,7 +117,7 @@ def _described_entry(path: Path, described: Any) -> Entry:
 
 def _plain_entry(path: Path, archive: zipfile.ZipFile, name: str) -> Entry:
     with archive.open(name) as member:
-        shape, _, dtype = _header(path, name, member)
+        shape, _, dtype = read_header(member, where=f"{path}: {name!r}")
     if dtype.hasobject:
         raise UnreadableFile(f"{path}: {name!r} holds pickled objects, which are not read from archives")
     return Entry(Key.parse(name.removesuffix(".npy")), shape, dtype_name(dtype), read=lambda: _read_member(path, name))
@@ -125,7 +126,7 @@ def _plain_entry(path: Path, archive: zipfile.ZipFile, name: str) -> Entry:
 def _read_member(path: Path, name: str) -> Array:
     try:
         with zipfile.ZipFile(path) as archive, archive.open(name) as member:
-            shape, fortran, dtype = _header(path, name, member)
+            shape, fortran, dtype = read_header(member, where=f"{path}: {name!r}")
             if dtype.hasobject:
                 raise UnreadableFile(f"{path}: {name!r} holds pickled objects, which are not read from archives")
             data = member.read()
@@ -136,16 +137,6 @@ def _read_member(path: Path, name: str) -> Array:
     if not data:
         return nothing(shape, dtype, where=f"{path}: {name!r}")
     return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
-
-
-def _header(path: Path, name: str, member: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    try:
-        version = np.lib.format.read_magic(member)
-        if version == (1, 0):
-            return np.lib.format.read_array_header_1_0(member)
-        return np.lib.format.read_array_header_2_0(member)
-    except (ValueError, SyntaxError, TypeError, RecursionError) as error:
-        raise UnreadableFile(f"{path}: {name!r} is not a .npy member: {error}") from error
 
 
 def _refuse_bomb(path: Path, member: zipfile.ZipInfo) -> None:
