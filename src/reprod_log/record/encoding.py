@@ -114,7 +114,7 @@ def facts_from(described: Mapping[str, Any], *, complete: bool, where: str) -> d
         for one in (provenance, *modules):
             check_types(one)
         notes = tuple(str(note) for note in described.get("notes", ()))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise UnreadableFile(f"{where}: what it says about its origin is damaged ({error!r})") from error
     whole = described.get("complete", complete) is True
     return {"provenance": provenance, "modules": modules, "complete": whole, "notes": notes}
