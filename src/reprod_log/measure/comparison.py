@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from reprod_log.errors import RecordingError, near_names
 from reprod_log.match import Pair, Pairing
-from reprod_log.measure.elements import Samples, samples_of, worst_elements
+from reprod_log.measure.dtypes import Array
+from reprod_log.measure.elements import Samples, samples_of, thinned, worst_elements
 from reprod_log.measure.fused import measure_arrays
 from reprod_log.measure.measurement import Measurement, Worst
+from reprod_log.measure.small import is_small, measure_small
+from reprod_log.measure.spread import spread
+from reprod_log.measure.totals import made
 
 _SAMPLES_IN_ALL = 30_000
 """How many sampled elements all pairs share, so that a saved alignment stays small; a pair gets 4 to 200 of them."""
@@ -104,50 +109,126 @@ class Comparison:
         )
 
 
+@dataclass(frozen=True)
+class Task:
+    """One pair and what is asked about it; can go to another process if its entries can."""
+
+    pair: Pair
+    limit: float | None = None
+    samples: int = 0
+    """Keep up to this many elements of both sides."""
+    samples_beyond: int = 0
+    """The same, when something is beyond the limit."""
+    worst: int = 0
+    """Keep up to this many of the elements that differ most."""
+
+    @property
+    def nbytes(self) -> int:
+        """How much there is to read."""
+        return self.pair.reference.nbytes + self.pair.candidate.nbytes
+
+
 def measure(
     pairing: Pairing,
     *,
     limit_for: Callable[[Pair], float | None] = lambda pair: None,
     progress: Callable[[int, int], None] | None = None,
     elements: bool = False,
+    executor: Executor | None = None,
+    threads: int | None = None,
 ) -> Comparison:
-    """Measure every pair, reading one pair's data at a time.
+    """Measure every pair, reading a few pairs' data at a time.
 
     `limit_for` gives the absolute limit whose excess is counted; `progress` hears (bytes done, bytes in all).
     `elements` also keeps a few single elements of each pair for the pictures of a report.
+    The work is spread over `threads` (None: one per core), or over an `executor`; that changes nothing but the speed.
     """
-    total = sum(pair.reference.nbytes + pair.candidate.nbytes for pair in pairing.pairs)
-    done = 0
-    rows: list[Compared] = []
     usual = max(_FEWEST_SAMPLES, min(_MOST_SAMPLES, _SAMPLES_IN_ALL // max(len(pairing.pairs), 1)))
-    # The pairs beyond their limit are the ones people look at: the first of them get a full picture.
-    spare = _SAMPLES_IN_ALL
-    for pair in pairing.pairs:
-        beyond = _MOST_SAMPLES if spare >= _MOST_SAMPLES else usual
-        row = (
-            measure_pair(pair, limit=limit_for(pair), samples=usual, samples_beyond=beyond, worst=_WORST_ELEMENTS)
-            if elements
-            else measure_pair(pair, limit=limit_for(pair))
-        )
-        spare -= max(len(row.samples) - usual, 0)
-        rows.append(row)
-        done += pair.reference.nbytes + pair.candidate.nbytes
-        if progress is not None:
-            progress(done, total)
+    tasks = [
+        Task(pair, limit_for(pair), usual, _MOST_SAMPLES, _WORST_ELEMENTS) if elements else Task(pair, limit_for(pair))
+        for pair in pairing.pairs
+    ]
+    rows = measure_tasks(tasks, executor=executor, threads=threads, progress=progress)
     structural = tuple(dict.fromkeys(entry.key.path for entry in pairing.structural))
-    return Comparison(tuple(rows), _unmatched(pairing), pairing.notes, structural)
+    return Comparison(tuple(_within_budget(rows, usual)), _unmatched(pairing), pairing.notes, structural)
 
 
-def measure_pair(
-    pair: Pair, *, limit: float | None = None, samples: int = 0, samples_beyond: int = 0, worst: int = 0
-) -> Compared:
-    """One pair measured, or the reason why it cannot be.
+def measure_tasks(
+    tasks: Sequence[Task],
+    *,
+    executor: Executor | None = None,
+    threads: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Compared]:
+    """Every task done, in order, by threads or by an executor."""
+    return spread(
+        measure_batch, tasks, size=lambda task: task.nbytes, executor=executor, threads=threads, progress=progress
+    )
 
-    Keeps up to `samples` elements of both sides (`samples_beyond` when something is beyond the limit), and up to
-    `worst` of those that differ most.
-    """
+
+def measure_pair(pair: Pair, *, limit: float | None = None) -> Compared:
+    """One pair measured, or the reason why it cannot be."""
+    return measure_batch([Task(pair, limit)])[0]
+
+
+def measure_batch(tasks: Sequence[Task]) -> list[Compared]:
+    """All tasks done here and now; small tensors are measured together."""
+    rows: list[Compared | None] = [None] * len(tasks)
+    small: list[tuple[int, Array, Array]] = []
+    for place, task in enumerate(tasks):
+        found = _arrays(task.pair)
+        if isinstance(found, str):
+            rows[place] = made(Compared, **_facts(task.pair), measurement=None, incomparable=found, **_NO_ELEMENTS)
+        elif is_small(*found):
+            small.append((place, *found))
+        else:
+            rows[place] = _compared(task, *found, measure_arrays(*found, limit=task.limit))
+    if small:
+        measured = measure_small([(ours, theirs, tasks[place].limit) for place, ours, theirs in small])
+        for (place, ours, theirs), measurement in zip(small, measured, strict=True):
+            rows[place] = _compared(tasks[place], ours, theirs, measurement)
+    return [row for row in rows if row is not None]
+
+
+def _arrays(pair: Pair) -> tuple[Array, Array] | str:
+    """Both sides as they can be compared element by element, or the reason why they cannot."""
     reference, candidate = pair.reference, pair.candidate
-    facts: dict[str, Any] = {
+    reason = _kinds_differ(reference.dtype, candidate.dtype)
+    if reason:
+        return reason
+    try:
+        ours = reference.array()
+        if _known_equal(pair):
+            return ours, ours
+        theirs = candidate.array()
+        if pair.view is not None:
+            theirs = pair.view.of(theirs)
+    except RecordingError as error:
+        return str(error)
+    if ours.shape == theirs.shape:
+        return ours, theirs
+    reason = f"shapes differ: reference {list(reference.shape)}, candidate {list(candidate.shape)}"
+    if candidate.shape == reference.shape[::-1]:
+        reason += " (the reverse: a transposed weight or gradient?)"
+    return reason
+
+
+def _known_equal(pair: Pair) -> bool:
+    """Whether both sides were hashed when they were recorded, and are the same: then one of them is enough to read."""
+    reference, candidate = pair.reference, pair.candidate
+    return (
+        reference.hash != ""
+        and reference.hash == candidate.hash
+        and pair.view is None
+        and reference.dtype == candidate.dtype
+        and reference.shape == candidate.shape
+        and candidate.detail == "full"
+    )
+
+
+def _facts(pair: Pair) -> dict[str, Any]:
+    reference, candidate = pair.reference, pair.candidate
+    return {
         "key": str(reference.key),
         "candidate_key": str(candidate.key),
         "reference_shape": reference.shape,
@@ -159,31 +240,38 @@ def measure_pair(
         "view": pair.view.reason if pair.view else "",
         "layer_type": reference.layer_type,
     }
-    reason = _kinds_differ(reference.dtype, candidate.dtype)
-    if reason:
-        return Compared(**facts, measurement=None, incomparable=reason)
-    try:
-        ours, theirs = reference.array(), candidate.array()
-        if pair.view is not None:
-            theirs = pair.view.of(theirs)
-    except RecordingError as error:
-        return Compared(**facts, measurement=None, incomparable=str(error))
-    if ours.shape != theirs.shape:
-        reason = f"shapes differ: reference {list(reference.shape)}, candidate {list(candidate.shape)}"
-        if candidate.shape == reference.shape[::-1]:
-            reason += " (the reverse: a transposed weight or gradient?)"
-        return Compared(**facts, measurement=None, incomparable=reason)
-    measurement = measure_arrays(ours, theirs, limit=limit)
+
+
+_NO_ELEMENTS: dict[str, Any] = {"samples": (), "worst_elements": ()}
+
+
+def _compared(task: Task, ours: Array, theirs: Array, measurement: Measurement) -> Compared:
     # Without a limit at hand a difference well above float32 rounding is the one that people will look at.
-    far = measurement.beyond_limit if limit is not None else measurement.rel_l2 > _WORTH_A_PICTURE
+    far = measurement.beyond_limit if task.limit is not None else measurement.rel_l2 > _WORTH_A_PICTURE
     outside = bool(far or measurement.nonfinite_mismatched)
-    look = not measurement.identical and (outside or measurement.count <= _SMALL)
-    return Compared(
-        **facts,
+    look = task.worst > 0 and not measurement.identical and (outside or measurement.count <= _SMALL)
+    most = max(task.samples, task.samples_beyond) if outside else task.samples
+    return made(
+        Compared,
+        **_facts(task.pair),
         measurement=measurement,
-        samples=samples_of(ours, theirs, most=max(samples, samples_beyond) if outside else samples),
-        worst_elements=worst_elements(ours, theirs, most=worst) if look else (),
+        incomparable="",
+        samples=samples_of(ours, theirs, most=most) if most else (),
+        worst_elements=worst_elements(ours, theirs, most=task.worst) if look else (),
     )
+
+
+def _within_budget(rows: list[Compared], usual: int) -> Iterator[Compared]:
+    """The pairs beyond their limit are the ones people look at: the first of them keep a full picture, as far as the
+    samples that all pairs share reach."""
+    spare = _SAMPLES_IN_ALL
+    for row in rows:
+        extra = len(row.samples) - usual
+        if extra > 0 and spare < _MOST_SAMPLES:
+            row = replace(row, samples=thinned(row.samples, usual))
+        elif extra > 0:
+            spare -= extra
+        yield row
 
 
 def _kinds_differ(reference: str, candidate: str) -> str:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import heapq
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from reprod_log.measure.blocks import BLOCK, paired_blocks
 from reprod_log.measure.differences import Widener
-from reprod_log.measure.dtypes import Arithmetic, Array, dtype_pair
+from reprod_log.measure.dtypes import Arithmetic, Array, DType, dtype_pair
 from reprod_log.measure.measurement import Worst
+from reprod_log.measure.totals import made
 
 Samples = tuple[tuple[float, float], ...]
 
@@ -21,14 +23,16 @@ def samples_of(reference: Array, candidate: Array, *, most: int) -> Samples:
 
     The same arrays always give the same samples. Complex numbers and text give none: they have no place on one axis.
     """
-    if most < 1 or reference.size == 0 or not (_real(reference) and _real(candidate)):
+    if most < 1 or reference.size == 0 or not (_real(reference.dtype) and _real(candidate.dtype)):
         return ()
-    if reference.size <= most:
-        places = np.arange(reference.size)
-    else:
-        places = np.linspace(0, reference.size - 1, most).round().astype(np.intp)
+    places = _places(reference.size, most)
     left, right = (_taken(array, places).astype(np.float64).tolist() for array in (reference, candidate))
     return tuple(zip(left, right, strict=True))
+
+
+def thinned(samples: Samples, most: int) -> Samples:
+    """At most `most` of the samples, evenly spaced; the first and the last stay."""
+    return samples if len(samples) <= most else tuple(samples[place] for place in _places(len(samples), most).tolist())
 
 
 def worst_elements(reference: Array, candidate: Array, *, most: int) -> tuple[Worst, ...]:
@@ -45,12 +49,14 @@ def worst_elements(reference: Array, candidate: Array, *, most: int) -> tuple[Wo
     with np.errstate(all="ignore"):
         for offset, left, right in paired_blocks(reference, candidate):
             sizes = widener.widened(left, right).difference
-            odd = np.isnan(sizes)
-            if odd.any():
+            largest = float(sizes.max())
+            if math.isnan(largest):
                 # NaN differs from everything; equal infinities do not differ, although their difference is NaN.
+                odd = np.isnan(sizes)
                 sizes[odd] = np.where(left[odd] == right[odd], 0.0, math.inf)
+                largest = float(sizes.max())
             least = kept[0][0] if len(kept) == most else 0.0
-            if not sizes.max() > least:
+            if not largest > least:
                 continue
             found = np.flatnonzero(sizes > least)
             if found.size > most:
@@ -61,7 +67,7 @@ def worst_elements(reference: Array, candidate: Array, *, most: int) -> tuple[Wo
                     heapq.heappush(kept, item)
                 else:
                     heapq.heappushpop(kept, item)
-    return tuple(_worst(-place, reference, candidate) for _, place in sorted(kept, reverse=True))
+    return tuple(element_at(-place, reference, candidate) for _, place in sorted(kept, reverse=True))
 
 
 def plain_number(value: Any) -> float | complex | int | bool:
@@ -75,15 +81,38 @@ def plain_number(value: Any) -> float | complex | int | bool:
     return int(value) if "int" in dtype.name else float(value)
 
 
-def _worst(place: int, reference: Array, candidate: Array) -> Worst:
-    index = tuple(int(i) for i in np.unravel_index(place, reference.shape))
-    return Worst(index, plain_number(reference[index]), plain_number(candidate[index]))
+def worst_at(at: int | None, reference: Array, candidate: Array) -> Worst | None:
+    """The element at this place of the flattened arrays; None for none."""
+    return None if at is None else element_at(at, reference, candidate)
 
 
-def _real(array: Array) -> bool:
-    return array.dtype.kind in "biuf" or (
-        array.dtype.type.__module__.split(".")[0] == "ml_dtypes" and "complex" not in array.dtype.name
-    )
+def element_at(at: int, reference: Array, candidate: Array) -> Worst:
+    """The element at this place of the flattened arrays."""
+    index: list[int] = []
+    rest = at
+    for length in reversed(reference.shape):
+        rest, place = divmod(rest, length)
+        index.append(place)
+    return made(Worst, index=tuple(reversed(index)), reference=_plain(reference, at), candidate=_plain(candidate, at))
+
+
+def _plain(array: Array, at: int) -> float | complex | int | bool:
+    """An element as a plain Python number (the nearest float64 of a longdouble)."""
+    value: Any = array.item(at)
+    return value if type(value) in (float, int, bool, complex) else plain_number(array.flat[at])
+
+
+@lru_cache(maxsize=64)
+def _real(dtype: DType) -> bool:
+    return dtype.kind in "biuf" or (dtype.type.__module__.split(".")[0] == "ml_dtypes" and "complex" not in dtype.name)
+
+
+@lru_cache(maxsize=256)
+def _places(size: int, most: int) -> Array:
+    """Which of `size` elements stand for all of them."""
+    places = np.arange(size) if size <= most else np.linspace(0, size - 1, most).round().astype(np.intp)
+    places.setflags(write=False)
+    return places
 
 
 def _taken(array: Array, places: Array) -> Array:

@@ -12,11 +12,11 @@ from reprod_log.errors import UsageError
 from reprod_log.measure import blocked, kernel
 from reprod_log.measure.blocks import BLOCK
 from reprod_log.measure.dtypes import Arithmetic, DtypePair, dtype_pair
-from reprod_log.measure.elements import plain_number
+from reprod_log.measure.elements import worst_at
 from reprod_log.measure.equality import measure_equality
-from reprod_log.measure.measurement import Measurement, Worst
+from reprod_log.measure.measurement import Measurement
 from reprod_log.measure.rescaled import rescale, take_dot
-from reprod_log.measure.totals import finish, made
+from reprod_log.measure.totals import finish
 
 
 def measure_arrays(
@@ -44,14 +44,14 @@ def measure_arrays(
     pair = dtype_pair(left.dtype, right.dtype)
     if pair.arithmetic is Arithmetic.EQUALITY:
         return measure_equality(left, right, pair=pair, limit=limit)
-    notes = _notes(pair, left.size)
+    notes = notes_of(pair, left.size)
     run = kernel.run(left, right, pair=pair, limit=limit, block=block)
     if run is None:
         notes += _flushed()
         totals = blocked.tally(left, right, pair=pair, limit=limit, block=block or BLOCK)
-        worst = _worst(totals.worst_at, left, right)
+        worst = worst_at(totals.worst_at, left, right)
     else:
-        worst = _worst(run.worst_at, left, right)
+        worst = worst_at(run.worst_at, left, right)
         finished = run.measurement(pair=pair, worst=worst, limit=limit, notes=notes)
         if finished is not None:
             return finished
@@ -70,7 +70,8 @@ def measure_arrays(
     )
 
 
-def _notes(pair: DtypePair, count: int) -> tuple[str, ...]:
+def notes_of(pair: DtypePair, count: int) -> tuple[str, ...]:
+    """What a reader of the measurement should know about how these dtypes were compared."""
     notes = () if pair.note is None else (pair.note,)
     return notes if count else (*notes, "both are empty")
 
@@ -80,20 +81,3 @@ def _flushed() -> tuple[str, ...]:
     if sys.float_info.min * 0.5 > 0.0:
         return ()
     return ("subnormal numbers are flushed to zero in this thread: differences that small are not seen",)
-
-
-def _worst(at: int | None, reference: NDArray[Any], candidate: NDArray[Any]) -> Worst | None:
-    if at is None:
-        return None
-    index: list[int] = []
-    rest = at
-    for length in reversed(reference.shape):
-        rest, place = divmod(rest, length)
-        index.append(place)
-    return made(Worst, index=tuple(reversed(index)), reference=_plain(reference, at), candidate=_plain(candidate, at))
-
-
-def _plain(array: NDArray[Any], at: int) -> float | complex | int | bool:
-    """An element as a plain Python number (the nearest float64 of a longdouble)."""
-    value: Any = array.item(at)
-    return value if type(value) in (float, int, bool, complex) else plain_number(array.flat[at])

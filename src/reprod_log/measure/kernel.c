@@ -11,6 +11,7 @@
  * The busiest loop is there a second time, written for AVX2, where it is a third faster.
  */
 #include <math.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -173,6 +174,24 @@ typedef struct {
         out->sum[1] = sum_b;                                                                                           \
         out->squares[0] = squares_a;                                                                                   \
         out->squares[1] = squares_b;                                                                                   \
+    }                                                                                                                  \
+                                                                                                                       \
+    STAGE void one_side_##T(const T *x, int n, SidesOfBlock *out)                                                      \
+    {                                                                                                                  \
+        T lo = INFINITY, hi = -INFINITY;                                                                               \
+        double sum = 0, squares = 0;                                                                                   \
+        _Pragma("omp simd reduction(min : lo) reduction(max : hi)") for (int i = 0; i < n; i++)                        \
+        {                                                                                                              \
+            lo = x[i] < lo ? x[i] : lo;                                                                                \
+            hi = x[i] > hi ? x[i] : hi;                                                                                \
+        }                                                                                                              \
+        _Pragma("omp simd reduction(+ : sum, squares)") for (int i = 0; i < n; i++)                                    \
+        {                                                                                                              \
+            double v = x[i];                                                                                           \
+            sum += v;                                                                                                  \
+            squares += v * v;                                                                                          \
+        }                                                                                                              \
+        *out = (SidesOfBlock){{lo, lo}, {hi, hi}, {sum, sum}, {squares, squares}};                                     \
     }                                                                                                                  \
                                                                                                                        \
     STAGE double deviations_##T(const T *x, int n, double mean)                                                        \
@@ -711,6 +730,14 @@ static void sides_of(const Block *b, SidesOfBlock *out)
     }
 }
 
+static void sides_of_equal(const Block *b, SidesOfBlock *out)
+{
+    if (b->is_float)
+        one_side_f32(b->wide[0], b->n, out);
+    else
+        one_side_f64(b->wide[0], b->n, out);
+}
+
 /* Ask for a quarter of the next block: a page may end with this one, and there hardware stops looking ahead. */
 static void prefetch_next(const Block *b, int quarter)
 {
@@ -780,10 +807,13 @@ static void add_pairs(Walk *w, Block *b, SumsOfBlock *sums)
 
 static void add_equal(Walk *w, const Block *b, const SidesOfBlock *sides)
 {
-    add_side(w, 0, b, sides);
-    add_side(w, 1, b, sides);
-    add(&w->pair_squares[0], sides->squares[0]);
-    add(&w->pair_squares[1], sides->squares[1]);
+    double mean = sides->sum[0] / b->n, deviations = sides->squares[0] - sides->sum[0] * mean;
+    if (cancelled(deviations, sides->squares[0]))
+        deviations = b->is_float ? deviations_f32(b->wide[0], b->n, mean) : deviations_f64(b->wide[0], b->n, mean);
+    for (int k = 0; k < 2; k++) {
+        add_values(w, k, sides, b->n, deviations);
+        add(&w->pair_squares[k], sides->squares[k]);
+    }
     w->state->pairs += b->n;
     w->state->min_abs = 0;
     offer_worst(w->state, 0, b->offset);
@@ -877,9 +907,9 @@ static void add_block(Walk *w, Block *b)
         return;
     }
     w->nonfinite_before = 0;
-    int equal = memcmp(b->raw[0], b->raw[1], (size_t)b->n * item_size[b->dtype]) == 0;
+    int equal = b->raw[0] == b->raw[1] || memcmp(b->raw[0], b->raw[1], (size_t)b->n * item_size[b->dtype]) == 0;
     if (equal)
-        sides_of(b, &sums.sides);
+        sides_of_equal(b, &sums.sides);
     else
         sums_of(b, &sums);
     if (!FINITE(sums.sides.squares[0] + sums.sides.squares[1])) {
@@ -975,12 +1005,15 @@ static void list_octaves(State *s)
     s->listed = used;
 }
 
-/* Everything finite and neither huge, tiny nor all zero, no norm much smaller than the other one. Saves small tensors
+/* Everything finite and neither huge nor tiny, not zero on one side only, no norm much smaller than the other one. Saves small tensors
  * the time that Python needs for the same few operations. */
 static void conclude(State *s)
 {
     s->ordinary = 0;
-    if (s->pairs == 0 || s->equal_infinities || s->reference_squares == 0 || s->candidate_squares == 0)
+    if (s->pairs == 0 || s->equal_infinities)
+        return;
+    int zeros = s->reference_squares == 0 && s->candidate_squares == 0 && s->differing == 0;
+    if (!zeros && (s->reference_squares == 0 || s->candidate_squares == 0))
         return;
     /* Where some values have no partner, the sizes of the sides say nothing about the pairs. */
     if (s->mismatched && at_most(s->reference_squares, s->candidate_squares) < 0x1p-880)
@@ -998,7 +1031,7 @@ static void conclude(State *s)
     s->mean_abs = at_least(at_most(s->sum_abs / n, s->max_abs), least);
     s->rmse = at_least(at_most(sqrt(s->squares / n), s->max_abs), least);
     s->mean_rel = at_least(at_most(s->sum_rel / n, s->max_rel), least);
-    s->rel_l2 = at_least(d / a, least);
+    s->rel_l2 = zeros ? 0 : at_least(d / a, least);
     s->cosine_distance = s->differing ? at_most(at_least((d - gap) * (d + gap) / (2 * a * b), 0), 2) : 0;
     s->mean_ulp = s->ulp_sum / n;
     s->ordinary = 1;
@@ -1031,6 +1064,23 @@ EXPORT void reprod_measure(int32_t dtype, const void *a, const void *b, int64_t 
     finish(&w);
     conclude(state);
     LEAVE(environment);
+}
+
+/* The same for many pairs at once, each of which gets the State up to its histogram: for small tensors a call of its own
+ * costs more than they do. */
+EXPORT void reprod_measure_many(int64_t pairs, const int32_t *dtype, const void *const *a, const void *const *b,
+                                const int64_t *n, const double *limit, char *out)
+{
+    const size_t brief = offsetof(State, octaves);
+    State state;
+    memset(&state, 0, sizeof state);
+    for (int64_t i = 0; i < pairs; i++) {
+        reprod_measure(dtype[i], a[i], b[i], n[i], 0, limit[i], &state);
+        memcpy(out + (size_t)i * brief, &state, brief);
+        for (int64_t bin = state.lowest; bin <= state.highest; bin++)
+            state.octaves[bin] = 0;
+        memset(&state, 0, brief);
+    }
 }
 
 /* Python uses a library only if it was built from the kernel.c that lies beside it. */

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -51,6 +52,7 @@ class Kernel:
 
     measure: Callable[..., None] | None
     status: str
+    measure_many: Callable[..., None] | None = None
 
 
 def status() -> str:
@@ -86,15 +88,42 @@ def run(
     return Run(state, reference.size)
 
 
+def knows(pair: DtypePair, reference: Array, candidate: Array) -> bool:
+    """Whether the kernel can read both arrays where they lie."""
+    return pair.same and pair.reference in _CODES and _contiguous(reference) and _contiguous(candidate)
+
+
+def run_many(pairs: Sequence[tuple[Array, Array, DtypePair, float | None]]) -> list[Run] | None:
+    """The passes over many pairs that the kernel `knows`, in one call; only good for `measurement`. None: no kernel."""
+    measure_many = load().measure_many
+    if measure_many is None:
+        return None
+    n = len(pairs)
+    counts = [left.size for left, _, _, _ in pairs]
+    state = (ctypes.c_int64 * (_BINS * n))()
+    measure_many(
+        n,
+        (ctypes.c_int32 * n)(*[_CODES[pair.reference] for _, _, pair, _ in pairs]),
+        (ctypes.c_void_p * n)(*[_address(left) for left, _, _, _ in pairs]),
+        (ctypes.c_void_p * n)(*[_address(right) for _, right, _, _ in pairs]),
+        (ctypes.c_int64 * n)(*counts),
+        (ctypes.c_double * n)(*[math.inf if limit is None else limit for _, _, _, limit in pairs]),
+        state,
+    )
+    view = memoryview(state).cast("B")
+    return [Run(view, count, 8 * _BINS * place) for place, count in enumerate(counts)]
+
+
 class Run:
     """What the kernel left of one pair."""
 
-    __slots__ = ("_count", "_state", "_values", "worst_at")
+    __slots__ = ("_count", "_start", "_state", "_values", "worst_at")
 
-    def __init__(self, state: ctypes.Array[ctypes.c_int64], count: int) -> None:
+    def __init__(self, state: Any, count: int, start: int = 0) -> None:
         self._state = state
         self._count = count
-        self._values = _TOTALS.unpack_from(state)
+        self._start = start
+        self._values = _TOTALS.unpack_from(state, start)
         self.worst_at: int | None = self._values[7] if self._values[1] + self._values[2] else None
 
     def measurement(
@@ -104,7 +133,7 @@ class Run:
         (
             ordinary, listed, mean_abs, rmse, mean_rel, rel_l2, cosine_distance, mean_ulp,
             mean_a, mean_b, std_a, std_b, rms_a, rms_b, abs_max_a, abs_max_b,
-        ) = _ORDINARY.unpack_from(self._state, _TOTALS.size)  # fmt: skip
+        ) = _ORDINARY.unpack_from(self._state, self._start + _TOTALS.size)  # fmt: skip
         if not ordinary:
             return None
         (
@@ -139,9 +168,13 @@ class Run:
             nonfinite_mismatched=mismatched,
             limit=limit,
             beyond_limit=None if limit is None else beyond,
-            octaves=tuple(_OCTAVE.iter_unpack(memoryview(self._state).cast("B")[8 * _LIST : 8 * _LIST + 16 * listed])),
+            octaves=tuple(_OCTAVE.iter_unpack(self._octaves(listed))),
             notes=notes,
         )  # fmt: skip
+
+    def _octaves(self, listed: int) -> memoryview:
+        start = self._start + 8 * _LIST
+        return memoryview(self._state).cast("B")[start : start + 16 * listed]
 
     def totals(self) -> Totals:
         """The sums, for what has to be looked at more closely."""
@@ -190,7 +223,7 @@ def load(library: Path = LIBRARY) -> Kernel:
         for name in ("reprod_source", "reprod_instructions"):
             getattr(loaded, name).restype = ctypes.c_char_p
         built_from, instructions = loaded.reprod_source().decode(), loaded.reprod_instructions().decode()
-        measure = loaded.reprod_measure
+        measure, measure_many = loaded.reprod_measure, loaded.reprod_measure_many
     except (OSError, AttributeError) as error:
         return Kernel(None, f"cannot be loaded ({error}); numpy measures instead. Install again to build it anew")
     if built_from != source_digest():
@@ -200,7 +233,9 @@ def load(library: Path = LIBRARY) -> Kernel:
         ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_double,
         ctypes.c_void_p,
     ]  # fmt: skip
-    return Kernel(measure, f"in use ({instructions})")
+    measure_many.restype = None
+    measure_many.argtypes = [ctypes.c_int64, *[ctypes.c_void_p] * 6]
+    return Kernel(measure, f"in use ({instructions})", measure_many)
 
 
 class _ArrayInterface(ctypes.Structure):

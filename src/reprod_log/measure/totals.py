@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from reprod_log.measure.measurement import Measurement, SideSummary, Worst
 
-Value = TypeVar("Value", Measurement, SideSummary, Worst)
+Value = TypeVar("Value")
 _NAN = math.nan
 # Beyond these, squares of float64 values leave the range of float64.
 _HUGE, _TINY = 2.0**480, 2.0**-440

@@ -43,6 +43,15 @@ def ulp_distances(reference: Array, candidate: Array, *, component: DType, scrat
     return float(largest), float(np.add.reduce(distances, dtype=within))
 
 
+def ulp_steps(reference: Array, candidate: Array, *, component: DType) -> Array:
+    """The ULP distance of each element of two contiguous arrays of one dtype; of finite values only."""
+    signed = _INTEGERS[component.itemsize]
+    left, right = reference.view(signed), candidate.view(signed)
+    distances = np.abs(np.subtract(left, right)).view(np.dtype(f"u{component.itemsize}"))
+    _mend_opposite_signs(left, right, distances)
+    return distances
+
+
 @lru_cache(maxsize=8)
 def _exponent_step(component: DType) -> int:
     if component.name == "bfloat16":
