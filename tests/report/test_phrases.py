@@ -27,7 +27,8 @@ WRITERS = (
 )
 PIECES = {
     # Parts of a sentence, or words that are put into one.
-    "suspicious pass", "fixed limits", "X in the X", "X in the X (X)", "X; X", "X (X)", "X·x X", "X X", " per channel",
+    "suspicious pass", "fixed limits", "X in the X", "X in the X (X)", "X; X", "X (X)", "X·x X",
+    "X: X", "X X", " per channel",
     "the weight is", "the weight X is", "all weights are", "are swapped", "was given twice", "the weights X and X X",
     "weight decay is applied to X", "weight decay is applied to all parameters", ", more than",
     " in the candidate only", " in the candidate only (biases and norms)", " (X there)",

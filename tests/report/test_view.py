@@ -10,6 +10,7 @@ from made_alignments import calibrated, classic, fixed
 
 from reprod_log import Alignment, Policy, Recording, Status, align
 from reprod_log.diagnose import Finding
+from reprod_log.measure.comparison import Compared
 from reprod_log.record import Provenance
 from reprod_log.report.curves import Curve, curves
 from reprod_log.report.facts import coverage, policy_rules, provenance_facts
@@ -331,3 +332,20 @@ def test_coverage_tells_evidence_from_judged_entries() -> None:
 def test_policy_is_shown_line_by_line() -> None:
     assert ("mean_abs", "≤ 2e-06") in [(rule.name, rule.value) for rule in policy_rules(fixed())]
     assert ("free", "10") in [(rule.name, rule.value) for rule in policy_rules(calibrated())]
+
+
+def test_pairs_found_by_order_are_no_doubt_when_values_prove_them() -> None:
+    def doubts(rows: tuple[Compared, ...]) -> list[str]:
+        made = fixed(wrong=False)
+        made = replace(made, comparison=replace(made.comparison, rows=rows))
+        return [words()(one) for one in first_screen(made).certainty.doubts]
+
+    by_order = tuple(replace(row, how="order", confidence=0.8) for row in fixed(wrong=False).comparison.rows)
+    assert doubts(by_order) == []
+    layer = "layer1.1.conv2"
+    unproven = tuple(
+        replace(row, measurement=replace(row.measurement, rel_l2=0.5)) if layer in row.key and row.measurement else row
+        for row in by_order
+    )
+    count = sum(layer in row.key for row in by_order)
+    assert doubts(unproven) == [f"{count} pairs were matched by order and may be wrong (the least sure: 80%)"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -35,6 +36,19 @@ Trust = Annotated[
     bool,
     typer.Option("--trust", help="Let classic files run the code they contain; only for files you made yourself."),
 ]
+Reports = Annotated[
+    list[Path],
+    typer.Option(
+        "--report",
+        metavar="FILE",
+        help="Write a report; the suffix names the format: .html, .md, .json, .xml, .txt. May be given several times.",
+    ),
+]
+Full = Annotated[
+    bool, typer.Option("--full", help="Every entry in Markdown, text and JUnit reports, where they show what fails.")
+]
+Language = Annotated[str, typer.Option("--language", metavar="en|zh", help="The language of screen and reports.")]
+ModuleTree = Annotated[bool, typer.Option("--tree", help="Show the modules as a tree with their statuses.")]
 AllRows = Annotated[bool, typer.Option("--all", help="Show every entry, not only those that do not pass.")]
 
 

@@ -8,6 +8,8 @@ from typing import Literal
 
 from reprod_log.alignment import Alignment
 from reprod_log.judge import Status
+from reprod_log.measure.comparison import Compared
+from reprod_log.record import Key
 from reprod_log.report.view import Row, accepted_keys
 from reprod_log.report.words import Say, Text, say
 
@@ -23,6 +25,10 @@ _EVIDENCE = {
 }
 _STRONG = {"sure.float64", "sure.inputs", "sure.lr"}
 _SURE_MATCH = 0.9
+_AGREE = 0.05
+"""Relative error below which two tensors are the same thing, a defect or rounding apart."""
+_TELLING = 8
+"""Elements from which values identify a tensor."""
 NEAR_LIMIT = 10.0
 """An error of up to this many fixed limits may well be rounding: the guides' own logs fail at 2 to 10 of them."""
 
@@ -54,7 +60,7 @@ def _doubts(alignment: Alignment, divergence: Row | None) -> list[Say]:
     for name, side in (("reference", alignment.reference), ("candidate", alignment.candidate)):
         if not side.complete:
             found.append(say(f"doubt.incomplete.{name}"))
-    unsure = [row for row in alignment.comparison.rows if row.confidence < _SURE_MATCH]
+    unsure = unproven_pairs(alignment)
     if unsure:
         least = min(unsure, key=lambda row: row.confidence)
         found.append(say("doubt.match", count=len(unsure), how=least.how, confidence=f"{least.confidence:.0%}"))
@@ -72,6 +78,34 @@ def _doubts(alignment: Alignment, divergence: Row | None) -> list[Say]:
     elif divergence is not None and may_be_rounding(divergence):
         found.append(say("doubt.near", times=f"{divergence.times_limit:.2g}"))
     return found
+
+
+def unproven_pairs(alignment: Alignment) -> tuple[Compared, ...]:
+    """The pairs that were found by a weak sign and that no values confirm.
+
+    Two layers that run at the same place are a guess; once a tensor of theirs agrees, it is none: numbers of two
+    different layers do not agree by chance.
+    """
+    rows = alignment.comparison.rows
+    proven = {_layers(row) for row in rows if _agree(row)}
+    return tuple(row for row in rows if row.confidence < _SURE_MATCH and _layers(row) not in proven)
+
+
+def _layers(row: Compared) -> tuple[str, str]:
+    """The layers that the two entries belong to."""
+    return _layer(Key.parse(row.key)), _layer(Key.parse(row.candidate_key))
+
+
+def _layer(key: Key) -> str:
+    return key.path if key.phase in ("forward", "backward") else key.path.rpartition(".")[0]
+
+
+def _agree(row: Compared) -> bool:
+    """Whether enough numbers of varied size are the same on both sides to tell these tensors from any others."""
+    measured = row.measurement
+    if measured is None or measured.count < _TELLING or not measured.reference.std > 0:
+        return False
+    return measured.rel_l2 <= _AGREE
 
 
 def may_be_rounding(row: Row) -> bool:

@@ -82,7 +82,7 @@ def first_screen(alignment: Alignment, *, all_rows: tuple[Row, ...] | None = Non
     return FirstScreen(
         status=verdict.status,
         passed=verdict.passed,
-        headline=_headline(alignment),
+        headline=screen_headline(alignment),
         counts=counts,
         certainty=certainty_of(alignment, divergence),
         divergence=divergence,
@@ -96,10 +96,11 @@ def first_screen(alignment: Alignment, *, all_rows: tuple[Row, ...] | None = Non
 
 def headline(alignment: Alignment, *, language: str = "en") -> str:
     """The answer in one line."""
-    return words(language)(_headline(alignment))
+    return words(language)(screen_headline(alignment))
 
 
-def _headline(alignment: Alignment) -> Say:
+def screen_headline(alignment: Alignment) -> Say:
+    """The answer as a sentence that any language can say."""
     verdict = alignment.verdict
     total, counts = len(verdict.judgements), verdict.counts
     if verdict.status is Status.NOTHING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TextIO
 
@@ -14,19 +14,30 @@ from reprod_log.report.formats import markdown
 from reprod_log.report.plain import plain, shortened
 from reprod_log.report.view import rows
 
-_MOST_ANNOTATIONS = 10
+MOST_ANNOTATIONS = 10
 """GitHub shows ten of each kind per step."""
 _LONGEST = 1_000
 
 
 def announce(alignment: Alignment, stream: TextIO, *, environment: Mapping[str, str] = os.environ) -> None:
     """Append the Markdown report to the step summary and print annotations, if the environment is that of GitHub."""
-    summary = environment.get("GITHUB_STEP_SUMMARY", "")
-    if summary:
-        with open(Path(summary), "a", encoding="utf-8") as file:
-            file.write(markdown.render(alignment) + "\n")
+    tell(lambda: markdown.render(alignment), lambda: workflow_commands(alignment), stream, environment=environment)
+
+
+def tell(
+    summary: Callable[[], str],
+    commands: Callable[[], Iterable[str]],
+    stream: TextIO,
+    *,
+    environment: Mapping[str, str] = os.environ,
+) -> None:
+    """Append `summary` to the step summary and print the workflow commands; elsewhere neither is even made."""
+    path = environment.get("GITHUB_STEP_SUMMARY", "")
+    if path:
+        with open(Path(path), "a", encoding="utf-8", errors="surrogatepass") as file:
+            file.write(summary() + "\n")
     if environment.get("GITHUB_ACTIONS") == "true":
-        for line in workflow_commands(alignment):
+        for line in commands():
             print(line, file=stream)
 
 
@@ -34,23 +45,24 @@ def workflow_commands(alignment: Alignment) -> list[str]:
     """The annotations: an error per entry that does not pass, the first divergence first; a notice when all do."""
     screen = first_screen(alignment)
     if screen.passed:
-        lines = [_command("notice", "reprod_log", headline(alignment))]
-        lines += [_command("warning", "suspicious pass", found.cause) for found in screen.suspicious]
-        return lines[: _MOST_ANNOTATIONS + 1]
+        lines = [workflow_command("notice", "reprod_log", headline(alignment))]
+        lines += [workflow_command("warning", "suspicious pass", found.cause) for found in screen.suspicious]
+        return lines[: MOST_ANNOTATIONS + 1]
     failed = [row for row in rows(alignment) if not row.status.passed]
     first = screen.divergence
     if first is not None:
         failed = [first, *(row for row in failed if row.place != first.place)]
     if alignment.status is Status.NOTHING or not failed:
-        return [_command("error", "reprod_log", headline(alignment))]
-    shown = failed[: _MOST_ANNOTATIONS - 1]
-    lines = [_command("error", "reprod_log", headline(alignment))]
+        return [workflow_command("error", "reprod_log", headline(alignment))]
+    shown = failed[: MOST_ANNOTATIONS - 1]
+    lines = [workflow_command("error", "reprod_log", headline(alignment))]
     return lines + [
-        _command("error", f"{row.status.value} {row.key}", row.judgement.reason or row.status.value) for row in shown
+        workflow_command("error", f"{row.status.value} {row.key}", row.judgement.reason or row.status.value)
+        for row in shown
     ]
 
 
-def _command(kind: str, title: str, message: str) -> str:
+def workflow_command(kind: str, title: str, message: str) -> str:
     """One workflow command; nothing in the texts can end it or begin another one."""
     name = shortened(plain(title), 200).replace("%", "%25").replace(":", "%3A").replace(",", "%2C")
     body = shortened(plain(message), _LONGEST).replace("%", "%25")

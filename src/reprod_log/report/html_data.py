@@ -47,7 +47,7 @@ def page_data(alignment: Alignment, rows: Sequence[Row], curves: Iterable[Curve]
             for one in alignment.findings
         ],
         "words": {language: words(language).sentences for language in known_languages()},
-        "phrases": _phrases(tuple(_texts(alignment, rows))),
+        "phrases": phrases_for(tuple(_texts(alignment, rows))),
     }
 
 
@@ -66,7 +66,7 @@ def _texts(alignment: Alignment, rows: Iterable[Row]) -> Iterator[str]:
     yield from (rule.reason for rule in policy_rules(alignment))
 
 
-def _phrases(texts: Sequence[str]) -> dict[str, dict[str, str]]:
+def phrases_for(texts: Sequence[str]) -> dict[str, dict[str, str]]:
     """By language: how it says each of the sentences, where it has words of its own for them."""
     found: dict[str, dict[str, str]] = {}
     for language in known_languages():

@@ -74,9 +74,9 @@ def print_alignment(alignment: Alignment, console: Console, *, all_rows: bool = 
         console.print(Text(line.text, style="dim"))
 
 
-def print_tree(alignment: Alignment, console: Console) -> None:
+def print_tree(alignment: Alignment, console: Console, *, language: str = "en") -> None:
     """Print the modules as a tree, each with its worst status, how many entries do not pass, and its largest error."""
-    top = Tree(Text(plain(headline(alignment)), style=STYLES[alignment.status]), hide_root=False)
+    top = Tree(Text(plain(headline(alignment, language=language)), style=STYLES[alignment.status]), hide_root=False)
     for node in module_tree(rows(alignment)):
         _grow(top, node)
     console.print(top)

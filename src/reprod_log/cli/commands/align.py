@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,10 +13,13 @@ from rich.table import Table
 from rich.text import Text
 
 from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOTHING_COMPARED
+from reprod_log.cli.options import Language
 from reprod_log.judge import Status
 from reprod_log.report.plain import plain
 from reprod_log.report.terminal import STYLES, terminal
-from reprod_log.steps.overview import Row, rows, summary, write_plan_report
+from reprod_log.report.words import Words, words
+from reprod_log.steps.overview import Overview, Row
+from reprod_log.steps.overview_report import announce_overview, write_overview
 from reprod_log.steps.plan import Options
 from reprod_log.steps.run_plan import PlanResult, run_plan
 
@@ -43,32 +47,37 @@ def run(
     report: Annotated[
         list[Path], typer.Option("--report", metavar="FILE", help="Write a report of all steps: .html or .md.")
     ] = [],  # noqa: B006
+    language: Language = "en",
 ) -> int:
     """Run the steps of a reproduction, both sides each in a process of its own, and compare them."""
+    told = words(language)
     options = Options(full=full, as_published=as_published, folder=output)
     with _told() as tell:
         result = run_plan(plan, options, only=only, stop=stop, together=together, tell=tell)
     console = terminal()
-    console.print(Text(plain(summary(result)), style=STYLES[Status.PASS if result.passed else Status.FAIL]))
-    table = rows(result)
-    console.print(_table(table))
-    for row in table:
-        if len(row.finding) > _MOST_LETTERS:
-            console.print(Text(plain(f"{row.name}: {row.finding}")))
+    overview = Overview.of(result)
+    status = Status.PASS if result.passed else Status.FAIL
+    console.print(Text(plain(told(overview.summary)), style=STYLES[status]))
+    console.print(_table(overview.rows, told))
+    for row in overview.rows:
+        finding = told(row.said)
+        if len(finding) > _MOST_LETTERS:
+            console.print(Text(plain(f"{row.name}: {finding}")))
     console.print(Text(f"recordings and alignments: {output}", style="dim"))
     for path in report:
-        console.print(Text(f"report: {write_plan_report(result, path)}", style="dim"))
+        console.print(Text(f"report: {write_overview(overview, path, language=language)}", style="dim"))
+    announce_overview(overview, sys.stdout)
     return _exit_code(result)
 
 
-def _table(lines: tuple[Row, ...]) -> Table:
+def _table(lines: tuple[Row, ...], told: Words) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("step", no_wrap=True)
-    table.add_column("status", no_wrap=True)
-    table.add_column("first divergence", overflow="fold", ratio=2)
-    table.add_column("finding", overflow="fold", ratio=3)
+    table.add_column(told.get("plan.step"), no_wrap=True)
+    table.add_column(told.get("status"), no_wrap=True)
+    table.add_column(told.get("first"), overflow="fold", ratio=2)
+    table.add_column(told.get("plan.finding"), overflow="fold", ratio=3)
     for number, row in enumerate(lines, start=1):
-        finding = row.finding if len(row.finding) <= _MOST_LETTERS else f"{row.finding[: _MOST_LETTERS - 1]}…"
+        finding = _cut(told(row.said))
         table.add_row(
             Text(plain(f"{number} {row.name}")),
             Text(row.word, style=STYLES[row.status]),
@@ -76,6 +85,10 @@ def _table(lines: tuple[Row, ...]) -> Table:
             Text(plain(finding) or "–"),
         )
     return table
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MOST_LETTERS else f"{text[: _MOST_LETTERS - 1]}…"
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -10,12 +11,15 @@ from rich.table import Table
 from rich.text import Text
 
 from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOTHING_COMPARED
-from reprod_log.cli.options import Limits, Trust
+from reprod_log.cli.options import Language, Limits, Trust
 from reprod_log.judge import Status
 from reprod_log.report.first_screen import headline
 from reprod_log.report.plain import plain
 from reprod_log.report.terminal import STYLES, terminal
+from reprod_log.report.words import Words, words
 from reprod_log.steps.hand_in import HandIn, check_folder
+from reprod_log.steps.overview import Overview
+from reprod_log.steps.overview_report import announce_overview, write_overview
 from reprod_log.steps.result import StepResult
 
 NAME = "check"
@@ -24,9 +28,14 @@ NAME = "check"
 def run(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder with the logs, e.g. log_reprod/.")],
     limit: Limits = [],  # noqa: B006  # typer's way of saying 'none given'
+    report: Annotated[
+        list[Path], typer.Option("--report", metavar="FILE", help="Write a report of all steps: .html or .md.")
+    ] = [],  # noqa: B006
+    language: Language = "en",
     trust: Trust = False,
 ) -> int:
     """Judge a finished hand-in: finds the pairs of logs by their names and compares all of them."""
+    told = words(language)
     hand_in = check_folder(folder, limits=limit, trust=trust)
     console = terminal()
     if not hand_in.steps:
@@ -35,23 +44,26 @@ def run(
         )
         return NOTHING_COMPARED
     failed = [step for step in hand_in.steps if not step.passed]
-    word = "ALIGNED" if hand_in.passed else "NOT ALIGNED"
-    summary = f"{word}: {len(hand_in.steps) - len(failed)} of {len(hand_in.steps)} steps pass in {folder}"
-    console.print(Text(plain(summary), style=STYLES[Status.PASS if hand_in.passed else Status.FAIL]))
-    console.print(_table(hand_in))
+    overview = Overview.of(hand_in)
+    status = Status.PASS if hand_in.passed else Status.FAIL
+    console.print(Text(plain(told(overview.summary)), style=STYLES[status]))
+    console.print(_table(hand_in, told))
     for step in failed:
-        console.print(Text(plain(f"{step.name}: {_why(step)}")))
+        console.print(Text(plain(f"{step.name}: {_why(step, told)}")))
+    for path in report:
+        console.print(Text(f"report: {write_overview(overview, path, language=language)}", style="dim"))
+    announce_overview(overview, sys.stdout)
     return ALIGNED if hand_in.passed else NOT_ALIGNED
 
 
-def _table(hand_in: HandIn) -> Table:
+def _table(hand_in: HandIn, told: Words) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("status", no_wrap=True)
-    table.add_column("step", no_wrap=True)
-    table.add_column("logs", overflow="fold")
-    table.add_column("entries", justify="right")
-    table.add_column("worst mean", justify="right", no_wrap=True)
-    table.add_column("own log says", no_wrap=True)
+    table.add_column(told.get("status"), no_wrap=True)
+    table.add_column(told.get("plan.step"), no_wrap=True)
+    table.add_column(told.get("check.logs"), overflow="fold")
+    table.add_column(told.get("entries"), justify="right")
+    table.add_column(told.get("check.worst"), justify="right", no_wrap=True)
+    table.add_column(told.get("check.published"), no_wrap=True)
     for step in hand_in.steps:
         status = step.alignment.status if step.alignment else Status.INCOMPARABLE
         if step.reference is None or step.candidate is None:
@@ -73,8 +85,9 @@ def _worst(step: StepResult) -> str:
     return f"{max(values):.1e}" if values else "–"
 
 
-def _why(step: StepResult) -> str:
+def _why(step: StepResult, told: Words) -> str:
     if step.problem or step.alignment is None:
-        return step.problem
+        return told(step.problem)
     first = step.alignment.first_divergence
-    return f"{headline(step.alignment)}; first: {first.key}: {first.reason}" if first else headline(step.alignment)
+    answer = headline(step.alignment, language=told.language)
+    return f"{answer}; {told.get('first')}: {first.key}: {told(first.reason)}" if first else answer

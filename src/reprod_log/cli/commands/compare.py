@@ -10,12 +10,26 @@ import typer
 
 from reprod_log.alignment import Alignment, align
 from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOTHING_COMPARED
-from reprod_log.cli.options import Accept, AllowUnmatched, AllRows, EqualNan, Limits, Renames, Trust, rename_map
+from reprod_log.cli.options import (
+    Accept,
+    AllowUnmatched,
+    AllRows,
+    EqualNan,
+    Full,
+    Language,
+    Limits,
+    ModuleTree,
+    Renames,
+    Reports,
+    Trust,
+    rename_map,
+)
 from reprod_log.cli.progress import byte_progress
 from reprod_log.judge import Status
-from reprod_log.report import write_report
+from reprod_log.report import format_of, write_report
 from reprod_log.report.github import announce
-from reprod_log.report.terminal import print_alignment, terminal
+from reprod_log.report.terminal import print_alignment, print_tree, terminal
+from reprod_log.report.words import words
 
 NAME = "compare"
 
@@ -29,14 +43,15 @@ def run(
     accept: Accept = [],  # noqa: B006
     equal_nan: EqualNan = False,
     json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Save the alignment as JSON.")] = None,
-    report: Annotated[
-        list[Path],
-        typer.Option("--report", metavar="FILE", help="Write a report; the suffix names the format."),
-    ] = [],  # noqa: B006
+    report: Reports = [],  # noqa: B006
+    full: Full = False,
+    language: Language = "en",
+    tree: ModuleTree = False,
     all_rows: AllRows = False,
     trust: Trust = False,
 ) -> int:
     """Compare two recordings: files (.npy, .npz, .safetensors) or folders."""
+    check_reports(report, language)
     with byte_progress("comparing") as progress:
         alignment = align(
             reference,
@@ -49,13 +64,28 @@ def run(
             trust=trust,
             progress=progress,
         )
-    print_alignment(alignment, terminal(), all_rows=all_rows)
+    show(alignment, tree=tree, all_rows=all_rows, language=language)
     if json is not None:
         alignment.save(json)
     for path in report:
-        write_report(alignment, path)
+        write_report(alignment, path, full=full, language=language)
     announce(alignment, sys.stdout)
     return exit_code(alignment)
+
+
+def check_reports(reports: list[Path], language: str) -> None:
+    """Refuse a suffix or a language that there is not, before any long work begins."""
+    words(language)
+    for path in reports:
+        format_of(path)
+
+
+def show(alignment: Alignment, *, tree: bool, all_rows: bool, language: str) -> None:
+    """Print the alignment, with its modules as a tree instead of the table if asked to."""
+    if tree:
+        print_tree(alignment, terminal(), language=language)
+    else:
+        print_alignment(alignment, terminal(), all_rows=all_rows, language=language)
 
 
 def exit_code(alignment: Alignment) -> int:

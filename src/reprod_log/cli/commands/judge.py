@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -9,11 +10,22 @@ from typing import Annotated
 import typer
 
 from reprod_log.alignment import Alignment
-from reprod_log.cli.commands.compare import exit_code
-from reprod_log.cli.options import Accept, AllowUnmatched, AllRows, EqualNan, Limits
+from reprod_log.cli.commands.compare import check_reports, exit_code, show
+from reprod_log.cli.options import (
+    Accept,
+    AllowUnmatched,
+    AllRows,
+    EqualNan,
+    Full,
+    Language,
+    Limits,
+    ModuleTree,
+    Reports,
+)
 from reprod_log.errors import UsageError
 from reprod_log.judge import CalibratedPolicy, Policy
-from reprod_log.report.terminal import print_alignment, terminal
+from reprod_log.report import write_report
+from reprod_log.report.github import announce
 
 NAME = "judge"
 
@@ -26,9 +38,14 @@ def run(
     accept: Accept = [],  # noqa: B006
     equal_nan: EqualNan = False,
     json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Save the new judgement.")] = None,
+    report: Reports = [],  # noqa: B006
+    full: Full = False,
+    language: Language = "en",
+    tree: ModuleTree = False,
     all_rows: AllRows = False,
 ) -> int:
     """Judge a saved alignment again with another policy; its tensors are not needed."""
+    check_reports(report, language)
     alignment = Alignment.load(saved)
     if policy not in ("", "fixed", "calibrated"):
         raise UsageError(f"--policy is fixed or calibrated, not {policy!r}")
@@ -44,7 +61,10 @@ def run(
         equal_nan=chosen.equal_nan or equal_nan,
     )
     again = alignment.judged_by(chosen)
-    print_alignment(again, terminal(), all_rows=all_rows)
+    show(again, tree=tree, all_rows=all_rows, language=language)
     if json is not None:
         again.save(json)
+    for path in report:
+        write_report(again, path, full=full, language=language)
+    announce(again, sys.stdout)
     return exit_code(again)

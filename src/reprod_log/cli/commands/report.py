@@ -9,11 +9,10 @@ from typing import Annotated
 import typer
 
 from reprod_log.alignment import Alignment
-from reprod_log.cli.commands.compare import exit_code
-from reprod_log.cli.options import AllRows
-from reprod_log.report import format_of, write_report
+from reprod_log.cli.commands.compare import check_reports, exit_code, show
+from reprod_log.cli.options import AllRows, Full, Language, ModuleTree
+from reprod_log.report import write_report
 from reprod_log.report.github import announce
-from reprod_log.report.terminal import print_alignment, print_tree, terminal
 
 NAME = "report"
 
@@ -24,21 +23,18 @@ def run(
         list[Path] | None,
         typer.Argument(metavar="[OUT]...", help="Reports to write; .html, .md, .json, .xml or .txt. None: the screen."),
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Every entry in Markdown, text and JUnit.")] = False,
-    language: Annotated[str, typer.Option("--language", metavar="en|zh", help="The language of the report.")] = "en",
-    tree: Annotated[bool, typer.Option("--tree", help="Show the modules as a tree with their statuses.")] = False,
+    full: Full = False,
+    language: Language = "en",
+    tree: ModuleTree = False,
     all_rows: AllRows = False,
 ) -> int:
     """Show a saved alignment or write it as HTML, Markdown, JUnit or text; leaves with the code of its verdict."""
     alignment = Alignment.load(saved)
     outputs = outputs or []
-    for path in outputs:
-        format_of(path)
+    check_reports(outputs, language)
     for path in outputs:
         write_report(alignment, path, full=full, language=language)
-    if tree:
-        print_tree(alignment, terminal())
-    elif not outputs:
-        print_alignment(alignment, terminal(), all_rows=all_rows, language=language)
+    if tree or not outputs:
+        show(alignment, tree=tree, all_rows=all_rows, language=language)
     announce(alignment, sys.stdout)
     return exit_code(alignment)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from reprod_log.alignment import Alignment
 from reprod_log.report.curves import curves
@@ -15,24 +11,20 @@ from reprod_log.report.facts import coverage, policy_rules, provenance_facts
 from reprod_log.report.first_screen import first_screen
 from reprod_log.report.groups import groups, heat_maps, module_tree
 from reprod_log.report.html_data import page_data
-from reprod_log.report.html_parts import HtmlParts, entry_columns, heat_table
+from reprod_log.report.html_parts import entry_columns, heat_table
 from reprod_log.report.options import USUAL, Options
-from reprod_log.report.plain import plain
+from reprod_log.report.page import content_policy, embedded, page, scripts
 from reprod_log.report.view import MARKS, Row, remarks, rows
-from reprod_log.report.words import words
 
 SUFFIXES = (".html", ".htm")
 
 MOST_ROWS = 6_000
 """Entries with a row and a page of their own; a file of more would be slow to open. What does not pass goes first."""
-_TEMPLATES = Path(__file__).parents[1] / "templates"
-_SCRIPTS = ("words.js", "charts.js", "table.js", "tree.js", "entry.js", "page.js")
+_SCRIPTS = tuple(f"script/{name}.js" for name in ("words", "charts", "table", "tree", "entry", "page"))
 
 
 def render(alignment: Alignment, options: Options = USUAL) -> str:
     """The whole page. The short and the full form are the same: the reader folds and filters."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
     from reprod_log import __version__
 
     everything = rows(alignment)
@@ -45,18 +37,10 @@ def render(alignment: Alignment, options: Options = USUAL) -> str:
     data = page_data(alignment, shown, found_curves) | {"columns": columns}
     data["first"] = place.get(screen.divergence.key) if screen.divergence else None
     library = bokeh_scripts()
-    script = "".join((_TEMPLATES / "script" / name).read_text(encoding="utf-8") for name in _SCRIPTS)
-    parts = HtmlParts(words(options.language))
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-    )
-    environment.filters["plain"] = plain
-    return environment.get_template("report.html.j2").render(
-        p=parts,
+    script = scripts(*_SCRIPTS)
+    return page(
+        "report.html.j2",
+        language=options.language,
         alignment=alignment,
         screen=screen,
         rows=shown,
@@ -75,20 +59,10 @@ def render(alignment: Alignment, options: Options = USUAL) -> str:
         remarks=remarks(alignment),
         marks=MARKS,
         version=__version__,
-        style=(_TEMPLATES / "report.css").read_text(encoding="utf-8"),
         data=embedded(data),
         library=library,
         script=script,
         content_policy=content_policy([*library, script]),
-    )
-
-
-def content_policy(scripts: list[str]) -> str:
-    """What the browser may do with the page: run these very scripts, nothing else, and fetch nothing at all."""
-    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(one.encode()).digest()).decode()}'" for one in scripts)
-    return (
-        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
-        "base-uri 'none'; form-action 'none'"
     )
 
 
@@ -114,9 +88,3 @@ def bokeh_scripts() -> list[str]:
 
     folder = Path(bokeh.__file__).parent / "server" / "static" / "js"
     return [(folder / name).read_text(encoding="utf-8") for name in ("bokeh.min.js", "bokeh-api.min.js")]
-
-
-def embedded(data: dict[str, Any]) -> str:
-    """JSON that nothing inside can end early: no `<` is left in it."""
-    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

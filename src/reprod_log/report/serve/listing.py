@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Literal
@@ -14,9 +14,11 @@ from reprod_log.alignment import SCHEMA, Alignment
 from reprod_log.errors import ReprodLogError
 from reprod_log.judge import Status
 from reprod_log.record.opening import check_inside
-from reprod_log.report.first_screen import headline
+from reprod_log.report.first_screen import screen_headline
+from reprod_log.report.html_data import said
 from reprod_log.report.plain import plain
 from reprod_log.report.view import MARKS
+from reprod_log.report.words import words
 
 _SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages"})
 _RECORDING_SUFFIXES = frozenset({".npz", ".safetensors", ".npy"})
@@ -39,6 +41,8 @@ class Item:
     status: str = ""
     mark: str = ""
     headline: str = ""
+    says: dict[str, Any] = field(default_factory=dict)
+    """The headline for the script, which says it in the reader's language."""
     first: str = ""
     sides: tuple[str, str] = ("", "")
 
@@ -123,7 +127,8 @@ class Listing:
                 **asdict(plain_item),
                 "status": found.status.value,
                 "mark": MARKS[Status(found.status)],
-                "headline": headline(found),
+                "headline": words()(screen_headline(found)),
+                "says": said(screen_headline(found)),
                 "first": plain(first.key) if first is not None else "",
                 "sides": tuple(_side(side) for side in (found.reference, found.candidate)),
             }

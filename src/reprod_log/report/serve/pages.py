@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-from reprod_log.report.formats.html import bokeh_scripts, embedded
-from reprod_log.report.html_parts import HtmlParts
-from reprod_log.report.plain import plain
+from reprod_log.report.formats.html import bokeh_scripts
+from reprod_log.report.page import embedded, page, scripts
 from reprod_log.report.serve.listing import Listing
 from reprod_log.report.view import MARKS, SEVERITY
 from reprod_log.report.words import known_languages, words
 
-_TEMPLATES = Path(__file__).parents[1] / "templates"
 _SCRIPTS = ("script/words.js", "script/charts.js", "serve/serve.js")
 
 
@@ -47,29 +44,13 @@ def script(path: str) -> str | None:
 @lru_cache(maxsize=1)
 def _scripts() -> dict[str, str]:
     library, api = bokeh_scripts()
-    ours = "".join((_TEMPLATES / name).read_text(encoding="utf-8") for name in _SCRIPTS)
-    return {"/bokeh.js": library, "/bokeh-api.js": api, "/serve.js": ours}
+    return {"/bokeh.js": library, "/bokeh-api.js": api, "/serve.js": scripts(*_SCRIPTS)}
 
 
 def _page(template: str, **values: Any) -> str:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-    )
-    environment.filters["plain"] = plain
     data = {
         "words": {language: words(language).sentences for language in known_languages()},
         "statuses": [{"name": one.value, "mark": MARKS[one], "passed": one.passed} for one in SEVERITY],
         "name": values.get("name", ""),
     }
-    return environment.get_template(template).render(
-        p=HtmlParts(words()),
-        style=(_TEMPLATES / "report.css").read_text(encoding="utf-8"),
-        data=embedded(data),
-        **values,
-    )
+    return page(template, data=embedded(data), **values)

@@ -106,38 +106,15 @@ function onKey(event) {
   if (act) { event.preventDefault(); act(); }
 }
 
-function switchTheme() {
-  const dark = getComputedStyle(root).colorScheme === "dark" || (root.dataset.theme === undefined && matchMedia("(prefers-color-scheme: dark)").matches);
-  root.dataset.theme = dark ? "light" : "dark";
-  remembered("theme", root.dataset.theme);
-  draw();
-}
-
-function switchLanguage() {
-  const all = Object.keys(data.words);
-  state.language = all[(all.indexOf(state.language) + 1) % all.length];
-  remembered("language", state.language);
-  translate();
-  drawFilters();
-  draw();
-}
-
 function start() {
-  root.classList.add("scripted");
   state.title = document.title;
-  const theme = remembered("theme");
-  if (theme === "light" || theme === "dark") root.dataset.theme = theme;
-  const language = remembered("language") ?? (navigator.language.startsWith("zh") ? "zh" : state.language);
-  if (language in data.words) state.language = language;
   for (const one of document.querySelectorAll("#curves details")) one.open = false;
-  translate();
+  startPage(() => { drawFilters(); draw(); });
   setUpTable();
   setUpTree();
   drawFilters();
   for (const name of ["step", "phase", "measure"]) document.getElementById("depth-" + name).addEventListener("change", (event) => { depth[name] = event.target.value; drawDepth(); });
   document.getElementById("curve")?.addEventListener("change", (event) => { chosenCurve = Number(event.target.value); drawCurves(); });
-  document.getElementById("theme").addEventListener("click", switchTheme);
-  document.getElementById("language").addEventListener("click", switchLanguage);
   document.addEventListener("keydown", onKey);
   document.addEventListener("click", (event) => {
     const link = event.target.closest("[data-e]");

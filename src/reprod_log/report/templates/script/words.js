@@ -41,6 +41,36 @@ function translate() {
   document.getElementById("language").textContent = data.words[others[0]].language;
 }
 
+// Language and light or dark are the reader's choice on every page; what is drawn is drawn again.
+let redraw = () => {};
+
+function switchTheme() {
+  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = dark ? "light" : "dark";
+  remembered("theme", root.dataset.theme);
+  redraw();
+}
+
+function switchLanguage() {
+  const all = Object.keys(data.words);
+  state.language = all[(all.indexOf(state.language) + 1) % all.length];
+  remembered("language", state.language);
+  translate();
+  redraw();
+}
+
+function startPage(drawnAgain) {
+  redraw = drawnAgain;
+  root.classList.add("scripted");
+  const theme = remembered("theme");
+  if (theme === "light" || theme === "dark") root.dataset.theme = theme;
+  const language = remembered("language") ?? (navigator.language.startsWith("zh") ? "zh" : state.language);
+  if (language in data.words) state.language = language;
+  translate();
+  document.getElementById("theme").addEventListener("click", switchTheme);
+  document.getElementById("language").addEventListener("click", switchLanguage);
+}
+
 // An element with text or other elements inside; nothing is ever read as HTML.
 function make(tag, attributes = {}, ...content) {
   const made = document.createElement(tag);

@@ -39,7 +39,7 @@ function drawList(items) {
   const alignments = items.filter((one) => one.kind === "alignment"), recordings = items.filter((one) => one.kind === "recording");
   const none = (columns) => [make("tr", {}, make("td", { colspan: columns }, t("serve.none")))];
   document.querySelector("#alignments tbody").replaceChildren(...(alignments.length ? alignments.map((one) => line([
-    make("span", { class: "st " + one.status }, `${one.mark} ${one.status}`), link("/alignment", one), make("bdi", {}, one.headline),
+    make("span", { class: "st " + one.status }, `${one.mark} ${one.status}`), link("/alignment", one), make("bdi", {}, one.says.id ? t(one.says.id, one.says.values) : one.headline),
     make("code", {}, one.first), one.sides.some(Boolean) ? make("span", {}, make("bdi", {}, one.sides[0]), " → ", make("bdi", {}, one.sides[1])) : "", one.time])) : none(6)));
   document.querySelector("#recordings tbody").replaceChildren(...(recordings.length ? recordings.map((one) => line([
     make("span", {}, link("/recording", one), " ", make("small", {}, one.sides[0])), one.growing ? "● " + t("serve.growing") : t("serve.complete"),
@@ -81,34 +81,14 @@ function drawRecording(found) {
   liveChart(document.getElementById("curve-chart"), found.curves.find((one) => one.name === chosenCurve));
 }
 
-function redrawAll() {
-  translate();
-  readColours();
-  if (latest) drawRecording(latest);
-}
-
 function startServe() {
-  root.classList.add("scripted");
-  const theme = remembered("theme");
-  if (theme === "light" || theme === "dark") root.dataset.theme = theme;
-  const language = remembered("language") ?? (navigator.language.startsWith("zh") ? "zh" : "en");
-  if (language in data.words) state.language = language;
-  translate();
-  readColours();
   let again = () => {};
-  document.getElementById("language").addEventListener("click", () => {
-    const all = Object.keys(data.words);
-    state.language = all[(all.indexOf(state.language) + 1) % all.length];
-    remembered("language", state.language);
-    redrawAll();
+  startPage(() => {
+    readColours();
+    if (latest) drawRecording(latest);
     again();
   });
-  document.getElementById("theme").addEventListener("click", () => {
-    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-    root.dataset.theme = dark ? "light" : "dark";
-    remembered("theme", root.dataset.theme);
-    redrawAll();
-  });
+  readColours();
   if (document.getElementById("alignments")) again = follow(() => "/items.json", drawList);
   if (document.getElementById("curve-chart")) {
     const other = document.getElementById("with");
