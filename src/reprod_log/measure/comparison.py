@@ -9,6 +9,7 @@ from typing import Any
 
 from reprod_log.errors import RecordingError, near_names
 from reprod_log.match import Pair, Pairing
+from reprod_log.match.pairing import How
 from reprod_log.measure.dtypes import Array
 from reprod_log.measure.elements import Samples, samples_of, thinned, worst_elements
 from reprod_log.measure.fused import measure_arrays
@@ -40,7 +41,7 @@ class Compared:
     measurement: Measurement | None
     incomparable: str = ""
     """Why there is no measurement."""
-    how: str = "name"
+    how: How = "name"
     confidence: float = 1.0
     view: str = ""
     """What was rearranged to compare them, and why that was allowed."""
