@@ -24,7 +24,7 @@ class AsFunction(AsModule):
         return torch.relu(x)
 
 
-def compared(kind: type[AsModule], shift: float) -> Alignment:
+def compared(kind: type[AsModule], shift: float, *, step: int = 0) -> Alignment:
     """Two models of which one unit is `shift` above zero for the first sample in one and below it in the other."""
     recordings = []
     generator = torch.Generator().manual_seed(0)
@@ -37,9 +37,11 @@ def compared(kind: type[AsModule], shift: float) -> Alignment:
             model.first.weight[2, 0] = 1
             model.first.bias[2] = -x[0, 0]
         with watch(model) as watched:
-            given = x.clone()
-            given[0, 0] += side * shift
-            model(given).sum().backward()
+            for now in range(step + 1):
+                given = x.clone()
+                given[0, 0] += side * shift if now == step else 1.0
+                model(given).sum().backward()
+                model.zero_grad()
         recordings.append(watched.recording)
     return align(*recordings, limits=["mean_abs:1e-5"])
 
@@ -49,11 +51,18 @@ def kinks(alignment: Alignment) -> list[str]:
 
 
 def test_flip_before_a_layer_is_counted_and_placed() -> None:
-    assert kinks(compared(AsModule, 1e-6)) == ["1 of 30 activations changed side at step 0, layer act: rounding"]
+    assert kinks(compared(AsModule, 1e-6)) == ["1 of 30 activations changed side at step 0, layer first: rounding"]
 
 
-def test_flip_in_a_function_is_seen_behind_it() -> None:
-    assert kinks(compared(AsFunction, 1e-6)) == ["1 of 30 activations changed side at step 0, layer second: rounding"]
+def test_flip_in_a_function_is_placed_at_the_layer_before_it() -> None:
+    assert kinks(compared(AsFunction, 1e-6)) == ["1 of 30 activations changed side at step 0, layer first: rounding"]
+
+
+def test_flip_at_a_later_step_is_found_there() -> None:
+    """Inputs of layers are recorded in the first step only; later ones are seen by what comes out."""
+    for kind in (AsModule, AsFunction):
+        found = kinks(compared(kind, 1e-6, step=2))
+        assert found == ["1 of 30 activations changed side at step 2, layer first: rounding"]
 
 
 def test_large_values_of_other_sign_are_no_flip() -> None:

@@ -25,6 +25,7 @@ def align_models(
     optimizer: Any = None,
     step: Any = None,
     steps: int | None = None,
+    detailed: int | None = None,
     transfer: bool = True,
     rename: Mapping[str, str] | None = None,
     policy: Policy | CalibratedPolicy | None = None,
@@ -43,6 +44,8 @@ def align_models(
     optimizer              makes an optimizer (or optimizer and scheduler) for a model it is given; one or a pair
     step                   instead of `loss`: step(model, optimizer, inputs, targets) does a whole iteration
     steps                  how many iterations; by default as many as there are batches, at least 5 with an optimizer
+    detailed               keep everything of the first so many iterations only, and losses and rates of the others;
+                           by default everything of all, which a large model or a long run has no memory for
     transfer               carry the reference's weights over first (changes the candidate; its other state stays)
     quick                  only isolation and the float64 run, without the precision tier
 
@@ -57,6 +60,7 @@ def align_models(
         optimizer=optimizer,
         step=step,
         steps=steps,
+        detailed=detailed,
         transfer=transfer,
         rename=rename,
         quick=quick,
@@ -77,6 +81,7 @@ def make_runs(
     optimizer: Any = None,
     step: Any = None,
     steps: int | None = None,
+    detailed: int | None = None,
     transfer: bool = True,
     rename: Mapping[str, str] | None = None,
     quick: bool = False,
@@ -91,11 +96,13 @@ def make_runs(
     if steps is None:
         steps = len(inputs) if isinstance(inputs, list) else 5 if ours.optimizer is not None else 1
     batches = batches_of(inputs, targets, steps)
+    if detailed is not None and detailed < 1:
+        raise UsageError(f"detailed is {detailed}: at least the first iteration must be kept whole")
     if not batches:
         raise UsageError("inputs is an empty list: nothing would be compared")
     if transfer:
         _transfer(reference, candidate, batches[0][0], rename)
-    return Runs(ours, theirs, batches, rename or {}, progress, quick)
+    return Runs(ours, theirs, batches, rename or {}, progress, quick, detailed)
 
 
 def _of(given: Any, side: int) -> Any:

@@ -10,7 +10,7 @@ from reprod_log.errors import CaptureError, ReprodLogError
 from reprod_log.live.injection import gradients_by_step, inject_into
 from reprod_log.live.isolation import Call, first_calls, run_isolated
 from reprod_log.live.program import Program
-from reprod_log.live.runs import run_program
+from reprod_log.live.runs import run_in_part, run_program
 from reprod_log.match import Pair
 from reprod_log.match.layers import Layers, match_layers
 from reprod_log.match.tensors import time_and_batch_exchanged
@@ -37,8 +37,10 @@ class Runs:
         rename: Mapping[str, str],
         progress: Progress | None,
         quick: bool,
+        detailed: int | None = None,
     ) -> None:
         self.ours, self.theirs, self.batches, self.rename, self.quick = ours, theirs, batches, rename, quick
+        self.detailed = detailed
         self._progress = progress or (lambda what, done, total: None)
         self._done, self._total = 0, 7 if quick else 12
         self._notes: tuple[list[str], list[str]] = ([], [])
@@ -50,7 +52,7 @@ class Runs:
     def recordings(self) -> tuple[Recording, Recording]:
         """The recording of each side, with all passes in it."""
         mains = [
-            self._told(f"{name} as it runs", run_program, program, self.batches)
+            self._told(f"{name} as it runs", run_in_part, program, self.batches, detailed=self.detailed)
             for name, program in (("reference", self.ours), ("candidate", self.theirs))
         ]
         reference, candidate = mains
@@ -95,7 +97,13 @@ class Runs:
     def _wide(self, name: str, program: Program, side: int) -> tuple[Entry, ...]:
         try:
             recording: Recording = self._told(
-                f"{name} in float64", run_program, program, self.batches, run=FLOAT64, dtype=FLOAT64
+                f"{name} in float64",
+                run_in_part,
+                program,
+                self.batches,
+                run=FLOAT64,
+                dtype=FLOAT64,
+                detailed=self.detailed,
             )
         except ReprodLogError:
             raise
@@ -146,6 +154,7 @@ class Runs:
         extra: tuple[list[Entry], list[Entry]],
     ) -> None:
         gradients = gradients_by_step(reference)
+        last = max(gradients, default=0)
         shapes = {
             f"{module.path}.{name}".lstrip("."): shape
             for module in candidate.modules
@@ -156,7 +165,7 @@ class Runs:
         extra[0].extend(
             replace(entry, key=entry.key.in_run("injected"))
             for entry in reference.of_run("")
-            if entry.key.phase in _INJECTED_PHASES
+            if entry.key.phase in _INJECTED_PHASES and (entry.key.step or 0) <= last
         )
         passes: tuple[tuple[int, str, Program, str | None, Any], ...] = (
             (0, "reference", self.ours, FLOAT64, None),
@@ -169,7 +178,7 @@ class Runs:
                     f"{name} with the reference's gradients",
                     run_program,
                     program,
-                    self.batches,
+                    self.batches[: self.detailed],
                     run=run,
                     dtype=dtype,
                     inject=inject_into(program, gradients, mapping),

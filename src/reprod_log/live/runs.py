@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 from reprod_log.capture import watch
@@ -34,11 +35,11 @@ def run_program(
             model = program.fresh(dtype)
             optimizer, scheduler = program.make_optimizer(model)
             masks = Masks(seed=0)
-            step = 0
 
             def after_backward(well: bool) -> None:
+                # The number by which the gradients were recorded: an iteration may have several updates.
                 if inject is not None and well:
-                    inject(model, step)
+                    inject(model, watched.step_number)
 
             # Injection is set up before watching, so that what is recorded as the raw gradient is what was computed.
             with (
@@ -58,13 +59,42 @@ def run_program(
                         if scheduler is not None:
                             scheduler.step()
                         masks.next_step()
-                        step += 1
                 finally:
                     if undo is not None:
                         undo()
             return watched.recording
     finally:
         framework.set_rng_state(state)
+
+
+def run_in_part(
+    program: Program,
+    batches: Sequence[tuple[Any, Any]],
+    *,
+    run: str = "",
+    dtype: str | None = None,
+    phases: Sequence[str] | None = None,
+    detailed: int | None = None,
+    brief: Sequence[str] = ("loss", "lr", "metric"),
+) -> Recording:
+    """The recording of all steps, with everything of the first `detailed` and of the later ones what is in `brief`.
+
+    Layer outputs and their gradients are kept of the first step only. All of a large model is more than a memory holds.
+    """
+    if detailed is None:
+        return run_program(program, batches, run=run, dtype=dtype, phases=phases)
+    first = run_program(program, batches[:detailed], run=run, dtype=dtype, phases=phases)
+    entries = [entry for entry in first.entries if not (entry.key.step and entry.key.phase in ("forward", "backward"))]
+    if detailed < len(batches):
+        # Both start alike and repeat each other bit for bit, so the second continues the first.
+        rest = run_program(program, batches, run=run, dtype=dtype, phases=brief)
+        entries += [entry for entry in rest.entries if (entry.key.step or 0) > _last_step(first)]
+    return replace(first, entries=tuple(entries))
+
+
+def _last_step(recording: Recording) -> int:
+    """One iteration of a program may have several steps (updates)."""
+    return max(recording.steps, default=-1)
 
 
 def _forget_gradients(program: Program, model: Any) -> None:

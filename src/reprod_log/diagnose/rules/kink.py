@@ -1,8 +1,8 @@
 """An activation on the other side of zero: rounding, although the gradients behind it jump.
 
-The first step and layer are looked for where a few elements of a ReLU-like layer's input have another sign in the
+The first step and layer are looked for where a few elements around a ReLU-like layer have another sign in the
 candidate, with values that rounding can move across zero. What differs after that is its consequence. A ReLU that is
-called as a function has no layer of its own; its result shows the same: exact zeros on one side only.
+called as a function has no layer of its own; it is known by a layer whose output, rectified, is what another is given.
 """
 
 from __future__ import annotations
@@ -21,16 +21,14 @@ _NEAR = 1e-4
 """Of the tensor's size: what float32 rounding, grown over a few steps, can move."""
 _JUMP = 1e-5
 """Relative difference of a tensor, about a hundred roundings."""
-_ZEROS = 0.01
-"""The share of exact zeros from which a tensor is taken for the result of a ReLU."""
 
 
 def look(case: Case) -> Iterable[Finding]:
     material = case.material
     if material is None or not _visible(case):
         return
-    for key, both in _activations(material):
-        flipped = _flipped(both, is_input=material.layers[key.path][0].kind in _KINKED)
+    for key, both in _around_kinks(material):
+        flipped = np.asarray(np.sign(both[0]) != np.sign(both[1]))
         count = int(flipped.sum())
         if not count or not _tiny(both, flipped):
             continue
@@ -53,24 +51,35 @@ def _visible(case: Case) -> bool:
     return any(row.measurement is not None and not row.measurement.rel_l2 <= _JUMP for row in case.rows.values())
 
 
-def _activations(material: Material) -> Iterator[tuple[Key, Both]]:
-    """What layers were given, step by step in execution order, in the precision in which the program runs."""
+def _around_kinks(material: Material) -> Iterator[tuple[Key, Both]]:
+    """What goes into kinks or comes out of them, step by step in execution order, in the precision of the program."""
+    rectified = _rectified(material)
     for pair in material.pairing.pairs:
         key = pair.reference.key
-        if key.phase == "forward" and not key.run and key.role.startswith("input") and key.path in material.layers:
-            both = material.values(key)
-            if both is not None and both[0].size:
-                yield key, both
+        if key.phase != "forward" or key.run or key.path not in material.layers:
+            continue
+        kinked = material.layers[key.path][0].kind in _KINKED
+        if (kinked or (key.path in rectified and key.role == "output")) and (both := material.values(key)) is not None:
+            yield key, both
 
 
-def _flipped(both: Both, *, is_input: bool) -> Array:
-    """Where the two are on different sides of zero: before a kinked layer by sign, behind a function by zeros."""
-    ours, theirs = both
-    if is_input:
-        return np.asarray(np.sign(ours) * np.sign(theirs) < 0)
-    zero = ours == 0, theirs == 0
-    rectified = all(side.mean() > _ZEROS for side in zero) and ours.min() >= 0 and theirs.min() >= 0
-    return np.asarray((zero[0] != zero[1]) if rectified else np.zeros(ours.shape, bool))
+def _rectified(material: Material) -> frozenset[str]:
+    """Layers whose output goes through a ReLU that is no layer: in the first step another is given just that."""
+    outputs: dict[str, Array] = {}
+    found = set()
+    for entry in material.reference.of_run(""):
+        key = entry.key
+        if key.phase != "forward" or key.step != material.steps[0] or entry.dtype not in ("float32", "float64"):
+            continue
+        if key.role == "output":
+            outputs[key.path] = entry.array()
+        elif key.role.startswith("input") and bool(((given := entry.array()) == 0).any()) and given.min() >= 0:
+            found |= {path for path, one in outputs.items() if _is_rectified(one, given)}
+    return frozenset(found)
+
+
+def _is_rectified(output: Array, given: Array) -> bool:
+    return output.size == given.size and bool(np.array_equal(np.maximum(output, 0).ravel(), given.ravel()))
 
 
 def _tiny(both: Both, flipped: Array) -> bool:
