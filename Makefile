@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # One thread: bits of a framework's kernels may depend on the thread count.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test lint types zoo bench clean
+.PHONY: help demo test lint types zoo fuzz bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-8s %s\n", $$1, $$2}'
@@ -39,6 +39,10 @@ types: $(VENV)/ready ## check types
 
 zoo: $(VENV)/ready ## measure the verdict on planted mistakes and correct ports (long)
 	$(BIN)/python tests/zoo/run.py
+
+fuzz: $(VENV)/ready ## fuzz every reader under atheris: SECONDS=60 each, or RUNS=100000 (long)
+	$(BIN)/pip install --quiet --constraint constraints.txt --group fuzz
+	$(BIN)/python tests/fuzz/run.py $(if $(RUNS),--runs $(RUNS),--seconds $(or $(SECONDS),60)) $(TARGETS)
 
 bench: $(VENV)/ready ## measure start-up, comparing and recording as ratios
 	$(BIN)/python benchmarks/startup.py
