@@ -4,13 +4,29 @@ from __future__ import annotations
 
 import mmap
 from pathlib import Path
+from typing import Any, BinaryIO, cast
 
 from reprod_log.errors import UnreadableFile, UntrustedFile
+from reprod_log.record.remote import is_remote, read_range, reading
+
+_REMOTE_BLOCK = 1 << 18
+"""Of a remote file this much is fetched at a time while it is read in steps."""
+
+
+def opened(path: Path) -> BinaryIO:
+    """The file, open for reading; of a remote one only what is read is fetched, and a little more."""
+    if is_remote(path):
+        far: BinaryIO = cast(Any, path).open("rb", block_size=_REMOTE_BLOCK)
+        return far
+    return open(path, "rb")
 
 
 def first_bytes(path: Path, count: int) -> bytes:
     """The first bytes of a file."""
     try:
+        if is_remote(path):
+            with reading(path):
+                return read_range(path, 0, min(count, path.stat().st_size))
         with open(path, "rb") as file:
             return file.read(count)
     except OSError as error:
@@ -21,13 +37,19 @@ def mapped(path: Path) -> mmap.mmap:
     """The file, mapped for reading."""
     try:
         with open(path, "rb") as file:
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            found = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        if hasattr(mmap, "MADV_SEQUENTIAL"):
+            # Tensors are read from end to end: of files that are not in memory yet, nearly twice as fast.
+            found.madvise(mmap.MADV_SEQUENTIAL)
+        return found
     except (OSError, ValueError) as error:
         raise _unreadable(path, error) from error
 
 
 def check_inside(path: Path, folder: Path) -> None:
     """Raise unless `path` is a plain file that really lies in `folder`, however it is linked."""
+    if is_remote(path):
+        return
     try:
         real = path.resolve(strict=True)
         inside = real.is_relative_to(folder.resolve(strict=True))

@@ -21,7 +21,8 @@ import numpy as np
 
 from reprod_log.errors import UnreadableFile
 from reprod_log.record.entry import Array, dtype_name, dtype_named, nothing
-from reprod_log.record.opening import mapped
+from reprod_log.record.opening import mapped, opened
+from reprod_log.record.remote import is_remote, location, read_range
 
 _CODES = {
     "bool": "BOOL",
@@ -79,6 +80,9 @@ class TensorFile:
         count = prod(slot.shape)
         if count == 0:
             return nothing(slot.shape, dtype, where=f"{self.path}: {name!r}")
+        if is_remote(self.path):
+            data = read_range(self.path, slot.offset, count * dtype.itemsize)
+            return np.frombuffer(data, dtype).reshape(slot.shape)
         if whole is None:
             whole = self.map()
         if slot.offset + count * dtype.itemsize > len(whole):
@@ -88,10 +92,10 @@ class TensorFile:
 
 def read_directory(path: str | Path) -> TensorFile:
     """The checked directory of a safetensors file. Nothing a header claims is believed beyond the file's size."""
-    path = Path(path)
+    path = location(path)
     try:
         size = path.stat().st_size
-        with open(path, "rb") as file:
+        with opened(path) as file:
             length_bytes = file.read(8)
             if len(length_bytes) < 8:
                 raise _broken(path, f"{size} bytes are too few for a header")

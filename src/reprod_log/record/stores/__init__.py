@@ -19,6 +19,7 @@ from types import ModuleType
 from reprod_log.errors import UnreadableFile, UsageError, listed
 from reprod_log.record.opening import first_bytes
 from reprod_log.record.recording import Recording
+from reprod_log.record.remote import is_file, is_remote, is_url, location, reading
 
 
 @cache
@@ -28,24 +29,28 @@ def all_stores() -> tuple[ModuleType, ...]:
 
 
 def load(path: str | Path, *, trust: bool = False) -> Recording:
-    """The recording at `path`, whatever its format. Opening reads no tensor data.
+    """The recording at `path` (or at a URL that fsspec knows), whatever its format. Opening reads no tensor data.
 
     `trust=True` lets a classic file run whatever code its author put into it; only for files you made yourself.
     """
-    path = existing(path)
-    for store in all_stores():
-        if store.recognises(path):
-            recording: Recording = store.open_recording(path, trust=trust)
-            return recording
+    path = location(path)
+    with reading(path):
+        path = existing(path)
+        for store in all_stores():
+            if store.recognises(path):
+                recording: Recording = store.open_recording(path, trust=trust)
+                return recording
     kinds = listed([store.TITLE for store in all_stores()], most=10)
     what = "a folder without a manifest.json" if path.is_dir() else "a device or pipe"
-    if path.is_file():
+    if is_file(path):
         what = f"a file that starts with {first_bytes(path, 16)!r}"
     raise UnreadableFile(f"{path} is not a recording: it is {what}. Known formats: {kinds}.")
 
 
 def save(recording: Recording, path: str | Path) -> Path:
     """Write `recording` in the format that the suffix of `path` names; no suffix means a folder of shards."""
+    if is_url(path):
+        raise UsageError(f"recordings are written to files and folders here, not to {path}; save it and copy it there")
     path = Path(path)
     written: Path = store_for(path).save_recording(recording, path)
     return written
@@ -62,7 +67,12 @@ def store_for(path: str | Path) -> ModuleType:
 
 def existing(path: str | Path) -> Path:
     """`path` as it lies on disk; like numpy's save, a name given without `.npy` finds the file with it."""
-    path = Path(path)
+    path = location(path)
+    if is_remote(path):
+        # A server may not answer for folders, and some send a whole file when they are asked whether it exists.
+        if is_file(path) or is_file(path / "manifest.json"):
+            return path
+        raise UnreadableFile(f"nothing is at {path}, or it may not be seen from here. Is the address right?")
     if path.exists():
         return path
     with_suffix = path.with_name(path.name + ".npy")

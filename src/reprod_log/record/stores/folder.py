@@ -26,6 +26,7 @@ from reprod_log.record.entry import Array, Entry
 from reprod_log.record.opening import check_inside
 from reprod_log.record.provenance import Provenance
 from reprod_log.record.recording import ModuleInfo, Recording
+from reprod_log.record.remote import is_file, is_remote
 from reprod_log.record.stores.safetensors import FORMAT_VERSION, METADATA_NAME, check_version, read_metadata
 from reprod_log.record.tensorfile import TensorFile, read_directory, write_tensors
 
@@ -39,14 +40,14 @@ _SHARD_BYTES = 1 << 28
 
 
 def recognises(path: Path) -> bool:
-    return path.is_dir() and (path / _MANIFEST).is_file()
+    return (is_remote(path) or path.is_dir()) and is_file(path / _MANIFEST)
 
 
 def open_recording(path: Path, *, trust: bool = False) -> Recording:
     if not trust:
         check_inside(path / _MANIFEST, path)
     manifest = _read_manifest(path)
-    present = sorted((path / _SHARDS).glob("*.safetensors"))
+    present = _present_shards(path, manifest)
     if not trust:
         for shard in present:
             check_inside(shard, path)
@@ -68,6 +69,14 @@ def open_recording(path: Path, *, trust: bool = False) -> Recording:
             )
         entries += [_entry(maps, name, one) for one in described["entries"]]
     return Recording(entries=tuple(entries), source=str(path), **facts)
+
+
+def _present_shards(path: Path, manifest: Mapping[str, Any]) -> list[Path]:
+    names = manifest.get("shards")
+    if is_remote(path) and names is not None:
+        # Not every server can list a folder.
+        return [shard for name in sorted(names) if is_file(shard := path / _SHARDS / name)]
+    return sorted((path / _SHARDS).glob("*.safetensors"), key=lambda shard: shard.name)
 
 
 def save_recording(recording: Recording, path: Path) -> Path:
@@ -171,7 +180,7 @@ class _Maps:
 
     def view(self, shard: str, tensor: str) -> Array:
         mapped = self._open.get(shard)
-        if mapped is None:
+        if mapped is None and not is_remote(self.directories[shard].path):
             mapped = self._open[shard] = self.directories[shard].map()
             while len(self._open) > self._MOST:
                 # Arrays that still look into it keep it alive.

@@ -13,8 +13,9 @@ from reprod_log.errors import RecordingError, UnreadableFile
 from reprod_log.record.atomic import replacing
 from reprod_log.record.entry import Array, nothing
 from reprod_log.record.npy_header import read_header
-from reprod_log.record.opening import first_bytes, mapped
+from reprod_log.record.opening import first_bytes, mapped, opened
 from reprod_log.record.recording import Recording, entry_of
+from reprod_log.record.remote import is_file, is_remote, read_range
 from reprod_log.record.restricted_pickle import read_pickle
 
 TITLE = "classic .npy"
@@ -29,7 +30,7 @@ _MAP_FROM = 1 << 26
 
 
 def recognises(path: Path) -> bool:
-    if not path.is_file():
+    if not is_file(path):
         return False
     return path.suffix == ".npy" or first_bytes(path, len(MAGIC)) == MAGIC
 
@@ -132,13 +133,17 @@ def _extent(value: Any) -> tuple[int, int]:
 
 def _read_trusting(path: Path) -> Any:
     try:
-        content = np.load(path, allow_pickle=True)
+        with opened(path) as file:
+            content = np.load(file, allow_pickle=True)
     except Exception as error:  # a trusted pickle may raise anything at all
         raise UnreadableFile(f"cannot read {path}: {type(error).__name__}: {error}") from error
     return content.item() if content.dtype.hasobject and content.shape == () else content
 
 
 def _buffer(path: Path) -> memoryview:
+    if is_remote(path):
+        # A classic file is one pickle from end to end, so there is no part of it to ask for.
+        return memoryview(read_range(path, 0, path.stat().st_size))
     head = first_bytes(path, _MAP_FROM)
     return memoryview(head) if len(head) < _MAP_FROM else memoryview(mapped(path))
 

@@ -19,8 +19,9 @@ from reprod_log.record.encoding import decode, describe, encode, entry_from, fac
 from reprod_log.record.entry import Array, Entry, dtype_name, nothing
 from reprod_log.record.key import Key
 from reprod_log.record.npy_header import read_header
-from reprod_log.record.opening import first_bytes
+from reprod_log.record.opening import first_bytes, opened
 from reprod_log.record.recording import Recording
+from reprod_log.record.remote import is_file
 from reprod_log.record.stores.safetensors import FORMAT_VERSION, check_version
 from reprod_log.record.tensorfile import STORABLE
 
@@ -41,12 +42,17 @@ _BROKEN = (
 
 
 def recognises(path: Path) -> bool:
-    return path.is_file() and (path.suffix == ".npz" or (first_bytes(path, 2) == b"PK" and zipfile.is_zipfile(path)))
+    return is_file(path) and (path.suffix == ".npz" or (first_bytes(path, 2) == b"PK" and _is_zip(path)))
+
+
+def _is_zip(path: Path) -> bool:
+    with opened(path) as file:
+        return zipfile.is_zipfile(file)
 
 
 def open_recording(path: Path, *, trust: bool = False) -> Recording:
     try:
-        with zipfile.ZipFile(path) as archive:
+        with opened(path) as file, zipfile.ZipFile(file) as archive:
             if not trust:
                 for member in archive.infolist():
                     _refuse_bomb(path, member)
@@ -125,7 +131,7 @@ def _plain_entry(path: Path, archive: zipfile.ZipFile, name: str) -> Entry:
 
 def _read_member(path: Path, name: str) -> Array:
     try:
-        with zipfile.ZipFile(path) as archive, archive.open(name) as member:
+        with opened(path) as file, zipfile.ZipFile(file) as archive, archive.open(name) as member:
             shape, fortran, dtype = read_header(member, where=f"{path}: {name!r}")
             if dtype.hasobject:
                 raise UnreadableFile(f"{path}: {name!r} holds pickled objects, which are not read from archives")

@@ -14,6 +14,7 @@ from reprod_log.record.entry import Array, Entry
 from reprod_log.record.key import Key
 from reprod_log.record.opening import first_bytes
 from reprod_log.record.recording import Recording
+from reprod_log.record.remote import is_file
 from reprod_log.record.tensorfile import TensorFile, read_directory, write_tensors
 
 TITLE = "safetensors file"
@@ -25,7 +26,7 @@ METADATA_NAME = "reprod_log"
 
 
 def recognises(path: Path) -> bool:
-    if not path.is_file():
+    if not is_file(path):
         return False
     if path.suffix == ".safetensors":
         return True
