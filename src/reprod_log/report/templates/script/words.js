@@ -42,13 +42,13 @@ function translate() {
 }
 
 // Language and light or dark are the reader's choice on every page; what is drawn is drawn again.
-let redraw = () => {};
+let drawPage = () => {};
 
 function switchTheme() {
   const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   root.dataset.theme = dark ? "light" : "dark";
   remembered("theme", root.dataset.theme);
-  redraw();
+  drawPage();
 }
 
 function switchLanguage() {
@@ -56,11 +56,11 @@ function switchLanguage() {
   state.language = all[(all.indexOf(state.language) + 1) % all.length];
   remembered("language", state.language);
   translate();
-  redraw();
+  drawPage();
 }
 
 function startPage(drawnAgain) {
-  redraw = drawnAgain;
+  drawPage = drawnAgain;
   root.classList.add("scripted");
   const theme = remembered("theme");
   if (theme === "light" || theme === "dark") root.dataset.theme = theme;
