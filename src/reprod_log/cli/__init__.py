@@ -23,6 +23,10 @@ def run(arguments: list[str]) -> int:
     from reprod_log.cli.app import command
 
     chosen = command(arguments[0] if arguments else "")
+    if arguments[:1] == ["run"]:
+        from reprod_log.cli.arguments import options_first
+
+        arguments = options_first(arguments, chosen.commands["run"])
     try:
         answer = chosen.main(args=arguments, prog_name="reprod", standalone_mode=False)
     except typer.Exit as leaving:
