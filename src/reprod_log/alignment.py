@@ -24,6 +24,7 @@ from reprod_log.judge import (
 )
 from reprod_log.match import Pair, match
 from reprod_log.measure.comparison import Compared, Comparison, measure
+from reprod_log.measure.sketch import has_values
 from reprod_log.record import Recording
 from reprod_log.record.checked import check_types
 from reprod_log.record.side import Side
@@ -163,7 +164,8 @@ def align(
     reference = reference if isinstance(reference, Recording) else load(reference, trust=trust)
     candidate = candidate if isinstance(candidate, Recording) else load(candidate, trust=trust)
     pairing = match(reference, candidate, rename=rename)
-    has_truth = any(run.endswith(FLOAT64) for run in reference.runs)
+    # The calibrated rule looks at single elements, which sketches and statistics do not have.
+    has_truth = any(run.endswith(FLOAT64) for run in reference.runs) and all(map(has_values, pairing.pairs))
     floor = calibrate(pairing, reference=reference) if has_truth or isinstance(policy, CalibratedPolicy) else None
     if policy is None and floor is not None and not limits:
         policy = CalibratedPolicy(allow_unmatched=tuple(allow_unmatched), accept=tuple(accept), equal_nan=equal_nan)

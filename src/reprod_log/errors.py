@@ -7,6 +7,7 @@
     │   ├── UnreadableFile                 missing, truncated, or not what its name says
     │   ├── UntrustedFile                  reading it would run code
     │   ├── NewerFormat                    written by a later version
+    │   ├── ValuesNotRecorded              only a sketch or statistics of a tensor are there
     │   └── WriteFailed (OSError)          the disk refused; the old file is still there
     ├── CaptureError                       a model could not be watched
     ├── TransferError                      weights could not be carried over
@@ -46,6 +47,10 @@ class UntrustedFile(RecordingError):
 
 class NewerFormat(RecordingError):
     """The file was written by a later version of reprod_log."""
+
+
+class ValuesNotRecorded(RecordingError):
+    """Of this tensor only a sketch or statistics were recorded."""
 
 
 class WriteFailed(RecordingError, OSError):

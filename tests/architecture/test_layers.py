@@ -16,7 +16,8 @@ FRAMEWORKS = ("torch", "paddle", "jax", "tensorflow", "mindspore", "onnx", "onnx
 FLOW = {
     "errors": (),
     "record": ("errors",),
-    "capture": ("errors", "record"),
+    # transfer: the layouts of layers, which are plain data; a sketch is taken in the canonical one.
+    "capture": ("errors", "record", "transfer"),
     "transfer": ("errors", "record", "capture"),
     "match": ("errors", "record", "transfer"),
     "measure": ("errors", "record", "match"),

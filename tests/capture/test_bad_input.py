@@ -66,8 +66,8 @@ def test_loss_that_is_no_scalar_is_refused_with_its_shape(lab):
     [
         ({"phases": ["forwards"]}, "no such phase: 'forwards'"),
         ({"phases": []}, "nothing would be recorded"),
-        ({"detail": "sketch"}, "cannot be recorded yet"),
-        ({"detail": "tiny"}, "'full', 'summary'"),
+        ({"detail": "sketch:few"}, "sketch:1024"),
+        ({"detail": "tiny"}, "'full', 'sketch', 'summary'"),
         ({"detail": {"forwards": "full"}}, "phases that do not exist"),
         ({"steps": [-1]}, "steps must be"),
         ({"steps": 0}, "steps must be"),

@@ -29,17 +29,21 @@ class Tap:
         again = f"~{self._times}" if self._times else ""
         self._times += 1
         for node, step, call, role in self._places:
-            staged = session.stage.make(
-                "backward",
-                gradient,
-                step=step,
-                root=node.root,
-                inside=node.inside,
-                call=call,
-                role=role + again,
-                layer_type=node.type,
-            )
-            session.stage.add(staged)
+            self._record(session, gradient, node=node, step=step, call=call, role=role + again)
+
+    def _record(self, session: Session, gradient: Any, *, node: Node, step: int, call: int, role: str) -> None:
+        staged = session.stage.make(
+            "backward",
+            gradient,
+            step=step,
+            root=node.root,
+            inside=node.inside,
+            call=call,
+            role=role,
+            layer_type=node.type,
+            form=lambda rank: session.forms.of_activation(node, role, rank),
+        )
+        session.stage.add(staged)
 
 
 class Calls:
@@ -159,6 +163,7 @@ class Calls:
             role=role,
             layer_type=node.type,
             meta={"training": session.framework.is_training(node.module)},
+            form=lambda rank: session.forms.of_activation(node, role, rank),
         )
 
     def _after(self, node: Node, output: Any) -> None:

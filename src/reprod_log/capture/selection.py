@@ -12,9 +12,10 @@ from typing import Literal
 from reprod_log.errors import UsageError, listed
 from reprod_log.record import PHASES
 from reprod_log.record.entry import Detail
+from reprod_log.record.sketch import Sketching
 
 Inputs = Literal["first", "always", "never"]
-DETAILS = ("full", "summary")
+DETAILS = ("full", "sketch", "summary")
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class Selection:
     """None: all of them."""
     detail: Mapping[str, Detail] = field(default_factory=dict)
     """By phase; `full` where nothing is said."""
+    sketching: Sketching = field(default_factory=Sketching)
+    """How sketches are made, where detail asks for them."""
     inputs: Inputs = "first"
     """Whether each layer's inputs are recorded too; those of the first step are needed to run layers in isolation."""
 
@@ -68,11 +71,13 @@ def selection(
 ) -> Selection:
     """The checked selection that the parameters of `watch` describe."""
     wanted = frozenset(PHASES) if phases is None else _phases(phases)
+    levels, sketching = _details(detail)
     return Selection(
         phases=wanted,
         layers=("*",) if layers is None else _patterns(layers),
         steps=_steps(steps),
-        detail=_details(detail),
+        detail=levels,
+        sketching=sketching,
         inputs=_inputs(inputs),
     )
 
@@ -106,20 +111,25 @@ def _steps(steps: int | Iterable[int] | None) -> Collection[int] | None:
     return wanted
 
 
-def _details(detail: str | Mapping[str, str]) -> Mapping[str, Detail]:
+def _details(detail: str | Mapping[str, str]) -> tuple[Mapping[str, Detail], Sketching]:
     by_phase = dict.fromkeys(PHASES, detail) if isinstance(detail, str) else dict(detail)
     unknown = sorted(set(by_phase) - set(PHASES))
     if unknown:
         raise UsageError(f"detail is given for phases that do not exist: {listed(unknown)}")
     checked: dict[str, Detail] = {}
+    sizes: set[int] = set()
     for phase, level in by_phase.items():
-        if level == "sketch":
-            raise UsageError("detail='sketch' cannot be recorded yet; use detail='summary' or detail='full'")
-        if level == "summary":
+        name, _, size = level.partition(":") if isinstance(level, str) else ("", "", "")
+        if name == "sketch" and (not size or size.isdigit()):
+            checked[phase] = "sketch"
+            sizes.add(int(size) if size else Sketching().size)
+        elif level == "summary":
             checked[phase] = "summary"
         elif level != "full":
-            raise UsageError(f"detail must be one of {listed(DETAILS)}, not {level!r}")
-    return checked
+            raise UsageError(f"detail must be one of {listed(DETAILS)} ('sketch:1024' sets its size), not {level!r}")
+    if len(sizes) > 1:
+        raise UsageError(f"one recording has sketches of one size, not of {', '.join(map(str, sorted(sizes)))}")
+    return checked, Sketching(*sizes)
 
 
 def _inputs(inputs: bool | str) -> Inputs:

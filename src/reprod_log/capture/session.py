@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from reprod_log.capture.forms import Forms
 from reprod_log.capture.framework import Framework
 from reprod_log.capture.nested import flatten
 from reprod_log.capture.selection import Selection
@@ -31,6 +32,7 @@ class Session:
         self.over = False
         """Nothing more will be recorded."""
         self.backward_depth = 0
+        self.forms = Forms(tree)
         self._strangers: set[str] = set()
         self._chosen: dict[Node | Slot, bool] = {}
 
@@ -82,4 +84,5 @@ class Session:
             role=role,
             layer_type=slot.node.type,
             meta=meta,
+            form=lambda rank: self.forms.of_parameter(slot, rank),
         )

@@ -15,10 +15,17 @@ from reprod_log.errors import UsageError
 from reprod_log.record import Array, Entry, Key, dtype_name
 from reprod_log.record.entry import Detail
 from reprod_log.record.recorder import Recorder, content_hash
-from reprod_log.record.summary import summarise
+from reprod_log.record.sketch import Form, Sketch, sketch_of
+from reprod_log.record.summary import Summary, summarise
 
 _MOST_PROBLEMS = 20
 """A tensor that cannot be copied out is noted, not raised; so many of them, and then only counted."""
+_EXACT_KEPT = 1 << 16
+"""Integers and flags of up to so many elements are kept whole where others are sketched."""
+
+
+def _as_it_is(rank: int) -> Form:
+    return Form()
 
 
 @dataclass(eq=False)
@@ -74,7 +81,8 @@ class Stage:
         self._arrays: WeakValueDictionary[str, Array] = WeakValueDictionary()
         self._producers: dict[str, Staged] = {}
         self._last_outputs: frozenset[str] = frozenset()
-        self._summaries: dict[str, dict[str, float | int]] = {}
+        self._summaries: dict[str, Summary] = {}
+        self._sketches: dict[tuple[str, Form], Sketch] = {}
 
     def make(
         self,
@@ -88,8 +96,12 @@ class Stage:
         role: str = "",
         layer_type: str = "",
         meta: dict[str, Any] | None = None,
+        form: Callable[[int], Form] = _as_it_is,
     ) -> Staged | None:
-        """An entry with the tensor's values of now, not yet in its place; None (and a note) when it has no values."""
+        """An entry with the tensor's values of now, not yet in its place; None (and a note) when it has no values.
+
+        `form` gives the order in which a tensor of so many dimensions is sketched.
+        """
         try:
             array, fresh = self._view(tensor)
         except UsageError as error:
@@ -111,18 +123,21 @@ class Stage:
             layer_type=layer_type,
             meta=meta or {},
         )
-        self._keep(staged, plain, fresh or plain is not array)
+        self._keep(staged, plain, fresh or plain is not array, form)
         return staged
 
-    def _keep(self, staged: Staged, plain: Array, fresh: bool) -> None:
-        # One number is its own summary.
-        if plain.size <= 1 or self._selection.detail_of(staged.phase) == "full":
+    def _keep(self, staged: Staged, plain: Array, fresh: bool, form: Callable[[int], Form]) -> None:
+        wanted = self._selection.detail_of(staged.phase)
+        # One number is its own summary, and a few are no more than their sketch.
+        if plain.size <= 1 or wanted == "full" or (wanted == "sketch" and self._is_small(plain)):
             kept = self._arrays.get(staged.hash) if staged.hash else None
-            if kept is None and self._affords(plain, staged):
+            if kept is None and self._affords(plain.nbytes, staged):
                 kept = plain if fresh else plain.copy()
                 if staged.hash:
                     self._arrays[staged.hash] = kept
             staged.array = kept
+        elif wanted == "sketch" and self._affords(self._selection.sketching.size * 8, staged):
+            self._sketch(staged, plain, form(plain.ndim))
         if staged.array is None:
             staged.detail = "summary"
             summary = self._summaries.get(staged.hash)
@@ -130,11 +145,25 @@ class Stage:
                 summary = self._summaries[staged.hash] = summarise(plain)
             staged.meta["summary"] = summary
 
-    def _affords(self, plain: Array, staged: Staged) -> bool:
-        if self._budget is None or plain.size <= 1:
+    def _is_small(self, plain: Array) -> bool:
+        """Whether a sketch would gain nothing. Integers and flags are equal or not, which no estimate can say."""
+        most = self._selection.sketching.size if plain.dtype.kind in "fcV" else _EXACT_KEPT
+        return plain.size <= most or plain.dtype.kind in "USO"
+
+    def _sketch(self, staged: Staged, plain: Array, form: Form) -> None:
+        form = form if form.fits(plain.shape) else Form()
+        sketch = self._sketches.get((staged.hash, form))
+        if sketch is None:
+            sketch = sketch_of(plain, form=form, made=self._selection.sketching)
+            self._sketches[staged.hash, form] = sketch
+        staged.detail, staged.array = "sketch", sketch.values
+        staged.meta |= {"summary": sketch.summary, "sketch": sketch.facts()}
+
+    def _affords(self, nbytes: int, staged: Staged) -> bool:
+        if self._budget is None or staged.shape in ((), (1,)):
             return True
-        if self._spent + plain.nbytes <= self._budget:
-            self._spent += plain.nbytes
+        if self._spent + nbytes <= self._budget:
+            self._spent += nbytes
             return True
         if not self._degraded:
             self.recorder.note(
@@ -197,6 +226,7 @@ class Stage:
         self._last_outputs = frozenset(hash for hash, one in self._producers.items() if one.phase == "forward")
         self._producers.clear()
         self._summaries.clear()
+        self._sketches.clear()
         self.recorder.end_step()
 
     def close(self) -> None:

@@ -157,9 +157,9 @@ class Tree:
                 yield node, name, tensor
 
     def infos(self) -> tuple[ModuleInfo, ...]:
-        return tuple(self._info(node) for node in self.nodes)
+        return tuple(self.info(node) for node in self.nodes)
 
-    def _info(self, node: Node) -> ModuleInfo:
+    def info(self, node: Node) -> ModuleInfo:
         own = [*self._framework.parameters(node.content), *self._framework.buffers(node.content)]
         origin = self._layer_class(node)
         return ModuleInfo(

@@ -44,7 +44,9 @@ def watch(
                 metric to record; all by default
     layers      patterns of module or parameter paths, e.g. "encoder.*"; all by default
     steps       how many steps to record, or their numbers; all by default
-    detail      "full", or "summary" (statistics and a hash instead of values); also by phase: {"forward": "summary"}
+    detail      "full"; "sketch" (statistics and 256 numbers a tensor, from which the difference to another run can be
+                estimated; "sketch:1024" for more of them); or "summary" (statistics and a hash instead of values);
+                also by phase: {"forward": "summary"}
     inputs      whether each layer's inputs are recorded too: True, False, or "first": in the first recorded step only
     budget      most bytes of values to keep; what does not fit any more is summarised, and the recording says so
     run         the name of the pass, when several recordings of one program are put together ("float64" …)

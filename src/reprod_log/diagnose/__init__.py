@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Iterable
+from contextlib import suppress
 from importlib import import_module
 
 from reprod_log.diagnose import rules
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding, Mend
+from reprod_log.errors import ValuesNotRecorded
 
 __all__ = ["Case", "Finding", "Mend", "diagnose", "ranked"]
 
@@ -20,7 +22,9 @@ def diagnose(case: Case) -> tuple[Finding, ...]:
     """What the rules find, the surest causes first."""
     found: list[Finding] = []
     for module in pkgutil.iter_modules(rules.__path__):
-        found += import_module(f"{rules.__name__}.{module.name}").look(case)
+        # A rule that needs values has nothing to say where only sketches or statistics were recorded.
+        with suppress(ValuesNotRecorded):
+            found += import_module(f"{rules.__name__}.{module.name}").look(case)
     return ranked(found)
 
 

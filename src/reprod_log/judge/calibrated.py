@@ -20,6 +20,7 @@ from statistics import median
 from typing import Any
 
 from reprod_log.calibrate import Evidence, NoiseFloor
+from reprod_log.errors import UsageError
 from reprod_log.judge.policy import EXACT_KINDS
 from reprod_log.judge.status import Status
 from reprod_log.judge.verdict import (
@@ -83,6 +84,11 @@ class CalibratedPolicy:
 
 def judge_calibrated(comparison: Comparison, floor: NoiseFloor, policy: CalibratedPolicy) -> Verdict:
     """The verdict of the calibrated rule on everything that was compared, or could not be."""
+    if any(row.measurement is not None and row.measurement.estimate is not None for row in comparison.rows):
+        raise UsageError(
+            "the calibrated rule looks at single elements, but of some entries only sketches or statistics were "
+            "recorded; record both sides with detail='full', or judge by fixed limits (--limit rel_l2:1e-5)"
+        )
     judgements = [*_incomparable(comparison), *_data(floor, policy)]
     isolated = [_isolated(one, policy) for one in _of(floor, "isolated") if one.float64]
     as_run = {row.key: row.measurement for row in comparison.rows}

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from reprod_log.judge.policy import Policy
+from reprod_log.judge.policy import Limit, Policy
 from reprod_log.judge.status import Status
 from reprod_log.measure.comparison import Compared, Comparison, Unmatched
-from reprod_log.measure.measurement import Measurement
+from reprod_log.measure.measurement import Estimate, Measurement
 from reprod_log.measure.metrics import metric
 
 _COARSENESS = ("float8_e5m2", "float8", "bfloat16", "float16", "float32", "complex64", "float64", "complex128")
@@ -128,9 +129,46 @@ def judge_row(row: Compared, policy: Policy) -> Judgement:
     nonfinite = nonfinite_problem(measurement, equal_nan=policy.equal_nan)
     if nonfinite:
         return Judgement(row.key, Status.FAIL, tuple(checks), nonfinite)
+    if measurement.estimate is not None:
+        return _judge_estimate(row.key, measurement, measurement.estimate, found)
     if all(check.passed for check in checks):
         return Judgement(row.key, Status.PASS, tuple(checks), "both are empty" if measurement.count == 0 else "")
     return Judgement(row.key, Status.FAIL, tuple(checks), mismatch_line(row, tuple(checks)))
+
+
+def _judge_estimate(key: str, measurement: Measurement, estimate: Estimate, limits: Mapping[str, Limit]) -> Judgement:
+    """The status of a pair without values: it passes or fails only where the bounds leave no other way."""
+    evidence = f"estimate from {estimate.source}"
+    checks, sentences = [], []
+    failed = undecided = False
+    for name, limit in limits.items():
+        low, high = estimate.bounds.get(name, (0.0, math.inf))
+        if name == "nonfinite":
+            low = high = float(measurement.nonfinite_mismatched)
+        passed = bool(high <= limit.value)
+        checks.append(Check(name, high, limit.value, passed))
+        failed = failed or bool(low > limit.value)
+        undecided = undecided or not passed
+        sentences.append(f"{name} {_between(low, high)}, limit {limit.value:g}")
+    text = f"{_estimated(measurement, estimate)}; {'; '.join(sentences)}"
+    if failed:
+        return Judgement(key, Status.FAIL, tuple(checks), text, evidence)
+    if undecided:
+        advice = "it cannot be decided without the values: record this entry in full (reprod zoom)"
+        return Judgement(key, Status.INCOMPARABLE, tuple(checks), f"{text}: {advice}", evidence)
+    return Judgement(key, Status.PASS, tuple(checks), text, evidence)
+
+
+def _estimated(measurement: Measurement, estimate: Estimate) -> str:
+    if estimate.source == "statistics":
+        return "only statistics were recorded"
+    return f"estimated from sketches: rel_l2 {measurement.rel_l2:.2e} ± {estimate.error:.1%}"
+
+
+def _between(low: float, high: float) -> str:
+    if high == math.inf:
+        return f"at least {low:.2e}" if low > 0 else "not known"
+    return f"{low:.2e} to {high:.2e}"
 
 
 def mismatch_line(row: Compared, checks: tuple[Check, ...]) -> str:

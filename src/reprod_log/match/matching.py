@@ -174,9 +174,7 @@ def _bookkeeping(recording: Recording) -> frozenset[str]:
 
 def _is_zero_gradient(entry: Entry) -> bool:
     """Whether a gradient is all zero: what one framework gives as zeros, another does not give at all."""
-    if entry.key.phase not in ("backward", "gradient") or entry.detail != "full":
-        return False
-    return not entry.array().any()
+    return entry.key.phase in ("backward", "gradient") and entry.is_zero()
 
 
 def _is_repeated_rate(entry: Entry, recording: Recording) -> bool:

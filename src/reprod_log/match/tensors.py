@@ -8,13 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 from reprod_log.match.pairing import View
+from reprod_log.match.sketches import sketched_view
 from reprod_log.record import Array, Entry, ModuleInfo
+from reprod_log.record.arrangement import batch_first, channels_last, is_sequence, is_sequence_role
 from reprod_log.transfer.layouts import TensorView
 from reprod_log.transfer.plan import UnitPair, make_plan
-
-_CHANNELS_LAST = ("NHWC", "NLC", "NDHWC")
-_SEQUENCE_ROLES = ("output", "output.0", "input.0")
-_SEQUENCE_KINDS = ("lstm", "gru", "rnn", "multihead_attention", "transformer")
 
 
 def tensor_views(units: Sequence[UnitPair], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, TensorView]:
@@ -26,12 +24,14 @@ def tensor_views(units: Sequence[UnitPair], shapes: Mapping[str, tuple[int, ...]
 
 def viewed_entry(view: TensorView, parts: Sequence[Entry], reference: Entry) -> Entry:
     """The candidate's entries as one entry in the reference's layout; data is read and arranged when asked for."""
-    first = parts[0]
+    if any(part.detail != "full" for part in parts):
+        return sketched_view(view, parts, reference)
 
     def read() -> Array:
         return np.asarray(view.apply([part.array() for part in parts], shape=reference.shape))
 
-    return replace(first, shape=reference.shape, read=read)
+    # The hash was that of another arrangement.
+    return replace(parts[0], shape=reference.shape, read=read, hash="")
 
 
 def output_view(reference: Entry, candidate: Entry, ours: ModuleInfo | None, theirs: ModuleInfo | None) -> View | None:
@@ -39,34 +39,19 @@ def output_view(reference: Entry, candidate: Entry, ours: ModuleInfo | None, the
     if ours is None or theirs is None or len(reference.shape) != len(candidate.shape):
         return None
     rank = len(reference.shape)
-    left, right = _channels_last(ours), _channels_last(theirs)
+    left, right = channels_last(ours), channels_last(theirs)
     if rank >= 3 and left != right:
         axes = (0, rank - 1, *range(1, rank - 1)) if right else (0, *range(2, rank), 1)
         if tuple(candidate.shape[axis] for axis in axes) == reference.shape:
             return View(f"{theirs.type} keeps channels {'last' if right else 'first'}", axes=axes)
     # Only the sequence itself: states and weights that come beside it have no time axis.
-    if rank == 3 and reference.key.role in _SEQUENCE_ROLES and time_and_batch_exchanged(ours, theirs):
+    if rank == 3 and is_sequence_role(reference.key.role) and time_and_batch_exchanged(ours, theirs):
         axes = (1, 0, 2)
         if tuple(candidate.shape[axis] for axis in axes) == reference.shape:
-            return View(f"{theirs.type} has {'batch' if _batch_first(theirs) else 'time'} first", axes=axes)
+            return View(f"{theirs.type} has {'batch' if batch_first(theirs) else 'time'} first", axes=axes)
     return None
 
 
 def time_and_batch_exchanged(ours: ModuleInfo, theirs: ModuleInfo) -> bool:
     """Whether one of two recurrent or attention layers has time first and the other batch first."""
-    return _is_sequence(ours) and _batch_first(ours) != _batch_first(theirs)
-
-
-def _channels_last(module: ModuleInfo) -> bool:
-    return str(module.settings.get("data_format", "")) in _CHANNELS_LAST
-
-
-def _is_sequence(module: ModuleInfo) -> bool:
-    return any(word in module.kind for word in _SEQUENCE_KINDS)
-
-
-def _batch_first(module: ModuleInfo) -> bool:
-    if "time_major" in module.settings:
-        return not module.settings["time_major"]
-    # paddle's attention is always batch first; torch's says so.
-    return bool(module.settings.get("batch_first", module.origin.startswith("paddle")))
+    return is_sequence(ours) and batch_first(ours) != batch_first(theirs)

@@ -14,6 +14,7 @@ from itertools import permutations
 import numpy as np
 
 from reprod_log.record import Array, Entry, Recording
+from reprod_log.record.sketch import sketch_of, stored_sketch
 from reprod_log.transfer.matching.structure import lone_bare_units
 from reprod_log.transfer.matching.wording import attention_role
 from reprod_log.transfer.plan import UnitPair
@@ -45,7 +46,7 @@ def lone_tensors(
     found = []
     for pair in lone_bare_units(sources, targets):
         one, other = ours.get(pair.source.path), theirs.get(pair.target.path)
-        if one is not None and other is not None and _distance(one.array(), other.array()) < _AGREE:
+        if one is not None and other is not None and _distance(one, other) < _AGREE:
             found.append(replace(pair, how="values"))
     return found
 
@@ -79,9 +80,9 @@ def _by_outputs(
     """The one arrangement under which every output agrees; None when there is none or more than one."""
     left = [ours.get(unit.owner) for unit in sources]
     right = [theirs.get(unit.owner) for unit in targets]
-    if any(entry is None or entry.detail != "full" for entry in (*left, *right)):
+    if any(entry is None or entry.detail == "summary" for entry in (*left, *right)):
         return None
-    table = [[_distance(one.array(), other.array()) for other in right if other] for one in left if one]
+    table = [[_distance(one, other) for other in right if other] for one in left if one]
     fitting = [
         order
         for order in permutations(range(len(targets)))
@@ -90,12 +91,26 @@ def _by_outputs(
     return [(targets[column], "values") for column in fitting[0]] if len(fitting) == 1 else None
 
 
-def _distance(one: Array, other: Array) -> float:
-    if one.shape != other.shape or one.dtype.kind not in "fc":
+def _distance(first: Entry, second: Entry) -> float:
+    if first.shape != second.shape or not first.dtype.startswith(("float", "bfloat", "complex")):
         return float("inf")
-    left, right = one.astype(np.float64).reshape(-1), other.astype(np.float64).reshape(-1)
+    one, other = _values(first, second), _values(second, first)
+    if one.shape != other.shape:
+        return float("inf")
+    left, right = one.reshape(-1), other.reshape(-1)
     size = float(np.linalg.norm(left))
     return float(np.linalg.norm(left - right)) / size if size else float("inf")
+
+
+def _values(entry: Entry, other: Entry) -> Array:
+    """The values in float64, or their sketch where one of the two has nothing else: it keeps distances well enough."""
+    if entry.detail == "sketch":
+        return entry.read()
+    array = entry.array()
+    if other.detail == "sketch":
+        like = stored_sketch(other)
+        return sketch_of(array, form=like.form, made=like.made).values
+    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 
 
 def _first_outputs(recording: Recording) -> dict[str, Entry]:
@@ -109,6 +124,6 @@ def _first_outputs(recording: Recording) -> dict[str, Entry]:
 def _parameters(recording: Recording) -> dict[str, Entry]:
     found: dict[str, Entry] = {}
     for entry in recording.entries:
-        if entry.key.phase == "parameter" and entry.detail == "full" and not entry.key.run:
+        if entry.key.phase == "parameter" and entry.detail != "summary" and not entry.key.run:
             found.setdefault(entry.key.path, entry)
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 
@@ -48,6 +48,23 @@ class Worst:
 
 
 @dataclass(frozen=True)
+class Estimate:
+    """What stands for a measurement when the values of a side were not recorded, and how sure it is."""
+
+    source: str
+    """'sketches', or 'statistics' when not even that is there."""
+    error: float
+    """Relative standard error of `rel_l2` and `rmse`; NaN when they are not known at all."""
+    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """For each metric that something is known of: between which numbers it lies (three errors wide)."""
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Estimate:
+        bounds = {str(name): (float(low), float(high)) for name, (low, high) in data["bounds"].items()}
+        return cls(str(data["source"]), float(data["error"]), bounds)
+
+
+@dataclass(frozen=True)
 class Measurement:
     """All statistics of `candidate - reference`, accumulated in float64.
 
@@ -61,7 +78,7 @@ class Measurement:
     reference_dtype: str
     candidate_dtype: str
     differing: int
-    """Comparable elements that are not equal."""
+    """Comparable elements that are not equal; of an estimate the fewest that can be, -1 when nothing is known."""
     max_abs: float
     mean_abs: float
     min_abs: float
@@ -91,6 +108,8 @@ class Measurement:
     """Histogram of the non-zero |difference|: (e, n) means n of them lie in [2^e, 2^(e+1))."""
     notes: tuple[str, ...] = ()
     """What was done to make the two comparable, e.g. 'float16 against float32, compared in float64'."""
+    estimate: Estimate | None = None
+    """There when the numbers are estimates: `rel_l2` and `rmse` are estimated, what is only bounded is NaN."""
 
     @property
     def comparable(self) -> int:
@@ -109,19 +128,22 @@ class Measurement:
     @property
     def identical(self) -> bool:
         """Whether every element is the same on both sides and none is NaN."""
-        return self.comparable == self.count and self.differing == 0
+        return self.comparable == self.count and self.differing == 0 and self.estimate is None
 
     def to_dict(self) -> dict[str, Any]:
         """The measurement as JSON can hold it; a complex number becomes {"re": …, "im": …}."""
         data = asdict(self)
         if self.worst is not None:
             data["worst"] = self.worst.to_dict()
+        if self.estimate is None:
+            # Most are measured; nothing is said about them.
+            del data["estimate"]
         return data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Measurement:
         """The measurement that `to_dict` wrote; fields of a later version are left out."""
-        known = {field.name for field in fields(cls)}
+        known = {item.name for item in fields(cls)}
         values = {name: value for name, value in data.items() if name in known}
         values["reference"] = SideSummary(**values["reference"])
         values["candidate"] = SideSummary(**values["candidate"])
@@ -129,6 +151,8 @@ class Measurement:
             values["worst"] = Worst.from_dict(values["worst"])
         values["octaves"] = tuple((int(e), int(n)) for e, n in values.get("octaves", ()))
         values["notes"] = tuple(values.get("notes", ()))
+        if values.get("estimate") is not None:
+            values["estimate"] = Estimate.from_dict(values["estimate"])
         return cls(**values)
 
 

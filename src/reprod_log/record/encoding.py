@@ -141,7 +141,7 @@ def entry_from(described: Mapping[str, Any], read: Callable[[], Array], *, where
     if detail == "sketch" and not read_facts(meta.get("sketch"), where=where)[0].fits(shape):
         raise UnreadableFile(f"{where}: the sketch of {key!r} was made of another shape than {list(shape)}")
     if detail != "full":
-        check_summary(meta.get("summary"), where=where)
+        check_summary(meta.get("summary"), where=where, needed=detail == "sketch")
     return Entry(
         key=Key.parse(key),
         shape=shape,

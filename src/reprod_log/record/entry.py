@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from reprod_log.errors import RecordingError, UnreadableFile
+from reprod_log.errors import RecordingError, UnreadableFile, ValuesNotRecorded
 from reprod_log.record.key import Key
 
 Array = NDArray[Any]
@@ -39,11 +39,18 @@ class Entry:
     def array(self) -> Array:
         """The data as numpy has it, read now. It must not be written to."""
         if self.detail != "full":
-            raise RecordingError(
+            raise ValuesNotRecorded(
                 f"{str(self.key)!r} was recorded as {self.detail!r} only, so its values are not there. "
                 "Record it again with detail='full' to see them."
             )
         return self.read()
+
+    def is_zero(self) -> bool:
+        """Whether every value is 0; the statistics tell where the values were not recorded."""
+        if self.detail == "full":
+            return not self.array().any()
+        found = self.meta.get("summary", {})
+        return found.get("abs_max") == 0 and not found["nan"] and not found["inf"]
 
     @property
     def stored_as(self) -> tuple[str, tuple[int, ...]] | None:

@@ -15,6 +15,7 @@ from reprod_log.record.entry import Array, Detail, Entry, dtype_name
 from reprod_log.record.key import Key
 from reprod_log.record.provenance import Provenance, current_provenance
 from reprod_log.record.recording import ModuleInfo, Recording
+from reprod_log.record.sketch import sketch_of
 from reprod_log.record.stores.folder import FolderWriter, open_recording
 
 
@@ -60,23 +61,28 @@ class Recorder:
     ) -> None:
         """Record an array that nobody will change any more (the caller has copied it).
 
-        `dtype` is the framework's name for it when numpy's differs. With a `detail` below full only the description and
-        `meta` (statistics, sketch) are kept, not the values.
+        `dtype` is the framework's name for it when numpy's differs. With a `detail` below full only a sketch, or the
+        description and `meta` (statistics), are kept, not the values.
         """
         array = np.asarray(array)
         name = dtype or dtype_name(array.dtype)
         numeric = name not in ("str", "object")
+        facts = dict(meta or {})
+        kept: Array | None = array if detail == "full" else None
+        if detail == "sketch":
+            sketch = sketch_of(array)
+            kept, facts = sketch.values, {**facts, "summary": sketch.summary, "sketch": sketch.facts()}
         entry = Entry(
             key=Key.parse(key) if isinstance(key, str) else key,
             shape=array.shape,
             dtype=name,
-            read=(lambda: array) if detail == "full" else _no_values,
+            read=_no_values if kept is None else lambda: kept,
             layer_type=layer_type,
             detail=detail,
             hash=content_hash(array) if numeric else "",
-            meta=dict(meta or {}),
+            meta=facts,
         )
-        self.put(entry, array if detail == "full" else None)
+        self.put(entry, kept)
 
     def put(self, entry: Entry, array: Array | None) -> None:
         """Record a finished entry, whose hash is known, with its values (None: description only)."""

@@ -24,7 +24,7 @@ import xxhash
 
 from reprod_log.errors import UnreadableFile, UsageError
 from reprod_log.record import sketch_kernel
-from reprod_log.record.entry import Array
+from reprod_log.record.entry import Array, Entry
 from reprod_log.record.sketch_kernel import Sums
 from reprod_log.record.summary import Summary, from_sums, summarise
 
@@ -220,3 +220,9 @@ def _places(parts: Array, finite: Array) -> str:
     codes[~finite & (parts > 0)] = 2
     codes[~finite & (parts < 0)] = 3
     return xxhash.xxh3_128(codes.reshape(-1).data).hexdigest()
+
+
+def stored_sketch(entry: Entry) -> Sketch:
+    """The sketch that a recording holds of an entry."""
+    form, made, nonfinite = read_facts(entry.meta.get("sketch"), where=str(entry.key))
+    return Sketch(entry.read(), dict(entry.meta["summary"]), form, made, nonfinite)

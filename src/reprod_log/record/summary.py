@@ -7,10 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from reprod_log.errors import UnreadableFile
 from reprod_log.record.entry import Array
 from reprod_log.record.sketch_kernel import Sums, sums
 
 Summary = dict[str, float | int]
+STATISTICS = ("min", "max", "mean", "std", "rms", "abs_max", "nan", "inf")
 
 _BLOCK = 1 << 15
 """Elements handled at a time, so that the float64 copies stay in the cache."""
@@ -64,6 +66,16 @@ def from_sums(found: Sequence[Sums], values: Array) -> Summary:
         "nan": 0,
         "inf": 0,
     }
+
+
+def check_summary(summary: object, *, where: str, needed: bool) -> None:
+    """Raise unless `summary` has every statistic as a number; unless it is `needed` it may also be missing."""
+    if summary is None and not needed:
+        return
+    if not isinstance(summary, dict) or not all(
+        isinstance(summary.get(name), (int, float)) and not isinstance(summary[name], bool) for name in STATISTICS
+    ):
+        raise UnreadableFile(f"{where}: the statistics of an entry are damaged: {str(summary)[:200]}")
 
 
 def joined(summaries: Sequence[Summary]) -> Summary:

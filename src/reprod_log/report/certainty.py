@@ -20,6 +20,7 @@ _EVIDENCE = {
     "reference in float64": "sure.reference64",
     "repeats of the reference": "sure.repeats",
     "fixed limit": "sure.fixed",
+    "estimate from sketches": "sure.sketches",
     "inputs, bit for bit": "sure.inputs",
     "learning rate in float64": "sure.lr",
 }

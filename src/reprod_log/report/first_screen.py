@@ -138,7 +138,8 @@ def _general_advice(alignment: Alignment, divergence: Row | None) -> tuple[Say, 
             return (say("advice.unmatched"),)
         return (say("advice.passed" if alignment.floor is not None else "advice.passed.fixed"),)
     if divergence.status is Status.INCOMPARABLE:
-        return (say("advice.incomparable", key=Name(divergence.key)),)
+        estimated = divergence.judgement.evidence.startswith("estimate")
+        return (say("advice.estimated" if estimated else "advice.incomparable", key=Name(divergence.key)),)
     path = Name(divergence.parsed.path)
     alone: Literal["", ".alone"] = ".alone" if divergence.parsed.run.startswith("isolated") else ""
     phase = divergence.parsed.phase or "classic"

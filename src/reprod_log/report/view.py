@@ -60,11 +60,12 @@ class Row:
         return None if self.compared is None else self.compared.measurement
 
     def number(self, name: str) -> float | None:
-        """A statistic of the measurement by its name; None when there is no measurement."""
+        """A statistic of the measurement by its name; None when there is no measurement, or an estimate without it."""
         if self.measurement is None:
             return None
         value: float | None = getattr(self.measurement, name)
-        return value
+        estimated = self.measurement.estimate is not None
+        return None if estimated and value is not None and math.isnan(value) else value
 
     @property
     def shape(self) -> str:

@@ -78,6 +78,13 @@ def find_rule(type_name: str) -> tuple[Rule, Layout] | None:
     return rule_table().get(family_of(type_name))
 
 
+def stored_transform(type_name: str, name: str, names: Collection[str] = ()) -> Transform:
+    """How a layer of this type stores its tensor `name`, as the way to the canonical form; KEEP when no rule says."""
+    found = find_rule(type_name)
+    map_ = None if found is None else _find(found[1], name, {name, *names})
+    return KEEP if map_ is None else map_.transform
+
+
 def find_view(
     reference_type: str,
     candidate_type: str,

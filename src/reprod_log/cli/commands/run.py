@@ -31,7 +31,7 @@ def run(
     ] = None,
     layers: Annotated[list[str], typer.Option(metavar="PATTERN", help="Only layers of these paths.")] = [],  # noqa: B006
     steps: Annotated[int | None, typer.Option(help="Only the first N steps.")] = None,
-    detail: Annotated[str, typer.Option(help="full, or summary (statistics instead of values).")] = "full",
+    detail: Annotated[str, typer.Option(help="full; sketch (enough to estimate differences); or summary.")] = "full",
 ) -> int:
     """Record what a script's models do, without changing the script.
 

@@ -25,7 +25,7 @@ def look(case: Case) -> Iterable[Finding]:
             entry.key.path
             for entry in here.of_run("")
             if entry.key.phase == "gradient" and entry.key.role == "raw" and entry.key.step == step
-            and entry.array().any() and not _has(there, partner.get(str(entry.key)))
+            and not entry.is_zero() and not _has(there, partner.get(str(entry.key)))
         ]  # fmt: skip
         if lost:
             yield Finding(
@@ -79,4 +79,4 @@ def _keys(case: Case, side: str) -> Iterable[tuple[Key, Key]]:
 
 
 def _has(recording: Recording, key: str | None) -> bool:
-    return key is not None and key in recording and bool(recording[key].array().any())
+    return key is not None and key in recording and not recording[key].is_zero()

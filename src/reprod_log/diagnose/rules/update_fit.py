@@ -60,7 +60,7 @@ def _untrained(material: Material, path: str, step: int, updates: Mapping[str, B
         return bool(ours.any()) and not theirs.any()
     key = str(Key(path, "update", step))
     # The candidate's entry may have another name; without a pair there is none.
-    return key in material.reference and bool(material.reference[key].array().any())
+    return key in material.reference and not material.reference[key].is_zero()
 
 
 def _fits(

@@ -12,7 +12,7 @@ from reprod_log.measure.measurement import Measurement
 
 
 def value(measurement: Measurement) -> float:
-    """The number of comparable elements that are not equal; NaN if none is comparable."""
-    if measurement.count and not measurement.comparable:
+    """The number of comparable elements that are not equal; NaN if none is comparable, or if it is an estimate."""
+    if (measurement.count and not measurement.comparable) or measurement.estimate is not None:
         return math.nan
     return float(measurement.differing)

@@ -1,0 +1,44 @@
+"""Forms: the order in which a model's tensors are sketched, so that another layout of them gives the same sketch."""
+
+from __future__ import annotations
+
+from reprod_log.capture.tree import Node, Slot, Tree
+from reprod_log.record import ModuleInfo
+from reprod_log.record.arrangement import canonical_axes
+from reprod_log.record.sketch import Form
+
+
+class Forms:
+    """Knows each layer's canonical form: by the transfer rules for parameters, by its settings for activations."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._infos: dict[Node, ModuleInfo] = {}
+        self._forms: dict[tuple[Node, str, int], Form] = {}
+
+    def of_parameter(self, slot: Slot, rank: int) -> Form:
+        """The form of a parameter, its gradient, its update or its optimizer state."""
+        place = (slot.node, f"parameter {slot.name}", rank)
+        form = self._forms.get(place)
+        if form is None:
+            # The rules load much that only sketches need.
+            from reprod_log.transfer.layouts import stored_transform
+
+            info = self._info(slot.node)
+            stored = stored_transform(info.origin, slot.name, tuple(info.parameters))
+            form = Form(stored.axes, stored.parts)
+            form = self._forms[place] = form if form.axes is None or len(form.axes) == rank else Form()
+        return form
+
+    def of_activation(self, node: Node, role: str, rank: int) -> Form:
+        """The form of an input, an output or its gradient."""
+        place = (node, role, rank)
+        form = self._forms.get(place)
+        if form is None:
+            form = self._forms[place] = Form(canonical_axes(self._info(node), role, rank))
+        return form
+
+    def _info(self, node: Node) -> ModuleInfo:
+        if node not in self._infos:
+            self._infos[node] = self._tree.info(node)
+        return self._infos[node]

@@ -1,0 +1,41 @@
+"""How a layer arranges its activations: channels last or first, time or batch first, read from its own settings."""
+
+from __future__ import annotations
+
+from reprod_log.record.recording import ModuleInfo
+
+_CHANNELS_LAST = ("NHWC", "NLC", "NDHWC")
+_SEQUENCE_ROLES = ("output", "output.0", "input.0")
+_SEQUENCE_KINDS = ("lstm", "gru", "rnn", "multihead_attention", "transformer")
+
+
+def channels_last(module: ModuleInfo) -> bool:
+    """Whether the layer keeps its channels in the last dimension."""
+    return str(module.settings.get("data_format", "")) in _CHANNELS_LAST
+
+
+def is_sequence(module: ModuleInfo) -> bool:
+    """Whether it is a recurrent or attention layer, whose activations have a time axis."""
+    return any(word in module.kind for word in _SEQUENCE_KINDS)
+
+
+def batch_first(module: ModuleInfo) -> bool:
+    """Whether such a layer has the batch before the time axis."""
+    if "time_major" in module.settings:
+        return not module.settings["time_major"]
+    # paddle's attention is always batch first; torch's says so.
+    return bool(module.settings.get("batch_first", module.origin.startswith("paddle")))
+
+
+def is_sequence_role(role: str) -> bool:
+    """Whether it is the sequence itself: states and weights that come beside it have no time axis."""
+    return role in _SEQUENCE_ROLES
+
+
+def canonical_axes(module: ModuleInfo, role: str, rank: int) -> tuple[int, ...] | None:
+    """The axes that put an activation into channels first or batch first; None when it is so already."""
+    if rank >= 3 and channels_last(module):
+        return (0, rank - 1, *range(1, rank - 1))
+    if rank == 3 and is_sequence_role(role) and is_sequence(module) and not batch_first(module):
+        return (1, 0, 2)
+    return None
