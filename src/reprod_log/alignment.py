@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,9 @@ from reprod_log.judge import (
 )
 from reprod_log.match import Pair, match
 from reprod_log.measure.comparison import Compared, Comparison, measure
-from reprod_log.measure.sketch import has_values
 from reprod_log.record import Recording
 from reprod_log.record.checked import check_types
+from reprod_log.record.portable import portable
 from reprod_log.record.side import Side
 from reprod_log.record.stores import load
 
@@ -154,24 +155,38 @@ def align(
     equal_nan: bool = False,
     trust: bool = False,
     progress: Callable[[int, int], None] | None = None,
+    threads: int | None = None,
+    executor: Executor | None = None,
 ) -> Alignment:
     """Compare two recordings (or their paths): match, measure, calibrate, judge, diagnose.
 
     Give either a whole `policy`, or `limits`, `allow_unmatched`, `accept` and `equal_nan` from which one is made.
     Without policy and limits the calibrated rule judges when the reference also ran in float64, fixed limits otherwise.
+    Pairs are measured on `threads` of this process (None: one per core), or by any `executor` of concurrent.futures;
+    one that runs elsewhere must see the recordings under the same paths or URLs. Neither changes the result.
     """
     limits = tuple(limits)
     reference = reference if isinstance(reference, Recording) else load(reference, trust=trust)
     candidate = candidate if isinstance(candidate, Recording) else load(candidate, trust=trust)
+    if executor is not None:
+        reference, candidate = portable(reference, trust=trust), portable(candidate, trust=trust)
     pairing = match(reference, candidate, rename=rename)
-    # The calibrated rule looks at single elements, which sketches and statistics do not have.
-    has_truth = any(run.endswith(FLOAT64) for run in reference.runs) and all(map(has_values, pairing.pairs))
-    floor = calibrate(pairing, reference=reference) if has_truth or isinstance(policy, CalibratedPolicy) else None
+    has_truth = any(run.endswith(FLOAT64) for run in reference.runs)
+    floor = None
+    if has_truth or isinstance(policy, CalibratedPolicy):
+        floor = calibrate(pairing, reference=reference, executor=executor, threads=threads)
     if policy is None and floor is not None and not limits:
         policy = CalibratedPolicy(allow_unmatched=tuple(allow_unmatched), accept=tuple(accept), equal_nan=equal_nan)
     elif policy is None:
         policy = Policy.fixed(limits, equal_nan=equal_nan, allow_unmatched=allow_unmatched, accept=accept)
-    comparison = measure(pairing, limit_for=_absolute_limit(policy), progress=progress, elements=True)
+    comparison = measure(
+        pairing,
+        limit_for=_absolute_limit(policy),
+        progress=progress,
+        elements=True,
+        executor=executor,
+        threads=threads,
+    )
     verdict = verdict_of(comparison, policy, floor)
     case = Case(
         Side.of(reference),

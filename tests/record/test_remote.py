@@ -15,7 +15,7 @@ import pytest
 
 from reprod_log import align
 from reprod_log.cli import run
-from reprod_log.errors import UnreadableFile, UsageError
+from reprod_log.errors import MissingPackage, UnreadableFile, UsageError
 from reprod_log.record import Recording
 from reprod_log.record.stores import load, save
 
@@ -147,10 +147,10 @@ def test_compare_takes_urls_when_called_from_the_command_line(
 
 def test_the_package_is_named_when_a_url_needs_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "s3fs", None)
-    with pytest.raises(UsageError, match="pip install s3fs"):
+    with pytest.raises(MissingPackage, match="pip install s3fs"):
         load("s3://bucket/recording")
     monkeypatch.setitem(sys.modules, "upath", None)
-    with pytest.raises(UsageError, match=r"pip install 'reprod_log\[remote\]'"):
+    with pytest.raises(MissingPackage, match=r"pip install 'reprod_log\[remote\]'"):
         load("memory://recording")
 
 

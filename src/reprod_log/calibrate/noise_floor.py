@@ -11,14 +11,16 @@ A program may be recorded in several passes (runs) of itself. A run's name is it
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from itertools import islice
 from typing import Any, Literal
 
 from reprod_log.match import Pair, Pairing
-from reprod_log.measure.comparison import measure_pair
+from reprod_log.measure.comparison import Task, measure_tasks
 from reprod_log.measure.measurement import Measurement
-from reprod_log.record import Entry, Key, Recording
+from reprod_log.record import Key, Recording
 
 FLOAT64 = "float64"
 MODES = ("isolated", "", "injected")
@@ -100,70 +102,94 @@ class NoiseFloor:
         return cls(tuple(Evidence.from_dict(one) for one in data["evidence"]), tuple(data.get("notes", ())))
 
 
-def calibrate(pairing: Pairing, *, reference: Recording) -> NoiseFloor:
-    """The noise floor of every pair, from whatever passes the two recordings hold."""
+def calibrate(
+    pairing: Pairing, *, reference: Recording, executor: Executor | None = None, threads: int | None = None
+) -> NoiseFloor:
+    """The noise floor of every pair, from whatever passes the two recordings hold.
+
+    The measuring is spread over `threads` (None: one per core) or over an `executor`.
+    """
     by_key = {str(pair.reference.key): pair for pair in pairing.pairs}
-    evidence = [
-        _evidence(pair, mode, by_key, reference)
+    repeats = tuple(run for run in reference.runs if run == "repeat" or run.startswith("perturbed"))
+    wanted = [
+        _wanted(pair, mode, by_key, reference, repeats)
         for mode in MODES
         for pair in pairing.pairs
         if pair.reference.key.run == mode
     ]
-    return NoiseFloor(tuple(evidence), tuple(_notes(reference)))
+    again = _repeated(reference) if "repeat" in repeats else []
+    pairs = [pair for one in wanted for pair in one.pairs]
+    rows = measure_tasks([Task(pair) for pair in (*pairs, *again)], executor=executor, threads=threads)
+    found = [row.measurement for row in rows]
+    measured = iter(found)
+    evidence = tuple(one.evidence(list(islice(measured, len(one.pairs)))) for one in wanted)
+    return NoiseFloor(evidence, tuple(_notes(again, found[len(pairs) :])))
 
 
-def _evidence(pair: Pair, mode: str, by_key: Mapping[str, Pair], reference: Recording) -> Evidence:
+@dataclass(frozen=True)
+class _Wanted:
+    """What is to be measured to speak about one entry in one mode."""
+
+    plain: Evidence
+    noise: tuple[Pair, ...]
+    """The worst of these is the noise."""
+    float32: Pair
+    float64: Pair | None = None
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        return (*self.noise, self.float32, *(() if self.float64 is None else (self.float64,)))
+
+    def evidence(self, measured: list[Measurement | None]) -> Evidence:
+        """The evidence, from the measurements of `pairs`."""
+        several = len(self.noise)
+        noise = max((one for one in measured[:several] if one is not None), key=lambda one: one.rmse, default=None)
+        float64 = None if self.float64 is None else measured[several + 1]
+        basis: Basis = self.plain.basis
+        if basis == "repeats of the reference" and noise is None:
+            basis = "none"
+        return replace(self.plain, noise=noise, float32=measured[several], float64=float64, basis=basis)
+
+
+def _wanted(
+    pair: Pair, mode: str, by_key: Mapping[str, Pair], reference: Recording, repeats: tuple[str, ...]
+) -> _Wanted:
     """What speaks about one pair of the plain (not float64) run of a mode."""
     key = pair.reference.key
     wide_key = str(key.in_run(f"{mode}.{FLOAT64}" if mode else FLOAT64))
     plain = Evidence(str(key), mode, reduction=int(pair.reference.meta.get("terms", 1)))
     if wide_key not in reference:
-        noise = _worst_repeat(pair.reference, reference)
-        basis: Basis = "none" if noise is None else "repeats of the reference"
-        return replace(plain, noise=noise, float32=_measured(pair), basis=basis)
+        repeated = tuple(Pair(pair.reference, reference[text]) for text in _repeats_of(key, reference, repeats))
+        return _Wanted(replace(plain, basis="repeats of the reference"), repeated, pair)
     truth = reference[wide_key]
     wide_pair = by_key.get(wide_key)
-    return replace(
-        plain,
-        noise=_measured(Pair(truth, pair.reference)),
-        float64=None if wide_pair is None else _measured(wide_pair),
-        float32=_measured(Pair(truth, pair.candidate, pair.how, pair.confidence, pair.view)),
-        basis="reference in float64" if wide_pair is None else "both in float64",
+    return _Wanted(
+        replace(plain, basis="reference in float64" if wide_pair is None else "both in float64"),
+        (Pair(truth, pair.reference),),
+        Pair(truth, pair.candidate, pair.how, pair.confidence, pair.view),
+        wide_pair,
     )
 
 
-def _measured(pair: Pair) -> Measurement | None:
-    return measure_pair(pair).measurement
-
-
-def _worst_repeat(entry: Entry, reference: Recording) -> Measurement | None:
-    """The largest deviation among the reference's own repeats and perturbed runs."""
-    found = [
-        measurement
-        for key in _repeats_of(entry.key, reference)
-        if (measurement := _measured(Pair(entry, reference[key]))) is not None
-    ]
-    return max(found, key=lambda one: one.rmse, default=None)
-
-
-def _repeats_of(key: Key, reference: Recording) -> Iterator[str]:
+def _repeats_of(key: Key, reference: Recording, repeats: tuple[str, ...]) -> Iterator[str]:
+    """The reference's own repeats and perturbed runs of an entry."""
     if key.run:
         return
-    for run in reference.runs:
-        if run == "repeat" or run.startswith("perturbed"):
-            text = str(key.in_run(run))
-            if text in reference:
-                yield text
+    for run in repeats:
+        text = str(key.in_run(run))
+        if text in reference:
+            yield text
 
 
-def _notes(reference: Recording) -> Iterator[str]:
+def _repeated(reference: Recording) -> list[Pair]:
+    """Every entry of the reference with its repetition."""
+    found = ((entry, str(entry.key.in_run("repeat"))) for entry in reference.of_run(""))
+    return [Pair(entry, reference[again]) for entry, again in found if again in reference]
+
+
+def _notes(again: list[Pair], measured: list[Measurement | None]) -> Iterator[str]:
     """A reference that does not repeat itself is named: no verdict can stand on it."""
-    if "repeat" not in reference.runs:
-        return
-    for entry in reference.of_run(""):
-        again = str(entry.key.in_run("repeat"))
-        if again in reference:
-            measurement = _measured(Pair(entry, reference[again]))
-            if measurement is not None and not (measurement.differing == 0 and not measurement.nonfinite_mismatched):
-                yield f"the reference does not repeat itself: {entry.key} differs by {measurement.max_abs:.3g}"
-                return
+    for pair, measurement in zip(again, measured, strict=True):
+        if measurement is not None and not (measurement.differing == 0 and not measurement.nonfinite_mismatched):
+            yield f"the reference does not repeat itself: {pair.reference.key} differs by {measurement.max_abs:.3g}"
+            return

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote
 
-from reprod_log.errors import ReprodLogError, UnreadableFile, UsageError
+from reprod_log.errors import MissingPackage, ReprodLogError, UnreadableFile, UsageError
 
 # Two letters at least: one is a drive. pathlib swallows the second slash, so a URL that went through it has only one.
 _URL = re.compile(r"(?P<kind>[A-Za-z][A-Za-z0-9+._-]+(?:::[A-Za-z][A-Za-z0-9+._-]+)*):/(?P<rest>.*)", re.DOTALL)
@@ -83,7 +83,7 @@ def _remote(url: str, kind: str) -> Path:
         from fsspec.registry import known_implementations
         from upath import UPath
     except ImportError as error:
-        raise UsageError(
+        raise MissingPackage(
             f"{url} is on another machine, which needs fsspec and universal_pathlib ({error}): "
             "pip install 'reprod_log[remote]'"
         ) from error
@@ -94,7 +94,7 @@ def _remote(url: str, kind: str) -> Path:
         last = kind.rsplit("::", 1)[-1]
         package = known_implementations.get(last, {}).get("class", "").split(".")[0]
         advice = f"pip install {package}" if package not in ("", "fsspec") else "install what it names"
-        raise UsageError(f"{url} needs a package that is not installed ({error}): {advice}") from error
+        raise MissingPackage(f"{url} needs a package that is not installed ({error}): {advice}") from error
     except ValueError as error:
         raise UsageError(
             f"{url}: {kind!r} is no kind of URL that fsspec knows ({error}). Give a path, or a URL such as s3://…"

@@ -10,6 +10,7 @@ import typer
 
 from reprod_log.alignment import Alignment, align
 from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOTHING_COMPARED
+from reprod_log.cli.cluster import cluster_executor
 from reprod_log.cli.options import (
     Accept,
     AllowUnmatched,
@@ -49,10 +50,17 @@ def run(
     tree: ModuleTree = False,
     all_rows: AllRows = False,
     trust: Trust = False,
+    threads: Annotated[
+        int | None, typer.Option("--threads", metavar="N", help="Measure on N threads; one per core if not given.")
+    ] = None,
+    dask: Annotated[
+        str | None,
+        typer.Option("--dask", metavar="ADDRESS", help="Measure on the Dask cluster whose scheduler is there."),
+    ] = None,
 ) -> int:
-    """Compare two recordings: files (.npy, .npz, .safetensors) or folders."""
+    """Compare two recordings: files (.npy, .npz, .safetensors), folders, or URLs of them (s3://, http:// …)."""
     check_reports(report, language)
-    with byte_progress("comparing") as progress:
+    with cluster_executor(dask) as executor, byte_progress("comparing") as progress:
         alignment = align(
             reference,
             candidate,
@@ -63,6 +71,8 @@ def run(
             equal_nan=equal_nan,
             trust=trust,
             progress=progress,
+            threads=threads,
+            executor=executor,
         )
     show(alignment, tree=tree, all_rows=all_rows, language=language)
     if json is not None:
