@@ -25,6 +25,7 @@ from reprod_log.judge import (
 )
 from reprod_log.match import Pair, match
 from reprod_log.measure.comparison import Compared, Comparison, measure
+from reprod_log.measure.sketch import has_values
 from reprod_log.record import Recording
 from reprod_log.record.checked import check_types
 from reprod_log.record.portable import portable
@@ -171,7 +172,8 @@ def align(
     if executor is not None:
         reference, candidate = portable(reference, trust=trust), portable(candidate, trust=trust)
     pairing = match(reference, candidate, rename=rename)
-    has_truth = any(run.endswith(FLOAT64) for run in reference.runs)
+    # The calibrated rule looks at single elements, which sketches and statistics do not have.
+    has_truth = any(run.endswith(FLOAT64) for run in reference.runs) and all(map(has_values, pairing.pairs))
     floor = None
     if has_truth or isinstance(policy, CalibratedPolicy):
         floor = calibrate(pairing, reference=reference, executor=executor, threads=threads)

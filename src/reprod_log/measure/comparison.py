@@ -14,6 +14,7 @@ from reprod_log.measure.dtypes import Array
 from reprod_log.measure.elements import Samples, samples_of, thinned, worst_elements
 from reprod_log.measure.fused import measure_arrays
 from reprod_log.measure.measurement import Measurement, Worst
+from reprod_log.measure.sketch import estimate_notes, estimate_pair, has_values
 from reprod_log.measure.small import is_small, measure_small
 from reprod_log.measure.spread import spread
 from reprod_log.measure.totals import made
@@ -152,7 +153,8 @@ def measure(
     ]
     rows = measure_tasks(tasks, executor=executor, threads=threads, progress=progress)
     structural = tuple(dict.fromkeys(entry.key.path for entry in pairing.structural))
-    return Comparison(tuple(_within_budget(rows, usual)), _unmatched(pairing), pairing.notes, structural)
+    notes = (*pairing.notes, *estimate_notes([row.measurement for row in rows]))
+    return Comparison(tuple(_within_budget(rows, usual)), _unmatched(pairing), notes, structural)
 
 
 def measure_tasks(
@@ -184,6 +186,9 @@ def measure_batch(tasks: Sequence[Task]) -> list[Compared]:
     rows: list[Compared | None] = [None] * len(tasks)
     small: list[tuple[int, Array, Array]] = []
     for place, task in enumerate(tasks):
+        if not has_values(task.pair):
+            rows[place] = _estimated(task.pair)
+            continue
         found = _arrays(task.pair)
         if isinstance(found, str):
             rows[place] = made(Compared, **_facts(task.pair), measurement=None, incomparable=found, **_NO_ELEMENTS)
@@ -196,6 +201,13 @@ def measure_batch(tasks: Sequence[Task]) -> list[Compared]:
         for (place, ours, theirs), measurement in zip(small, measured, strict=True):
             rows[place] = _compared(tasks[place], ours, theirs, measurement)
     return [row for row in rows if row is not None]
+
+
+def _estimated(pair: Pair) -> Compared:
+    """A pair whose values were not both recorded."""
+    found = _kinds_differ(pair.reference.dtype, pair.candidate.dtype) or estimate_pair(pair)
+    measurement, reason = (None, found) if isinstance(found, str) else (found, "")
+    return made(Compared, **_facts(pair), measurement=measurement, incomparable=reason, **_NO_ELEMENTS)
 
 
 def _arrays(pair: Pair) -> tuple[Array, Array] | str:

@@ -170,6 +170,7 @@ class Run:
             beyond_limit=None if limit is None else beyond,
             octaves=tuple(_OCTAVE.iter_unpack(self._octaves(listed))),
             notes=notes,
+            estimate=None,
         )  # fmt: skip
 
     def _octaves(self, listed: int) -> memoryview:

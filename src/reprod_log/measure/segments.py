@@ -175,4 +175,5 @@ class Segments:
             beyond_limit=None if limit is None else beyond,
             octaves=octaves,
             notes=notes_of(pair, left.size),
+            estimate=None,
         )  # fmt: skip

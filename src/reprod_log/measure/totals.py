@@ -196,6 +196,7 @@ def finish(
         beyond_limit=None if limit is None else totals.beyond,
         octaves=tuple(sorted(totals.octaves.items())),
         notes=notes,
+        estimate=None,
     )
 
 
