@@ -36,8 +36,8 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
         raise _write_failed(path, error) from error
     finally:
         if temporary is not None:
-            # Gone already when the rename succeeded.
-            with suppress(FileNotFoundError):
+            # Gone already when the rename succeeded; and a disk that refused the rest may refuse this as well.
+            with suppress(OSError):
                 os.unlink(temporary)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import mmap
 import os
+import re
 import shutil
 import tempfile
 from collections import OrderedDict
@@ -35,6 +36,7 @@ SUFFIXES = ("",)
 
 _MANIFEST = "manifest.json"
 _SHARDS = "shards"
+_SHARD_NAME = re.compile(r"[0-9A-Za-z_-]+\.safetensors")
 _SHARD_BYTES = 1 << 28
 """A saved recording starts a new shard at a new step or after 256 MB."""
 
@@ -52,29 +54,36 @@ def open_recording(path: Path, *, trust: bool = False) -> Recording:
         for shard in present:
             check_inside(shard, path)
     directories = {shard.name: read_directory(shard) for shard in present}
-    listed_shards = manifest.get("shards")
+    listed_shards: list[str] = manifest.get("shards") or []
     facts = facts_from(manifest, complete=False, where=str(path))
-    if listed_shards is not None:
-        missing = [str(name) for name in listed_shards if name not in directories]
-        if missing:
-            facts["complete"] = False
-            facts["notes"] += (f"{len(missing)} of {len(listed_shards)} shards are missing: {listed(missing)}",)
+    missing = [name for name in listed_shards if name not in directories]
+    if missing:
+        facts["complete"] = False
+        facts["notes"] += (f"{len(missing)} of {len(listed_shards)} shards are missing: {listed(missing)}",)
     maps = _Maps(directories)
     entries: list[Entry] = []
+    without: list[str] = []
     for name, directory in directories.items():
         described = read_metadata(directory)
         if described is None:
             raise UnreadableFile(
                 f"{directory.path} is not a shard of a recording: it has no description of its entries"
             )
-        entries += [_entry(maps, name, one) for one in described["entries"]]
+        for one in described["entries"]:
+            entry = _entry(maps, name, one)
+            if entry is None:
+                without.append(str(one["key"]))
+            else:
+                entries.append(entry)
+    if without:
+        facts["notes"] += (f"{len(without)} entries are left out, their data is in a missing shard: {listed(without)}",)
     return Recording(entries=tuple(entries), source=str(path), **facts)
 
 
 def _present_shards(path: Path, manifest: Mapping[str, Any]) -> list[Path]:
     names = manifest.get("shards")
-    if is_remote(path) and names is not None:
-        # Not every server can list a folder.
+    if names is not None:
+        # Only what belongs to it; and not every server can list a folder.
         return [shard for name in sorted(names) if is_file(shard := path / _SHARDS / name)]
     return sorted((path / _SHARDS).glob("*.safetensors"), key=lambda shard: shard.name)
 
@@ -98,9 +107,7 @@ def save_recording(recording: Recording, path: Path) -> Path:
         if batch:
             writer.write_shard(batch)
         writer.close(complete=recording.complete, notes=recording.notes)
-        if path.exists():
-            path.rename(workplace / "old")
-        (workplace / "new").rename(path)
+        _swap(workplace, path)
     except OSError as error:
         if isinstance(error, WriteFailed):
             raise
@@ -108,6 +115,20 @@ def save_recording(recording: Recording, path: Path) -> Path:
     finally:
         shutil.rmtree(workplace, ignore_errors=True)
     return path
+
+
+def _swap(workplace: Path, path: Path) -> None:
+    """Put the new recording where the old one stands, and the old one back when that fails."""
+    old = workplace / "old"
+    if not path.exists():
+        (workplace / "new").rename(path)
+        return
+    path.rename(old)
+    try:
+        (workplace / "new").rename(path)
+    except OSError:
+        old.rename(path)
+        raise
 
 
 class FolderWriter:
@@ -122,9 +143,10 @@ class FolderWriter:
         self._names: list[str] = []
         self._places: dict[tuple[str, str], tuple[str, str]] = {}
         _refuse_foreign(self.path)
-        if self.path.exists():
-            shutil.rmtree(self.path / _SHARDS, ignore_errors=True)
-            (self.path / _MANIFEST).unlink(missing_ok=True)
+        if (self.path / _SHARDS).exists():
+            # Not ignoring errors: a shard of the old recording that stays would be read as one of the new.
+            shutil.rmtree(self.path / _SHARDS)
+        (self.path / _MANIFEST).unlink(missing_ok=True)
         (self.path / _SHARDS).mkdir(parents=True, exist_ok=True)
         self.write_manifest(complete=False)
 
@@ -188,7 +210,8 @@ class _Maps:
         return self.directories[shard].view(tensor, mapped)
 
 
-def _entry(maps: _Maps, shard: str, described: Any) -> Entry:
+def _entry(maps: _Maps, shard: str, described: Any) -> Entry | None:
+    """The entry that was described; None when its data is in a shard that is not there any more."""
     where = f"{maps.directories[shard].path}"
     if not isinstance(described, dict):
         raise UnreadableFile(f"{where}: an entry is not a JSON object")
@@ -203,7 +226,11 @@ def _entry(maps: _Maps, shard: str, described: Any) -> Entry:
         return decode(maps.view(source, tensor), dtype=dtype, shape=shape, where=f"{where}: {tensor!r}")
 
     entry = entry_from(described, read, where=where)
-    if entry.stored_as is not None and (source not in maps.directories or tensor not in maps.directories[source].slots):
+    if entry.stored_as is None:
+        return entry
+    if source not in maps.directories and _SHARD_NAME.fullmatch(source):
+        return None
+    if source not in maps.directories or tensor not in maps.directories[source].slots:
         raise UnreadableFile(f"{where}: the data of {str(entry.key)!r} should be in shard {source!r}, which lacks it")
     return entry
 
@@ -218,14 +245,25 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         raise UnreadableFile(f"{file} is not valid JSON ({error})") from error
     check_version(manifest, file)
     shards = manifest.get("shards")
-    if shards is not None and not (isinstance(shards, list) and all(isinstance(name, str) for name in shards)):
-        raise UnreadableFile(f"{file}: 'shards' must be a list of names")
+    if shards is not None and not (isinstance(shards, list) and all(map(_is_shard_name, shards))):
+        raise UnreadableFile(f"{file}: 'shards' must be a list of names of shards, which are no paths")
     return dict(manifest)
+
+
+def _is_shard_name(name: object) -> bool:
+    return isinstance(name, str) and _SHARD_NAME.fullmatch(name) is not None
 
 
 def _refuse_foreign(path: Path) -> None:
     """Never write into a folder that holds something else than a recording."""
     if path.is_symlink() or (path.exists() and not path.is_dir()):
         raise UsageError(f"{path} exists and is not a folder; choose another name")
-    if path.is_dir() and not (path / _MANIFEST).is_file() and os.listdir(path):
+    if path.is_dir() and not (path / _MANIFEST).is_file() and not _only_begun(path):
         raise RecordingError(f"{path} holds files that are not a recording; choose an empty or new folder")
+
+
+def _only_begun(path: Path) -> bool:
+    """Whether a folder is empty, or has what a recording that was killed at its start leaves behind."""
+    found = [name for name in os.listdir(path) if name != _SHARDS and not name.startswith(f".{_MANIFEST}.")]
+    shards = path / _SHARDS
+    return not found and all(".safetensors" in name for name in (os.listdir(shards) if shards.is_dir() else ()))
