@@ -32,11 +32,12 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
             yield file
         os.chmod(temporary, _usual_mode(path))
         os.replace(temporary, path)
+        temporary = None
     except OSError as error:
         raise _write_failed(path, error) from error
     finally:
         if temporary is not None:
-            # Gone already when the rename succeeded; and a disk that refused the rest may refuse this as well.
+            # A disk that refused the rest may refuse this as well.
             with suppress(OSError):
                 os.unlink(temporary)
 

@@ -91,9 +91,10 @@ def _present_shards(path: Path, manifest: Mapping[str, Any]) -> list[Path]:
 def save_recording(recording: Recording, path: Path) -> Path:
     """Write beside the target and swap at the end, so that what stood there survives a failure."""
     _refuse_foreign(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    workplace = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
+    workplace: Path | None = None
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        workplace = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
         writer = FolderWriter(workplace / "new", provenance=recording.provenance, modules=recording.modules)
         batch: list[tuple[Entry, Array | None]] = []
         size, step = 0, None
@@ -113,7 +114,8 @@ def save_recording(recording: Recording, path: Path) -> Path:
             raise
         raise WriteFailed(error.errno or 0, f"could not write {path}: {error.strerror or error}") from error
     finally:
-        shutil.rmtree(workplace, ignore_errors=True)
+        if workplace is not None:
+            shutil.rmtree(workplace, ignore_errors=True)
     return path
 
 
