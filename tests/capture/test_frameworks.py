@@ -111,7 +111,7 @@ def third_party(monkeypatch):
         view=lambda tensor: (np.asarray(tensor.values), False),
     )
     point = SimpleNamespace(name="gear", value="gear_plugin", load=lambda: plugin)
-    monkeypatch.setattr(lookup, "entry_points", lambda group: [point] if group == "reprod_log.frameworks" else [])
+    monkeypatch.setattr(metadata, "entry_points", lambda group: [point] if group == "reprod_log.frameworks" else [])
     lookup._known.cache_clear()
     yield plugin
     lookup._known.cache_clear()

@@ -13,14 +13,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from reprod_log.capture.hook import Undo
 from reprod_log.errors import CaptureError, listed
 from reprod_log.record import Array
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "reprod_log.frameworks"
 """Entry point group: the name is the framework's top-level module, the object a module with the functions below."""
@@ -271,6 +273,8 @@ def owner_of_tensor(value: object) -> TensorFramework | None:
 
 @cache
 def _known() -> dict[str, Callable[[], ModuleType]]:
+    from importlib.metadata import entry_points  # slow to import, and a logger of numpy arrays never needs it
+
     from reprod_log.capture import frameworks
 
     found: dict[str, Callable[[], ModuleType]] = {}

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from reprod_log.errors import UnmatchedKeys, UsageError, listed, near_names
-from reprod_log.measure.fused import measure_arrays
-from reprod_log.measure.measurement import Measurement
 from reprod_log.record import Array, dtype_name
+
+if TYPE_CHECKING:
+    from reprod_log.measure.measurement import Measurement
 
 _AGREES = 1e-3
 """A statistic in the arrays' own precision is shown when it is this close to the exact one; else it lied."""
@@ -75,6 +76,9 @@ def _array(value: Any) -> Array:
 
 def array_difference(one: Array, two: Array, *, equal_nan: bool = False) -> Difference:
     """The difference of two arrays, or NaN with the reason when they cannot be compared."""
+    # A script that only logs does not wait for the engine.
+    from reprod_log.measure.fused import measure_arrays
+
     notes: list[str] = []
     if one.shape != two.shape:
         if {one.shape, two.shape} == {(), (1,)}:

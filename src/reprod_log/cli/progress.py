@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-
 from reprod_log.report.terminal import terminal
 
 _PATIENCE = 1.0
@@ -17,6 +15,11 @@ _PATIENCE = 1.0
 def byte_progress(title: str) -> Iterator[Callable[[int, int], None]]:
     """A function to be told (done, total) in bytes; draws on standard error if that is a terminal."""
     console = terminal(stderr=True)
+    if not console.is_terminal:
+        yield lambda done, total: None
+        return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
     started = time.monotonic()
     bar = Progress(
         TextColumn(title),
@@ -26,7 +29,6 @@ def byte_progress(title: str) -> Iterator[Callable[[int, int], None]]:
         TimeRemainingColumn(),
         console=console,
         transient=True,
-        disable=not console.is_terminal,
     )
     task = bar.add_task(title)
 

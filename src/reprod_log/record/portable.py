@@ -6,11 +6,11 @@ only in this process goes by value.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 
@@ -54,7 +54,7 @@ def portable(recording: Recording, *, trust: bool = False) -> Recording:
     if not recording.source:
         return replace(recording, entries=tuple(map(portable_entry, recording.entries)))
     # Another name for every call: what lies at the same path later may be another recording.
-    ticket = uuid4().hex
+    ticket = os.urandom(16).hex()
     return replace(
         recording,
         entries=tuple(

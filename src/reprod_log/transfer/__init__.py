@@ -1,10 +1,14 @@
 """Weights, gradients and optimizer state from one framework's layout to another's: one rule per layer type."""
 
-from reprod_log.transfer.files.convert import convert_weights
-from reprod_log.transfer.gradients import transfer_gradients
-from reprod_log.transfer.optimizer_state import transfer_optimizer_state
-from reprod_log.transfer.report import TransferReport, TransferRow
-from reprod_log.transfer.weights import transfer_weights
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from reprod_log.transfer.files.convert import convert_weights
+    from reprod_log.transfer.gradients import transfer_gradients
+    from reprod_log.transfer.optimizer_state import transfer_optimizer_state
+    from reprod_log.transfer.report import TransferReport, TransferRow
+    from reprod_log.transfer.weights import transfer_weights
 
 __all__ = [
     "TransferReport",
@@ -14,3 +18,19 @@ __all__ = [
     "transfer_optimizer_state",
     "transfer_weights",
 ]
+
+# Comparing recordings needs the rules for layouts, but not what carries weights over.
+_HOMES = {
+    "TransferReport": "reprod_log.transfer.report",
+    "TransferRow": "reprod_log.transfer.report",
+    "convert_weights": "reprod_log.transfer.files.convert",
+    "transfer_gradients": "reprod_log.transfer.gradients",
+    "transfer_optimizer_state": "reprod_log.transfer.optimizer_state",
+    "transfer_weights": "reprod_log.transfer.weights",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'reprod_log.transfer' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from types import ModuleType
 from typing import cast
 
@@ -63,6 +62,8 @@ def _own() -> tuple[str, ...]:
 
 def _foreign() -> dict[str, Callable[[], ModuleType]]:
     """How to load each metric of another package."""
+    from importlib.metadata import entry_points  # slow to import, and rarely needed
+
     own = _own()
     return {point.name: point.load for point in entry_points(group=GROUP) if point.name not in own}
 
