@@ -11,6 +11,7 @@ import numpy as np
 import xxhash
 
 from reprod_log.errors import UnreadableFile, WriteFailed
+from reprod_log.record.background import Background
 from reprod_log.record.entry import Array, Detail, Entry, dtype_name
 from reprod_log.record.key import Key
 from reprod_log.record.provenance import Provenance, current_provenance
@@ -22,8 +23,9 @@ from reprod_log.record.stores.folder import FolderWriter, open_recording
 class Recorder:
     """Takes entries one by one; `close` gives the recording.
 
-    With a `path`, `end_step` writes what has come since the last one as a shard and lets go of the memory. When the
-    disk refuses, recording stops, the program goes on, and the recording says that it is incomplete.
+    With a `path`, `end_step` writes what has come since the last one as a shard and lets go of the memory: a small
+    shard at once, a large one on a thread of its own that stays at most two steps behind. When the disk refuses,
+    recording stops, the program goes on, and the recording says that it is incomplete.
     """
 
     def __init__(
@@ -41,10 +43,12 @@ class Recorder:
         self._seen: set[str] = set()
         self._failed = False
         self._writer: FolderWriter | None = None
+        self._background: Background | None = None
         self._path = None if path is None else Path(path)
         if self._path is not None:
             try:
                 self._writer = FolderWriter(self._path, provenance=self.provenance, modules=self.modules)
+                self._background = Background(self._writer.write_shard)
             except OSError as error:
                 self._failed = True
                 self.notes.append(f"nothing was recorded: {self._path} cannot be written ({error.strerror or error})")
@@ -112,18 +116,23 @@ class Recorder:
         """Everything of this step has come: write it, if a path was given."""
         if self._path is None:
             self._entries += [entry for entry, _ in self._batch]
-        elif self._writer is not None and not self._failed and self._batch:
-            try:
-                self._writer.write_shard(self._batch)
-            except WriteFailed as error:
-                self._failed = True
-                first = str(self._batch[0][0].key)
-                self.notes.append(f"recording stopped at {first!r}: {error}")
+        elif self._background is not None and not self._failed and self._batch:
+            self._background.put(self._batch)
+            self._look_at_disk()
         self._batch = []
+
+    def _look_at_disk(self) -> None:
+        if self._background is not None and self._background.failure is not None and not self._failed:
+            batch, error = self._background.failure
+            self._failed = True
+            self.notes.append(f"recording stopped at {str(batch[0][0].key)!r}: {error}")
 
     def close(self) -> Recording:
         """The finished recording (opened from disk, if a path was given)."""
         self.end_step()
+        if self._background is not None:
+            self._background.finish()
+            self._look_at_disk()
         in_memory = Recording(tuple(self._entries), self.provenance, modules=self.modules, notes=tuple(self.notes))
         self._entries = []
         if self._path is None:

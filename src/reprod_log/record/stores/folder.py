@@ -24,6 +24,8 @@ from reprod_log.errors import RecordingError, UnreadableFile, UsageError, WriteF
 from reprod_log.record.atomic import replacing
 from reprod_log.record.encoding import decode, describe, encode, entry_from, facts_from
 from reprod_log.record.entry import Array, Entry
+from reprod_log.record.lock import NAME as LOCK
+from reprod_log.record.lock import Lock, check_unlocked
 from reprod_log.record.opening import check_inside
 from reprod_log.record.provenance import Provenance
 from reprod_log.record.recording import ModuleInfo, Recording
@@ -91,6 +93,7 @@ def _present_shards(path: Path, manifest: Mapping[str, Any]) -> list[Path]:
 def save_recording(recording: Recording, path: Path) -> Path:
     """Write beside the target and swap at the end, so that what stood there survives a failure."""
     _refuse_foreign(path)
+    check_unlocked(path)
     workplace: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -145,6 +148,8 @@ class FolderWriter:
         self._names: list[str] = []
         self._places: dict[tuple[str, str], tuple[str, str]] = {}
         _refuse_foreign(self.path)
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._lock = Lock(self.path)
         if (self.path / _SHARDS).exists():
             # Not ignoring errors: a shard of the old recording that stays would be read as one of the new.
             shutil.rmtree(self.path / _SHARDS)
@@ -189,8 +194,11 @@ class FolderWriter:
             file.write(json.dumps(manifest, ensure_ascii=False, indent=1).encode())
 
     def close(self, *, complete: bool = True, notes: Sequence[str] = ()) -> None:
-        """Write the final manifest."""
-        self.write_manifest(complete=complete, notes=notes)
+        """Write the final manifest, and let others write here again."""
+        try:
+            self.write_manifest(complete=complete, notes=notes)
+        finally:
+            self._lock.release()
 
 
 class _Maps:
@@ -266,6 +274,6 @@ def _refuse_foreign(path: Path) -> None:
 
 def _only_begun(path: Path) -> bool:
     """Whether a folder is empty, or has what a recording that was killed at its start leaves behind."""
-    found = [name for name in os.listdir(path) if name != _SHARDS and not name.startswith(f".{_MANIFEST}.")]
+    found = [name for name in os.listdir(path) if name not in (_SHARDS, LOCK) and not name.startswith(f".{_MANIFEST}.")]
     shards = path / _SHARDS
     return not found and all(".safetensors" in name for name in (os.listdir(shards) if shards.is_dir() else ()))
