@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # One thread: bits of a framework's kernels may depend on the thread count.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test lint types zoo fuzz bench clean
+.PHONY: help demo test lint types docs zoo fuzz bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-8s %s\n", $$1, $$2}'
@@ -44,9 +44,14 @@ fuzz: $(VENV)/ready ## fuzz every reader under atheris: SECONDS=60 each, or RUNS
 	$(BIN)/pip install --quiet --constraint constraints.txt --group fuzz
 	$(BIN)/python tests/fuzz/run.py $(if $(RUNS),--runs $(RUNS),--seconds $(or $(SECONDS),60)) $(TARGETS)
 
+docs: $(VENV)/ready ## build the documentation into site/
+	$(BIN)/python docs/generate.py
+	$(BIN)/python -m sphinx -W --keep-going -q -b html -d site/.doctrees docs site
+	@echo "open site/index.html"
+
 bench: $(VENV)/ready ## measure start-up, comparing and recording as ratios
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/capture_overhead.py
 
 clean: ## remove what the targets made
-	rm -rf $(VENV) demo_output .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) demo_output site .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

@@ -7,7 +7,6 @@ import sys
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
@@ -41,7 +40,10 @@ ROLE_STYLES: dict[Role, str] = {
     "side": "",
     "note": "dim",
 }
-_MOST_ROWS = 40
+_USUAL_ROWS = 40
+"""Up to so many entries are all shown; of more, only those that do not pass."""
+_MOST_FAILURES = 20
+"""More of them push the answer off the screen."""
 _PIPE_WIDTH = 160
 _MOST_REASONS = 5
 _LONGEST_KEY = 300
@@ -61,17 +63,24 @@ def print_alignment(alignment: Alignment, console: Console, *, all_rows: bool = 
     everything = rows(alignment)
     for line in first_lines(first_screen(alignment, all_rows=everything), told) + side_lines(alignment, told):
         style = STYLES[alignment.status] if line.role == "headline" else ROLE_STYLES[line.role]
-        console.print(Padding(Text(line.text, style=style), (0, 0, 0, line.indent), expand=False))
+        _print_indented(line.text, line.indent, console, style)
     shown = everything
-    if not all_rows and len(everything) > _MOST_ROWS:
-        shown = tuple(row for row in everything if not row.status.passed)[:_MOST_ROWS]
+    if not all_rows and len(everything) > _USUAL_ROWS:
+        shown = tuple(row for row in everything if not row.status.passed)[:_MOST_FAILURES]
     if shown:
         console.print(_table(shown, told, console.width))
     hidden = len(everything) - len(shown)
     if hidden:
         console.print(Text(told(say("table.more", count=hidden, how="--all")), style="dim"))
     for line in note_lines(alignment, told):
-        console.print(Text(line.text, style="dim"))
+        _print_indented(line.text, 0, console, "dim")
+
+
+def _print_indented(text: str, indent: int, console: Console, style: str) -> None:
+    """Wrap the text with every line set in alike; nothing is filled up with spaces, so that it can be pasted."""
+    for part in Text(text).wrap(console, max(console.width - indent, 20)):
+        part.rstrip()
+        console.print(Text(" " * indent + part.plain, style=style), soft_wrap=True)
 
 
 def print_tree(alignment: Alignment, console: Console, *, language: str = "en") -> None:

@@ -1,0 +1,105 @@
+"""What the pages' examples need and do not show: files in the reader's folder, models in the reader's program."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from blocks import ROOT
+
+from reprod_log import Recording, align
+
+
+def original(page: Path) -> Path | None:
+    """The English page of which `page` is a translation."""
+    if page.name == "README.zh-CN.md":
+        return ROOT / "README.md"
+    return ROOT / "docs" / page.name if page.parent.name == "zh" else None
+
+
+def two_logs(folder: Path) -> dict[str, Any]:
+    """forward_torch.npy and forward_paddle.npy, which agree but for the loss."""
+    logits = np.random.default_rng(0).normal(size=(4, 10)).astype("float32")
+    for name, loss in (("torch", 2.302585), ("paddle", 2.312585)):
+        values = {"logits": logits * np.float32(1 + 1e-7), "loss": np.float32(loss)}
+        Recording.from_arrays(values).save(folder / f"forward_{name}.npy")
+    return {"model": lambda x: x, "x": logits}
+
+
+def hand_in(folder: Path) -> dict[str, Any]:
+    """log_reprod/, as the guides ask for it: three steps, of which the backward pass is not aligned."""
+    rng = np.random.default_rng(0)
+    for step in ("forward", "loss", "bp_align"):
+        values = {f"{step}_{place}": rng.normal(size=8).astype("float32") for place in range(3)}
+        for side in ("torch", "paddle"):
+            if side == "paddle":
+                factor = np.float32(1.001 if step == "bp_align" else 1 + 2e-7)
+                values = {key: value * factor for key, value in values.items()}
+            Recording.from_arrays(values).save(folder / "log_reprod" / f"{step}_{side}.npy")
+    return {}
+
+
+def recordings(folder: Path) -> dict[str, Any]:
+    """ref/ and cand/, recordings of three training steps in float32 and float64, and saved.json, how they compare."""
+    sys.path.insert(0, str(ROOT / "tests" / "report"))
+    try:
+        from made_alignments import broken, model_values, provenance, rounded
+    finally:
+        sys.path.pop(0)
+    values = model_values(steps=3, blocks=1)
+    for name, framework, exact in (("ref", "torch", values), ("cand", "paddle", broken(values, "layer1.0.conv2"))):
+        entries = {**rounded(exact, 1), **{f"float64@{key}": value for key, value in exact.items()}}
+        Recording.from_arrays(entries, provenance=provenance(framework)).save(folder / name)
+    align(folder / "ref", folder / "cand").save(folder / "saved.json")
+    return {}
+
+
+def folder_of_files(folder: Path) -> dict[str, Any]:
+    """All of the files above."""
+    return {**recordings(folder), **two_logs(folder), **hand_in(folder)}
+
+
+def two_models(folder: Path) -> dict[str, Any]:
+    """A model in torch and its port, a schedule for each, and what they are fed."""
+    import paddle
+    import torch
+
+    torch_model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
+    paddle_model = paddle.nn.Sequential(paddle.nn.Linear(6, 8), paddle.nn.Tanh(), paddle.nn.Linear(8, 3))
+    torch_optimizer = torch.optim.SGD(torch_model.parameters(), 0.1)
+    paddle_scheduler = paddle.optimizer.lr.StepDecay(0.1, step_size=30, gamma=0.1)
+    rng = np.random.default_rng(0)
+    from reprod_log import transfer_weights
+
+    transfer_weights(torch_model, paddle_model)
+    return {
+        "torch": torch,
+        "paddle": paddle,
+        "np": np,
+        "torch_model": torch_model,
+        "paddle_model": paddle_model,
+        "torch_loss": torch.nn.functional.cross_entropy,
+        "paddle_loss": paddle.nn.functional.cross_entropy,
+        "torch_optimizer": torch_optimizer,
+        "torch_scheduler": torch.optim.lr_scheduler.StepLR(torch_optimizer, 30, 0.1),
+        "paddle_optimizer": paddle.optimizer.SGD(paddle_scheduler, parameters=paddle_model.parameters()),
+        "paddle_scheduler": paddle_scheduler,
+        "total_steps": 90,
+        "x": rng.normal(size=(5, 6)).astype("float32"),
+        "y": rng.integers(0, 3, size=5),
+    }
+
+
+def group_norm(folder: Path) -> dict[str, Any]:
+    """The two networks of examples/group_norm/find.py and what they are fed."""
+    import runpy
+
+    import paddle
+    import torch
+
+    found = runpy.run_path(str(ROOT / "examples" / "group_norm" / "find.py"), run_name="example")
+    generator = np.random.default_rng(0)
+    images = generator.normal(size=(2, 3, 6, 6)).astype(np.float32)
+    return {**found, "paddle": paddle, "torch": torch, "images": images, "labels": generator.integers(0, 5, 2)}
