@@ -1,5 +1,7 @@
 """Rules on numbers alone: each names its cause, and stays silent on a pair without it."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -61,6 +63,28 @@ def weights(change: object) -> str:
 )
 def test_what_was_done_to_a_weight_is_named(change: object, words: str) -> None:
     assert words in weights(change)
+
+
+def _two_parts(change: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]) -> list[str]:
+    names = [f"step0/parameter/layers.{part}.{kind}" for part in (0, 1, 2) for kind in ("weight", "bias", "scale")]
+    ours = {name: RNG.normal(size=4).astype(np.float32) for name in names}
+    found = align(Recording.from_arrays(ours), Recording.from_arrays(change(ours))).findings
+    return [one.cause for one in found if one.rule == "weights"]
+
+
+def _of_part(arrays: dict[str, np.ndarray], source: dict[int, int]) -> dict[str, np.ndarray]:
+    words = {name: name.split(".") for name in arrays}
+    return {name: arrays[f"{first}.{source[int(part)]}.{kind}"] for name, (first, part, kind) in words.items()}
+
+
+def test_part_that_holds_the_values_of_another_is_said_once() -> None:
+    found = _two_parts(lambda arrays: _of_part(arrays, {0: 1, 1: 1, 2: 2}))
+    assert found == ["the weights of layers.0 in the candidate hold the values of layers.1"]
+
+
+def test_swapped_parts_are_said_once() -> None:
+    found = _two_parts(lambda arrays: _of_part(arrays, {0: 1, 1: 0, 2: 2}))
+    assert found == ["the weights of layers.0 and layers.1 are swapped in the candidate"]
 
 
 def test_swapped_weights_are_named_once() -> None:

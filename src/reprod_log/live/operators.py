@@ -191,7 +191,8 @@ def _same(one: Array, other: Array) -> bool:
 def _line() -> str:
     """The line of the model's own code that called an operator."""
     frame = sys._getframe(1)
-    while frame is not None:
+    # Beyond the tracing function stands whoever asked for it, and not the model.
+    while frame is not None and frame.f_code is not trace_layer.__code__:
         if str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _NOT_OURS:
             name, line = frame.f_code.co_filename, frame.f_lineno
             text = linecache.getline(name, line).strip()

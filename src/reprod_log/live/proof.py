@@ -42,7 +42,7 @@ def _operators(alignment: Alignment, runs: Runs, tried: Sequence[Finding]) -> It
         for one in alignment.verdict.judgements
         if not one.status.passed and (key := Key.parse(one.key)).run == "isolated" and key.phase != "buffer"
     }
-    explained = {layer_alone(Key.parse(key)) for one in tried if one.kind == "cause" for key in one.keys if "/" in key}
+    explained = {layer for one in tried if one.kind == "cause" for layer in _layers_of(one)}
     for call in runs.calls:
         state = states.get(call.path)
         if call.path not in wrong or not (state == "glue" or (state == "own" and call.path not in explained)):
@@ -50,6 +50,15 @@ def _operators(alignment: Alignment, runs: Runs, tried: Sequence[Finding]) -> It
         found = culprits_in(runs.ours, runs.theirs, call, runs.partners[call.path], FLOAT64)
         if found:
             yield _operator_finding(call.path, found)
+
+
+def _layers_of(finding: Finding) -> Iterator[str]:
+    """The layers that a finding speaks of."""
+    if finding.mend is not None:
+        yield finding.mend.layer
+    for text in finding.keys:
+        # Rules that look at weights give their bare names.
+        yield layer_alone(Key.parse(text)) if "/" in text else text.rpartition(".")[0]
 
 
 def _operator_finding(path: str, found: Culprits) -> Finding:

@@ -77,24 +77,20 @@ def run_in_part(
     detailed: int | None = None,
     brief: Sequence[str] = ("loss", "lr", "metric"),
 ) -> Recording:
-    """The recording of all steps, with everything of the first `detailed` and of the later ones what is in `brief`.
+    """The recording of all steps: everything of the first `detailed` iterations, of the later ones what is in `brief`.
 
-    Layer outputs and their gradients are kept of the first step only. All of a large model is more than a memory holds.
+    All of a large model at every step is more than a memory holds.
     """
     if detailed is None:
         return run_program(program, batches, run=run, dtype=dtype, phases=phases)
     first = run_program(program, batches[:detailed], run=run, dtype=dtype, phases=phases)
-    entries = [entry for entry in first.entries if not (entry.key.step and entry.key.phase in ("forward", "backward"))]
-    if detailed < len(batches):
-        # Both start alike and repeat each other bit for bit, so the second continues the first.
-        rest = run_program(program, batches, run=run, dtype=dtype, phases=brief)
-        entries += [entry for entry in rest.entries if (entry.key.step or 0) > _last_step(first)]
-    return replace(first, entries=tuple(entries))
-
-
-def _last_step(recording: Recording) -> int:
-    """One iteration of a program may have several steps (updates)."""
-    return max(recording.steps, default=-1)
+    if detailed >= len(batches):
+        return first
+    # Both start alike and repeat each other bit for bit, so the second continues the first.
+    rest = run_program(program, batches, run=run, dtype=dtype, phases=brief)
+    # An iteration may have several steps (updates).
+    last = max(first.steps, default=-1)
+    return replace(first, entries=(*first.entries, *(one for one in rest.entries if (one.key.step or 0) > last)))
 
 
 def _forget_gradients(program: Program, model: Any) -> None:

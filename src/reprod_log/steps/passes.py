@@ -30,11 +30,19 @@ def record_passes(
     the first, and of the later steps those in `brief`: all of a large model is more than a disk should hold.
     """
     return with_float64(
-        lambda dtype: run_in_part(
+        lambda dtype: _run(
             program, batches, run=dtype or "", dtype=dtype, phases=phases, detailed=detailed, brief=brief
         ),
         float64=float64,
     )
+
+
+def _run(program: Program, batches: Batches, *, detailed: int | None, **options: Any) -> Recording:
+    found = run_in_part(program, batches, detailed=detailed, **options)
+    if detailed is None:
+        return found
+    kept = [one for one in found.entries if not (one.key.step and one.key.phase in ("forward", "backward"))]
+    return replace(found, entries=tuple(kept))
 
 
 def with_float64(make: Callable[[str | None], Recording], *, float64: bool = True) -> Recording:

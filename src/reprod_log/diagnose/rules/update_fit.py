@@ -27,7 +27,8 @@ def look(case: Case) -> Iterable[Finding]:
         yield _not_given(untrained, bad)
     left = [path for path in bad.paths if path in updates and path not in untrained]
     decays = _fits(material, left, updates, bad.step, rate)
-    if decays:
+    # A vector of equal numbers may fit by chance; a decay explains most of what differs.
+    if 2 * len(decays) >= len(left) and decays:
         yield _decay(decays, left, bad, rate)
         return
     ratios = {path: ratio for path in left if (ratio := _other_rate(*updates[path])) is not None}

@@ -34,9 +34,55 @@ def look(case: Case) -> Iterable[Finding]:
             yield _nothing_loaded(wrong)
         return
     explained: set[str] = set()
+    for whole in _whole_parts(wrong, values):
+        explained.update(whole.keys)
+        yield whole
     for path, both in wrong.items():
         if path not in explained:
             yield _one(material, path, both, values, explained)
+
+
+def _whole_parts(wrong: Mapping[str, Both], values: Mapping[str, Both]) -> Iterable[Finding]:
+    """Parts of the model that hold the values of another part, weight by weight: one mistake, said once."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for path, (_, theirs) in wrong.items():
+        for other, (source, _) in values.items():
+            parts = _counterparts(path, other)
+            if parts is not None and source.shape == theirs.shape and relative(source, theirs) <= _SAME:
+                found.setdefault(parts, []).append(path)
+    whole = {
+        parts: paths
+        for parts, paths in found.items()
+        if len(paths) > 1 and len(paths) == sum(path.startswith(f"{parts[0]}.") for path in wrong)
+    }
+    for (part, there), paths in whole.items():
+        back = whole.get((there, part), [])
+        if back and part > there:
+            continue
+        cause = (
+            f"the weights of {part} and {there} are swapped in the candidate"
+            if back
+            else f"the weights of {part} in the candidate hold the values of {there}"
+        )
+        yield Finding(
+            rule="weights",
+            cause=cause,
+            evidence=f"all {len(paths)} weights that differ are equal to the other's to the last digit",
+            confidence="consistent",
+            advice=f"load {part} from its own weights; a converter that shares one dict, or a name used twice, "
+            "overwrites the earlier",
+            keys=(*paths, *back),
+        )
+
+
+def _counterparts(path: str, other: str) -> tuple[str, str] | None:
+    """The two parts of the model in which the names stand, when one word in them is all that differs."""
+    ours, theirs = path.split("."), other.split(".")
+    differing = [place for place, words in enumerate(zip(ours, theirs, strict=False)) if words[0] != words[1]]
+    if len(ours) != len(theirs) or len(differing) != 1 or differing[0] == len(ours) - 1:
+        return None
+    end = differing[0] + 1
+    return ".".join(ours[:end]), ".".join(theirs[:end])
 
 
 def _one(material: Material, path: str, both: Both, values: Mapping[str, Both], explained: set[str]) -> Finding:
