@@ -28,7 +28,8 @@ def first_bytes(path: Path, count: int) -> bytes:
             with reading(path):
                 return read_range(path, 0, min(count, path.stat().st_size))
         with open(path, "rb") as file:
-            return file.read(count)
+            # Asked for more than there is, read() makes room for all of it first.
+            return file.read(min(count, path.stat().st_size))
     except OSError as error:
         raise _unreadable(path, error) from error
 

@@ -211,6 +211,8 @@ class _Finisher:
         if isinstance(value, (list, tuple)):
             return type(value)(self.finish(item, depth + 1) for item in value)
         if isinstance(value, (bytes, memoryview, _Encoded)):
+            if isinstance(value, memoryview):
+                self._spend(len(value))
             return bytes(self._bytes(value))
         if type(value) is int and value.bit_length() > _MOST_BITS:
             raise UnreadableFile(f"{self._where}: holds an integer of {value.bit_length()} bits")

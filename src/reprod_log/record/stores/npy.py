@@ -24,7 +24,7 @@ SUFFIXES = (".npy",)
 MAGIC = b"\x93NUMPY"
 _HARMLESS_BYTES = 1 << 26
 _MOST_GROWTH = 16
-"""A list in a file may become an array of 64 MB, or of sixteen times the file's size."""
+"""Lists and texts in a file may become arrays of 64 MB in all, or of sixteen times the file's size."""
 _MAP_FROM = 1 << 26
 """Files from this size on are mapped; smaller ones are read, because a mapped file must not be rewritten in place."""
 
@@ -41,11 +41,14 @@ def open_recording(path: Path, *, trust: bool = False) -> Recording:
         return Recording((entry_of("array", content),), source=str(path))
     if not isinstance(content, dict):
         raise UnreadableFile(f"{path} holds a {type(content).__name__}, not the dict that ReprodLogger.save writes")
-    most = max(_HARMLESS_BYTES, _MOST_GROWTH * path.stat().st_size)
-    entries = tuple(
-        entry_of(key, as_array(value, where=f"{path}: {key!r}", most=most)) for key, value in flatten(content, path)
-    )
-    return Recording(entries, source=str(path))
+    room = max(_HARMLESS_BYTES, _MOST_GROWTH * path.stat().st_size)
+    entries = []
+    for key, value in flatten(content, path):
+        array = as_array(value, where=f"{path}: {key!r}", most=room)
+        if array is not value:
+            room -= array.nbytes
+        entries.append(entry_of(key, array))
+    return Recording(tuple(entries), source=str(path))
 
 
 def save_recording(recording: Recording, path: Path) -> Path:

@@ -93,7 +93,8 @@ def save_recording(recording: Recording, path: Path) -> Path:
 
 def _ours(path: Path, archive: zipfile.ZipFile) -> Recording:
     try:
-        described = json.loads(archive.read(_DESCRIPTION))
+        with archive.open(_DESCRIPTION) as member:
+            described = json.loads(member.read(archive.getinfo(_DESCRIPTION).file_size + 1))
     except (ValueError, RecursionError) as error:
         raise UnreadableFile(f"{path}: the description of its entries is not valid JSON ({error})") from error
     check_version(described, path)
@@ -135,10 +136,12 @@ def _read_member(path: Path, name: str) -> Array:
             shape, fortran, dtype = read_header(member, where=f"{path}: {name!r}")
             if dtype.hasobject:
                 raise UnreadableFile(f"{path}: {name!r} holds pickled objects, which are not read from archives")
-            data = member.read()
+            needed = prod(shape) * dtype.itemsize
+            # Without a number the whole member is unpacked first, whatever it says its size is.
+            data = member.read(min(needed, archive.getinfo(name).file_size) + 1)
     except (KeyError, *_BROKEN) as error:
         raise UnreadableFile(f"{path}: cannot read {name!r}: {error}") from error
-    if len(data) != prod(shape) * dtype.itemsize:
+    if len(data) != needed:
         raise UnreadableFile(f"{path}: {name!r} is cut short: {len(data)} bytes for {dtype} {list(shape)}")
     if not data:
         return nothing(shape, dtype, where=f"{path}: {name!r}")
@@ -146,7 +149,8 @@ def _read_member(path: Path, name: str) -> Array:
 
 
 def _refuse_bomb(path: Path, member: zipfile.ZipInfo) -> None:
-    if member.file_size > max(_HARMLESS_BYTES, _SUSPICIOUS_RATIO * max(member.compress_size, 1)):
+    packed = max(min(member.compress_size, path.stat().st_size), 1)
+    if member.file_size > max(_HARMLESS_BYTES, _SUSPICIOUS_RATIO * packed):
         raise UnreadableFile(
             f"{path}: {member.filename!r} would unpack from {member.compress_size} to {member.file_size} bytes; "
             "if you made this file yourself, allow it with trust=True (command line: --trust)"
