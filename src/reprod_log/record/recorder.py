@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +40,8 @@ class Recorder:
         self.modules = tuple(modules)
         self.notes: list[str] = []
         self._batch: list[tuple[Entry, Array | None]] = []
+        # Data loaders and several models may record from threads of their own.
+        self._adding = threading.Lock()
         self._entries: list[Entry] = []
         self._seen: set[str] = set()
         self._failed = False
@@ -91,10 +94,11 @@ class Recorder:
     def put(self, entry: Entry, array: Array | None) -> None:
         """Record a finished entry, whose hash is known, with its values (None: description only)."""
         text = str(entry.key)
-        if text in self._seen:
-            raise ValueError(f"{text!r} was recorded twice; entries of one recording need different keys")
-        self._seen.add(text)
-        self._batch.append((entry, array))
+        with self._adding:
+            if text in self._seen:
+                raise ValueError(f"{text!r} was recorded twice; entries of one recording need different keys")
+            self._seen.add(text)
+            self._batch.append((entry, array))
 
     def describe(self, provenance: Provenance, modules: Sequence[ModuleInfo]) -> None:
         """Say where the recording comes from, once it is known; a growing folder says so at once."""
@@ -114,12 +118,13 @@ class Recorder:
 
     def end_step(self) -> None:
         """Everything of this step has come: write it, if a path was given."""
+        with self._adding:
+            batch, self._batch = self._batch, []
         if self._path is None:
-            self._entries += [entry for entry, _ in self._batch]
-        elif self._background is not None and not self._failed and self._batch:
-            self._background.put(self._batch)
+            self._entries += [entry for entry, _ in batch]
+        elif self._background is not None and not self._failed and batch:
+            self._background.put(batch)
             self._look_at_disk()
-        self._batch = []
 
     def _look_at_disk(self) -> None:
         if self._background is not None and self._background.failure is not None and not self._failed:
