@@ -41,6 +41,7 @@ class Run:
         budget: int | None = None,
         run: str = "",
         step_after: str | None = None,
+        facts: Mapping[str, Any] | None = None,
     ) -> None:
         self._models = dict(models)
         self._optimizers = dict(optimizers)
@@ -53,6 +54,8 @@ class Run:
         self._name = run
         self._budget = budget
         self._step_after = step_after
+        self._facts = dict(facts or {})
+        """What else the provenance should say."""
 
     def _build(self) -> None:
         framework = self._framework
@@ -138,7 +141,7 @@ class Run:
         """Put into the recording where it comes from, as far as it is known now."""
         session = self._session
         origin = provenance_of(session.framework, session.tree, self._listening.updates.optimizers, session.stage)
-        self._recorder.describe(origin, session.tree.infos())
+        self._recorder.describe(replace(origin, extra={**origin.extra, **self._facts}), session.tree.infos())
 
     def _check_layers(self) -> None:
         tree = self._session.tree
@@ -165,10 +168,10 @@ class Run:
     def _describe_again(self) -> None:
         """Add what was not known at the start: parameters and optimizers made since, the data."""
         session, recorder = self._session, self._recorder
-        facts = extra_facts(session.framework, session.tree, self._listening.updates.optimizers)
+        known = extra_facts(session.framework, session.tree, self._listening.updates.optimizers)
         recorder.modules = session.tree.infos()
         recorder.provenance = replace(
-            recorder.provenance, data_hash=data_hash(self._listening.data_hashes), extra=facts
+            recorder.provenance, data_hash=data_hash(self._listening.data_hashes), extra={**known, **self._facts}
         )
 
     def _saved(self, recording: Recording, path: Path) -> Recording:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import runpy
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -50,7 +51,9 @@ def run_script(
     chosen = selection(phases=phases, layers=layers, steps=steps, detail=detail, inputs=inputs)
     if dtype not in (None, "float32", "float64"):
         raise UsageError(f"dtype must be 'float32' or 'float64', not {dtype!r}")
-    watcher = _Watcher(chosen, save=save, budget=budget, run=run, dtype=dtype)
+    # Enough to run it again, for a closer look at one place.
+    started = {"python": sys.executable, "folder": os.getcwd(), "script": str(path), "args": list(args)}
+    watcher = _Watcher(chosen, save=save, budget=budget, run=run, dtype=dtype, facts={"run": started})
     with ExitStack() as undo:
         undo.callback(setattr, sys, "argv", sys.argv)
         undo.callback(setattr, sys, "path", sys.path)
@@ -67,10 +70,17 @@ class _Watcher:
     """Looks out for models and optimizers, and has them watched as one run."""
 
     def __init__(
-        self, chosen: Selection, *, save: str | Path | None, budget: int | None, run: str, dtype: str | None
+        self,
+        chosen: Selection,
+        *,
+        save: str | Path | None,
+        budget: int | None,
+        run: str,
+        dtype: str | None,
+        facts: Mapping[str, Any],
     ) -> None:
         self._selection = chosen
-        self._save, self._budget, self._name, self._dtype = save, budget, run, dtype
+        self._save, self._budget, self._name, self._dtype, self._facts = save, budget, run, dtype, facts
         self._run: Run | None = None
         self._framework: Framework | None = None
         self._strangers: set[str] = set()
@@ -138,7 +148,16 @@ class _Watcher:
         return cast(args), cast(kwargs)
 
     def _start(self, framework: Framework) -> Run:
-        run = Run(framework, {}, {}, selection=self._selection, save=self._save, budget=self._budget, run=self._name)
+        run = Run(
+            framework,
+            {},
+            {},
+            selection=self._selection,
+            save=self._save,
+            budget=self._budget,
+            run=self._name,
+            facts=self._facts,
+        )
         self._run = run.__enter__()
         return run
 

@@ -80,6 +80,10 @@ class _Finder:
                 return self._module_entry(entry, self.layers)
             if key.phase in _OF_TENSORS:
                 return self._tensor_entry(entry) or self._named(entry, key, "name")
+        if rule is not None and key.phase in _OF_MODULES:
+            return self._in_layout(entry, self._named(entry, key, "rename"))
+        if rule is not None and key.phase in _OF_TENSORS and key.path in self._view_sources(entry):
+            return self._tensor_entry(entry)
         pair = self._named(entry, key, "rename" if rule is not None else "name")
         if pair is None and key.phase in _BY_PLACE:
             place = self.places.partner(entry)
@@ -101,10 +105,19 @@ class _Finder:
             # The name belongs to another layer there.
             return None
         pair = self._named(entry, replace(entry.key, path=path), how) or self._other_role(entry, path, how)
+        return self._in_layout(entry, pair)
+
+    def _in_layout(self, entry: Entry, pair: Pair | None) -> Pair | None:
+        """The pair with the view that the two layers' settings call for."""
         if pair is None:
             return None
-        view = output_view(entry, pair.candidate, self.ours.get(entry.key.path), self.theirs.get(path))
+        ours, theirs = self.ours.get(entry.key.path), self.theirs.get(pair.candidate.key.path)
+        view = output_view(entry, pair.candidate, ours, theirs)
         return replace(pair, view=view) if view is not None else pair
+
+    def _view_sources(self, entry: Entry) -> tuple[str, ...]:
+        view = self.views.get(entry.key.path)
+        return () if view is None else view.candidate
 
     def _other_role(self, entry: Entry, path: str, how: How) -> Pair | None:
         """`output` of one side and `output.0` of the other are the same tensor when there is no other."""

@@ -31,6 +31,10 @@ def run(
     ] = None,
     layers: Annotated[list[str], typer.Option(metavar="PATTERN", help="Only layers of these paths.")] = [],  # noqa: B006
     steps: Annotated[int | None, typer.Option(help="Only the first N steps.")] = None,
+    step: Annotated[
+        list[int],
+        typer.Option("--step", metavar="N", help="Only this step, counted from 0; may be given several times."),
+    ] = [],  # noqa: B006
     detail: Annotated[str, typer.Option(help="full; sketch (enough to estimate differences); or summary.")] = "full",
 ) -> int:
     """Record what a script's models do, without changing the script.
@@ -39,6 +43,8 @@ def run(
     passes:  reprod run train.py -o ref  and  reprod run train.py -o ref --dtype float64
     """
     chosen = phases.split(",") if phases else None
+    if step and steps is not None:
+        raise UsageError("give --steps (how many from the first on) or --step (which), not both")
     extra = output.exists() and dtype == "float64"
     with tempfile.TemporaryDirectory(prefix=".reprod-", dir=output.resolve().parent if extra else None) as folder:
         target = Path(folder) / "pass" if extra else output
@@ -49,7 +55,7 @@ def run(
                 save=target,
                 phases=chosen,
                 layers=layers or None,
-                steps=steps,
+                steps=step or steps,
                 detail=detail,
                 dtype=dtype,
                 run="float64" if dtype == "float64" else "",

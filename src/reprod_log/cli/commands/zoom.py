@@ -1,0 +1,198 @@
+"""reprod zoom: record the first place where two runs part again, in full, and compare it there."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from glob import escape
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from reprod_log.alignment import Alignment, align
+from reprod_log.cli.commands.compare import exit_code
+from reprod_log.cli.options import AllowUnmatched, EqualNan, Limits, Renames, Reports, Trust, rename_map
+from reprod_log.errors import RecordingError, UsageError, listed
+from reprod_log.record import Key, Recording
+from reprod_log.record.stores import load
+from reprod_log.report import write_report
+from reprod_log.report.plain import plain
+from reprod_log.report.terminal import print_alignment, terminal
+
+NAME = "zoom"
+
+_OF_LAYERS = ("forward", "backward")
+_OF_PARAMETERS = ("gradient", "clip", "update", "parameter", "buffer", "optimizer")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A step, and the layers and phases of it on either side that are worth seeing in full."""
+
+    step: int
+    phases: tuple[str, ...]
+    layers: Mapping[str, str]
+    """The candidate's name for each layer or parameter of the reference; empty: the whole step."""
+
+    def __str__(self) -> str:
+        what = f"layer {', '.join(self.layers)}" if self.layers else f"phases {', '.join(self.phases)}"
+        return f"step {self.step}, {what}"
+
+
+def run(
+    reference: Annotated[Path, typer.Argument(metavar="REF", help="The recording that is right.")],
+    candidate: Annotated[Path, typer.Argument(metavar="CAND", help="The recording in question.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the closer look goes.")],
+    places: Annotated[int, typer.Option(help="How many layers of the first diverging step to record.", min=1)] = 1,
+    limit: Limits = [],  # noqa: B006  # typer's way of saying 'none given'
+    rename: Renames = [],  # noqa: B006
+    allow_unmatched: AllowUnmatched = [],  # noqa: B006
+    equal_nan: EqualNan = False,
+    report: Reports = [],  # noqa: B006
+    reference_run: Annotated[
+        str, typer.Option(metavar="'SCRIPT ARGS'", help="What to run for REF, when the recording does not say it.")
+    ] = "",
+    candidate_run: Annotated[
+        str, typer.Option(metavar="'SCRIPT ARGS'", help="What to run for CAND, when the recording does not say it.")
+    ] = "",
+    yes: Annotated[bool, typer.Option("--yes", help="Run the scripts without asking.")] = False,
+    trust: Trust = False,
+) -> int:
+    """Find where two recordings first part, run both scripts again recording only that place in full, and compare.
+
+    For recordings of `reprod run --detail sketch`: they are small, and say where to look. The scripts, their arguments
+    and interpreters are those that the recordings name; they are shown before anything is run.
+    """
+    sides = load(reference, trust=trust), load(candidate, trust=trust)
+    names = rename_map(rename)
+    rough = align(*sides, limits=limit, rename=names, allow_unmatched=allow_unmatched, equal_nan=equal_nan)
+    if rough.passed:
+        typer.echo(f"nothing to look at: all {len(rough.verdict.judgements)} entries pass")
+        return exit_code(rough)
+    place = first_place(rough, places)
+    targets = output / "reference", output / "candidate"
+    given = reference_run, candidate_run
+    commands = [
+        _command(side, place, target, said, is_reference=side is sides[0])
+        for side, target, said in zip(sides, targets, given, strict=True)
+    ]
+    typer.echo(f"first divergence: {plain(rough.first_divergence.key) if rough.first_divergence else ''}")
+    typer.echo(f"recording {plain(str(place))} in full:")
+    for command, folder in commands:
+        typer.echo(f"  (in {plain(folder)}) {plain(shlex.join(command))}")
+    if not yes and not typer.confirm("Run these commands?"):
+        return exit_code(rough)
+    for (command, folder), target in zip(commands, targets, strict=True):
+        _run(command, folder, target)
+    fine = load(targets[0]), load(targets[1])
+    for side, again, which in zip(sides, fine, ("reference", "candidate"), strict=True):
+        _check_repeats(side, again, which)
+    close = align(
+        *fine,
+        limits=limit,
+        rename={**{old: new for old, new in names.items() if _is_there(old, fine[0])}, **_renames(place, fine[0])},
+        allow_unmatched=allow_unmatched,
+        equal_nan=equal_nan,
+    )
+    print_alignment(close, terminal(), all_rows=True)
+    for path in report:
+        write_report(close, path)
+    return exit_code(close)
+
+
+def first_place(alignment: Alignment, places: int = 1) -> Place:
+    """The first step with an entry that does not pass, and its first layers that have one."""
+    partners = {row.key: row.candidate_key for row in alignment.comparison.rows}
+    wrong = [
+        Key.parse(one.key) for one in alignment.verdict.judgements if not one.status.passed and one.key in partners
+    ]
+    wrong = [key for key in wrong if key.phase and not key.run]
+    if not wrong:
+        raise UsageError(
+            "there is no place to look at: what does not pass has no partner on the other side, or the recordings "
+            "are not of steps and layers. `reprod compare` lists it."
+        )
+    step = min(key.step or 0 for key in wrong)
+    here = [key for key in wrong if (key.step or 0) == step]
+    if here[0].phase not in (*_OF_LAYERS, *_OF_PARAMETERS) or not here[0].path:
+        # A loss, a rate, a batch, the whole model: no layer to choose.
+        return Place(step, tuple(dict.fromkeys(("data", "forward", "loss", here[0].phase))), {})
+    layers: dict[str, str] = {}
+    for key in here:
+        partner = Key.parse(partners[str(key)])
+        if key.phase in (*_OF_LAYERS, *_OF_PARAMETERS) and key.path and (len(layers) < places or key.path in layers):
+            layers.setdefault(key.path, partner.path)
+    return Place(step, ("data", "forward", "loss", "backward", *_OF_PARAMETERS), layers)
+
+
+def _command(side: Recording, place: Place, target: Path, given: str, *, is_reference: bool) -> tuple[list[str], str]:
+    """What records the place in full on one side, and the folder to run it in."""
+    which = "reference" if is_reference else "candidate"
+    known: Any = side.provenance.extra.get("run")
+    if given:
+        script, *args = shlex.split(given)
+        known = {"python": sys.executable, "folder": os.getcwd(), "script": script, "args": args}
+    if not _is_sound(known):
+        layers = list(place.layers if is_reference else place.layers.values())
+        raise UsageError(
+            f"{side.source} does not say how to run it again; it was not made by `reprod run`. Give "
+            f"--{which}-run 'SCRIPT ARGS', or record it yourself: watch(…, steps=[{place.step}], "
+            f"layers={layers or None})."
+        )
+    if not shutil.which(known["python"]):
+        raise UsageError(f"{known['python']}, which made {side.source}, is not here; give --{which}-run 'SCRIPT ARGS'")
+    layers = list(place.layers if is_reference else place.layers.values())
+    command = [known["python"], "-m", "reprod_log", "run", "-o", str(target.resolve()), "--step", str(place.step)]
+    command += ["--phases", ",".join(place.phases)]
+    for layer in layers:
+        command += ["--layers", escape(layer)]
+    return [*command, known["script"], *known["args"]], known["folder"]
+
+
+def _is_sound(known: Any) -> bool:
+    return (
+        isinstance(known, dict)
+        and all(isinstance(known.get(name), str) for name in ("python", "folder", "script"))
+        and isinstance(known.get("args"), list)
+        and all(isinstance(one, str) for one in known["args"])
+    )
+
+
+def _run(command: list[str], folder: str, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        done = subprocess.run(command, cwd=folder, check=False)
+    except OSError as error:
+        raise UsageError(f"cannot run {shlex.join(command)} in {folder}: {error.strerror or error}") from error
+    if done.returncode or not target.exists():
+        raise RecordingError(
+            f"the run ended with {done.returncode}, so there is nothing to compare: {shlex.join(command)}. "
+            "Its own message is above."
+        )
+
+
+def _check_repeats(before: Recording, again: Recording, which: str) -> None:
+    """Say so when a run did not do the same again: then the closer look is at another run."""
+    both = [(before[entry.key], entry) for entry in again if entry.key in before]
+    moved = [str(entry.key) for known, entry in both if known.hash and entry.hash and known.hash != entry.hash]
+    if moved:
+        typer.echo(
+            f"note: the {which} did not repeat itself: {len(moved)} of {len(both)} entries have other values than "
+            f"before ({listed(moved, most=3)}). Fix its seeds and threads, or read on with care.",
+            err=True,
+        )
+
+
+def _is_there(old: str, recording: Recording) -> bool:
+    return any(str(e.key) == old or e.key.path == old or e.key.path.startswith(f"{old}.") for e in recording)
+
+
+def _renames(place: Place, recording: Recording) -> dict[str, str]:
+    """What the rough comparison found out about names, for layers that the closer look may not tell by itself."""
+    return {old: new for old, new in place.layers.items() if old != new and _is_there(old, recording)}
