@@ -20,6 +20,8 @@ from pathlib import Path
 FOLDER = Path(__file__).with_name("languages") / "phrases"
 _PLACE = re.compile(r"\{(\w+)(?::(said|number))?\}")
 _NUMBER = re.compile(r"[-+]?(?:[\d.,]+(?:e[-+]?\d+)?%?|inf|nan)")
+_SENTENCE = re.compile(r"\b[a-z]+ [a-z]+ [a-z]+\b")
+_START = 4
 _BETWEEN = "; "
 """Evidence is put together with it, so each part may be a sentence of its own."""
 
@@ -55,22 +57,36 @@ class Phrase:
 class Phrases:
     """All sentences of one language, the most specific first."""
 
-    phrases: tuple[Phrase, ...] = field(repr=False)
+    by_start: Mapping[str, tuple[Phrase, ...]] = field(repr=False)
+    """By the first letters of a text: the sentences that it may be. A report has thousands of texts."""
+    anything: tuple[Phrase, ...] = field(repr=False)
+    """Those that begin with a place: any text may be one of them."""
 
     def find(self, text: str) -> str | None:
         """The sentence in this language; None when the file does not have it."""
-        for phrase in self.phrases:
+        for phrase in self.by_start.get(text[:_START], self.anything):
             values = phrase.values(text)
-            if values is not None:
-                kinds = dict(phrase.places)
-                return phrase.translation.format(
-                    **{name: self(value) if kinds[name] == "said" else value for name, value in values.items()}
-                )
+            filled = None if values is None else self._filled(phrase, values)
+            if filled is not None:
+                return phrase.translation.format(**filled)
         if _BETWEEN in text:
             parts = [self.find(part) for part in text.split(_BETWEEN)]
             known = [part for part in parts if part is not None]
             return "；".join(known) if len(known) == len(parts) else None
         return None
+
+    def _filled(self, phrase: Phrase, values: dict[str, str]) -> dict[str, str] | None:
+        """What to put into the places; None when one holds a sentence that the language does not have.
+
+        Half a sentence in another language helps nobody: then the whole stays English.
+        """
+        filled = dict(values)
+        for name in (name for name, kind in phrase.places if kind == "said"):
+            found = self.find(values[name])
+            if found is None and _SENTENCE.search(values[name]):
+                return None
+            filled[name] = values[name] if found is None else found
+        return filled
 
     def __call__(self, text: str) -> str:
         """The sentence in this language, or as it came."""
@@ -85,7 +101,14 @@ def phrases_from(pairs: Mapping[str, str]) -> Phrases:
         pieces = _PLACE.split(english)
         places = tuple(zip(pieces[1::3], (kind or "" for kind in pieces[2::3]), strict=True))
         made.append(Phrase(tuple(pieces[0::3]), places, translation))
-    return Phrases(tuple(sorted(made, key=lambda one: -sum(map(len, one.literals)))))
+    made.sort(key=lambda one: -sum(map(len, one.literals)))
+    starts = {one.literals[0][:_START] for one in made}
+    open_ones = {start for start in starts if len(start) < _START}
+    by_start = {
+        start: tuple(one for one in made if one.literals[0][:_START] in (start, *open_ones))
+        for start in starts - open_ones
+    }
+    return Phrases(by_start, tuple(one for one in made if one.literals[0][:_START] in open_ones))
 
 
 @lru_cache(maxsize=8)

@@ -186,6 +186,9 @@ def remarks(alignment: Alignment) -> tuple[Say, ...]:
 def _own_error(key: Key, evidence: dict[str, Evidence], compared: dict[str, Compared]) -> Measurement | None:
     """How far the layer is off when it runs alone: in float64 if there is such a run, else as the user runs it."""
     alone = str(key.in_run("isolated"))
+    if alone == str(key):
+        # A classic name knows no passes: this is the entry itself.
+        return None
     found = evidence.get(alone)
     if found is not None:
         return found.float64 or found.float32

@@ -62,6 +62,7 @@ function equip(made, tooltips, renderers, whenTapped) {
     legend.background_fill_color = colour("panel"); legend.background_fill_alpha = 0.85; legend.border_line_color = null;
     legend.label_text_color = colour("text"); legend.label_text_font_size = "12px"; legend.click_policy = "hide";
     legend.padding = 2; legend.margin = 0; legend.spacing = 14; legend.orientation = "horizontal";
+    if (innerWidth < 700) legend.ncols = 2;
     // Beside the picture, not on top of its first points.
     made.center = made.center.filter((one) => one !== legend);
     made.add_layout(legend, "above");
