@@ -1,144 +1,151 @@
-"""How much longer a training step takes while it is recorded, as a ratio to the plain step in the same run.
+"""How much longer a training step takes while it is recorded, by reprod_log and by its peers, in the same run.
 
-    python benchmarks/capture_overhead.py [--rounds 5] [--steps 4]
+    python benchmarks/capture_overhead.py [--rounds 4] [--steps 4]
 
-Each round runs every mode once, in turn, so that a busy machine disturbs all of them alike; the fastest step of
-each mode counts. CPU time is what the process itself used (one thread), wall time includes waiting for
-the disk and for other processes. `forward + backward` leaves out parameters, updates and optimizer state, which is
-what tools that only hook modules record.
+Each tool has a process of its own; all wait while one works. A round runs every mode of every tool once, in turn, so
+that a busy machine disturbs all of them alike, and the fastest step of each mode counts, beside the fastest plain step
+of the same process. CPU time is what the process itself used (all of its threads; torch has one); wall time includes
+waiting for the disk and for other processes. Writes the section "Recording" of RESULTS.md.
 """
 
 from __future__ import annotations
 
 import argparse
-import shutil
-import tempfile
-import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import nn
+from capture_models import MODELS
+from capture_peers import PACKAGES, installed, peers_python
+from capture_tools import TOOLS
+from results import versions, write_section
 
-from reprod_log.capture import watch
-
-HOOKED = ["data", "forward", "loss", "backward", "gradient"]
-
-
-class Transformer(nn.Module):
-    def __init__(self, width: int = 256, depth: int = 4, words: int = 2000) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(words, width)
-        layer = nn.TransformerEncoderLayer(width, 8, 4 * width, dropout=0.0, batch_first=True)
-        self.encoder = nn.TransformerEncoder(layer, depth, enable_nested_tensor=False)
-        self.head = nn.Linear(width, words)
-
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        return self.head(self.encoder(self.embedding(tokens)).mean(1))
+HERE = Path(__file__).parent
+GOALS = {"summary, hooked": 1.10, "sketch, hooked": 1.10, "full, hooked": 1.30}
+Times = dict[str, float]
 
 
-class Block(nn.Module):
-    def __init__(self, inside: int, outside: int, stride: int) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(inside, outside, 3, stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(outside)
-        self.conv2 = nn.Conv2d(outside, outside, 3, 1, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(outside)
-        self.relu = nn.ReLU(inplace=True)
-        self.shortcut = nn.Identity() if stride == 1 else nn.Conv2d(inside, outside, 1, stride, bias=False)
+class Worker:
+    """A process that times one tool."""
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
-        return self.relu(y + self.shortcut(x))
-
-
-class ResNet(nn.Module):
-    def __init__(self, width: int = 32) -> None:
-        super().__init__()
-        self.stem = nn.Sequential(
-            nn.Conv2d(3, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True)
+    def __init__(self, tool: str, python: str) -> None:
+        self.tool = tool
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE)}
+        self._process = subprocess.Popen(
+            [python, str(HERE / "capture_worker.py")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment,
         )
-        widths = (width, 2 * width, 4 * width)
-        blocks = []
-        for before, after in zip((width, *widths), widths, strict=False):
-            blocks += [Block(before, after, 1 if before == after else 2), Block(after, after, 1)]
-        self.blocks = nn.Sequential(*blocks)
-        self.head = nn.Linear(widths[-1], 100)
+        self._answer()
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.head(self.blocks(self.stem(x)).mean((2, 3)))
+    def measure(self, model: str, mode: str, steps: int) -> Times:
+        assert self._process.stdin is not None
+        question = {"tool": self.tool, "model": model, "mode": mode, "steps": steps}
+        print(json.dumps(question), file=self._process.stdin, flush=True)
+        times: Times = json.loads(self._answer())
+        return times
 
+    def _answer(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise SystemExit(f"the worker of {self.tool} has ended with {self._process.wait()}")
+        return line
 
-MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[], torch.Tensor], int]] = {
-    "transformer": (Transformer, lambda: torch.randint(0, 2000, (16, 64)), 2000),
-    "resnet": (ResNet, lambda: torch.randn(16, 3, 32, 32), 100),
-}
-
-MODES: dict[str, dict[str, Any] | None] = {
-    "plain": None,
-    "summary, forward + backward": {"detail": "summary", "phases": HOOKED},
-    "summary, everything": {"detail": "summary"},
-    "full, forward + backward, memory": {"phases": HOOKED},
-    "full, forward + backward, disk": {"phases": HOOKED, "save": True},
-    "full, everything, memory": {},
-    "full, everything, disk": {"save": True},
-}
+    def end(self) -> None:
+        self._process.communicate()
 
 
-def time_steps(name: str, mode: dict[str, Any] | None, steps: int, folder: Path) -> tuple[float, float]:
-    """CPU and wall seconds of the fastest step; entering and leaving the block are not counted, nor the first step."""
-    torch.manual_seed(0)
-    build, batch, classes = MODELS[name]
-    model = build()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    data = [(batch(), torch.randint(0, classes, (16,))) for _ in range(steps + 1)]
-    options = dict(mode or {})
-    if options.pop("save", False):
-        options["save"] = folder / "recording"
-    watched: AbstractContextManager[Any] = nullcontext()
-    if mode is not None:
-        watched = watch(model, optimizer=optimizer, inputs=False, **options)
-    with watched as run:
-        times = []
-        for x, y in data:
-            start = time.process_time(), time.perf_counter()
-            optimizer.zero_grad()
-            nn.functional.cross_entropy(model(x), y).backward()
-            optimizer.step()
-            if run is not None:
-                # What is recorded at the end of a step belongs to its cost.
-                run.end_step()
-            times.append((time.process_time() - start[0], time.perf_counter() - start[1]))
-    shutil.rmtree(folder / "recording", ignore_errors=True)
-    return min(cpu for cpu, _ in times[1:]), min(wall for _, wall in times[1:])
+def best(rounds: list[Times]) -> Times:
+    return {name: min(one[name] for one in rounds) for name in rounds[0]}
+
+
+def measured(tools: Mapping[str, str], *, rounds: int, steps: int) -> dict[tuple[str, str, str], Times]:
+    """The best of all rounds by tool, model and mode; `tools` names the interpreter of each."""
+    found: dict[tuple[str, str, str], list[Times]] = {}
+    for model in MODELS:
+        # New processes for each model: some peers keep what they saw first.
+        workers = [Worker(tool, python) for tool, python in tools.items()]
+        for number in range(rounds):
+            for worker in workers:
+                for mode in TOOLS[worker.tool]:
+                    times = worker.measure(model, mode, steps)
+                    found.setdefault((worker.tool, model, mode), []).append(times)
+            print(f"{model}: round {number + 1} of {rounds}", file=sys.stderr)
+        for worker in workers:
+            worker.end()
+    return {place: best(times) for place, times in found.items()}
+
+
+def rows(found: Mapping[tuple[str, str, str], Times]) -> list[list[str]]:
+    """A row for each mode of each tool: ratios to that tool's own plain step, and bytes on disk."""
+    table = []
+    for tool in dict.fromkeys(tool for tool, _, _ in found):
+        first, *modes = TOOLS[tool]
+        for mode in modes:
+            cells = [f"{mode} (to the forward pass)" if first == "forward" else mode]
+            for model in MODELS:
+                base, times = found[tool, model, first], found[tool, model, mode]
+                size = f"{times['bytes'] / 1e6:.2f}" if times["bytes"] else "–"
+                cells += [f"{times['cpu'] / base['cpu']:.2f}", f"{times['wall'] / base['wall']:.2f}", size]
+            cells.append(f"≤ {GOALS[mode]:.2f}" if mode in GOALS else "")
+            table.append(cells)
+    return table
+
+
+def report(found: Mapping[tuple[str, str, str], Times], peers: Mapping[str, str], options: Any) -> str:
+    """The section for RESULTS.md."""
+    head = ["", *(f"{model}: {what}" for model in MODELS for what in ("CPU", "wall", "MB a step")), "goal"]
+    lines = [head, ["---"] * len(head), *rows(found)]
+    plain = ", ".join(f"{model} {found['reprod_log', model, 'plain']['cpu'] * 1000:.0f} ms" for model in MODELS)
+    disk = ", ".join(
+        f"{model} {_disk(found, model, 'hooked'):.2%} (hooked), {_disk(found, model, 'everything'):.2%} (everything)"
+        for model in MODELS
+    )
+    names = ", ".join(f"{PACKAGES[name]} {version or 'not installed'}" for name, version in peers.items())
+    return f"""
+A recorded training step as a ratio to the plain one. "hooked": data, outputs of all modules, loss, gradients of outputs
+and parameters, as tools that hook modules record them; "everything": also parameters, updates, buffers and
+optimizer state. msprobe hooks at module level (L0) and records inputs as well; TorchLens follows the forward pass only,
+in memory.
+
+{versions("torch", "numpy", "reprod_log")}, {names}. One thread, load {os.getloadavg()[0]:.1f} at the end,
+best of {options.rounds} rounds of {options.steps} steps. Plain step (CPU): {plain}.
+
+{chr(10).join(f"| {' | '.join(line)} |" for line in lines)}
+
+On disk a sketch takes of the full recording: {disk}; the goal is 1 %.
+"""
+
+
+def _disk(found: Mapping[tuple[str, str, str], Times], model: str, what: str) -> float:
+    sketch, full = (found["reprod_log", model, f"{detail}, {what}"]["bytes"] for detail in ("sketch", "full"))
+    return sketch / full
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--no-peers", action="store_true", help="only reprod_log and np.save; writes no section")
     options = parser.parse_args()
-    torch.set_num_threads(1)
-    rounds: list[dict[tuple[str, str], tuple[float, float]]] = []
-    with tempfile.TemporaryDirectory() as folder:
-        for _ in range(options.rounds):
-            times = {}
-            for name in MODELS:
-                for title, mode in MODES.items():
-                    times[name, title] = time_steps(name, mode, options.steps, Path(folder))
-            rounds.append(times)
-    print(f"torch {torch.__version__}, 1 thread, {options.rounds} rounds of {options.steps} steps")
-    print(f"{'':34}" + "".join(f"{f'{name}: CPU':>18}{'wall':>8}" for name in MODELS))
-    for title in MODES:
-        cells = ""
-        for name in MODELS:
-            for clock, width in ((0, 18), (1, 8)):
-                fastest = min(one[name, title][clock] for one in rounds)
-                plain = min(one[name, "plain"][clock] for one in rounds)
-                cells += f"{fastest * 1000:{width - 3}.0f} ms" if title == "plain" else f"{fastest / plain:{width}.2f}"
-        print(f"{title:34}{cells}")
+    tools = dict.fromkeys(("reprod_log", "np.save"), sys.executable)
+    peers: dict[str, str] = {}
+    if not options.no_peers:
+        python = peers_python()
+        peers = {name: installed(name, python) for name in PACKAGES}
+        tools |= {tool: python for tool in TOOLS if peers.get(tool.partition(" ")[0])}
+    text = report(measured(tools, rounds=options.rounds, steps=options.steps), peers, options)
+    print(text)
+    if not options.no_peers:
+        write_section("Recording", text)
 
 
 if __name__ == "__main__":
