@@ -133,6 +133,7 @@ def entry_from(described: Mapping[str, Any], read: Callable[[], Array], *, where
             and len(shape) <= 64
             and detail in ("full", "summary", "sketch")
             and isinstance(meta, dict)
+            and type(meta.get("terms", 1)) is int
         )
     except (KeyError, TypeError) as error:
         raise UnreadableFile(f"{where}: an entry lacks its key, dtype or shape ({error!r})") from error
