@@ -1,13 +1,17 @@
 // Charts by Bokeh. Each takes a place and numbers; colours come from the page, so that light and dark both work.
 let library = null;
 
-// The library's script lies in the page as text and is run when the first chart is wanted.
+// The library's script lies in the page, packed to a third, and is run when the first chart is wanted.
+async function unpacked(element) {
+  const packed = Uint8Array.from(atob(element.textContent), (one) => one.charCodeAt(0));
+  return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+}
+
 function withLibrary(draw) {
-  library ??= new Promise((ready) => setTimeout(() => {
-    for (const one of document.querySelectorAll("script.library")) root.append(make("script", {}, one.textContent));
+  library ??= Promise.all([...document.querySelectorAll("script.library")].map(unpacked)).then((scripts) => {
+    for (const one of scripts) root.append(make("script", {}, one));
     Bokeh.set_log_level("warn");
-    ready();
-  }));
+  });
   return library.then(draw);
 }
 
