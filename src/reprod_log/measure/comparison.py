@@ -18,6 +18,7 @@ from reprod_log.measure.sketch import estimate_notes, estimate_pair, has_values
 from reprod_log.measure.small import is_small, measure_small
 from reprod_log.measure.spread import spread
 from reprod_log.measure.totals import made
+from reprod_log.record.collecting import collecting_put_off
 from reprod_log.record.portable import portable_entry
 
 _SAMPLES_IN_ALL = 30_000
@@ -167,9 +168,10 @@ def measure_tasks(
     """Every task done, in order, by threads or by an executor."""
     if executor is not None:
         tasks = [replace(task, pair=_portable(task.pair)) for task in tasks]
-    return spread(
-        measure_batch, tasks, size=lambda task: task.nbytes, executor=executor, threads=threads, progress=progress
-    )
+    with collecting_put_off():
+        return spread(
+            measure_batch, tasks, size=lambda task: task.nbytes, executor=executor, threads=threads, progress=progress
+        )
 
 
 def _portable(pair: Pair) -> Pair:

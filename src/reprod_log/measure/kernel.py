@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -76,7 +75,7 @@ def run(
         for offset in range(0, count, step):
             n = min(step, count - offset)
             measure(code, left + offset * size, right + offset * size, n, offset, bound, state)
-        return Run(state, count)
+        return Run(memoryview(state).cast("B"), count)
     cast = None
     if code is None:
         # Different dtypes that float64 holds are cast to it; no ULP distance is asked of them.
@@ -85,7 +84,7 @@ def run(
         cast, code = np.dtype(np.float64), _CODES["float64"]
     for offset, a, b in paired_blocks(reference, candidate, size=block or _GATHER, cast=cast):
         measure(code, _address(a), _address(b), a.size, offset, bound, state)
-    return Run(state, reference.size)
+    return Run(memoryview(state).cast("B"), reference.size)
 
 
 def knows(pair: DtypePair, reference: Array, candidate: Array) -> bool:
@@ -94,24 +93,34 @@ def knows(pair: DtypePair, reference: Array, candidate: Array) -> bool:
 
 
 def run_many(pairs: Sequence[tuple[Array, Array, DtypePair, float | None]]) -> list[Run] | None:
-    """The passes over many pairs that the kernel `knows`, in one call; only good for `measurement`. None: no kernel."""
+    """The passes over many small pairs that the kernel `knows`, in one call; only good for `measurement`.
+
+    None: there is no kernel.
+    """
     measure_many = load().measure_many
     if measure_many is None:
         return None
     n = len(pairs)
-    counts = [left.size for left, _, _, _ in pairs]
-    state = (ctypes.c_int64 * (_BINS * n))()
-    measure_many(
-        n,
-        (ctypes.c_int32 * n)(*[_CODES[pair.reference] for _, _, pair, _ in pairs]),
-        (ctypes.c_void_p * n)(*[_address(left) for left, _, _, _ in pairs]),
-        (ctypes.c_void_p * n)(*[_address(right) for _, right, _, _ in pairs]),
-        (ctypes.c_int64 * n)(*counts),
-        (ctypes.c_double * n)(*[math.inf if limit is None else limit for _, _, _, limit in pairs]),
-        state,
-    )
-    view = memoryview(state).cast("B")
-    return [Run(view, count, 8 * _BINS * place) for place, count in enumerate(counts)]
+    # Copied end to end: asking numpy for the address of each array takes longer than the copy.
+    left = _end_to_end([left for left, _, _, _ in pairs])
+    right = _end_to_end([right for _, right, _, _ in pairs])
+    counts = np.array([one.size for one, _, _, _ in pairs], np.int64)
+    nbytes = counts * np.array([one.itemsize for one, _, _, _ in pairs], np.int64)
+    offsets = np.cumsum(nbytes) - nbytes
+    codes = np.array([_CODES[pair.reference] for _, _, pair, _ in pairs], np.int32)
+    limits = np.array([math.inf if limit is None else limit for _, _, _, limit in pairs], np.float64)
+    state = np.empty(_BINS * n, np.int64)
+    starts = offsets + _address(left), offsets + _address(right)
+    measure_many(n, *map(_address, (codes, *starts, counts, limits, state)))
+    view = state.view(np.uint8).data
+    return [Run(view, count, 8 * _BINS * place) for place, count in enumerate(counts.tolist())]
+
+
+def _end_to_end(arrays: list[Array]) -> Array:
+    """The bytes of all arrays, one after the other."""
+    if len({array.dtype for array in arrays}) == 1:
+        return np.concatenate(arrays, axis=None)
+    return np.concatenate([array.reshape(-1).view(np.uint8) for array in arrays])
 
 
 class Run:
@@ -119,7 +128,7 @@ class Run:
 
     __slots__ = ("_count", "_start", "_state", "_values", "worst_at")
 
-    def __init__(self, state: Any, count: int, start: int = 0) -> None:
+    def __init__(self, state: memoryview, count: int, start: int = 0) -> None:
         self._state = state
         self._count = count
         self._start = start
@@ -175,7 +184,7 @@ class Run:
 
     def _octaves(self, listed: int) -> memoryview:
         start = self._start + 8 * _LIST
-        return memoryview(self._state).cast("B")[start : start + 16 * listed]
+        return self._state[start : start + 16 * listed]
 
     def totals(self) -> Totals:
         """The sums, for what has to be looked at more closely."""
@@ -184,7 +193,7 @@ class Run:
             max_abs, min_abs, sum_abs, squares, max_rel, sum_rel, reference_squares, candidate_squares,
             ulp_max, ulp_sum, *sides,
         ) = self._values  # fmt: skip
-        used = self._state[_BINS + lowest : _BINS + highest + 1]
+        used = self._state.cast("q")[_BINS + lowest : _BINS + highest + 1].tolist()
         return Totals(
             self._count,
             pairs=pairs,

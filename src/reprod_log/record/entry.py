@@ -70,6 +70,7 @@ class Entry:
         return prod(self.shape) * dtype_named(self.dtype).itemsize
 
 
+@lru_cache(maxsize=256)
 def dtype_named(name: str) -> np.dtype[Any]:
     """The numpy dtype called `name`, the kinds of ml_dtypes (bfloat16, float8…) included."""
     # One word: numpy also reads lists of fields and repetitions, which no entry has.

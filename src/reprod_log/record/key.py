@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 PHASES = (
     "data",
@@ -54,6 +55,10 @@ class Key:
     def __str__(self) -> str:
         if not self.phase:
             return self.path
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
         prefix = f"{self.run}@" if self.run else ""
         call = "" if self.call is None else f"#{self.call}"
         role = f":{self.role}" if self.role else ""
@@ -65,15 +70,8 @@ class Key:
         found = _STRUCTURED.fullmatch(text)
         if found is None:
             return cls(path=text)
-        call = found["call"]
-        return cls(
-            path=found["path"],
-            phase=found["phase"],
-            step=int(found["step"]),
-            call=None if call is None else int(call),
-            role=found["role"] or "",
-            run=found["run"] or "",
-        )
+        run, step, phase, path, call, role = found.groups()
+        return cls(path, phase, int(step), None if call is None else int(call), role or "", run or "")
 
     def in_run(self, run: str) -> Key:
         """The same entry of another pass."""

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 
 from reprod_log.errors import UnreadableFile, UsageError, listed
+from reprod_log.record.collecting import collecting_put_off
 from reprod_log.record.opening import first_bytes
 from reprod_log.record.recording import Recording
 from reprod_log.record.remote import is_file, is_remote, is_url, location, reading
@@ -34,7 +35,7 @@ def load(path: str | Path, *, trust: bool = False) -> Recording:
     `trust=True` lets a classic file run whatever code its author put into it; only for files you made yourself.
     """
     path = location(path)
-    with reading(path):
+    with reading(path), collecting_put_off():
         path = existing(path)
         for store in all_stores():
             if store.recognises(path):
