@@ -6,9 +6,11 @@ import base64
 import gzip
 from dataclasses import replace
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 
 from reprod_log.alignment import Alignment
+from reprod_log.errors import MissingPackage
 from reprod_log.report.curves import curves
 from reprod_log.report.facts import coverage, policy_rules, provenance_facts
 from reprod_log.report.first_screen import first_screen
@@ -93,7 +95,9 @@ def packed_library() -> tuple[str, ...]:
 
 def bokeh_scripts() -> list[str]:
     """The charting library's own script, from its installed package."""
-    import bokeh
-
-    folder = Path(bokeh.__file__).parent / "server" / "static" / "js"
+    # Found, not imported: importing it takes a second and changes the program's warnings.
+    package = find_spec("bokeh")
+    if package is None or package.origin is None:
+        raise MissingPackage("The charts of the HTML report need bokeh: pip install bokeh.")
+    folder = Path(package.origin).parent / "server" / "static" / "js"
     return [(folder / name).read_text(encoding="utf-8") for name in ("bokeh.min.js", "bokeh-api.min.js")]
