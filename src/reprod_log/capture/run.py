@@ -10,6 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+
 from reprod_log.capture.framework import Framework
 from reprod_log.capture.listening import Listening
 from reprod_log.capture.losses import check_scalar
@@ -24,6 +26,7 @@ from reprod_log.capture.tensors import view
 from reprod_log.capture.tree import Node, Root, Slot, Tree
 from reprod_log.errors import CaptureError, UsageError, WriteFailed, listed
 from reprod_log.record import PHASES, Array, Key, Recording
+from reprod_log.record.pool import Pool
 from reprod_log.record.recorder import Recorder
 
 
@@ -68,7 +71,15 @@ class Run:
         self._recorder = Recorder(self._save if grows else None)
         if self._recorder.notes:
             warnings.warn(self._recorder.notes[0], stacklevel=3)
-        stage = Stage(self._recorder, view=view_any, selection=self._selection, run=self._name, budget=self._budget)
+        stage = Stage(
+            self._recorder,
+            view=view_any,
+            selection=self._selection,
+            run=self._name,
+            budget=self._budget,
+            # What is written to disk is let go of after each step, so its memory serves the next one.
+            copy=Pool().copy if grows else np.copy,
+        )
         steps = Steps(has_optimizers=bool(self._optimizers), after=self._step_after)
         self._session = Session(
             framework, self._selection, tree=Tree(framework), stage=stage, steps=steps, ranks=self._ranks

@@ -66,8 +66,10 @@ class Stage:
         selection: Selection,
         run: str = "",
         budget: int | None = None,
+        copy: Callable[[Array], Array] = np.copy,
     ) -> None:
         self.recorder = recorder
+        self._copied = copy
         self.waiting: list[Staged] = []
         self.count = 0
         self._view = view
@@ -132,7 +134,7 @@ class Stage:
         if plain.size <= 1 or wanted == "full" or (wanted == "sketch" and self._is_small(plain)):
             kept = self._arrays.get(staged.hash) if staged.hash else None
             if kept is None and self._affords(plain.nbytes, staged):
-                kept = plain if fresh else plain.copy()
+                kept = plain if fresh else self._copied(plain)
                 if staged.hash:
                     self._arrays[staged.hash] = kept
             staged.array = kept
@@ -187,7 +189,7 @@ class Stage:
         digest = content_hash(plain)
         kept = self._arrays.get(digest)
         if kept is None:
-            kept = self._arrays[digest] = plain if fresh or plain is not array else plain.copy()
+            kept = self._arrays[digest] = plain if fresh or plain is not array else self._copied(plain)
         return kept
 
     def producer(self, digest: str) -> Staged | None:
