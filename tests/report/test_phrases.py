@@ -24,11 +24,19 @@ WRITERS = (
     SOURCE / "measure" / "comparison.py",
     SOURCE / "measure" / "dtypes.py",
     SOURCE / "calibrate" / "noise_floor.py",
+    SOURCE / "capture" / "remarks.py",
+    SOURCE / "match" / "matching.py",
+    SOURCE / "match" / "tensors.py",
+    SOURCE / "live" / "passes.py",
+    SOURCE / "live" / "isolation.py",
 )
 PIECES = {
     # Parts of a sentence, or words that are put into one.
     "suspicious pass", "fixed limits", "X in the X", "X in the X (X)", "X; X", "X (X)", "X·x X",
-    "X: X", "X X", " per channel",
+    "X: X", "X X", "(X): X", " per channel", " in X", "of X", "of model", "raw of X", "raw of model", "C++ Traceback",
+    # What is being done, said while it is done.
+    "reference again, other seed", "X as it runs", "X in float64", "X's layers one by one",
+    "X with the reference's gradients", "X (X) could not be run aloneX: X",
     "the weight is", "the weight X is", "all weights are", "are swapped", "was given twice", "the weights X and X X",
     "weight decay is applied to X", "weight decay is applied to all parameters", ", more than",
     " in the candidate only", " in the candidate only (biases and norms)", " (X there)",

@@ -75,4 +75,5 @@ def _side(name: str, side: Side, words: Words) -> str:
     provenance = side.provenance
     known = " ".join(part for part in (provenance.framework, provenance.framework_version, provenance.dtype) if part)
     origin = f" ({known})" if known else ""
-    return f"{name}: {side.source or words.get('side.unknown')}, {side.entries} {words.get('entries')}{origin}"
+    source = side.source or words.get("side.unknown")
+    return words(say("side.line", side=name, source=source, entries=side.entries, origin=origin))
