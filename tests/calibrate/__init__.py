@@ -1,0 +1,1 @@
+"""The noise floor and the ways to get one."""
