@@ -432,3 +432,56 @@ def test_policy_survives_when_written_and_read() -> None:
     data = {**policy.to_dict(), "allow_unmatched": ["a", "b"], "accept": ["c"]}
     assert CalibratedPolicy.from_dict(data) == policy
     assert CalibratedPolicy.from_dict({}) == CalibratedPolicy()
+
+
+def test_limit_itself_still_passes() -> None:
+    exact = wide(0.0, noise=0.0, size=0.0)
+    assert only(judged(exact)).checks[0].passed, "0 is not beyond 0"
+    moved = only(judged(replace(exact, float64=measured(1e-9, size=0.0))))
+    assert moved.reason == (
+        "rms error 1e-09 is inf times the rounding floor 0 (allowed 0); "
+        "max error 2e-09 is inf times the rounding floor 0 (allowed 0)"
+    )
+
+
+def test_suspicion_begins_beyond_its_share() -> None:
+    assert only(judged(wide(1e-7, mode="isolated"))).status is Status.PASS
+    assert only(judged(wide(1.001e-7, mode="isolated"))).status is Status.SUSPECT
+
+
+def test_isolated_layer_without_noise_is_held_to_one_rounding() -> None:
+    one = only(judged(evidence(FREE, "isolated", float64=measured(0.0), basis=BOTH)))
+    assert [check.floor for check in one.checks] == [EPS, 2 * EPS]
+
+
+def test_data_that_differs_from_its_float64_at_one_place_is_no_data() -> None:
+    given = replace(wide(0.0, key="step0/data/x"), noise=measured(1e-8, differing=1))
+    assert only(judged(given)).evidence == BOTH
+
+
+def test_narrow_judgement_that_passes_has_nothing_to_add() -> None:
+    assert told(only(judged(narrow(0.0)))) == (FREE, "PASS", "", REFERENCE)
+
+
+def test_isolated_layer_without_its_own_precision_is_not_asked_for_it() -> None:
+    one = only(judged(replace(wide(0.0, mode="isolated"), float32=None)))
+    assert (one.status, len(one.checks)) == (Status.PASS, 2)
+
+
+def test_single_number_shares_noise_in_the_precision_tier_too() -> None:
+    def loss(step: int, noise: float, error: float):
+        single = measured(error, count=1)
+        return narrow(0.0, key=f"step{step}/loss/loss", mode="injected", noise=noise, float32=single)
+
+    assert judged(loss(0, 0.0, 1e-4), loss(1, 1e-4, 0.0)).passed
+    assert not judged(loss(0, 0.0, 1e-4), loss(1, 1e-9, 0.0)).passed
+
+
+def test_entry_without_any_measurement_in_its_own_precision_is_named() -> None:
+    assert told(only(judged(evidence(FREE, float64=measured(0.0)))))[:3] == (FREE, "INCOMPARABLE", "no measurement")
+
+
+def test_nan_on_both_sides_of_the_run_itself_passes_when_allowed() -> None:
+    rows = (row(FREE, measured(0.0, nan_both=1)),)
+    assert only(judged(wide(0.0), rows=rows, equal_nan=True)).status is Status.PASS
+    assert only(judged(wide(0.0), rows=rows)).status is Status.FAIL

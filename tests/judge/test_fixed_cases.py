@@ -254,3 +254,18 @@ def test_accepted_difference_passes_and_says_so() -> None:
     assert told(verdict.judgements[0])[:3] == ("a", "PASS", "accepted although: max_abs 18 > 1")
     assert verdict.judgements[1].reason == ""
     assert not judged(row("a", measured(9.0)), accept=("b", "c*")).passed
+
+
+def test_limit_with_two_values_cannot_be_read() -> None:
+    with pytest.raises(ValueError, match="cannot read the limit"):
+        Limit.parse("max_abs:1:2")
+
+
+def test_undecided_estimate_shows_its_checks() -> None:
+    one = only(judged(row("x", measured(0.5, estimate=rough(rel_l2=(0.5, 2.0)))), limits=("rel_l2:1",)))
+    assert numbers(one) == [("rel_l2", 2.0, 1.0, False, None)]
+
+
+def test_share_beyond_the_limit_is_told_from_two_elements_on() -> None:
+    two = measured(2.0, count=2, beyond_limit=1, limit=1.0)
+    assert only(judged(row("x", two))).reason.endswith("; 50.0% of elements beyond 1")
