@@ -134,7 +134,7 @@ def _detail(row: Row, samples: int) -> dict[str, Any]:
             "confidence": compared.confidence if compared.confidence < 1 else None,
             "view": plain(compared.view),
             "candidate": plain(compared.candidate_key) if compared.candidate_key != compared.key else "",
-            "samples": [short(value, 6) for pair in _thinned(compared.samples, samples) for value in pair],
+            "samples": [short(value, 9) for pair in _thinned(compared.samples, samples) for value in pair],
             "worst": [_element(one) for one in compared.worst_elements],
         }
     if row.measurement is not None:
