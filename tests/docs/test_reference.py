@@ -10,6 +10,7 @@ import pytest
 from blocks import ROOT
 
 from reprod_log import cli, errors
+from reprod_log.cli.app import command
 from reprod_log.judge import Status
 from reprod_log.measure.metrics import names
 from reprod_log.record.key import PHASES
@@ -44,6 +45,11 @@ def test_every_exit_code_is_explained() -> None:
     rows = set(re.findall(r"^\| (\d) \|", text("exit_codes.md"), re.MULTILINE))
     codes = (cli.ALIGNED, cli.NOT_ALIGNED, cli.WRONG_USE, cli.INTERNAL_ERROR, cli.NOTHING_COMPARED)
     assert rows == {str(code) for code in codes}
+
+
+def test_every_command_says_how_it_leaves() -> None:
+    missing = [name for name in command().commands if f"`{name}`" not in text("exit_codes.md")]
+    assert not missing
 
 
 def test_every_metric_has_its_section() -> None:

@@ -361,3 +361,13 @@ def test_samples_of_the_page_keep_the_digits_in_which_the_two_sides_differ() -> 
     differences = [abs(b - a) for a, b in zip(shown[::2], shown[1::2], strict=True)]
     assert len(differences) == 20
     assert all(1e-7 < one < 5e-7 for one in differences)
+
+
+def test_every_evidence_of_the_calibrated_rule_has_its_words() -> None:
+    """What is compared exactly is no reason to call a verdict weak."""
+    made = calibrated(wrong=False)
+    exact = tuple(replace(one, evidence="exact kind") for one in made.verdict.judgements[:3])
+    judged = replace(made.verdict, judgements=(*exact, *made.verdict.judgements[3:]))
+    found = first_screen(replace(made, verdict=judged)).certainty
+    assert found.level == first_screen(made).certainty.level == "strong"
+    assert any("compared exactly" in words()(one) for one in found.grounds)

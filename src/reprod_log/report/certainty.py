@@ -21,10 +21,12 @@ _EVIDENCE = {
     "repeats of the reference": "sure.repeats",
     "fixed limit": "sure.fixed",
     "estimate from sketches": "sure.sketches",
+    "estimate from statistics": "sure.statistics",
     "inputs, bit for bit": "sure.inputs",
+    "exact kind": "sure.exact",
     "learning rate in float64": "sure.lr",
 }
-_STRONG = {"sure.float64", "sure.inputs", "sure.lr"}
+_STRONG = {"sure.float64", "sure.inputs", "sure.exact", "sure.lr"}
 _SURE_MATCH = 0.9
 _AGREE = 0.05
 """Relative error below which two tensors are the same thing, a defect or rounding apart."""
