@@ -85,3 +85,13 @@ def open_report(browser: Any, tmp_path: Path, watched: Watched) -> Iterator[Open
     yield opened
     for context in contexts:
         context.close()
+
+
+@pytest.fixture
+def page(browser: Any, watched: Watched) -> Iterator[Any]:
+    """An empty page that is watched."""
+    context = browser.new_context(viewport={"width": 1200, "height": 900})
+    opened = context.new_page()
+    watched.watch(opened)
+    yield opened
+    context.close()

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +29,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = built(DOCS, folder)
     assert done.returncode == 0, done.stderr
     return folder
-
-
-@pytest.fixture
-def page(browser: Any, watched: Any) -> Iterator[Any]:
-    context = browser.new_context(viewport={"width": 1200, "height": 900})
-    opened = context.new_page()
-    watched.watch(opened)
-    yield opened
-    context.close()
 
 
 def test_every_page_is_in_the_site(site: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -65,15 +64,6 @@ def overview(tmp_path: Path) -> Path:
         StepResult("training", None, None, None, skipped=True),
     )
     return write_overview(Overview.of(PlanResult("my port", tmp_path, steps)), tmp_path / "plan.html")
-
-
-@pytest.fixture
-def page(browser: Any, watched: Any) -> Iterator[Any]:
-    context = browser.new_context(viewport={"width": 900, "height": 700})
-    opened = context.new_page()
-    watched.watch(opened)
-    yield opened
-    context.close()
 
 
 def test_page_of_several_steps_leads_to_each_and_changes_language_and_theme(overview: Path, page: Any) -> None:
