@@ -343,7 +343,7 @@ def test_gradient_that_jumps_at_one_step_passes_and_says_so() -> None:
     assert len(jumped.checks) == 1
     assert not jumped.checks[0].passed
     assert not judged(*steps(1, 1000, 1000)).passed
-    assert not judged(*steps(1, 1, 1000, phase="update")).passed
+    assert not judged(*steps(1, 1, 1000, phase="forward")).passed
     assert not judged(*steps(1000)).passed
 
 
@@ -354,7 +354,31 @@ def test_ratio_of_an_exact_zero_floor() -> None:
     assert judged(*zero).passed
     moved = [replace(one, float32=measured(1e-9, size=0.0)) for one in zero]
     assert not judged(*moved).passed
-    assert judged(*zero[:2], moved[2]).passed, "only one step jumps"
+    assert not judged(*zero[:2], moved[2]).passed, "a gradient of zero has no activation to lose"
+
+
+def test_jump_as_large_as_the_gradient_is_no_activation_that_changed_side() -> None:
+    def steps(last: float):
+        return [
+            narrow(error, key=f"step{step}/gradient/a.weight:raw", mode="injected")
+            for step, error in enumerate((0.0, 0.0, last))
+        ]
+
+    assert judged(*steps(0.1)).passed
+    assert not judged(*steps(0.11)).passed
+
+
+def test_without_float64_what_has_a_history_gets_the_wider_limit() -> None:
+    floor = 1e-7 + EPS
+
+    def at(key: str) -> bool:
+        return judged(narrow(100 * floor, key=key, mode="injected")).passed
+
+    assert at("step2/update/a.weight")
+    assert at("step2/parameter/a.weight")
+    assert at("step0/optimizer/a.weight:exp_avg_sq")
+    assert not at("step0/update/a.weight")
+    assert not at("step2/gradient/a.weight:raw")
 
 
 def test_learning_rates_agree_to_a_share_of_the_largest() -> None:

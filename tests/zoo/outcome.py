@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from reprod_log.alignment import Alignment, align
-from reprod_log.judge import CalibratedPolicy, Verdict, judge_calibrated
+from reprod_log.judge import CalibratedPolicy, Status, Verdict, judge_calibrated
 from reprod_log.live.align_models import make_runs, prove
 from reprod_log.match import Pairing, match
 from reprod_log.record import Key
@@ -31,6 +31,8 @@ class Outcome:
     causes: tuple[tuple[str, str, str], ...]
     """Rule, confidence and text of every cause, in the order shown."""
     remarks: tuple[str, ...]
+    suspect: bool
+    """Whether a layer passed as SUSPECT."""
     seconds: float
 
 
@@ -62,7 +64,8 @@ def run(trial: Trial, name: str, seed: int, keep: Path | None = None) -> Outcome
     }
     causes = tuple((one.rule, one.confidence, one.cause) for one in alignment.findings if one.kind == "cause")
     remarks = tuple(f"{one.rule}: {one.cause}" for one in alignment.findings if one.kind != "cause")
-    return Outcome(name, seed, first, causes, remarks, seconds)
+    suspect = Status.SUSPECT in alignment.verdict.counts
+    return Outcome(name, seed, first, causes, remarks, suspect, seconds)
 
 
 def placed(mistake: Mistake, key: str) -> bool:
