@@ -220,7 +220,7 @@ def test_report_of_a_plan_has_every_step(plan_file: Path, capsys: pytest.Capture
     assert (folder / "all_steps" / "loss.html").is_file()
     text = (folder / "all.md").read_text()
     assert "| loss | ✓ PASS |" in text
-    assert "## lr" in text
+    assert "<summary>lr</summary>" in text
 
 
 @pytest.mark.parametrize(
