@@ -6,6 +6,7 @@ import string
 import pytest
 
 from reprod_log.errors import UsageError
+from reprod_log.judge import CalibratedPolicy
 from reprod_log.record.key import PHASES
 from reprod_log.report.words import Name, known_languages, say, words
 
@@ -55,3 +56,8 @@ def test_names_are_shown_the_way_a_format_shows_code() -> None:
 def test_unknown_language_is_refused() -> None:
     with pytest.raises(UsageError, match="'en', 'zh'"):
         words("xx")
+
+
+@pytest.mark.parametrize("name", [one for one, value in CalibratedPolicy().to_dict().items() if type(value) is float])
+def test_every_factor_of_the_calibrated_policy_is_explained(name: str) -> None:
+    assert words().get(f"policy.{name}")
