@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # One thread: bits of a framework's kernels may depend on the thread count.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test lint types docs zoo fuzz bench clean
+.PHONY: help demo test lint types docs zoo fuzz bench bench-large clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-8s %s\n", $$1, $$2}'
@@ -49,9 +49,14 @@ docs: $(VENV)/ready ## build the documentation into site/
 	$(BIN)/python -m sphinx -W --keep-going -q -b html -d site/.doctrees docs site
 	@echo "open site/index.html"
 
-bench: $(VENV)/ready ## measure start-up, comparing and recording as ratios
+bench: $(VENV)/ready ## measure start-up, comparing and recording beside others, into benchmarks/RESULTS.md (minutes)
 	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/measuring.py $(if $(PEER),--peer $(PEER))
+	$(BIN)/python benchmarks/scale.py $(if $(PEER),--peer $(PEER)) --gigabytes $(or $(GIGABYTES),2)
 	$(BIN)/python benchmarks/capture_overhead.py
+
+bench-large: $(VENV)/ready ## compare up to 16 GB, or as much as the disk has room for
+	$(BIN)/python benchmarks/scale.py --large 16
 
 clean: ## remove what the targets made
 	rm -rf $(VENV) demo_output site .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
