@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # One thread: bits of a framework's kernels may depend on the thread count.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test lint types docs zoo fuzz bench bench-large clean
+.PHONY: help demo test lint types docs zoo fuzz load mutants sbom requirements bench bench-large clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-8s %s\n", $$1, $$2}'
@@ -43,6 +43,25 @@ zoo: $(VENV)/ready ## measure the verdict on planted mistakes and correct ports 
 fuzz: $(VENV)/ready ## fuzz every reader under atheris: SECONDS=60 each, or RUNS=100000 (long)
 	$(BIN)/pip install --quiet --constraint constraints.txt --group fuzz
 	$(BIN)/python tests/fuzz/run.py $(if $(RUNS),--runs $(RUNS),--seconds $(or $(SECONDS),60)) $(TARGETS)
+
+load: $(VENV)/ready ## 100,000 entries, 1,000 steps, an entry of 8 GB, 64 threads; says what each took (long)
+	$(BIN)/python tests/load/run.py
+
+mutants: $(VENV)/ready ## plant faults in the parts that decide and see whether the tests notice: GROUPS=judge (long)
+	$(BIN)/pip install --quiet --constraint constraints.txt --group mutants
+	$(BIN)/python tests/mutants/run.py $(GROUPS)
+
+sbom: $(VENV)/ready ## write the bill of materials of the installed tool to build/sbom.json
+	@mkdir -p build
+	$(PYTHON) -m venv build/sbom-env
+	build/sbom-env/bin/pip install --quiet "pip>=25.1" && build/sbom-env/bin/pip install --quiet .
+	$(BIN)/pip install --quiet --constraint constraints.txt --group sbom
+	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --mc-type library --output-reproducible \
+		--output-file build/sbom.json build/sbom-env/bin/python
+
+requirements: $(VENV)/ready ## pin and hash the packages of development in requirements/dev.txt
+	$(BIN)/pip install --quiet pip-tools
+	$(BIN)/python requirements/compile.py
 
 docs: $(VENV)/ready ## build the documentation into site/
 	$(BIN)/python docs/generate.py

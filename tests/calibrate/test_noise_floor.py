@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from reprod_log.calibrate import Evidence, NoiseFloor, calibrate
-from reprod_log.match import match
+from reprod_log.match import Pair, Pairing, match
+from reprod_log.match.pairing import View
 from reprod_log.record import Recording, entry_of
 
 KEY = "step0/forward/fc#0:output"
@@ -129,8 +130,12 @@ def test_entries_that_cannot_be_measured_leave_a_gap() -> None:
 
 def test_view_of_a_pair_is_kept_for_the_truth() -> None:
     weight = np.arange(6.0).reshape(2, 3)
-    pairing = match(Recording((entry_of(KEY, weight),)), Recording((entry_of(KEY, weight),)))
-    assert calibrate(pairing, reference=Recording((entry_of(KEY, weight),))).evidence[0].float32 is not None
+    wide = entry_of(f"float64@{KEY}", weight)
+    turned = Pair(entry_of(KEY, weight), entry_of(KEY, weight.T.copy()), "structure", 0.5, View("transposed", (1, 0)))
+    reference = Recording((turned.reference, wide))
+    (one,) = calibrate(Pairing((turned,)), reference=reference).evidence
+    assert one.float32 is not None
+    assert one.float32.identical
 
 
 def test_floor_without_float64_is_the_same_for_a_candidate_that_has_none() -> None:
@@ -139,6 +144,7 @@ def test_floor_without_float64_is_the_same_for_a_candidate_that_has_none() -> No
     without = floor_of(reference, recording({"": 0.4}))
     assert with_it.without_float64() == without
     assert without.without_float64() == without
+    assert NoiseFloor((Evidence("x", ""),)).without_float64().basis == "none"
     noted = NoiseFloor(with_it.evidence, ("a note",))
     assert noted.without_float64().notes == ("a note",)
 
@@ -165,7 +171,8 @@ def test_injected_needs_a_measurement_and_noise(part: str) -> None:
 
 
 def test_floor_survives_when_written_and_read() -> None:
-    floor = floor_of(recording({"": 0.1, "float64": 0.0}, meta={"terms": 5}), recording({"": 0.4}))
+    both = recording({"": 0.4, "float64": 0.1})
+    floor = floor_of(recording({"": 0.1, "float64": 0.0}, meta={"terms": 5}), both)
     floor = NoiseFloor((*floor.evidence, Evidence("y", "isolated")), ("one", "two"))
     data = floor.to_dict()
     assert NoiseFloor.from_dict(data) == floor

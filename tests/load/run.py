@@ -6,6 +6,7 @@ python tests/load/run.py threads    one of them
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -25,11 +26,16 @@ FULL: dict[str, Callable[[Path], cases.Figures]] = {
 
 
 def main() -> None:
-    for name in sys.argv[1:] or FULL:
+    if len(sys.argv) == 3 and sys.argv[1] == "--one":
+        name = sys.argv[2]
         with tempfile.TemporaryDirectory() as folder:
             figures = FULL[name](Path(folder))
         parts = ", ".join(f"{part} {seconds:.1f} s" for part, seconds in figures.seconds.items())
         print(f"{name:8} {parts}; memory {figures.memory:.0f} MB", flush=True)
+        return
+    # Each in a process of its own: memory that an earlier case has given back would hide what a later one takes.
+    for name in sys.argv[1:] or FULL:
+        subprocess.run([sys.executable, __file__, "--one", name], check=True)
 
 
 if __name__ == "__main__":

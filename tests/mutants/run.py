@@ -48,7 +48,8 @@ GROUPS = {
             "tests/measure/test_measure_cases.py",
             "tests/measure/test_metrics.py",
             "tests/measure/test_elements.py",
-            "tests/measure/test_measure_mutants.py",
+            "tests/measure/test_small.py",
+            "tests/measure/test_spread.py",
         ),
     ),
 }
