@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from reprod_log.match import Pair, View
 from reprod_log.measure.comparison import measure_pair
 from reprod_log.measure.measurement import Measurement
 from reprod_log.record import Entry, Key, Recording
+from reprod_log.record.portable import portable_entry
 from reprod_log.record.recorder import Recorder, content_hash
 from reprod_log.record.sketch import Form, Sketching, sketch_of
 from reprod_log.report import write_report
@@ -203,3 +205,14 @@ def test_sketches_come_back_from_every_store(arrays: tuple[Array, Array], tmp_pa
     for one, other in zip(kept, load(tmp_path / f"rec{suffix}"), strict=True):
         assert np.array_equal(one.read(), other.read())
         assert (one.meta, one.hash, one.detail) == (other.meta, other.hash, other.detail)
+
+
+@pytest.mark.parametrize("detail", DETAILS)
+def test_entries_of_every_detail_can_be_sent_to_another_process(arrays: tuple[Array, Array], detail: str) -> None:
+    recorder = Recorder()
+    recorder.add("step0/forward/layer#0:output", arrays[0], detail=detail, meta=entry(arrays[0], "summary").meta)  # type: ignore[arg-type]
+    one = recorder.close().entries[0]
+    sent = pickle.loads(pickle.dumps(portable_entry(one)))
+    found, known = (measure_pair(Pair(side, entry(arrays[1]))).measurement for side in (sent, one))
+    assert found == known or detail == "summary"
+    assert found is not None
