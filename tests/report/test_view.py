@@ -61,14 +61,27 @@ def test_causes_are_ranked_by_confidence() -> None:
 
 def test_only_the_surest_causes_are_on_the_first_screen_and_advice_is_not_repeated() -> None:
     rules = ("a", "a", "b", "c", "d")
-    many = tuple(Finding(rule, f"cause {place}", "e", "possible", "the advice") for place, rule in enumerate(rules))
+    layers = ("n.1", "n.2", "n.3", "n.4", "n.5")
+    many = tuple(
+        Finding(
+            rule, f"eps of {layer} differs", "e", "possible", "the advice", keys=(f"step0/forward/{layer}#0:output",)
+        )
+        for rule, layer in zip(rules, layers, strict=True)
+    )
     made = replace(fixed(), findings=many)
     screen = first_screen(made)
-    assert [one.cause for one in screen.shown_causes] == ["cause 0", "cause 2", "cause 3"]
-    assert [one.cause for one in screen.more_causes] == ["cause 1", "cause 4"]
+    assert [one.cause for one in screen.shown_causes] == [f"eps of {layers[place]} differs" for place in (0, 2, 3)]
+    assert [one.cause for one in screen.more_causes] == [f"eps of {layers[place]} differs" for place in (1, 4)]
     assert said(made) == ["the advice"]
     assert "2 more causes were found" in str(made)
-    assert "cause 1" not in str(made)
+
+
+def test_two_mistakes_of_one_rule_are_both_on_the_first_screen() -> None:
+    two = [
+        Finding("a", cause, "e", keys=("conv.weight",)) for cause in ("conv.weight is zero", "conv.weight is turned")
+    ]
+    screen = first_screen(replace(fixed(), findings=tuple(two)))
+    assert screen.shown_causes == tuple(two)
 
 
 def test_suspicious_passes_are_no_causes_and_weaken_the_verdict() -> None:

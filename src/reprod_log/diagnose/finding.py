@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
+
+from reprod_log.record import Key
 
 Confidence = Literal["proven", "consistent", "possible"]
 
@@ -37,6 +40,15 @@ class Finding:
     kind: Literal["cause", "suspicious pass", "remark"] = "cause"
     mend: Mend | None = None
     """How a re-run with live models may prove it."""
+
+    @property
+    def without_names(self) -> str:
+        """The cause with the names of its layers left out: the same mistake in other layers reads the same."""
+        paths = {Key.parse(key).path if "/" in key else key for key in self.keys}
+        names = paths | {path.rpartition(".")[0] for path in paths}
+        # The longest first, since a layer's name is part of its parameters'.
+        pattern = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True) if name)
+        return re.sub(rf"(?<![\w.])({pattern})(?![\w])", "…", self.cause) if pattern else self.cause
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

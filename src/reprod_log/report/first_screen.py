@@ -52,11 +52,11 @@ class FirstScreen:
 
     @property
     def shown_causes(self) -> tuple[Finding, ...]:
-        """The surest of each rule: the same mistake in five layers needs saying once."""
-        by_rule: dict[str, Finding] = {}
+        """The surest of each mistake: the same one in five layers needs saying once."""
+        by_mistake: dict[tuple[str, str], Finding] = {}
         for one in self.causes:
-            by_rule.setdefault(one.rule, one)
-        return tuple(by_rule.values())[:MOST_CAUSES]
+            by_mistake.setdefault((one.rule, one.without_names), one)
+        return tuple(by_mistake.values())[:MOST_CAUSES]
 
     @property
     def more_causes(self) -> tuple[Finding, ...]:
