@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from reprod_log.record.key import Key
 
-_NUMBER = re.compile(r"\d+")
+# Longer ones are no counts, and Python refuses to read numbers of thousands of digits.
+_NUMBER = re.compile(r"\d{1,18}")
 
 
 def series(keys: Iterable[str]) -> dict[str, tuple[tuple[int, str], ...]]:

@@ -33,7 +33,7 @@ _ATTENTION = frozenset("qkv")
 
 def numbers(path: str) -> tuple[int, ...]:
     """All numbers in a path, in order: "layers.3.fc2" gives (3, 2)."""
-    return tuple(int(number) for number in re.findall(r"\d+", path))
+    return tuple(int(number) for number in re.findall(r"\d{1,18}", path))
 
 
 @cache
