@@ -15,9 +15,8 @@ from capture_models import Training
 from capture_tools import TOOLS
 
 
-def measure(tool: str, model: str, mode: str, steps: int) -> dict[str, Any]:
+def measure(folder: Path, tool: str, model: str, mode: str, steps: int) -> dict[str, Any]:
     """CPU and wall seconds of the fastest step, and bytes on disk per step; the first step is not timed."""
-    folder = Path(tempfile.mkdtemp(prefix="reprod-bench-"))
     try:
         training = Training(model, steps + 1)
         times = []
@@ -34,7 +33,7 @@ def measure(tool: str, model: str, mode: str, steps: int) -> dict[str, Any]:
             "bytes": size / (steps + 1),
         }
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(folder / "recording", ignore_errors=True)
 
 
 def main() -> None:
@@ -42,8 +41,10 @@ def main() -> None:
     # Tools print; only answers go to the driver.
     answers, sys.stdout = sys.stdout, sys.stderr
     print("ready", file=answers, flush=True)
-    for line in sys.stdin:
-        print(json.dumps(measure(**json.loads(line))), file=answers, flush=True)
+    # One folder for all rounds: msprobe keeps to the one that it was first given.
+    with tempfile.TemporaryDirectory(prefix="reprod-bench-") as folder:
+        for line in sys.stdin:
+            print(json.dumps(measure(Path(folder), **json.loads(line))), file=answers, flush=True)
 
 
 if __name__ == "__main__":
