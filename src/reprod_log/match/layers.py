@@ -206,7 +206,10 @@ def _containers(
         if path not in modules and held:
             here.setdefault(held, []).append(path)
     found: dict[str, tuple[str, How]] = {}
-    wanted = {frozenset(one & partners): paths for one, paths in there.items()}
+    wanted: dict[frozenset[str], list[str]] = {}
+    for held, paths in there.items():
+        # Several hold the same paired layers when they also hold containers of their own.
+        wanted.setdefault(held & partners, []).extend(paths)
     for held, paths in here.items():
         for one, other in zip(sorted(paths, key=_depth), sorted(wanted.get(held, []), key=_depth), strict=False):
             found[one] = (other, "name" if one == other else "structure")

@@ -17,7 +17,7 @@ _WORDS = {
     "loss": re.compile(r"loss", re.IGNORECASE),
     "metric": re.compile(r"acc|metric|top\d|f1|auc|bleu|psnr|ssim|miou|map", re.IGNORECASE),
 }
-_NUMBER = re.compile(r"\d+")
+_NUMBER = re.compile(r"\d{1,18}")
 
 
 @dataclass(frozen=True)
