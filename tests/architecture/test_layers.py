@@ -25,6 +25,8 @@ FLOW = {
     "judge": ("errors", "record", "match", "measure", "calibrate"),
     "diagnose": ("errors", "record", "capture", "transfer", "match", "measure", "calibrate", "judge"),
     "alignment": ("errors", "record", "match", "measure", "calibrate", "judge", "diagnose", "report"),
+    # ranks: makes alignments of a run's own processes, and adds what they tell to those that `align` makes.
+    "ranks": ("errors", "record", "match", "measure", "judge", "diagnose", "alignment"),
     "report": ("errors", "record", "match", "measure", "calibrate", "judge", "diagnose", "alignment"),
 }
 STAND_ON_EVERYTHING = ("classic", "steps", "cli", "live", "testing")

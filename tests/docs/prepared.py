@@ -103,3 +103,59 @@ def group_norm(folder: Path) -> dict[str, Any]:
     generator = np.random.default_rng(0)
     images = generator.normal(size=(2, 3, 6, 6)).astype(np.float32)
     return {**found, "paddle": paddle, "torch": torch, "images": images, "labels": generator.integers(0, 5, 2)}
+
+
+def parallel_runs(folder: Path) -> dict[str, Any]:
+    """single/, ranks/ and ranks_sum/: a training in one process, on two ranks, and with a sum for the mean; whole/ and
+    split/: a layer on one rank and on two. The two ranks run one after the other here; what they exchange is known."""
+    import os
+
+    import torch
+
+    from reprod_log import watch
+
+    generator = torch.Generator().manual_seed(1)
+    data = [(torch.randn(8, 5, generator=generator), torch.randn(8, 3, generator=generator)) for _ in range(2)]
+    shares = [[(x[4 * rank : 4 * rank + 4], y[4 * rank : 4 * rank + 4]) for x, y in data] for rank in range(2)]
+
+    def train(batches: Any, save: Path | None, exchange: Any) -> None:
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.Tanh(), torch.nn.Linear(4, 3))
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        with watch(model, optimizer=optimizer, save=save):
+            for step, (x, y) in enumerate(batches):
+                optimizer.zero_grad()
+                torch.nn.functional.mse_loss(model(x), y).backward()
+                exchange(step, model)
+                optimizer.step()
+
+    train(data, folder / "single", lambda step, model: None)
+    for name, scale in (("ranks", 0.5), ("ranks_sum", 1.0)):
+        sums: list[list[torch.Tensor]] = []
+
+        def find(step: int, model: Any, sums: Any = sums, scale: float = scale) -> None:
+            found = []
+            for share in shares:
+                copy = [one.detach().clone().requires_grad_() for one in model.parameters()]
+                out = torch.tanh(share[step][0] @ copy[0].T + copy[1]) @ copy[2].T + copy[3]
+                found.append(torch.autograd.grad(torch.nn.functional.mse_loss(out, share[step][1]), copy))
+            sums.append([scale * (one + other) for one, other in zip(*found, strict=True)])
+            use(step, model, sums)
+
+        def use(step: int, model: Any, sums: Any = sums) -> None:
+            for parameter, gradient in zip(model.parameters(), sums[step], strict=True):
+                parameter.grad.copy_(gradient)
+
+        train(data, None, find)
+        for rank in range(2):
+            os.environ.update(RANK=str(rank), WORLD_SIZE="2")
+            try:
+                train(shares[rank], folder / name, use)
+            finally:
+                del os.environ["RANK"], os.environ["WORLD_SIZE"]
+    weight = np.arange(12, dtype="float32").reshape(4, 3)
+    Recording.from_arrays({"step0/parameter/fc.weight": weight}).save(folder / "whole")
+    for rank in range(2):
+        half = {"step0/parameter/fc.weight": weight[2 * rank : 2 * rank + 2]}
+        Recording.from_arrays(half).save(folder / "split" / f"rank{rank}")
+    return {}

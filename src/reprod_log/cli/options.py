@@ -31,6 +31,15 @@ Accept = Annotated[
         "--accept", metavar="PATTERN", help="Keys whose difference is known and accepted, e.g. '*running_var*'."
     ),
 ]
+Dims = Annotated[
+    list[str],
+    typer.Option(
+        "--dims",
+        metavar="PATTERN=DIMS",
+        help="How ranks split a tensor, e.g. 'fc.weight=o[tp] i': the marked axis lies in pieces on them. May be given "
+        "several times.",
+    ),
+]
 EqualNan = Annotated[bool, typer.Option("--equal-nan", help="NaN on both sides at the same place counts as equal.")]
 Trust = Annotated[
     bool,

@@ -51,7 +51,7 @@ class _ByValue:
 
 def portable(recording: Recording, *, trust: bool = False) -> Recording:
     """The same recording, whose entries can be sent away."""
-    if not recording.source:
+    if not recording.source or not recording.reopens:
         return replace(recording, entries=tuple(map(portable_entry, recording.entries)))
     # Another name for every call: what lies at the same path later may be another recording.
     ticket = os.urandom(16).hex()

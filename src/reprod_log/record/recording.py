@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -57,6 +57,8 @@ class ModuleInfo:
 class Recording:
     """Ordered entries plus provenance. Nothing of it changes after it was made; data is read on demand."""
 
+    reopens: ClassVar[bool] = True
+    """Whether another process finds the same entries by opening `source`."""
     entries: tuple[Entry, ...]
     provenance: Provenance = field(default_factory=Provenance)
     modules: tuple[ModuleInfo, ...] = ()

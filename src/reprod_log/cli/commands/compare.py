@@ -15,6 +15,7 @@ from reprod_log.cli.options import (
     Accept,
     AllowUnmatched,
     AllRows,
+    Dims,
     EqualNan,
     Full,
     Language,
@@ -27,6 +28,8 @@ from reprod_log.cli.options import (
 )
 from reprod_log.cli.progress import byte_progress
 from reprod_log.judge import Status
+from reprod_log.ranks import explained, open_sides
+from reprod_log.ranks.dims import read_dims
 from reprod_log.report import format_of, write_report
 from reprod_log.report.github import announce
 from reprod_log.report.terminal import print_alignment, print_tree, terminal
@@ -43,6 +46,7 @@ def run(
     allow_unmatched: AllowUnmatched = [],  # noqa: B006
     accept: Accept = [],  # noqa: B006
     equal_nan: EqualNan = False,
+    dims: Dims = [],  # noqa: B006
     json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Save the alignment as JSON.")] = None,
     report: Reports = [],  # noqa: B006
     full: Full = False,
@@ -58,12 +62,16 @@ def run(
         typer.Option("--dask", metavar="ADDRESS", help="Measure on the Dask cluster whose scheduler is there."),
     ] = None,
 ) -> int:
-    """Compare two recordings: files (.npy, .npz, .safetensors), folders, or URLs of them (s3://, http:// …)."""
+    """Compare two recordings: files (.npy, .npz, .safetensors), folders, or URLs of them (s3://, http:// …).
+
+    A folder with the parts of several ranks is put together first: as data-parallel, or as --dims say.
+    """
     check_reports(report, language)
+    ours, theirs = open_sides(reference, candidate, dims=read_dims(dims), trust=trust)
     with cluster_executor(dask) as executor, byte_progress("comparing") as progress:
         alignment = align(
-            reference,
-            candidate,
+            ours,
+            theirs,
             limits=limit,
             rename=rename_map(rename),
             allow_unmatched=allow_unmatched,
@@ -74,6 +82,7 @@ def run(
             threads=threads,
             executor=executor,
         )
+    alignment = explained(alignment, ours, theirs)
     show(alignment, tree=tree, all_rows=all_rows, language=language)
     if json is not None:
         alignment.save(json)

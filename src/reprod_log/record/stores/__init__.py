@@ -43,6 +43,10 @@ def load(path: str | Path, *, trust: bool = False) -> Recording:
                 return recording
     kinds = listed([store.TITLE for store in all_stores()], most=10)
     what = "a folder without a manifest.json" if path.is_dir() else "a device or pipe"
+    if path.is_dir() and any(path.glob("rank[0-9]*")):
+        what = (
+            "a folder with the parts of several ranks (see reprod ranks, reprod compare, reprod_log.ranks.load_ranks)"
+        )
     if is_file(path):
         what = f"a file that starts with {first_bytes(path, 16)!r}"
     raise UnreadableFile(f"{path} is not a recording: it is {what}. Known formats: {kinds}.")

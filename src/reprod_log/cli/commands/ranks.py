@@ -1,0 +1,68 @@
+"""reprod ranks: the processes of one parallel run against each other."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from reprod_log.cli.commands.compare import check_reports, exit_code, show
+from reprod_log.cli.options import (
+    Accept,
+    AllowUnmatched,
+    AllRows,
+    Dims,
+    EqualNan,
+    Full,
+    Language,
+    Limits,
+    ModuleTree,
+    Reports,
+    Trust,
+)
+from reprod_log.cli.progress import byte_progress
+from reprod_log.ranks import compare_ranks, load_ranks
+from reprod_log.ranks.dims import read_dims
+from reprod_log.report import write_report
+from reprod_log.report.github import announce
+
+NAME = "ranks"
+
+
+def run(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="What watch(save=…) was given under the launcher.")],
+    dims: Dims = [],  # noqa: B006  # typer's way of saying 'none given'
+    limit: Limits = [],  # noqa: B006
+    allow_unmatched: AllowUnmatched = [],  # noqa: B006
+    accept: Accept = [],  # noqa: B006
+    equal_nan: EqualNan = False,
+    json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Save the alignment as JSON.")] = None,
+    report: Reports = [],  # noqa: B006
+    full: Full = False,
+    language: Language = "en",
+    tree: ModuleTree = False,
+    all_rows: AllRows = False,
+    trust: Trust = False,
+) -> int:
+    """Compare the ranks of a parallel run with each other: replicas must be equal, reduced gradients the mean."""
+    check_reports(report, language)
+    ranks = load_ranks(folder, trust=trust)
+    with byte_progress("comparing") as progress:
+        alignment = compare_ranks(
+            ranks,
+            dims=read_dims(dims),
+            limits=limit,
+            accept=accept,
+            allow_unmatched=allow_unmatched,
+            equal_nan=equal_nan,
+            progress=progress,
+        )
+    show(alignment, tree=tree, all_rows=all_rows, language=language)
+    if json is not None:
+        alignment.save(json)
+    for path in report:
+        write_report(alignment, path, full=full, language=language)
+    announce(alignment, sys.stdout)
+    return exit_code(alignment)

@@ -1,0 +1,118 @@
+"""Dims: how the shards of a tensor lie on the ranks, declared in a string such as "b s h[tp] d".
+
+One name for each axis. The axis with a mark in brackets is cut into pieces, one on each rank, in rank order; the others
+are whole everywhere. No mark: every rank has all of it. The mark [dp] says that the pieces are parts of the batch, any
+other ([tp], [sp] …) that a layer is split.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from reprod_log.errors import RecordingError, UsageError, listed, near_names
+from reprod_log.record import Entry, Key
+
+BATCH = "dp"
+_AXIS = re.compile(r"(?P<name>[A-Za-z0-9_]+)(?:\[(?P<mark>[A-Za-z]\w*)\])?")
+
+
+@dataclass(frozen=True)
+class Dims:
+    """A dims string, read."""
+
+    text: str
+    names: tuple[str, ...]
+    axis: int | None = None
+    """The axis that is cut into pieces; None when every rank has all of it."""
+    mark: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Dims:
+        found = [_AXIS.fullmatch(word) for word in text.split()]
+        names = [one["name"] for one in found if one is not None]
+        if not found or len(names) < len(found) or len(set(names)) < len(names):
+            raise UsageError(
+                f"cannot read the dims {text!r}: write one name for each axis, with the name of the parallel axis in "
+                'brackets behind the one that is split, e.g. "b s h[tp] d"'
+            )
+        marked = [(axis, one["mark"]) for axis, one in enumerate(found) if one is not None and one["mark"]]
+        if len(marked) > 1:
+            raise UsageError(f"the dims {text!r} split {len(marked)} axes; shards are put together along one axis only")
+        axis, mark = marked[0] if marked else (None, "")
+        return cls(text, tuple(names), axis, mark)
+
+    def check(self, shards: Sequence[Entry]) -> None:
+        """Raise unless these shards, one of each rank, tile a tensor of these dims."""
+        key, shapes = str(shards[0].key), [list(shard.shape) for shard in shards]
+        if len(self.names) != len(shapes[0]):
+            raise UsageError(
+                f"the dims {self.text!r} name {len(self.names)} axes, but {key!r} has shape {shapes[0]} on rank 0"
+            )
+        for rank, shape in enumerate(shapes):
+            wrong = [
+                name
+                for axis, name in enumerate(self.names)
+                if axis != self.axis and shape[axis : axis + 1] != shapes[0][axis : axis + 1]
+            ]
+            if wrong or len(shape) != len(shapes[0]):
+                raise RecordingError(
+                    f"the shards of {key!r} do not tile: with the dims {self.text!r} all ranks must agree in "
+                    f"{listed(wrong or self.names)}, but rank 0 has shape {shapes[0]} and rank {rank} {shape}"
+                )
+        kinds = {shard.dtype for shard in shards}
+        if len(kinds) > 1:
+            raise RecordingError(f"the shards of {key!r} have different dtypes: {listed(sorted(kinds))}")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The dims of a recording's entries, by patterns; of several that fit an entry the last holds."""
+
+    rules: tuple[tuple[str, Dims], ...] = ()
+
+    @classmethod
+    def of(cls, dims: Mapping[str, str] | None) -> Layout:
+        return cls(tuple((pattern, Dims.parse(text)) for pattern, text in (dims or {}).items()))
+
+    @property
+    def data_parallel(self) -> bool:
+        """Whether each rank has its own part of the batch: unless a layer is declared to be split."""
+        return all(one.mark in ("", BATCH) for _, one in self.rules)
+
+    def dims(self, key: Key) -> Dims | None:
+        """What is declared for this entry."""
+        return next((one for pattern, one in reversed(self.rules) if _fits(pattern, key)), None)
+
+    def check_used(self, keys: Sequence[Key]) -> None:
+        """Raise if a pattern fits nothing: it is mistyped."""
+        for pattern, _ in self.rules:
+            if not any(_fits(pattern, key) for key in keys):
+                near = near_names(pattern, dict.fromkeys(key.path for key in keys))
+                hint = f" Near names: {listed(near)}." if near else ""
+                raise UsageError(f"no entry fits the pattern {pattern!r} of the dims.{hint}")
+
+
+def read_dims(texts: Sequence[str]) -> dict[str, str]:
+    """PATTERN=DIMS texts of the command line as a map."""
+    found: dict[str, str] = {}
+    for text in texts:
+        pattern, equals, dims = text.partition("=")
+        if not equals or not pattern.strip():
+            raise UsageError(f"cannot read --dims {text!r}: write PATTERN=DIMS, e.g. --dims 'fc.weight=o[tp] i'")
+        found[pattern.strip()] = dims
+    return found
+
+
+def _fits(pattern: str, key: Key) -> bool:
+    """Whether a pattern means this entry: its key, a parameter's path, or a layer's path, which means its outputs."""
+    if fnmatchcase(str(key), pattern):
+        return True
+    path, colon, role = pattern.partition(":")
+    if not fnmatchcase(key.path, path):
+        return False
+    if colon:
+        return fnmatchcase(key.role, role)
+    return key.phase not in ("forward", "backward") or key.role.startswith("output")

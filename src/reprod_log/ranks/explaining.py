@@ -1,0 +1,118 @@
+"""Explaining: causes that lie in the ranks, added to the alignment of what was put together from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from reprod_log.alignment import Alignment
+from reprod_log.diagnose import Finding, ranked
+from reprod_log.errors import UsageError, listed
+from reprod_log.ranks.joining import JoinedRecording, join_ranks
+from reprod_log.ranks.parts import has_ranks, load_ranks
+from reprod_log.ranks.reduction import named_ratio
+from reprod_log.ranks.replicas import rank_findings
+from reprod_log.record import Key, Recording
+from reprod_log.record.stores import load
+
+_CONSTANTS = ("loss_scale", "constant_factor")
+"""Rules that see a constant factor in every gradient and do not know of ranks."""
+
+
+def open_sides(
+    reference: str | Path, candidate: str | Path, *, dims: Mapping[str, str] | None = None, trust: bool = False
+) -> tuple[Recording, Recording]:
+    """Both recordings, ready to be compared; where there are the parts of several ranks, put together from them."""
+    ranks = [has_ranks(path) for path in (reference, candidate)]
+    if dims and not any(ranks):
+        raise UsageError(f"dims say how ranks are put together, but neither {reference} nor {candidate} has any")
+    ours, theirs = (
+        join_ranks(load_ranks(path, trust=trust), dims=dims) if split else load(path, trust=trust)
+        for path, split in zip((reference, candidate), ranks, strict=True)
+    )
+    return ours, theirs
+
+
+def explained(alignment: Alignment, reference: Recording, candidate: Recording) -> Alignment:
+    """The alignment with what the ranks behind its sides tell; as it is when neither was put together from ranks."""
+    sides = (("reference", reference), ("candidate", candidate))
+    joined = [(name, side) for name, side in sides if isinstance(side, JoinedRecording) and side.ranks is not None]
+    found: list[Finding] = []
+    for name, side in joined:
+        told = list(_of_side(side, alignment, name))
+        found += told if len(joined) == 1 else [replace(one, cause=f"{name}: {one.cause}") for one in told]
+    others = list(alignment.findings)
+    if any(side.differing for _, side in joined):
+        # A rank's own version of a parameter has no partner; the parameter itself is not missing.
+        others = [one for one in others if one.rule != "missing_parameter"]
+    if any(one.rule == "sum_for_mean" for one in found):
+        others = [one for one in others if one.rule not in _CONSTANTS]
+    return replace(alignment, findings=ranked([*others, *found]))
+
+
+def _of_side(side: JoinedRecording, alignment: Alignment, name: str) -> Iterator[Finding]:
+    assert side.ranks is not None
+    found = list(rank_findings(side.ranks, side.layout))
+    if side.layout.data_parallel and not any(one.rule in ("sum_for_mean", "missed_reduction") for one in found):
+        found += _ratio_to_other(alignment, side.ranks.size, name)
+    yield from found
+    yield from _separate_statistics(side, alignment, name)
+    if side.differing and not any(one.kind == "cause" for one in found):
+        yield _not_replicas(side)
+
+
+def _ratio_to_other(alignment: Alignment, size: int, name: str) -> Iterator[Finding]:
+    """A sum for a mean, seen in the gradients of the other side when the ranks' own were not recorded."""
+    ratios, keys = [], []
+    for row in alignment.comparison.rows:
+        key, measured = Key.parse(row.key), row.measurement
+        if key.phase != "gradient" or key.role != "raw" or key.run or key.step != _first_step(alignment):
+            continue
+        if measured is None or not measured.reference.rms > 0 or not measured.cosine_distance < 1e-6:
+            return
+        ratio = measured.candidate.rms / measured.reference.rms
+        ratios.append(ratio if name == "candidate" else 1 / ratio if ratio else 0.0)
+        keys.append(row.key)
+    if len(ratios) >= 2 and max(ratios) - min(ratios) <= 1e-3 * max(ratios):
+        evidence = f"every reduced gradient is {ratios[0]:.6g} times that of the single process, in the same direction"
+        yield from named_ratio(ratios[0], size, evidence, tuple(keys[:3]))
+
+
+def _first_step(alignment: Alignment) -> int | None:
+    return next(
+        (key.step for row in alignment.comparison.rows if (key := Key.parse(row.key)).phase == "gradient"), None
+    )
+
+
+def _separate_statistics(side: JoinedRecording, alignment: Alignment, name: str) -> Iterator[Finding]:
+    """A batch norm is the first that differs: it normalised each rank's share of the batch by itself."""
+    first = alignment.first_divergence
+    row = None if first is None else alignment.row(first.key)
+    if row is None or not side.layout.data_parallel:
+        return
+    key = Key.parse(row.key if name == "reference" else row.candidate_key)
+    module = next((one for one in side.modules if one.path == key.path), None)
+    if module is None or module.kind != "batchnorm" or key.phase != "forward" or "Sync" in module.type:
+        return
+    yield Finding(
+        rule="rank_statistics",
+        cause=f"{module.path} normalises each rank's share of the batch by itself, a single process the whole batch",
+        evidence=f"it is the first that differs, and it is a {module.type}",
+        confidence="consistent",
+        advice="use SyncBatchNorm on the ranks (its convert_sync_batchnorm turns a whole model) to compute what a "
+        "single process computes; otherwise compare in eval mode, or rank by rank",
+        keys=(row.key,),
+    )
+
+
+def _not_replicas(side: JoinedRecording) -> Finding:
+    split = "" if side.layout.data_parallel else ", or declare the dims of those that are split"
+    return Finding(
+        rule="rank_replicas",
+        cause=f"{len(side.differing)} entries differ between ranks although every rank should have the same",
+        evidence=f"the first are {listed(side.differing, most=3)}",
+        confidence="possible",
+        advice=f"see them with `reprod ranks`{split}",
+        keys=side.differing[:3],
+    )

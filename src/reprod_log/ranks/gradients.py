@@ -1,0 +1,119 @@
+"""Reductions: for each gradient of a run, what every rank contributed and what it went on with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from reprod_log.diagnose.material import factor
+from reprod_log.ranks.parts import Ranks
+from reprod_log.record import Array, Entry, Key, Recording
+from reprod_log.record.recorder import content_hash
+
+Contributions = tuple[Entry, ...]
+"""What one rank's backward passes of a step gave for one parameter, before any reduction."""
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """One parameter's gradient in one step, on all ranks."""
+
+    key: Key
+    """Of what the ranks went on with: `raw`, or `clipped` when the program reduces by itself after `backward`."""
+    local: tuple[Contributions, ...]
+    reduced: tuple[Entry, ...]
+    late: bool = False
+    """Whether it was reduced after `backward`, so that `raw` is still what the rank itself contributed."""
+
+    @property
+    def raw(self) -> Key:
+        """The key of the gradient as `backward` left it."""
+        return replace(self.key, phase="gradient", role="raw")
+
+    @property
+    def has_values(self) -> bool:
+        return all(entry.detail == "full" for entry in (*self.reduced, *(one for local in self.local for one in local)))
+
+    @property
+    def locals_differ(self) -> bool:
+        """Whether there was anything to reduce: equal contributions have the same mean."""
+        first = [digest(entry) for entry in self.local[0]]
+        return any([digest(entry) for entry in local] != first for local in self.local[1:])
+
+    def stayed_local(self, rank: int) -> bool:
+        """Whether a rank goes on with nothing but its own contribution."""
+        if len(self.local[rank]) == 1:
+            return same(self.reduced[rank], self.local[rank][0])
+        if not self.has_values:
+            return False
+        own = total(self.local[rank])
+        return bool(np.allclose(np.asarray(self.reduced[rank].array(), np.float64), own, rtol=1e-5, atol=0))
+
+    def mean(self) -> Array:
+        """The mean of all contributions, in float64."""
+        found: Array = np.mean([total(local) for local in self.local], axis=0)
+        return found
+
+    def ratio(self) -> float | None:
+        """How many times the mean of the contributions rank 0 goes on with; None when it is no multiple of it."""
+        return factor(self.mean(), np.asarray(self.reduced[0].array(), np.float64), within=1e-3)
+
+    def expected(self) -> Entry:
+        """The mean of the contributions as an entry; computed when it is asked for."""
+        reduced = self.reduced[0]
+
+        def read() -> Array:
+            return self.mean().astype(reduced.array().dtype)
+
+        return replace(reduced, read=read, hash="", key=replace(self.key, role=f"{self.key.role}.mean"))
+
+
+def reductions(ranks: Ranks) -> Iterator[Reduction]:
+    """Every gradient of which the local contributions were recorded, in execution order."""
+    first = ranks.parts[0]
+    for text in ranks.keys:
+        key = first[text].key
+        if key.phase != "gradient" or key.role != "local" or key.call is not None:
+            continue
+        raw = replace(key, role="raw")
+        if not ranks.all_have(raw):
+            continue
+        local = tuple(tuple(_contributions(part, key)) for part in ranks.parts)
+        found = Reduction(raw, local, ranks.entries(str(raw)))
+        used = replace(key, phase="clip", role="clipped")
+        if any(used in part for part in ranks.parts) and all(found.stayed_local(rank) for rank in range(ranks.size)):
+            # A rank that changed nothing has no other reading.
+            last = (part[used] if used in part else part[raw] for part in ranks.parts)
+            found = Reduction(used, local, tuple(last), late=True)
+        yield found
+
+
+def total(local: Contributions) -> Array:
+    """The sum of one rank's contributions, in float64."""
+    found: Array = np.sum([np.asarray(entry.array(), np.float64) for entry in local], axis=0)
+    return found
+
+
+def same(ours: Entry, theirs: Entry) -> bool:
+    """Whether two ranks recorded the same bits; by content hash, so that nothing is read where it is known."""
+    return digest(ours) == digest(theirs) != ""
+
+
+def digest(entry: Entry) -> str:
+    """The content hash of an entry; '' when neither it nor the values were recorded."""
+    if entry.hash or entry.detail != "full":
+        return entry.hash
+    if entry.dtype == "object":
+        return repr(entry.array().tolist())
+    return content_hash(np.asarray(entry.array(), order="C"))
+
+
+def _contributions(part: Recording, key: Key) -> Iterator[Entry]:
+    """One of each backward pass of the step; all but the first have a number."""
+    yield part[key]
+    call = 1
+    while (again := replace(key, call=call)) in part:
+        yield part[again]
+        call += 1

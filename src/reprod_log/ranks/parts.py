@@ -1,0 +1,180 @@
+"""Ranks: the parts of one run of several processes, found on disk and checked to belong together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from reprod_log.errors import RecordingError, UnreadableFile, UsageError, listed
+from reprod_log.record import Entry, Key, Recording
+from reprod_log.record.remote import is_file, is_remote, location, reading
+from reprod_log.record.stores import load
+
+_PART = re.compile(r"(?:(?P<name>.+)\.)?rank(?P<rank>0|[1-9][0-9]{0,5})(?P<suffix>\.\w+)?")
+_START_TOGETHER = 1800
+"""Seconds: torch's process groups give up after half an hour, so ranks that train together began within it."""
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The recordings of all ranks of one run, in rank order."""
+
+    parts: tuple[Recording, ...]
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.parts) < 2:
+            raise UsageError(f"{self.source or 'ranks'}: at least two ranks are needed, not {len(self.parts)}")
+        _check_places(self.parts, self.source)
+        _check_same_run(self.parts, self.source)
+
+    @property
+    def size(self) -> int:
+        return len(self.parts)
+
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        """The keys that every rank has, in the order of rank 0."""
+        return tuple(key for key in self.parts[0].keys if self.all_have(key))
+
+    def all_have(self, key: str | Key) -> bool:
+        return all(key in part for part in self.parts)
+
+    def entries(self, key: str | Key) -> tuple[Entry, ...]:
+        """The entry of every rank under one key that all of them have."""
+        return tuple(part[key] for part in self.parts)
+
+    def lonely(self) -> Iterator[tuple[int, Entry]]:
+        """Every entry that some rank does not have, with the rank that has it."""
+        shared = set(self.keys)
+        for rank, part in enumerate(self.parts):
+            yield from ((rank, entry) for entry in part.entries if str(entry.key) not in shared)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the parts say of themselves."""
+        return tuple(f"rank {rank}: {note}" for rank, part in enumerate(self.parts) for note in part.notes)
+
+
+def has_ranks(path: str | Path) -> bool:
+    """Whether the parts of several ranks are at `path`: a folder of them, or `name.rank0.npz` … for `name.npz`."""
+    return bool(_parts_at(location(path)))
+
+
+def load_ranks(path: str | Path, *, trust: bool = False) -> Ranks:
+    """The ranks recorded at `path`, the one that `watch(save=…)` was given. Opening reads no tensor data."""
+    place = location(path)
+    found = _parts_at(place)
+    if not found:
+        raise UnreadableFile(
+            f"{path} does not hold the parts of several ranks (rank0, rank1 …). They are written by watch(save=…) "
+            "under torchrun or paddle.distributed.launch."
+        )
+    parts = {rank: load(part, trust=trust) for rank, part in sorted(found.items())}
+    sizes = {_fact(part, "world_size") for part in parts.values()} - {None}
+    size = max((int(one) for one in sizes), default=0)
+    missing = [rank for rank in range(max(size, max(parts) + 1)) if rank not in parts]
+    if missing and len(sizes) <= 1:
+        # With several sizes the parts are of different runs, which Ranks says.
+        total = f" of {size}" if size else ""
+        raise UnreadableFile(
+            f"{path}: rank {_numbers(missing)}{total} is missing; there is rank {_numbers(sorted(parts))}. Copy the "
+            "missing parts there (each machine writes its own ranks), or record again."
+        )
+    return Ranks(tuple(parts.values()), source=str(path))
+
+
+def _parts_at(place: Path) -> dict[int, Path]:
+    """The parts by rank."""
+    if is_remote(place):
+        return _remote_parts(place)
+    if place.exists() and not place.is_dir():
+        return {}
+    if place.is_dir():
+        if (place / "manifest.json").is_file():
+            return {}
+        folder, wanted = place, None
+    else:
+        folder, wanted = place.parent, (place.stem, place.suffix)
+    names: dict[tuple[str, str], dict[int, Path]] = {}
+    for child in sorted(folder.iterdir()) if folder.is_dir() else ():
+        found = _PART.fullmatch(child.name)
+        if found is not None:
+            family = found["name"] or "", found["suffix"] or ""
+            names.setdefault(family, {})[int(found["rank"])] = child
+    if wanted is not None:
+        return names.get(wanted, {}) if wanted[1] else {}
+    if len(names) > 1:
+        shown = listed([f"{name}{suffix}" for name, suffix in names])
+        raise UsageError(f"{place} holds the ranks of several runs: {shown}. Name one of them, e.g. {place}/NAME.npz.")
+    return next(iter(names.values()), {})
+
+
+def _remote_parts(place: Path) -> dict[int, Path]:
+    """Not every server can list a folder: rank 0 says how many there are."""
+    if place.suffix:
+        return {}
+    with reading(place):
+        if is_file(place / "manifest.json") or not is_file(place / "rank0" / "manifest.json"):
+            return {}
+    size = _fact(load(place / "rank0"), "world_size") or 1
+    found = {rank: place / f"rank{rank}" for rank in range(int(size))}
+    return {rank: part for rank, part in found.items() if is_file(part / "manifest.json")}
+
+
+def _check_places(parts: tuple[Recording, ...], source: str) -> None:
+    """Every part is that of the rank whose place it has, of as many ranks as there are."""
+    sizes: dict[Any, list[int]] = {}
+    for rank, part in enumerate(parts):
+        said, size = _fact(part, "rank"), _fact(part, "world_size")
+        if said is not None and size not in (None, 1) and said != rank:
+            raise RecordingError(f"{source}: the part of rank {rank} was recorded by rank {said}; were parts renamed?")
+        sizes.setdefault(size, []).append(rank)
+    if len(sizes) > 1 or next(iter(sizes)) not in (None, len(parts)):
+        told = "; ".join(f"rank {_numbers(ranks)}: {size or 'unknown'}" for size, ranks in sizes.items())
+        raise RecordingError(
+            f"{source}: these are parts of different runs, their number of processes differs ({told}; {len(parts)} "
+            "parts). Delete what an earlier run left, and record again."
+        )
+
+
+def _check_same_run(parts: tuple[Recording, ...], source: str) -> None:
+    """What all processes of a run share: framework and version, program, commit, and about when it began."""
+    first = parts[0].provenance
+    for rank, part in enumerate(parts[1:], start=1):
+        for name in ("framework", "framework_version", "command", "git_commit", "dtype"):
+            ours, theirs = getattr(first, name), getattr(part.provenance, name)
+            if ours and theirs and ours != theirs:
+                raise RecordingError(
+                    f"{source}: rank {rank} is of another run than rank 0: its {name.replace('_', ' ')} is {theirs!r}, "
+                    f"that of rank 0 {ours!r}. Record all ranks in one run."
+                )
+        apart = _seconds_apart(first.time, part.provenance.time)
+        if apart > _START_TOGETHER:
+            other = ", and from other weights" if first.weights_hash != part.provenance.weights_hash else ""
+            raise RecordingError(
+                f"{source}: rank {rank} is of another run than rank 0: it began {apart / 60:.0f} minutes apart{other} "
+                f"({first.time} and {part.provenance.time}). Delete what an earlier run left, and record again."
+            )
+
+
+def _seconds_apart(ours: str, theirs: str) -> float:
+    try:
+        return abs((datetime.fromisoformat(theirs) - datetime.fromisoformat(ours)).total_seconds())
+    except (ValueError, TypeError):
+        # Parts made by hand do not say when.
+        return 0.0
+
+
+def _fact(part: Recording, name: str) -> Any:
+    return part.provenance.extra.get(name)
+
+
+def _numbers(ranks: list[int], most: int = 20) -> str:
+    more = f" and {len(ranks) - most} more" if len(ranks) > most else ""
+    return ", ".join(map(str, ranks[:most])) + more

@@ -1,0 +1,35 @@
+"""Ranks made by hand: two parts with the entries that a test needs."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from reprod_log import Recording
+from reprod_log.ranks import Ranks
+from reprod_log.record import ModuleInfo, Provenance
+
+
+def part(rank, arrays, *, size=2, modules=(), **facts):
+    facts = {"weights_hash": "w", "framework": "torch", **facts}
+    provenance = Provenance(extra={"rank": rank, "world_size": size, **facts.pop("extra", {})}, **facts)
+    return replace(Recording.from_arrays(arrays, provenance=provenance), modules=tuple(modules))
+
+
+def ranks_of(*parts_arrays, modules=(), source="made", **facts):
+    size = len(parts_arrays)
+    parts = (part(rank, arrays, size=size, modules=modules, **facts) for rank, arrays in enumerate(parts_arrays))
+    return Ranks(tuple(parts), source=source)
+
+
+def numbers(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape).astype("float32")
+
+
+def batch_norm(path="bn", **settings):
+    shapes = {"running_mean": (3,), "running_var": (3,)}
+    settings = {"momentum": 0.1, **settings}
+    return ModuleInfo(path, "BatchNorm1d", "batchnorm", shapes, "torch.nn.BatchNorm1d", settings)
+
+
+def rules(alignment, kind=None):
+    return [one.rule for one in alignment.findings if kind in (None, one.kind)]

@@ -1,0 +1,85 @@
+"""Real training under paddle.distributed.launch: two processes, gloo, DataParallel; right, and with mistakes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import train_paddle
+from made_ranks import rules
+
+from reprod_log import Status, align
+from reprod_log.ranks import compare_ranks, explained, load_ranks, open_sides
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory):
+    """All runs of train_paddle.py, in one launch."""
+    folder = tmp_path_factory.mktemp("launch")
+    options = ["--nproc_per_node", "2", "--backend", "gloo", "--log_dir", str(folder / "log")]
+    done = subprocess.run(
+        [sys.executable, "-m", "paddle.distributed.launch", *options, str(Path(train_paddle.__file__)), str(folder)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder
+
+
+@pytest.fixture(scope="module")
+def single(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("single")
+    train_paddle.single(folder)
+    return folder / "mlp"
+
+
+def against(single, ranks):
+    ours, theirs = open_sides(single, ranks)
+    return explained(align(ours, theirs), ours, theirs)
+
+
+def test_ranks_of_a_right_training_agree(ranks):
+    found = compare_ranks(load_ranks(ranks / "right"))
+    assert found.passed
+    assert not found.findings
+    assert len(found.verdict.judgements) == 63
+
+
+def test_right_training_agrees_with_a_single_process(single, ranks):
+    found = against(single, ranks / "right")
+    assert found.passed
+    assert not found.findings
+    assert len(found.comparison.rows) == 85
+
+
+def test_sum_for_mean_is_found(single, ranks):
+    for found in (compare_ranks(load_ranks(ranks / "sum")), against(single, ranks / "sum")):
+        assert found.status is Status.FAIL
+        assert rules(found, "cause") == ["sum_for_mean"]
+
+
+def test_rank_that_misses_the_all_reduce_is_found(single, ranks):
+    for found in (compare_ranks(load_ranks(ranks / "missed")), against(single, ranks / "missed")):
+        assert found.status is Status.FAIL
+        assert rules(found, "cause") == ["missed_reduction"]
+        assert found.findings[0].cause.startswith("rank 1 misses the all-reduce in step 0")
+
+
+def test_rank_fed_the_other_ones_data_is_found(single, ranks):
+    assert rules(compare_ranks(load_ranks(ranks / "same_data"))) == ["rank_data"]
+    assert against(single, ranks / "same_data").first_divergence.key.startswith("step0/data/")
+
+
+def test_statistics_that_each_rank_keeps_are_found(ranks):
+    found = compare_ranks(load_ranks(ranks / "batch_norm"))
+    assert found.status is Status.FAIL
+    failed = [one.key for one in found.verdict.judgements if not one.status.passed]
+    assert all("/buffer/" in key for key in failed)
+    assert [(one.rule, one.kind, one.confidence) for one in found.findings] == [
+        ("rank_statistics", "cause", "consistent")
+    ]
+    assert compare_ranks(load_ranks(ranks / "batch_norm"), accept=["*/buffer/*"]).passed

@@ -1,0 +1,88 @@
+"""Trains small models on two ranks under paddle's launcher, right and with planted mistakes, each into its folder.
+
+python -m paddle.distributed.launch --nproc_per_node 2 --backend gloo train_paddle.py FOLDER
+"""
+
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+import numpy as np
+import paddle
+import paddle.distributed as dist
+from paddle import nn
+
+from reprod_log import watch
+
+RANKS, BATCH, STEPS = 2, 8, 3
+
+
+def batches(steps=STEPS):
+    generator = np.random.default_rng(1)
+    return [
+        (generator.normal(size=(BATCH, 5)).astype("float32"), generator.integers(0, 3, BATCH)) for _ in range(steps)
+    ]
+
+
+def share(batch, rank):
+    size = BATCH // RANKS
+    return tuple(array[rank * size : (rank + 1) * size] for array in batch)
+
+
+def mlp():
+    paddle.seed(0)
+    return nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 3))
+
+
+def with_batch_norm():
+    paddle.seed(0)
+    return nn.Sequential(nn.Linear(5, 6), nn.BatchNorm1D(6), nn.ReLU(), nn.Linear(6, 3))
+
+
+def train(model, data, save, *, reduce=None, backward_in=nullcontext):
+    optimizer = paddle.optimizer.Momentum(0.1, 0.9, parameters=model.parameters())
+    with watch(model, optimizer=optimizer, save=save):
+        for inputs, labels in data:
+            with backward_in():
+                loss = nn.functional.cross_entropy(model(paddle.to_tensor(inputs)), paddle.to_tensor(labels))
+                loss.backward()
+            if reduce is not None:
+                reduce(model)
+            optimizer.step()
+            optimizer.clear_grad()
+
+
+def single(folder):
+    """The same training in one process, on whole batches."""
+    train(mlp(), batches(), folder / "mlp")
+
+
+def only_add(model):
+    for parameter in model.parameters():
+        dist.all_reduce(parameter.grad)
+
+
+def missing_all_reduce(model):
+    """Rank 1 throws the result away."""
+    for parameter in model.parameters():
+        gradient = parameter.grad if dist.get_rank() == 0 else parameter.grad.clone()
+        dist.all_reduce(gradient)
+        if dist.get_rank() == 0:
+            parameter.grad.set_value(gradient / RANKS)
+
+
+def main(folder):
+    dist.init_parallel_env()
+    rank = dist.get_rank()
+    data = [share(batch, rank) for batch in batches()]
+    train(paddle.DataParallel(mlp()), data, folder / "right")
+    summed = paddle.DataParallel(mlp())
+    train(summed, data, folder / "sum", reduce=only_add, backward_in=summed.no_sync)
+    missed = paddle.DataParallel(mlp())
+    train(missed, data, folder / "missed", reduce=missing_all_reduce, backward_in=missed.no_sync)
+    train(paddle.DataParallel(mlp()), [share(batch, 0) for batch in batches()], folder / "same_data")
+    train(paddle.DataParallel(with_batch_norm()), data, folder / "batch_norm")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
