@@ -1,0 +1,135 @@
+"""Chosen pairs of arrays against exact arithmetic: every kind of number, special value, size of block and rescue."""
+
+from __future__ import annotations
+
+import exact_measurement as exact
+import ml_dtypes
+import numpy as np
+import pytest
+from test_measure_arrays import assert_as_exact
+from ways import measured_by
+
+from reprod_log.errors import UsageError
+from reprod_log.measure.fused import measure_arrays
+from reprod_log.measure.measurement import Measurement
+
+CHANCE = np.random.default_rng(11)
+NAN, INF = np.nan, np.inf
+
+
+def shaken(values: np.ndarray, share: float = 1e-3) -> np.ndarray:
+    return (values * (1 + share * CHANCE.normal(size=values.shape))).astype(values.dtype)
+
+
+PLAIN = CHANCE.normal(size=37)
+CASES: dict[str, tuple[np.ndarray, np.ndarray]] = {
+    **{
+        dtype: (PLAIN.astype(dtype), shaken(PLAIN).astype(dtype))
+        for dtype in ("float16", "float32", "float64", "complex64", "complex128")
+    },
+    "bfloat16": (PLAIN.astype(ml_dtypes.bfloat16), shaken(PLAIN, 0.1).astype(ml_dtypes.bfloat16)),
+    "float8": (PLAIN.astype(ml_dtypes.float8_e4m3fn), shaken(PLAIN, 0.5).astype(ml_dtypes.float8_e4m3fn)),
+    "complex": (PLAIN + 1j * PLAIN[::-1], PLAIN * 1.01 + 1j * PLAIN[::-1]),
+    "equal": (PLAIN, PLAIN.copy()),
+    "one": (np.array(2.0), np.array(2.5)),
+    "one element": (np.array([-2.0]), np.array([2.0])),
+    "empty": (np.zeros((0, 3)), np.zeros((0, 3))),
+    "zeros": (np.zeros(5), np.zeros(5)),
+    "reference of zeros": (np.zeros(5), np.array([0.0, 0.0, 1e-9, 0.0, 0.0])),
+    "candidate of zeros": (np.arange(1.0, 5), np.zeros(4)),
+    "signs of zero": (np.array([0.0, -0.0]), np.array([-0.0, 0.0])),
+    "opposite": (PLAIN, -PLAIN),
+    "signed integers": (np.array([-5, 0, 7], np.int32), np.array([-5, 1, -7], np.int32)),
+    "unsigned bytes": (np.array([0, 255, 3], np.uint8), np.array([255, 0, 3], np.uint8)),
+    "wide integers": (np.array([2**62, -(2**62)], np.int64), np.array([2**62 + 1, 2**62], np.int64)),
+    "mixed integers": (np.array([2**63], np.uint64), np.array([-1], np.int64)),
+    "flags": (np.array([True, False, True]), np.array([True, True, False])),
+    "float16 against float32": (PLAIN.astype(np.float16), PLAIN.astype(np.float32)),
+    "float32 against float64": (PLAIN.astype(np.float32), PLAIN),
+    "integers against floats": (np.arange(5), np.arange(5) + 0.25),
+    "large and small": (np.array([1e300, 1e-300, 1.0]), np.array([1e300, 2e-300, 1.0])),
+    "squares beyond range": (np.array([1e200, 2e200]), np.array([1e200, 2.5e200])),
+    "squares below range": (np.array([1e-200, 2e-200]), np.array([1e-200, 2.5e-200])),
+    "difference beyond range": (np.array([1.7e308, 1.0]), np.array([-1.7e308, 1.0])),
+    "subnormal": (np.array([5e-324, 1e-310]), np.array([1e-323, 1e-310])),
+    "nan on both": (np.array([NAN, 1.0, 2.0]), np.array([NAN, 1.5, 2.0])),
+    "nan on one": (np.array([NAN, 1.0, 2.0]), np.array([0.0, 1.5, NAN])),
+    "same infinities": (np.array([INF, -INF, 1.0]), np.array([INF, -INF, 1.5])),
+    "other infinities": (np.array([INF, -INF, 1.0, 3.0]), np.array([-INF, 2.0, INF, 3.0])),
+    "nothing comparable": (np.array([NAN, INF]), np.array([NAN, -INF])),
+    "complex nan": (np.array([complex(NAN, 1), 1 + 1j]), np.array([complex(NAN, 1), 1 + 2j])),
+    "turned": (PLAIN[:36].reshape(6, 6).T, shaken(PLAIN[:36].reshape(6, 6))),
+    "strided": (PLAIN[::2], shaken(PLAIN)[::2]),
+    "backwards": (PLAIN[::-1], shaken(PLAIN)[::-1]),
+    "big endian": (PLAIN.astype(">f4"), shaken(PLAIN).astype("<f4")),
+    "cube": (CHANCE.normal(size=(3, 4, 5)), CHANCE.normal(size=(3, 4, 5))),
+    "one step apart": (np.float32([1, 2, 4]), np.nextafter(np.float32([1, 2, 4]), np.float32(9))),
+    "across zero": (np.float32([1e-45, -1e-45]), np.float32([-1e-45, 1e-45])),
+}
+
+
+@pytest.mark.parametrize("block", [None, 1, 4, 5])
+@pytest.mark.parametrize("name", CASES)
+def test_numpy_measures_as_exact_arithmetic_does(name: str, block: int | None) -> None:
+    with measured_by("numpy"):
+        for limit in (None, 0.0, 1e-3, 0.5):
+            found = measure_arrays(*CASES[name], limit=limit, block=block)
+            assert_as_exact(found, *CASES[name], limit=limit)
+            assert found.limit == limit
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_installed_kernel_measures_as_exact_arithmetic_does(name: str) -> None:
+    for limit in (None, 1e-3):
+        assert_as_exact(measure_arrays(*CASES[name], limit=limit), *CASES[name], limit=limit)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_measurement_survives_when_written_and_read(name: str) -> None:
+    found = measure_arrays(*CASES[name], limit=0.1)
+    assert repr(Measurement.from_dict(found.to_dict())) == repr(found)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_worst_element_is_where_the_largest_difference_is(name: str) -> None:
+    reference, candidate = CASES[name]
+    found = measure_arrays(reference, candidate)
+    if found.worst is None:
+        assert not found.comparable or not found.differing or found.count == 0
+        return
+    left, right = (exact.number(side[found.worst.index]) for side in (reference, candidate))
+    assert exact.rounded(abs(left.re - right.re)) <= found.max_abs or reference.dtype.kind == "c"
+
+
+def test_properties_count_what_could_be_compared() -> None:
+    found = measure_arrays(np.array([1.0, NAN, INF, 4.0]), np.array([1.0, NAN, 1.0, 5.0]), limit=0.5)
+    assert (found.comparable, found.beyond_limit, found.share_beyond, found.identical) == (2, 1, 0.5, False)
+    assert measure_arrays(np.ones(3), np.ones(3)).identical
+    assert not measure_arrays(np.array([NAN]), np.array([NAN])).identical
+    nothing = measure_arrays(np.array([NAN]), np.array([NAN]), limit=1.0)
+    assert nothing.share_beyond is not None
+    assert np.isnan(nothing.share_beyond)
+    assert measure_arrays(np.zeros(0), np.zeros(0), limit=1.0).share_beyond == 0.0
+    assert measure_arrays(np.ones(1), np.ones(1)).share_beyond is None
+
+
+def test_text_and_objects_are_compared_for_equality() -> None:
+    words = np.array(["a", "b", "c"])
+    found = measure_arrays(words, np.array(["a", "x", "c"]), limit=0.5)
+    # How far apart two words are is no number.
+    assert (found.count, found.differing, found.beyond_limit) == (3, 1, 1)
+    assert np.isnan(found.max_abs)
+    assert found.worst is not None
+    assert (found.worst.index, found.worst.reference, found.worst.candidate) == ((1,), "b", "x")
+    assert measure_arrays(words, words).identical
+    things = np.array([None, 1, "x"], dtype=object)
+    assert measure_arrays(things, things.copy()).differing == 0
+    assert measure_arrays(things, np.array([None, 2, "x"], dtype=object)).differing == 1
+
+
+@pytest.mark.parametrize("limit", [-1.0, NAN])
+def test_what_makes_no_sense_is_refused(limit: float) -> None:
+    with pytest.raises(UsageError, match="not a size of a difference"):
+        measure_arrays(np.ones(2), np.ones(2), limit=limit)
+    with pytest.raises(UsageError, match="The shapes differ"):
+        measure_arrays(np.ones(2), np.ones((2, 1)))
