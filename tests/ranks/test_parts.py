@@ -44,7 +44,7 @@ def test_ranks_of_a_url_are_opened(tmp_path):
 
 
 def test_missing_ranks_are_named(tmp_path):
-    with pytest.raises(UnreadableFile, match=r"rank 1, 3 of 4 is missing; there is rank 0, 2\."):
+    with pytest.raises(UnreadableFile, match=r"ranks 1 and 3 of 4 are missing; there are ranks 0 and 2\."):
         load_ranks(saved(tmp_path, (0, 2), size=4))
 
 
@@ -66,7 +66,7 @@ def test_load_says_what_to_use_when_a_folder_has_ranks(tmp_path):
 def test_parts_of_runs_of_other_sizes_are_refused(tmp_path):
     saved(tmp_path, (0, 1))
     saved(tmp_path, (2, 3), size=4)
-    with pytest.raises(RecordingError, match=r"different runs.*rank 0, 1: 2; rank 2, 3: 4"):
+    with pytest.raises(RecordingError, match=r"different runs.*ranks 0 and 1: 2; ranks 2 and 3: 4"):
         load_ranks(tmp_path)
 
 
@@ -93,6 +93,16 @@ def test_parts_of_different_runs_are_refused(facts, said):
 def test_parts_that_began_a_little_apart_belong_together():
     times = ("2026-11-16T10:00:00+00:00", "2026-11-16T10:00:40+00:00")
     assert Ranks(tuple(part(rank, {}, time=time) for rank, time in enumerate(times))).size == 2
+
+
+def test_processes_with_arguments_of_their_own_belong_together():
+    commands = ("run/train.py --local_rank=0", "run/train.py --local_rank=1")
+    assert Ranks(tuple(part(rank, {}, command=one) for rank, one in enumerate(commands))).size == 2
+
+
+def test_many_missing_ranks_are_counted(tmp_path):
+    with pytest.raises(UnreadableFile, match=r"ranks 1, 2, .*, 20 and 43 more of 64 are missing; there is rank 0\."):
+        load_ranks(saved(tmp_path, (0,), size=64))
 
 
 def test_one_rank_is_not_enough():

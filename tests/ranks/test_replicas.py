@@ -152,7 +152,7 @@ def test_same_data_on_some_ranks_is_named():
     arrays = [stepped(rank, size=3) for rank in range(3)]
     arrays[2]["step0/data/x"] = arrays[1]["step0/data/x"]
     found = compare_ranks(ranks_of(*arrays))
-    assert [one.cause for one in found.findings] == ["rank 1 and 2 were fed the same data in 1 of 1 steps"]
+    assert [one.cause for one in found.findings] == ["ranks 1 and 2 were fed the same data in 1 of 1 steps"]
     assert found.findings[0].kind == "suspicious pass"
 
 
@@ -295,3 +295,12 @@ def test_joined_ranks_are_measured_by_processes(folders):
     ours, theirs = open_sides(folders / "single", folders / "right")
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         assert align(ours, theirs, executor=pool).passed
+
+
+def test_findings_about_ranks_are_said_in_chinese(folders, capsys):
+    for rank in range(2):
+        part(rank, stepped(rank, own=(1,)), weights_hash=f"w{rank}").save(folders / "missed" / f"rank{rank}")
+    assert run(["ranks", str(folders / "missed"), "--language", "zh"]) == 1
+    shown = capsys.readouterr().out
+    assert "rank 1 在第 0 步没有参与 all-reduce：它的梯度是自己算出的" in shown
+    assert "rank 1 的初始权重与 rank 0 不同" in shown

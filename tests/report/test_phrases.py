@@ -14,6 +14,7 @@ from reprod_log.report import render_report
 from reprod_log.report.phrases import phrases, phrases_from
 
 SOURCE = Path(__file__).parents[2] / "src" / "reprod_log"
+_OF_RANKS = ("explaining", "joining", "reduction", "replicas", "settings", "statistics")
 WRITERS = (
     *sorted((SOURCE / "diagnose" / "rules").glob("*.py")),
     SOURCE / "diagnose" / "schedules.py",
@@ -29,6 +30,7 @@ WRITERS = (
     SOURCE / "match" / "tensors.py",
     SOURCE / "live" / "passes.py",
     SOURCE / "live" / "isolation.py",
+    *(SOURCE / "ranks" / f"{name}.py" for name in _OF_RANKS),
 )
 PIECES = {
     # Parts of a sentence, or words that are put into one.
@@ -47,6 +49,11 @@ PIECES = {
     "reference X NaN, X Inf; candidate X NaN, X Inf", "X: X NaN, X infinite", "compared in X", "X against X",
     "X against X, X", "compared as exact integers", "compared as exact integer against float",
     " (the reverse: a transposed weight or gradient?)",
+    # Put into sentences about ranks.
+    "its gradients are", "of X of X parameters its gradients are", "; after the first step X parameters differ: X",
+    "rank 0's", "rank 0:", "X, ranks 1 to X", "ranks, ranks 1 to X", ", or declare the dims of those that are split",
+    "rank X misses the all-reduce in step X: X those that it computed itself", "see them with `reprod ranks`X",
+    "the hash of all parameters and buffers when recording began is another oneX",
 }  # fmt: skip
 """What a scan of the sources finds that is never a whole sentence."""
 ERRORS = re.compile(r"^(a limit must be|cannot read the limit|no report format)")

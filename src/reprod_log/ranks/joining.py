@@ -17,7 +17,7 @@ import numpy as np
 from reprod_log.errors import RecordingError, listed
 from reprod_log.ranks.dims import Layout
 from reprod_log.ranks.gradients import Reduction, reductions, same
-from reprod_log.ranks.parts import Ranks
+from reprod_log.ranks.parts import Ranks, said_ranks
 from reprod_log.ranks.roles import batch_axis, is_split, of_rank, parameter_shapes, running_statistics
 from reprod_log.record import Array, Entry, ModuleInfo, Recording
 from reprod_log.record.summary import joined as joined_summary
@@ -208,10 +208,10 @@ def _check_tiles(parts: tuple[Entry, ...], axis: int) -> None:
 
 def _check_weights(ranks: Ranks) -> None:
     hashes = [part.provenance.weights_hash for part in ranks.parts]
-    others = [str(rank) for rank, one in enumerate(hashes) if one and hashes[0] and one != hashes[0]]
+    others = [rank for rank, one in enumerate(hashes) if one and hashes[0] and one != hashes[0]]
     if others:
         raise RecordingError(
-            f"{ranks.source}: rank {', '.join(others)} started from other weights than rank 0, so these are not "
+            f"{ranks.source}: {said_ranks(others)} started from other weights than rank 0, so these are not "
             "replicas of one model. See which with `reprod ranks`, or declare how layers are split with --dims."
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Sized
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -81,9 +81,9 @@ def load_ranks(path: str | Path, *, trust: bool = False) -> Ranks:
     missing = [rank for rank in range(max(size, max(parts) + 1)) if rank not in parts]
     if missing and len(sizes) <= 1:
         # With several sizes the parts are of different runs, which Ranks says.
-        total = f" of {size}" if size else ""
+        total = f" of {size} {_be(missing)}" if size else f" {_be(missing)}"
         raise UnreadableFile(
-            f"{path}: rank {_numbers(missing)}{total} is missing; there is rank {_numbers(sorted(parts))}. Copy the "
+            f"{path}: {said_ranks(missing)}{total} missing; there {_be(parts)} {said_ranks(sorted(parts))}. Copy the "
             "missing parts there (each machine writes its own ranks), or record again."
         )
     return Ranks(tuple(parts.values()), source=str(path))
@@ -136,7 +136,7 @@ def _check_places(parts: tuple[Recording, ...], source: str) -> None:
             raise RecordingError(f"{source}: the part of rank {rank} was recorded by rank {said}; were parts renamed?")
         sizes.setdefault(size, []).append(rank)
     if len(sizes) > 1 or next(iter(sizes)) not in (None, len(parts)):
-        told = "; ".join(f"rank {_numbers(ranks)}: {size or 'unknown'}" for size, ranks in sizes.items())
+        told = "; ".join(f"{said_ranks(ranks)}: {size or 'unknown'}" for size, ranks in sizes.items())
         raise RecordingError(
             f"{source}: these are parts of different runs, their number of processes differs ({told}; {len(parts)} "
             "parts). Delete what an earlier run left, and record again."
@@ -147,8 +147,11 @@ def _check_same_run(parts: tuple[Recording, ...], source: str) -> None:
     """What all processes of a run share: framework and version, program, commit, and about when it began."""
     first = parts[0].provenance
     for rank, part in enumerate(parts[1:], start=1):
-        for name in ("framework", "framework_version", "command", "git_commit", "dtype"):
+        for name in ("framework", "framework_version", "command", "git_commit"):
             ours, theirs = getattr(first, name), getattr(part.provenance, name)
+            if name == "command":
+                # Launchers may give each process arguments of its own (--local_rank).
+                ours, theirs = _program(ours), _program(theirs)
             if ours and theirs and ours != theirs:
                 raise RecordingError(
                     f"{source}: rank {rank} is of another run than rank 0: its {name.replace('_', ' ')} is {theirs!r}, "
@@ -163,6 +166,10 @@ def _check_same_run(parts: tuple[Recording, ...], source: str) -> None:
             )
 
 
+def _program(command: str) -> str:
+    return Path(command.split(" ")[0]).name
+
+
 def _seconds_apart(ours: str, theirs: str) -> float:
     try:
         return abs((datetime.fromisoformat(theirs) - datetime.fromisoformat(ours)).total_seconds())
@@ -175,6 +182,14 @@ def _fact(part: Recording, name: str) -> Any:
     return part.provenance.extra.get(name)
 
 
-def _numbers(ranks: list[int], most: int = 20) -> str:
-    more = f" and {len(ranks) - most} more" if len(ranks) > most else ""
-    return ", ".join(map(str, ranks[:most])) + more
+def _be(ranks: Sized) -> str:
+    return "is" if len(ranks) == 1 else "are"
+
+
+def said_ranks(ranks: Sequence[int], most: int = 20) -> str:
+    """The ranks in words: `rank 1`, `ranks 0, 1 and 4`."""
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    shown = list(map(str, ranks[:most]))
+    last = shown.pop() if len(ranks) <= most else f"{len(ranks) - most} more"
+    return f"ranks {', '.join(shown)} and {last}"

@@ -9,7 +9,7 @@ from typing import Any
 from reprod_log.diagnose import Finding
 from reprod_log.errors import listed
 from reprod_log.ranks.gradients import digest, same
-from reprod_log.ranks.parts import Ranks
+from reprod_log.ranks.parts import Ranks, said_ranks
 from reprod_log.record import Key
 
 _RATES = ("lr", "learning_rate", "initial_lr", "parameters")
@@ -36,7 +36,7 @@ def _weights(ranks: Ranks) -> Iterator[Finding]:
     shown = f"; after the first step {len(apart)} parameters differ: {listed(apart, most=3)}" if apart else ""
     yield Finding(
         rule="rank_weights",
-        cause=f"rank {_and(others)} started from other weights than rank 0",
+        cause=f"{said_ranks(others)} started from other weights than rank 0",
         evidence=f"the hash of all parameters and buffers when recording began is another one{shown}",
         confidence="consistent",
         advice="seed every rank alike, load the same checkpoint on all, or broadcast rank 0's parameters before "
@@ -101,7 +101,7 @@ def same_data(ranks: Ranks) -> Iterator[Finding]:
     for together, when in alike.items():
         yield Finding(
             rule="rank_data",
-            cause=f"rank {_and(list(together))} were fed the same data in {len(when)} of {len(steps)} steps",
+            cause=f"{said_ranks(together)} were fed the same data in {len(when)} of {len(steps)} steps",
             evidence=f"every input has the same bits on these ranks, first in step {when[0]}",
             confidence="consistent",
             advice="give each rank its own share: DistributedSampler (paddle: DistributedBatchSampler) with the rank "
@@ -129,8 +129,3 @@ def _flat(value: Any, name: str) -> Iterator[tuple[str, Any]]:
     for key, one in inside:
         if key not in _RATES:
             yield from _flat(one, f"{name}.{key}" if name else str(key))
-
-
-def _and(ranks: list[int]) -> str:
-    *front, last = map(str, ranks)
-    return f"{', '.join(front)} and {last}" if front else last
