@@ -120,7 +120,7 @@ def test_text_and_objects_are_compared_for_equality() -> None:
     assert (found.count, found.differing, found.beyond_limit) == (3, 1, 1)
     assert np.isnan(found.max_abs)
     assert found.worst is not None
-    assert (found.worst.index, found.worst.reference, found.worst.candidate) == ((1,), "b", "x")
+    assert (found.worst.index, found.worst.reference, found.worst.candidate) == ((1,), "'b'", "'x'")
     assert measure_arrays(words, words).identical
     things = np.array([None, 1, "x"], dtype=object)
     assert measure_arrays(things, things.copy()).differing == 0
