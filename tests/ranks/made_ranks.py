@@ -1,5 +1,8 @@
-"""Ranks made by hand: two parts with the entries that a test needs."""
+"""Ranks for the tests: parts made by hand with the entries that a test needs, and programs under a launcher."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -33,3 +36,17 @@ def batch_norm(path="bn", **settings):
 
 def rules(alignment, kind=None):
     return [one.rule for one in alignment.findings if kind in (None, one.kind)]
+
+
+def launched(launcher, *options, program, folder):
+    """The folder, after two processes have run the program into it."""
+    done = subprocess.run(
+        [sys.executable, "-m", launcher, "--nproc_per_node", "2", *options, program, str(folder)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder

@@ -64,6 +64,24 @@ def test_gradients_reduced_after_backward_stand_for_the_raw_ones():
     np.testing.assert_array_equal(joined["step0/gradient/w:raw"].array(), numbers(2, seed=9))
 
 
+def test_gradients_clipped_when_all_ranks_were_fed_the_same_stay_raw_and_clipped():
+    keys = ("step0/gradient/w:local", "step0/gradient/w:raw")
+    own = {**{key: numbers(2) for key in keys}, "step0/clip/w:clipped": numbers(2) / 2}
+    assert join_ranks(ranks_of(own, own)).keys == ("step0/gradient/w:raw", "step0/clip/w:clipped")
+
+
+def test_parameter_without_gradient_is_reduced_after_backward_like_the_others():
+    own = [
+        {
+            f"step0/{phase}/{name}:{role}": numbers(2, seed=seed) * (name == "w")
+            for name in "wv"
+            for phase, role, seed in (("gradient", "local", rank), ("gradient", "raw", rank), ("clip", "clipped", 9))
+        }
+        for rank in range(2)
+    ]
+    assert join_ranks(ranks_of(*own)).keys == ("step0/gradient/w:raw", "step0/gradient/v:raw")
+
+
 def test_table_that_is_the_same_on_every_rank_is_not_repeated():
     table = numbers(7, 2)
     own = [{"step0/data/x": numbers(4, 3, seed=rank), "step0/forward/position#0:output": table} for rank in range(2)]

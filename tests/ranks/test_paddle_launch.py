@@ -1,13 +1,8 @@
 """Real training under paddle.distributed.launch: two processes, gloo, DataParallel; right, and with mistakes."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import train_paddle
-from made_ranks import rules
+from made_ranks import launched, rules
 
 from reprod_log import Status, align
 from reprod_log.ranks import compare_ranks, explained, load_ranks, open_sides
@@ -17,17 +12,8 @@ from reprod_log.ranks import compare_ranks, explained, load_ranks, open_sides
 def ranks(tmp_path_factory):
     """All runs of train_paddle.py, in one launch."""
     folder = tmp_path_factory.mktemp("launch")
-    options = ["--nproc_per_node", "2", "--backend", "gloo", "--log_dir", str(folder / "log")]
-    done = subprocess.run(
-        [sys.executable, "-m", "paddle.distributed.launch", *options, str(Path(train_paddle.__file__)), str(folder)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return folder
+    options = ("--backend", "gloo", "--log_dir", str(folder / "log"))
+    return launched("paddle.distributed.launch", *options, program=train_paddle.__file__, folder=folder)
 
 
 @pytest.fixture(scope="module")

@@ -1,13 +1,8 @@
 """Real training under torchrun: two processes, gloo, DistributedDataParallel; right, and with planted mistakes."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import train_torch
-from made_ranks import rules
+from made_ranks import launched, rules
 
 from reprod_log import Status, align
 from reprod_log.errors import RecordingError
@@ -26,17 +21,7 @@ SPLIT = {
 def ranks(tmp_path_factory):
     """All runs of train_torch.py, in one launch."""
     folder = tmp_path_factory.mktemp("torchrun")
-    program = [str(Path(train_torch.__file__))]
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", *program, str(folder)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return folder
+    return launched("torch.distributed.run", "--standalone", program=train_torch.__file__, folder=folder)
 
 
 @pytest.fixture(scope="module")

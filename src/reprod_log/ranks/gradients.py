@@ -72,22 +72,30 @@ class Reduction:
 
 def reductions(ranks: Ranks) -> Iterator[Reduction]:
     """Every gradient of which the local contributions were recorded, in execution order."""
-    first = ranks.parts[0]
+    found = [(one, _used_instead(one, ranks)) for one in _read_after_backward(ranks)]
+    # Equal contributions are their own mean, so only what differs between ranks tells that a step reduces later.
+    late = {(one.key.run, one.key.step) for one, used in found if used is not None and one.locals_differ}
+    for one, used in found:
+        yield used if used is not None and (one.key.run, one.key.step) in late else one
+
+
+def _read_after_backward(ranks: Ranks) -> Iterator[Reduction]:
     for text in ranks.keys:
-        key = first[text].key
-        if key.phase != "gradient" or key.role != "local" or key.call is not None:
-            continue
+        key = ranks.parts[0][text].key
         raw = replace(key, role="raw")
-        if not ranks.all_have(raw):
-            continue
-        local = tuple(tuple(_contributions(part, key)) for part in ranks.parts)
-        found = Reduction(raw, local, ranks.entries(str(raw)))
-        used = replace(key, phase="clip", role="clipped")
-        if any(used in part for part in ranks.parts) and all(found.stayed_local(rank) for rank in range(ranks.size)):
-            # A rank that changed nothing has no other reading.
-            last = (part[used] if used in part else part[raw] for part in ranks.parts)
-            found = Reduction(used, local, tuple(last), late=True)
-        yield found
+        if key.phase == "gradient" and key.role == "local" and key.call is None and ranks.all_have(raw):
+            local = tuple(tuple(_contributions(part, key)) for part in ranks.parts)
+            yield Reduction(raw, local, ranks.entries(raw))
+
+
+def _used_instead(one: Reduction, ranks: Ranks) -> Reduction | None:
+    """The same gradient as the optimizers used it, if every rank still had its own after `backward`."""
+    used = replace(one.key, phase="clip", role="clipped")
+    if not any(used in part for part in ranks.parts) or not all(map(one.stayed_local, range(ranks.size))):
+        return None
+    # A rank that changed nothing has no other reading.
+    last = (part[used] if used in part else part[one.key] for part in ranks.parts)
+    return Reduction(used, one.local, tuple(last), late=True)
 
 
 def total(local: Contributions) -> Array:
