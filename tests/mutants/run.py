@@ -43,7 +43,10 @@ class Group:
 GROUPS = {
     "judge": Group(("judge/*",), ("tests/judge/test_calibrated_cases.py", "tests/judge/test_fixed_cases.py")),
     "calibrate": Group(("calibrate/*",), ("tests/calibrate/test_noise_floor.py",)),
-    "match": Group(("match/*",), ("tests/match/test_by_name.py", "tests/match/test_matching_cases.py")),
+    "match": Group(
+        ("match/*",),
+        ("tests/match/test_by_name.py", "tests/match/test_matching_cases.py", "tests/match/test_matching_details.py"),
+    ),
     "measure": Group(
         ("measure/*",),
         ("tests/measure/test_exact_cases.py", "tests/measure/test_metrics.py", "tests/measure/test_elements.py"),
