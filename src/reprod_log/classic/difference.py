@@ -18,6 +18,10 @@ _AGREES = 1e-3
 """A statistic in the arrays' own precision is shown when it is this close to the exact one; else it lied."""
 
 
+_SMALLEST = 1e-30
+"""A float32 below this begins to lose digits when it is divided by the number of elements."""
+
+
 class Difference(dict[str, Any]):
     """The leaf of a diff dict: exactly mean, max and min, with what else there is to say in `notes`."""
 
@@ -76,6 +80,9 @@ def _array(value: Any) -> Array:
 
 def array_difference(one: Array, two: Array, *, equal_nan: bool = False) -> Difference:
     """The difference of two arrays, or NaN with the reason when they cannot be compared."""
+    plain = _plain(one, two)
+    if plain is not None:
+        return plain
     # A script that only logs does not wait for the engine.
     from reprod_log.measure.fused import measure_arrays
 
@@ -102,6 +109,22 @@ def array_difference(one: Array, two: Array, *, equal_nan: bool = False) -> Diff
         if not measured.comparable:
             return Difference(0.0, 0.0, 0.0, *notes)
     return Difference(*_statistics(one, two, measured), *notes, *_dtype_note(one, two))
+
+
+def _plain(one: Array, two: Array) -> Difference | None:
+    """The everyday case, as fast as 1.0.1 has it: numbers that cannot lie, since all of them are of ordinary size.
+
+    numpy sums a contiguous array in pairs, so its mean is good to some last digits unless something overflows or is too
+    small for the digits that there are.
+    """
+    if one.dtype != two.dtype or one.shape != two.shape or one.dtype not in (np.float32, np.float64) or not one.size:
+        return None
+    with np.errstate(all="ignore"):
+        own = np.abs(one - two)
+        shown = (own.mean(), own.max(), own.min())
+    if not own.flags.c_contiguous or not np.isfinite(shown[0]) or not np.isfinite(shown[1]):
+        return None
+    return Difference(*shown) if shown[1] == 0 or shown[0] > _SMALLEST else None
 
 
 def _statistics(one: Array, two: Array, measured: Measurement) -> tuple[Any, Any, Any]:
