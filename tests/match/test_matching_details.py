@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from match.test_matching_cases import FIRST, PADDLE, SECOND, Model, pair_of_models, partners
+from match.test_matching_cases import FIRST, PADDLE, SECOND, TORCH, Model, pair_of_models, partners
 from reprod_log.errors import RecordingError
 from reprod_log.match import match
 from reprod_log.match.layers import _aligned, _Call, match_layers
 from reprod_log.match.rename import renamed
 from reprod_log.measure.comparison import measure_pair
-from reprod_log.record import Entry, Key, Recording
+from reprod_log.record import Entry, Key, Recording, dtype_named
 from reprod_log.record.recorder import content_hash
 from reprod_log.record.sketch import Form, sketch_of
 
@@ -221,3 +221,30 @@ def test_sketch_of_a_turned_weight_says_where_nothing_is_known() -> None:
     assert pair.candidate.meta["summary"]["nan"] == 1
     measurement = measure_pair(pair).measurement
     assert measurement is None or measurement.nonfinite_mismatched
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "complex64", "int64"])
+@pytest.mark.parametrize("ours", ["full", "sketch"])
+@pytest.mark.parametrize("theirs", ["full", "sketch"])
+def test_tensor_outside_of_layers_is_known_by_its_values_in_any_detail(ours: str, theirs: str, dtype: str) -> None:
+    table = (np.arange(1.0, 61.0).reshape(4, 15) * (1j if dtype == "complex64" else 1)).astype(dtype_named(dtype))
+
+    def side(origins: dict[str, str], name: str, detail: str, values: np.ndarray) -> Recording:
+        found = Model(origins).module("", "", {name: values.shape}).linear("fc", FIRST, np.ones((5, 4))).recording()
+        entry = sketched(f"step0/parameter/{name}", values, detail, Form())
+        return Recording((*found.entries, entry), modules=found.modules)
+
+    def paired(values: np.ndarray) -> bool:
+        pairing = match(side(TORCH, "pos", ours, table), side(PADDLE, "table", theirs, values))
+        return "step0/parameter/pos" in partners(pairing)
+
+    assert paired(table) == (dtype != "int64")
+    assert not paired((table * 3).astype(table.dtype))
+
+
+def test_tensor_of_zeros_outside_of_layers_proves_nothing() -> None:
+    ours = Model().module("", "", {"pos": (2, 3)}).linear("fc", FIRST, np.ones((5, 4)))
+    theirs = Model(PADDLE).module("", "", {"table": (2, 3)}).linear("fc", FIRST, np.ones((5, 4)))
+    ours.entry("step0/parameter/pos", np.zeros((2, 3)))
+    theirs.entry("step0/parameter/table", np.zeros((2, 3)))
+    assert "step0/parameter/pos" not in partners(match(ours.recording(), theirs.recording()))

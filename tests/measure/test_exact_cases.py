@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import exact_measurement as exact
 import ml_dtypes
 import numpy as np
@@ -10,6 +12,7 @@ from test_measure_arrays import assert_as_exact
 from ways import measured_by
 
 from reprod_log.errors import UsageError
+from reprod_log.measure.blocked import dot
 from reprod_log.measure.fused import measure_arrays
 from reprod_log.measure.measurement import Measurement
 
@@ -63,6 +66,17 @@ CASES: dict[str, tuple[np.ndarray, np.ndarray]] = {
     "backwards": (PLAIN[::-1], shaken(PLAIN)[::-1]),
     "big endian": (PLAIN.astype(">f4"), shaken(PLAIN).astype("<f4")),
     "cube": (CHANCE.normal(size=(3, 4, 5)), CHANCE.normal(size=(3, 4, 5))),
+    "long": (CHANCE.normal(size=150), CHANCE.normal(size=150)),
+    "long and beyond range": (1e200 * CHANCE.normal(size=60), 1e200 * CHANCE.normal(size=60)),
+    "subnormal differences": (np.array([1e-310, 5e-320, 1.0]), np.array([3e-310, 1e-319, 1.0])),
+    "half integers apart": (np.array([2**63 - 1, -(2**63)], np.int64), np.array([-(2**63), 2**63 - 1], np.int64)),
+    "complex against floats": (PLAIN[:5] + 1j, PLAIN[:5]),
+    "long doubles": (PLAIN[:5].astype(np.longdouble), shaken(PLAIN[:5]).astype(np.longdouble)),
+    "small integers of ml_dtypes": (
+        np.array([1, -3, 7], ml_dtypes.int4),
+        np.array([1, 3, -7], ml_dtypes.int4),
+    ),
+    "equal infinities and nan": (np.array([1.0, INF, NAN]), np.array([1.0, INF, NAN])),
     "one step apart": (np.float32([1, 2, 4]), np.nextafter(np.float32([1, 2, 4]), np.float32(9))),
     "across zero": (np.float32([1e-45, -1e-45]), np.float32([-1e-45, 1e-45])),
 }
@@ -133,3 +147,26 @@ def test_what_makes_no_sense_is_refused(limit: float) -> None:
         measure_arrays(np.ones(2), np.ones(2), limit=limit)
     with pytest.raises(UsageError, match="The shapes differ"):
         measure_arrays(np.ones(2), np.ones((2, 1)))
+
+
+@pytest.mark.parametrize("size", [0, 1, 8191, 8192, 8193, 20_000])
+def test_dot_product_is_exact_to_the_last_digits_at_any_length(size: int) -> None:
+    left, right = CHANCE.normal(size=(2, size))
+    wanted = math.fsum((left * right).tolist())
+    assert dot(left, right) == pytest.approx(wanted, rel=1e-11, abs=1e-11)
+
+
+@pytest.mark.parametrize("shape", [(300, 400), (400, 300), (3, 200, 150)])
+def test_large_turned_arrays_are_measured_like_small_ones(shape: tuple[int, ...]) -> None:
+    reference = CHANCE.normal(size=shape)
+    candidate = shaken(reference)
+    turned = np.asfortranarray(candidate)
+    with measured_by("numpy"):
+        found = measure_arrays(reference, turned, limit=1e-3)
+    plain = np.abs(candidate - reference)
+    assert found.max_abs == plain.max()
+    assert found.mean_abs == pytest.approx(plain.mean(), rel=1e-12)
+    assert found.beyond_limit == int((plain > 1e-3).sum())
+    assert found.worst is not None
+    assert found.worst.index == np.unravel_index(plain.argmax(), shape)
+    assert found.rel_l2 == pytest.approx(np.linalg.norm(plain) / np.linalg.norm(reference), rel=1e-12)

@@ -49,7 +49,14 @@ GROUPS = {
     ),
     "measure": Group(
         ("measure/*",),
-        ("tests/measure/test_exact_cases.py", "tests/measure/test_metrics.py", "tests/measure/test_elements.py"),
+        (
+            "tests/measure/test_exact_cases.py",
+            "tests/measure/test_comparison_cases.py",
+            "tests/measure/test_metrics.py",
+            "tests/measure/test_elements.py",
+            "tests/measure/test_small.py",
+            "tests/measure/test_sketch_comparison.py",
+        ),
     ),
 }
 NOT_MUTATED = ("measure/build_kernel.py",)
@@ -75,7 +82,9 @@ def prepare(name: str) -> Path:
         "do_not_mutate=\n" + "\n".join(f"    src/reprod_log/{one}" for one in NOT_MUTATED) + "\n"
         "also_copy=\n    tests/\n    pytest.ini\n"
         "do_not_mutate_patterns=\n" + "\n".join(f"    {one}" for one in PATTERNS) + "\n"
-        "pytest_add_cli_args=\n    -x\n    -p\n    no:cacheprovider\n"
+        # Workers that start without having run a test: caches of earlier tests would hide mutants.
+        "process_isolation=forkserver\n"
+        "pytest_add_cli_args=\n    -x\n    -p\n    no:cacheprovider\n    -k\n    not (small and kernel)\n"
         "pytest_add_cli_args_test_selection=\n" + "\n".join(f"    {one}" for one in group.tests) + "\n"
     )
     (place / "pytest.ini").write_text("[pytest]\npythonpath = tests\nmarkers =\n    slow: long\n")
