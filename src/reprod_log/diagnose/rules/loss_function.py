@@ -26,9 +26,10 @@ def look(case: Case) -> Iterable[Finding]:
     here = {key for key in failed if key.step == step and not key.run}
     if any(key.phase in ("data", "forward") for key in failed if key.step == step):
         return
-    wrong_loss = any(key.phase == "loss" for key in here)
+    if not any(key.phase == "loss" for key in here):
+        return
     last = _last_output(material, step)
-    if last is None or not wrong_loss:
+    if last is None:
         return
     path, outputs, gradients = last
     ratio = None if gradients is None else factor(*gradients, within=1e-4)
@@ -58,12 +59,13 @@ def look(case: Case) -> Iterable[Finding]:
 
 def _last_output(material: Material, step: int) -> tuple[str, Both, Both | None] | None:
     """The output that the loss was computed from: the last one, with its gradient."""
-    found = None
-    for key, both in material.each("forward", step):
-        if not key.role.startswith("input"):
-            gradients = material.best(Key(key.path, "backward", step, key.call, key.role))
-            found = (key.path, both, gradients)
-    return found
+    for pair in reversed(material.pairing.pairs):
+        key = pair.reference.key
+        if key.run or key.phase != "forward" or key.step != step or key.role.startswith("input"):
+            continue
+        if (both := material.best(key)) is not None:
+            return key.path, both, material.best(Key(key.path, "backward", step, key.call, key.role))
+    return None
 
 
 def _said(logits: Array, gradients: Both) -> tuple[str, str, str] | None:
