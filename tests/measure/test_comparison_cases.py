@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -109,3 +112,33 @@ def test_one_pair_is_measured_as_among_others() -> None:
     alone = measure_pair(pairing.pairs[0], limit=1.0)
     among = next(row for row in comparison().rows if row.key == "moved")
     assert repr(alone) == repr(among)
+
+
+def test_row_says_how_its_pair_was_found() -> None:
+    ours, theirs = (Recording.from_arrays({name: np.ones(2)}) for name in "ab")
+    pairing = match(ours, theirs, rename={"a": "b"})
+    (row,) = measure(pairing).rows
+    assert (row.key, row.candidate_key, row.how) == ("a", "b", "rename")
+
+
+def test_modules_that_only_one_side_has_are_listed_once() -> None:
+    zero = {"step0/gradient/w:raw": np.zeros(3), "step1/gradient/w:raw": np.zeros(3), "x": np.ones(1)}
+    found = measure(match(Recording.from_arrays(zero), Recording.from_arrays({"x": np.ones(1)})))
+    assert found.structural == ("w",)
+
+
+class Counting(ThreadPoolExecutor):
+    """Says how much it was given."""
+
+    given = 0
+
+    def submit(self, *args: Any, **options: Any) -> Any:
+        self.given += 1
+        return super().submit(*args, **options)
+
+
+def test_executor_that_is_given_measures_everything() -> None:
+    with Counting(1) as executor:
+        found = comparison(executor=executor)
+    assert executor.given > 0
+    assert repr(found) == repr(comparison(threads=1)) == repr(comparison(threads=2))

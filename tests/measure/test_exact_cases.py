@@ -13,6 +13,7 @@ from ways import measured_by
 
 from reprod_log.errors import UsageError
 from reprod_log.measure.blocked import dot
+from reprod_log.measure.elements import samples_of, thinned, worst_elements
 from reprod_log.measure.fused import measure_arrays
 from reprod_log.measure.measurement import Measurement
 
@@ -76,6 +77,14 @@ CASES: dict[str, tuple[np.ndarray, np.ndarray]] = {
         np.array([1, -3, 7], ml_dtypes.int4),
         np.array([1, 3, -7], ml_dtypes.int4),
     ),
+    "as far apart as integers go": (np.array([2**64 - 1, 0], np.uint64), np.array([-(2**63), -(2**63)], np.int64)),
+    "carried": (np.array([2**64 - 1, 2**63 + 1], np.uint64), np.array([-(2**63) + 1, -2], np.int64)),
+    "complex squares beyond range": (np.array([1e200 + 2e200j, 3e200j]), np.array([1e200 + 2.5e200j, -3e200j])),
+    "complex squares below range": (np.array([1e-200 + 2e-200j, 3e-200j]), np.array([1e-200 + 2.5e-200j, -3e-200j])),
+    "beyond range among nan": (np.array([1e200, NAN, 2e200, INF]), np.array([1e200, 1.0, 2.5e200, 1.0])),
+    "complex against wide integers": (np.array([2**62 + 1j]), np.array([2**62 + 1])),
+    "complex long doubles": (PLAIN[:5].astype(np.clongdouble) + 1j, shaken(PLAIN[:5]).astype(np.clongdouble) + 1j),
+    "long doubles against integers": (PLAIN[:5].astype(np.longdouble), np.arange(5)),
     "equal infinities and nan": (np.array([1.0, INF, NAN]), np.array([1.0, INF, NAN])),
     "one step apart": (np.float32([1, 2, 4]), np.nextafter(np.float32([1, 2, 4]), np.float32(9))),
     "across zero": (np.float32([1e-45, -1e-45]), np.float32([-1e-45, 1e-45])),
@@ -170,3 +179,68 @@ def test_large_turned_arrays_are_measured_like_small_ones(shape: tuple[int, ...]
     assert found.worst is not None
     assert found.worst.index == np.unravel_index(plain.argmax(), shape)
     assert found.rel_l2 == pytest.approx(np.linalg.norm(plain) / np.linalg.norm(reference), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "note"),
+    [
+        (np.float16, np.float32, "float16 against float32"),
+        (np.int32, np.float64, "int32 against float64"),
+        (np.uint64, np.int64, "uint64 against int64"),
+        (np.complex64, np.float32, "complex64 against float32"),
+    ],
+)
+def test_other_kinds_beside_each_other_are_noted(reference: type, candidate: type, note: str) -> None:
+    found = measure_arrays(np.ones(2, reference), np.ones(2, candidate))
+    assert [one.startswith(f"{note}, ") for one in found.notes] == [True]
+    assert (found.reference_dtype, found.candidate_dtype) == tuple(note.split(" against "))
+    assert measure_arrays(np.ones(2, reference), np.ones(2, reference)).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "differing"),
+    [
+        (np.array([b"a", b"bc"]), np.array([b"a", b"bd"]), 1),
+        (np.array(["2020-01-01"], "M8[D]"), np.array(["2020-01-02"], "M8[D]"), 1),
+        (np.array([1, 2], "m8[s]"), np.array([1, 2], "m8[s]"), 0),
+        (np.array([1, 2], "m8[s]"), np.array([1, 3], "m8[s]"), 1),
+        (np.array([["a", "b"]]), np.array([["a", "b"]]), 0),
+    ],
+)
+def test_kinds_without_numbers_are_counted(left: np.ndarray, right: np.ndarray, differing: int) -> None:
+    found = measure_arrays(left, right)
+    assert (found.count, found.differing) == (left.size, differing)
+    # Without a difference the first element stands for all.
+    assert found.worst is None or found.worst.index == ((left.size - 1,) if differing else (0,) * left.ndim)
+
+
+def test_single_elements_are_shown_as_plain_numbers() -> None:
+    for dtype, kind in (("int4", int), ("bfloat16", float), ("float8_e4m3fn", float)):
+        real = np.dtype(getattr(ml_dtypes, dtype))
+        worst = measure_arrays(np.array([1, 2], real), np.array([1, 3], real)).worst
+        assert worst is not None
+        assert (type(worst.reference), worst.reference, worst.candidate) == (kind, 2, 3)
+    for dtype, kind in ((np.complex64, complex), (np.int8, int), (np.bool_, bool), (np.float16, float)):
+        worst = measure_arrays(np.array([0, 1], dtype), np.array([0, 0], dtype)).worst
+        assert worst is not None
+        assert type(worst.reference) is kind
+    found = samples_of(np.array([1, 2], ml_dtypes.bfloat16), np.array([1, 3], np.int8), most=5)
+    assert found == ((1.0, 1.0), (2.0, 3.0))
+    assert all(type(one) is float for pair in found for one in pair)
+
+
+def test_samples_are_thinned_evenly_and_keep_both_ends() -> None:
+    many = tuple((float(n), float(n)) for n in range(100))
+    few = thinned(many, most=5)
+    assert len(few) == 5
+    assert (few[0], few[-1]) == (many[0], many[-1])
+    assert thinned(many, most=100) is many
+    assert thinned(many, most=200) is many
+
+
+def test_worst_elements_are_the_largest_differences_in_order() -> None:
+    reference, candidate = np.zeros(100), np.zeros(100)
+    candidate[[3, 50, 70, 99]] = [1.0, 4.0, 3.0, 2.0]
+    found = worst_elements(reference, candidate, most=3)
+    assert [(one.index, one.candidate) for one in found] == [((50,), 4.0), ((70,), 3.0), ((99,), 2.0)]
+    assert len(worst_elements(reference, candidate, most=9)) == 4
