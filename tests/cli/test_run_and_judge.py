@@ -105,6 +105,24 @@ def test_saved_alignment_is_judged_again_without_tensors(folder: Path, capsys: p
     assert "fixed or calibrated" in capsys.readouterr().err
 
 
+def test_failure_of_the_script_is_told_as_its_own(folder: Path) -> None:
+    (folder / "fails.py").write_text(TORCH + "\nraise RuntimeError('boom')\n")
+    command = [sys.executable, "-m", "reprod_log", "run", "-o", "failed", "fails.py"]
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert result.returncode == 1
+    assert "RuntimeError: boom" in result.stderr
+    assert "the script failed; what it did until then is in failed" in result.stderr
+    assert "bug in reprod_log" not in result.stderr
+    assert "runpy" not in result.stderr
+
+
+def test_limits_and_the_calibrated_policy_exclude_each_other(folder: Path) -> None:
+    command = [sys.executable, "-m", "reprod_log", "judge", "any.json", "--policy", "calibrated", "--limit", "rel_l2:1"]
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert result.returncode == 2
+    assert "--limit belongs to the fixed policy" in result.stderr
+
+
 def test_script_that_raises_leaves_what_was_recorded(folder: Path) -> None:
     (folder / "raises.py").write_text(TORCH + "\nraise SystemExit(7)\n")
     command = [sys.executable, "-m", "reprod_log", "run", "-o", "raised", "raises.py"]

@@ -1,9 +1,11 @@
 """With live models: operators at fault, mended re-runs, and layers that users derive from a framework's."""
 
+import warnings
 from typing import Any
 
 import numpy as np
 import paddle
+import pytest
 import torch
 
 from reprod_log import Alignment
@@ -88,6 +90,68 @@ def test_other_formulation_with_the_same_gradients_has_no_operator_at_fault() ->
             return 3.0 * powers / powers.sum(axis=-1, keepdim=True)
 
     assert align_models(TorchNet(), Detached(), (DATA,)).passed
+
+
+@pytest.mark.parametrize("fill", [-np.inf, -1e9])
+def test_operator_before_a_masked_softmax_is_not_hidden_by_the_fill(fill: float) -> None:
+    keep = np.tril(np.ones((5, 5), bool))
+
+    class Ours(TorchNet):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            scores = self.first(x) @ x.T / 2.5
+            return self.last(torch.softmax(scores.masked_fill(~torch.from_numpy(keep), fill), -1) @ x)
+
+    class Theirs(PaddleNet):
+        def forward(self, x: Any) -> Any:
+            scores = paddle.matmul(self.first(x), x.T) / 6.0
+            scores = paddle.where(paddle.to_tensor(keep), scores, paddle.full_like(scores, fill))
+            return self.last(paddle.matmul(paddle.nn.functional.softmax(scores, axis=-1), x))
+
+    found = causes(align_models(Ours(), Theirs(), (DATA,)))["operator"]
+    assert "/ 2.5" in found
+    assert "/ 6.0" in found
+
+
+def test_dropout_with_a_shared_mask_is_not_taken_for_the_culprit() -> None:
+    class Ours(TorchNet):
+        def __init__(self) -> None:
+            super().__init__()
+            self.drop = torch.nn.Dropout(0.3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.last(self.drop(torch.tanh(self.first(x))) * 2.0 + 1.0)
+
+    class Theirs(PaddleNet):
+        def __init__(self) -> None:
+            super().__init__()
+            self.drop = paddle.nn.Dropout(0.3)
+
+        def between(self, x: Any) -> Any:
+            return self.drop(paddle.tanh(x)) * 2.0 + paddle.cos(x)
+
+    found = causes(align_models(Ours(), Theirs(), (DATA,)))["operator"]
+    assert "dropout in" not in found
+    assert "cos" in found
+
+
+def test_old_weight_norm_can_be_compared() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ours = torch.nn.Sequential(torch.nn.utils.weight_norm(torch.nn.Conv1d(4, 6, 3)))
+    theirs = paddle.nn.Sequential(paddle.nn.utils.weight_norm(paddle.nn.Conv1D(4, 6, 3)))
+    assert align_models(ours, theirs, (np.random.default_rng(0).normal(size=(2, 4, 9)).astype(np.float32),)).passed
+
+
+def test_running_mean_of_zero_is_rounding() -> None:
+    """Behind a normalisation and a convolution without bias every batch mean is zero in exact arithmetic."""
+    ours = torch.nn.Sequential(
+        torch.nn.BatchNorm2d(4), torch.nn.Conv2d(4, 4, 1, bias=False), torch.nn.BatchNorm2d(4)
+    ).train()
+    theirs = paddle.nn.Sequential(
+        paddle.nn.BatchNorm2D(4), paddle.nn.Conv2D(4, 4, 1, bias_attr=False), paddle.nn.BatchNorm2D(4)
+    )
+    data = np.random.default_rng(0).normal(size=(4, 4, 6, 6)).astype(np.float32)
+    assert align_models(ours, theirs, (data,), accept=["*running_var*"]).passed
 
 
 def test_another_formulation_of_the_same_thing_passes_without_a_cause() -> None:

@@ -40,7 +40,8 @@ def test_free_run_is_held_to_ten_floors_of_rms_and_of_the_largest_element(
     error = times * rms
     one = only(judged(wide(error, noise=1e-7 * size, size=size)))
     assert (one.key, str(one.status), one.evidence) == (FREE, status, BOTH)
-    assert numbers(one) == [
+    # A passing entry of the first step has a third check: the precision in which it runs.
+    assert numbers(one)[:2] == [
         ("rms", error, 10 * rms, error <= 10 * rms, rms),
         ("max", 2 * error, 10 * largest, 2 * error <= 10 * largest, largest),
     ]

@@ -13,7 +13,7 @@ from ways import measured_by
 
 from reprod_log.errors import UsageError
 from reprod_log.measure.blocked import dot
-from reprod_log.measure.elements import samples_of, thinned, worst_elements
+from reprod_log.measure.elements import plain_number, samples_of, thinned, worst_elements
 from reprod_log.measure.fused import measure_arrays
 from reprod_log.measure.measurement import Measurement
 
@@ -244,3 +244,19 @@ def test_worst_elements_are_the_largest_differences_in_order() -> None:
     found = worst_elements(reference, candidate, most=3)
     assert [(one.index, one.candidate) for one in found] == [((50,), 4.0), ((70,), 3.0), ((99,), 2.0)]
     assert len(worst_elements(reference, candidate, most=9)) == 4
+
+
+def test_numbers_that_numpy_has_no_plain_kind_for_are_made_plain() -> None:
+    worst = measure_arrays(np.array([1, 2], np.longdouble), np.array([1, 3], np.longdouble)).worst
+    assert worst is not None
+    assert (type(worst.reference), worst.reference, worst.candidate) == (float, 2.0, 3.0)
+    assert plain_number(np.array([3], ml_dtypes.int4)[0]) == 3
+    assert type(plain_number(np.array([3], ml_dtypes.int4)[0])) is int
+    assert type(plain_number(np.array([3], ml_dtypes.bfloat16)[0])) is float
+    assert plain_number(np.clongdouble(1 + 2j)) == 1 + 2j
+    assert type(plain_number(np.clongdouble(1 + 2j))) is complex
+
+
+def test_kinds_without_numbers_are_named_as_numpy_prints_them() -> None:
+    found = measure_arrays(np.array(["2020-01-01"], "M8[D]"), np.array(["2020-01-01"], "M8[D]"))
+    assert found.reference_dtype == found.candidate_dtype == "datetime64[D]"

@@ -16,11 +16,8 @@ import pytest
 from reprod_log import align
 from reprod_log.cli import run
 from reprod_log.errors import UsageError
-from reprod_log.match import match
-from reprod_log.measure.comparison import Task, measure_batch, measure_tasks
 from reprod_log.measure.spread import spread
 from reprod_log.record import Recording
-from reprod_log.record.recorder import Recorder
 from reprod_log.record.stores import load
 
 
@@ -105,33 +102,6 @@ def test_an_error_in_one_batch_stops_all_when_threads_measure() -> None:
     with pytest.raises(KeyError, match="seven hundred"):
         spread(work, range(5000), size=lambda item: 1, threads=2)
     assert spread(work, range(600), size=lambda item: 1, threads=2) == list(range(600))
-
-
-def test_an_entry_with_the_same_hash_is_read_on_one_side_only(tmp_path: Path) -> None:
-    rng = np.random.default_rng(1)
-    values = {name: rng.standard_normal(5000).astype(np.float32) for name in ("same", "other")}
-    recordings = []
-    for side in range(2):
-        recorder = Recorder()
-        recorder.add("same", values["same"])
-        recorder.add("other", values["other"] + np.float32(side))
-        recordings.append(recorder.close())
-    read: list[str] = []
-
-    def counted(entry: Any) -> Any:
-        from dataclasses import replace
-
-        return replace(entry, read=lambda: (read.append(str(entry.key)), entry.read())[1])
-
-    candidate = Recording(tuple(map(counted, recordings[1].entries)))
-    pairing = match(recordings[0], candidate)
-    rows = measure_tasks([Task(pair) for pair in pairing.pairs])
-    assert read == ["other"]
-    assert rows[0].measurement.identical
-    assert rows[0].measurement.candidate == rows[0].measurement.reference
-    plain = Recording.from_arrays({"same": values["same"]})
-    assert rows[0].measurement == measure_batch([Task(match(plain, plain).pairs[0])])[0].measurement
-    assert not rows[1].measurement.identical
 
 
 @pytest.fixture(scope="module")

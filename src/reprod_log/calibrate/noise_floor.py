@@ -84,6 +84,10 @@ class NoiseFloor:
             if one.mode == "injected" and one.float32 is not None and one.noise is not None
         )
 
+    @cached_property
+    def by_key(self) -> dict[str, Evidence]:
+        return {one.key: one for one in self.evidence}
+
     def without_float64(self) -> NoiseFloor:
         """The floor as if the candidate could not run in float64."""
         return NoiseFloor(

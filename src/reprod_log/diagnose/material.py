@@ -110,6 +110,14 @@ class Material:
             and pair.reference.key.step == first
         )
 
+    def place(self, path: str) -> int:
+        """Where a parameter stands among the paired ones; behind them when it has no partner."""
+        return self._places.get(path, len(self._places))
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {path: place for place, path in enumerate(self.parameters)}
+
     def partner(self, path: str) -> str:
         """What the candidate calls a parameter of the reference."""
         pair = self.pairs.get(str(Key(path, "parameter", self.steps[0] if self.steps else 0)))

@@ -32,7 +32,12 @@ def first_bad_update(case: Case) -> BadUpdates | None:
         here = {key for key in wrong if key.step == step}
         if any(key.phase in ("data", "forward", "loss", "backward", "gradient", "lr") for key in here):
             return None
-        bad = {key.path: str(key) for key in here if key.phase in ("update", "optimizer", "parameter")}
+        # In an order of its own: sets have another one in every process.
+        bad = {
+            key.path: str(key)
+            for key in sorted(here, key=lambda one: (material.place(one.path), str(one)))
+            if key.phase in ("update", "optimizer", "parameter")
+        }
         if bad:
             updated = {
                 pair.reference.key.path

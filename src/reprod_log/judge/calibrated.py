@@ -281,13 +281,44 @@ def _precision(floor: NoiseFloor, policy: CalibratedPolicy) -> list[Judgement]:
             else:
                 reason = "jumps at this step and not at the others, as when an activation lands on the other side"
                 found.append(Judgement(one.key, Status.PASS, judged.checks, reason, one.basis))
-    return found
+    return found if floor.injected else [*found, *_first_step(floor, policy)]
 
 
-def _may_be_kink(one: Evidence, policy: CalibratedPolicy) -> bool:
+def _first_step(floor: NoiseFloor, policy: CalibratedPolicy) -> Iterator[Judgement]:
+    """Tier 4 without the reference's gradients (two recordings): what ran before anything could drift.
+
+    Without it a candidate that is right in float64 alone, or whose two passes are of different programs, would pass.
+    """
+    steps = [key.step for one in _of(floor, "") if (key := Key.parse(one.key)).step is not None]
+    rows = [one for one in _of(floor, "") if Key.parse(one.key).step == min(steps, default=0) and _tells(one, policy)]
+    judged = [(one, _narrow(one, floor, policy, policy.precision, Status.PRECISION)) for one in rows]
+    flipped = any(
+        not found.status.passed and _may_be_kink(one, policy, phases=("gradient", "backward")) for one, found in judged
+    )
+    for one, found in judged:
+        if found.status.passed or not (flipped and _may_be_kink(one, policy, phases=_BEHIND_GRADIENTS)):
+            yield found
+        else:
+            reason = "no more than what an activation on the other side does to gradients"
+            yield Judgement(one.key, Status.PASS, found.checks, reason, one.basis)
+
+
+_BEHIND_GRADIENTS = ("gradient", "backward", "clip", "update", "optimizer", "parameter")
+
+
+def _tells(one: Evidence, policy: CalibratedPolicy) -> bool:
+    """Whether the precision of an entry can be judged: measured in all ways, not exact, and not rounding alone."""
+    if one.float64 is None or one.float32 is None or one.noise is None or Key.parse(one.key).phase in ("data", "lr"):
+        return False
+    if one.float32.reference_dtype.startswith(EXACT_KINDS):
+        return False
+    return one.noise.rmse <= policy.noise_only * one.float32.reference.rms
+
+
+def _may_be_kink(one: Evidence, policy: CalibratedPolicy, *, phases: tuple[str, ...] = ("gradient",)) -> bool:
     assert one.float32 is not None
     small = one.float32.rmse <= policy.kink * one.float32.reference.rms
-    return small and Key.parse(one.key).phase == "gradient"
+    return small and Key.parse(one.key).phase in phases
 
 
 def _merged(judgements: list[Judgement], later: list[Judgement]) -> list[Judgement]:
@@ -329,7 +360,22 @@ def _pooled_floor(one: Evidence, floor: NoiseFloor) -> float:
             if other.noise is not None and other.noise.reference.rms
         ]
         rms = max([rms, *(share * size.rms for share in shares)])
-    return rms + EPS * math.sqrt(max(one.reduction, 1)) * size.rms
+    return rms + EPS * math.sqrt(max(one.reduction, 1)) * (size.rms + _spread(one, floor))
+
+
+_STATISTICS = (("running_mean", "running_var"), ("_mean", "_variance"))
+
+
+def _spread(one: Evidence, floor: NoiseFloor) -> float:
+    """For a running mean, the deviation of what was averaged: a mean of zero is rounded like the values it sums."""
+    for mean, variance in _STATISTICS:
+        key = Key.parse(one.key)
+        if key.phase == "buffer" and key.path.endswith(mean):
+            sibling = str(replace(key, path=key.path.removesuffix(mean) + variance))
+            found = floor.by_key.get(sibling)
+            if found is not None and found.float32 is not None:
+                return math.sqrt(found.float32.reference.rms)
+    return 0.0
 
 
 def _lr(one: Evidence, floor: NoiseFloor, policy: CalibratedPolicy) -> Judgement:

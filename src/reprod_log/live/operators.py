@@ -26,6 +26,8 @@ from reprod_log.record import Array
 
 _SAME = 1e-6
 """Relative to the largest value; above what kernels with float32 constants inside a float64 run differ by."""
+_FILL = 1e5
+"""Times the smaller values of a tensor: what is equal and larger than this is no score but a mask's fill."""
 _NOT_OURS = ("torch", "paddle", "reprod_log")
 _SILENT = ("__set__", "full", "assign", "assign_value_", "full_", "detach", "requires_grad_")
 
@@ -50,6 +52,8 @@ class Trace:
     """Sorted values of every tensor."""
     gradients: dict[int, Array] = field(default_factory=dict)
     """Sorted gradients of the tensors that have one, by their numbers."""
+    results: tuple[int, ...] = ()
+    """Numbers of what the layer gave in the end."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,7 @@ def trace_layer(program: Program, call: Call, path: str, dtype: str) -> Trace:
                 number(one)
             with shared_masks(program, module, Masks(seed=0)), hands.operators(hear):
                 output = module(*args, **kwargs)
+            trace.results = tuple(numbers[id(one)] for one in tensors(output) if id(one) in numbers)
             backward_from(program, call, output)
     finally:
         framework.set_rng_state(state)
@@ -135,10 +140,15 @@ class _Flow:
     steps: tuple[tuple[Operator, tuple[int, ...], tuple[int, ...]], ...]
     """Each operator with the numbers of what it is given and what it gives."""
     values: Mapping[int, Array]
+    ends: frozenset[int]
+    """Numbers of what comes out at the end, or is used on the way: all else has no consequence."""
 
 
 def _forward(trace: Trace) -> _Flow:
-    return _Flow(tuple((one, one.inputs, one.outputs) for one in trace.operators), dict(enumerate(trace.values)))
+    steps = tuple((one, one.inputs, one.outputs) for one in trace.operators)
+    # A dropout whose result is replaced by the shared mask is computed, and used by nobody.
+    used = {number for _, given, _ in steps for number in given} | set(trace.results)
+    return _Flow(steps, dict(enumerate(trace.values)), frozenset(used))
 
 
 def _backward(trace: Trace) -> _Flow:
@@ -148,7 +158,7 @@ def _backward(trace: Trace) -> _Flow:
         (one, tuple(n for n in one.outputs if n in known), tuple(n for n in one.inputs if n in known))
         for one in reversed(trace.operators)
     ]
-    return _Flow(tuple(step for step in steps if step[1]), known)
+    return _Flow(tuple(step for step in steps if step[1]), known, frozenset(known))
 
 
 def _culprit(flow: _Flow, other: _Flow) -> Operator | None:
@@ -160,7 +170,7 @@ def _culprit(flow: _Flow, other: _Flow) -> Operator | None:
         for number, values in flow.values.items()
     }
     for place, (operator, given, gives) in enumerate(flow.steps):
-        lost = any(not there[number] for number in gives)
+        lost = any(not there[number] for number in gives if number in flow.ends)
         if lost and all(there[number] for number in given) and not _healed(flow, place, there):
             return operator
     return None
@@ -183,9 +193,14 @@ def _tells(values: Array) -> bool:
 
 
 def _same(one: Array, other: Array) -> bool:
+    equal = one == other
     with np.errstate(invalid="ignore"):
-        largest = float(np.abs(one).max(initial=0.0))
-        return bool((np.abs(one - other) <= _SAME * largest).all())
+        sizes = np.abs(one)
+        # A mask's fill (-inf, -1e9) is equal on both sides and must not set the scale for the scores beside it.
+        small = np.percentile(sizes[sizes > 0], 25) if (sizes > 0).any() else 0.0
+        counted = sizes[~(equal & (sizes > _FILL * small))]
+        largest = float(counted[np.isfinite(counted)].max(initial=0.0))
+        return bool((equal | (np.abs(one - other) <= _SAME * largest)).all())
 
 
 def _line() -> str:

@@ -46,6 +46,8 @@ class Program:
 
     def fresh(self, dtype: str | None = None) -> Any:
         """A copy of the model as it was given, in another floating dtype if asked for."""
+        for one in self.models(self.model):
+            self.hands.make_copyable(one)
         model = copy.deepcopy(self.model)
         if dtype is not None:
             for one in self.models(model):

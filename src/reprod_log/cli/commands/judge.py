@@ -45,6 +45,8 @@ def run(
     all_rows: AllRows = False,
 ) -> int:
     """Judge a saved alignment again with another policy; its tensors are not needed."""
+    if limit and policy == "calibrated":
+        raise UsageError("--limit belongs to the fixed policy: leave it out, or leave out --policy calibrated")
     check_reports(report, language)
     alignment = Alignment.load(saved)
     if policy not in ("", "fixed", "calibrated"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import traceback
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -60,6 +61,13 @@ def run(
                 dtype=dtype,
                 run="float64" if dtype == "float64" else "",
             )
+        except Exception as error:
+            told = _told_by_script(error, script)
+            if told is None:
+                raise
+            kept = f"what it did until then is in {output}" if target.exists() else "nothing was recorded"
+            typer.echo(f"{told}reprod: the script failed; {kept}", err=True)
+            return 1
         finally:
             # A script that raises or exits leaves what was recorded until then.
             if extra and target.exists():
@@ -67,6 +75,16 @@ def run(
     recording = load(output)
     typer.echo(f"{output}: {len(recording)} entries, passes: {', '.join(run or 'plain' for run in recording.runs)}")
     return 0
+
+
+def _told_by_script(error: Exception, script: Path) -> str | None:
+    """The traceback from the script's own frames on; None when the script had no part in it."""
+    if isinstance(error, SyntaxError) and error.filename and Path(error.filename).resolve() == script.resolve():
+        return "".join(traceback.format_exception_only(error))
+    place = error.__traceback__
+    while place is not None and Path(place.tb_frame.f_code.co_filename).resolve() != script.resolve():
+        place = place.tb_next
+    return None if place is None else "".join(traceback.format_exception(type(error), error, place))
 
 
 def _add_pass(path: Path, more: Recording) -> None:

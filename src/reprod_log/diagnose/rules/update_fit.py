@@ -60,6 +60,9 @@ def _untrained(material: Material, path: str, step: int, updates: Mapping[str, B
         ours, theirs = updates[path]
         return bool(ours.any()) and not theirs.any()
     key = str(Key(path, "update", step))
+    if key in material.pairs:
+        # Both have an update; its values were not kept (a sketch or summary).
+        return False
     # The candidate's entry may have another name; without a pair there is none.
     return key in material.reference and not material.reference[key].is_zero()
 

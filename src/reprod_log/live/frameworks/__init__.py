@@ -5,6 +5,7 @@ precision(dtype) -> context       new tensors and variables are of this dtype wh
 clear(optimizer) -> None          forget all gradients
 multiply(tensor, factors) -> tensor   element by element, with gradient
 total(tensor, weights) -> tensor  the sum of tensor × weights as a scalar
+make_copyable(model) -> None      what keeps a model from being copied is put in a form that can be
 operators(hear) -> context        while it lasts, hear(name, arguments, result) is called after every operator
 """
 
@@ -33,6 +34,8 @@ class Hands(Protocol):
     def multiply(self, tensor: Any, factors: Array) -> Any: ...
 
     def total(self, tensor: Any, weights: Array) -> Any: ...
+
+    def make_copyable(self, model: Any) -> None: ...
 
     def operators(self, hear: Hear) -> AbstractContextManager[None]: ...
 

@@ -14,6 +14,10 @@ from reprod_log.live.frameworks import Hear
 from reprod_log.record import Array
 
 
+def make_copyable(model: Any) -> None:
+    pass  # models of this framework can be copied
+
+
 def leaf(array: Array) -> Any:
     return paddle.to_tensor(np.array(array), stop_gradient=array.dtype.kind != "f")
 

@@ -14,6 +14,15 @@ from reprod_log.live.frameworks import Hear
 from reprod_log.record import Array
 
 
+def make_copyable(model: Any) -> None:
+    # The older weight_norm keeps the weight it computed as an attribute with a graph, which torch does not copy; it is
+    # computed anew at every call.
+    for module in model.modules():
+        for name, value in list(vars(module).items()):
+            if isinstance(value, torch.Tensor) and not value.is_leaf:
+                setattr(module, name, value.detach())
+
+
 def leaf(array: Array) -> Any:
     tensor = torch.from_numpy(np.array(array))
     return tensor.requires_grad_() if tensor.is_floating_point() else tensor

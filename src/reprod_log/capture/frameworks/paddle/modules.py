@@ -49,7 +49,12 @@ def parameters(module: Any) -> list[tuple[str, Any]]:
 def buffers(module: Any) -> list[tuple[str, Any]]:
     statistics = _STATISTICS.get(kind(module), ())
     found = [(name, one) for name, one in module._parameters.items() if one is not None and name in statistics]
-    return found + [(name, one) for name, one in module._buffers.items() if one is not None and name not in _SCRATCH]
+    return found + [
+        (name, one)
+        for name, one in module._buffers.items()
+        # weight_norm keeps the weight it made of weight_g and weight_v as a buffer, which is no state of its own.
+        if one is not None and name not in _SCRATCH and f"{name}_g" not in module._parameters
+    ]
 
 
 def kind(module: Any) -> str:

@@ -1,0 +1,47 @@
+"""Two recordings with float64 passes: what ran before anything drifts is held to rounding as it ran, too."""
+
+import numpy as np
+
+from reprod_log import Alignment, Recording, align
+
+
+def recording(changes: dict[str, float] | None = None) -> Recording:
+    """An output, a gradient and an update in both precisions; `changes` move float32 ones by a share."""
+    generator = np.random.default_rng(1)
+    arrays: dict[str, np.ndarray] = {}
+    for key in ("forward/a#0:output", "gradient/a.weight:raw", "update/a.weight"):
+        for step in (0, 1):
+            wide = generator.normal(size=(16, 16))
+            arrays[f"float64@step{step}/{key}"] = wide
+            share = (changes or {}).get(f"step{step}/{key}", 0.0)
+            arrays[f"step{step}/{key}"] = (wide * (1 + share)).astype(np.float32)
+    return Recording.from_arrays(arrays)
+
+
+def compared(changes: dict[str, float]) -> Alignment:
+    return align(recording(), recording(changes))
+
+
+def test_equal_passes_are_aligned() -> None:
+    assert compared({}).status.value == "PASS"
+
+
+def test_output_that_is_right_in_float64_only_is_no_pass() -> None:
+    found = compared({"step0/forward/a#0:output": 1.3})
+    assert not found.passed
+    assert found.verdict.first_divergence is not None
+    assert found.verdict.first_divergence.key == "step0/forward/a#0:output"
+    assert not compared({"step0/forward/a#0:output": 1e-3}).passed
+
+
+def test_update_of_another_program_is_no_pass() -> None:
+    assert not compared({"step0/update/a.weight": 0.019}).passed
+
+
+def test_gradients_and_what_follows_may_jump_when_an_activation_changes_side() -> None:
+    assert compared({"step0/gradient/a.weight:raw": 0.01, "step0/update/a.weight": 0.01}).passed
+    assert not compared({"step0/gradient/a.weight:raw": 0.3, "step0/update/a.weight": 0.3}).passed
+
+
+def test_later_steps_may_drift() -> None:
+    assert compared({"step1/forward/a#0:output": 0.01}).passed
