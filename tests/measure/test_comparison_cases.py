@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from reprod_log import Recording
-from reprod_log.match import match
+from reprod_log.match import Pair, match
 from reprod_log.measure.comparison import Comparison, measure, measure_pair
-from reprod_log.record import entry_of
+from reprod_log.record import Entry, Key, entry_of
+from reprod_log.record.sketch import Form, sketch_of
 
 REFERENCE = {
     "same": np.arange(6.0).reshape(2, 3),
@@ -142,3 +143,20 @@ def test_executor_that_is_given_measures_everything() -> None:
         found = comparison(executor=executor)
     assert executor.given > 0
     assert repr(found) == repr(comparison(threads=1)) == repr(comparison(threads=2))
+
+
+def test_sketches_in_other_orders_are_incomparable_and_say_what_to_do() -> None:
+    array = np.arange(12.0).reshape(3, 4)
+    sides = []
+    for form in (Form(), Form((1, 0))):
+        found = sketch_of(array, form=form)
+        meta = {"summary": found.summary, "sketch": found.facts()}
+        sides.append(
+            Entry(Key.parse("x"), array.shape, "float64", lambda one=found: one.values, detail="sketch", meta=meta)
+        )
+    row = measure_pair(Pair(*sides))
+    assert row.measurement is None
+    assert row.incomparable == (
+        "the two were sketched in different orders of their elements, which cannot be changed afterwards. "
+        "Record one of the two in full."
+    )
