@@ -39,13 +39,14 @@ ROOM = 1 << 20
 Target = Callable[[bytes], None]
 
 
-def _folder() -> Path:
+def _folder() -> tempfile.TemporaryDirectory[str]:
     # In memory where the system has such a place: the disk would be the slowest part of a run.
     memory = Path("/dev/shm")
-    return Path(tempfile.mkdtemp(prefix="reprod_fuzz.", dir=memory if os.access(memory, os.W_OK) else None))
+    return tempfile.TemporaryDirectory(prefix="reprod_fuzz.", dir=memory if os.access(memory, os.W_OK) else None)
 
 
-_HOME = _folder()
+_PLACE = _folder()
+_HOME = Path(_PLACE.name)
 
 
 def _file(name: str, content: bytes) -> Path:
