@@ -85,6 +85,14 @@ def test_two_logs_for_one_side_fail(tmp_path: Path) -> None:
     assert "several logs" in check_folder(tmp_path).steps[0].problem
 
 
+def test_plain_arrays_of_both_sides_are_compared(folder: Path) -> None:
+    np.save(folder / "extra_paddle.npy", np.ones(3))
+    np.save(folder / "extra_ref.npy", np.ones(3))
+    assert check_folder(folder).passed
+    np.save(folder / "extra_ref.npy", np.zeros(3))
+    assert not check_folder(folder).passed
+
+
 def test_command_shows_one_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["check", str(folder)]) == 0
     out = capsys.readouterr().out

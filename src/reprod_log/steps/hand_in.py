@@ -58,13 +58,18 @@ def check_folder(folder: Path, *, limits: Iterable[str] = (), trust: bool = Fals
 
 
 def _logs(folder: Path) -> list[Found]:
-    found = []
+    """Every file that a side is named for. A plain array is one's own data, unless both sides have one of its name."""
+    logs: list[Found] = []
+    arrays: list[Found] = []
     for path in sorted(folder.rglob("*")):
-        if path.suffix in _SUFFIXES and path.is_file() and not _is_plain_array(path):
+        if path.suffix in _SUFFIXES and path.is_file():
             side, subject = _side_of(path.relative_to(folder))
             if side:
-                found.append(Found(path, side, subject))
-    return found
+                (arrays if _is_plain_array(path) else logs).append(Found(path, side, subject))
+    sides: dict[str, set[str]] = {}
+    for one in arrays:
+        sides.setdefault(one.subject, set()).add(one.side)
+    return sorted([*logs, *(one for one in arrays if len(sides[one.subject]) > 1)], key=lambda one: one.path)
 
 
 def _is_plain_array(path: Path) -> bool:
