@@ -54,7 +54,7 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
                 del sys.modules[name]
         return data, hook.app
 
-    run.library = tmp_path / FOLDER / build_kernel.LIBRARY.name  # type: ignore[attr-defined]
+    run.built_file = tmp_path / FOLDER / build_kernel.LIBRARY.name  # type: ignore[attr-defined]
     return run
 
 
@@ -68,7 +68,7 @@ def test_a_wheel_with_the_kernel_is_for_this_platform_and_any_python(build: Any)
     ]
     assert data["pure_python"] is False
     assert data["tag"].startswith("py3-none-")
-    assert build.library.exists()
+    assert build.built_file.exists()
 
 
 @pytest.mark.parametrize(("variable", "value", "said"), [
@@ -79,11 +79,11 @@ def test_a_wheel_without_the_kernel_is_pure_and_keeps_nothing_old(
     build: Any, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, said: str
 ) -> None:
     monkeypatch.setenv(variable, value)
-    build.library.write_text("left by an earlier build")
+    build.built_file.write_text("left by an earlier build")
     data, told = build()
     assert data == {"artifacts": [], "pure_python": True}
     assert said in told[0]
-    assert not build.library.exists()
+    assert not build.built_file.exists()
 
 
 def test_an_sdist_carries_no_library(build: Any) -> None:

@@ -8,7 +8,7 @@ async function unpacked(element) {
 }
 
 function withLibrary(draw) {
-  library ??= Promise.all([...document.querySelectorAll("script.library")].map(unpacked)).then((scripts) => {
+  library ??= Promise.all([...document.querySelectorAll("script.packed")].map(unpacked)).then((scripts) => {
     for (const one of scripts) root.append(make("script", {}, one));
     Bokeh.set_log_level("warn");
   });
