@@ -21,6 +21,8 @@ WRITERS = (
     SOURCE / "live" / "proof.py",
     SOURCE / "judge" / "verdict.py",
     SOURCE / "judge" / "calibrated.py",
+    SOURCE / "judge" / "floors.py",
+    SOURCE / "judge" / "precision.py",
     SOURCE / "judge" / "policy.py",
     SOURCE / "measure" / "comparison.py",
     SOURCE / "measure" / "dtypes.py",

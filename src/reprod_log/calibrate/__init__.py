@@ -1,5 +1,5 @@
 """calibrate: what rounding alone does, measured and not assumed."""
 
-from reprod_log.calibrate.noise_floor import Evidence, NoiseFloor, calibrate
+from reprod_log.calibrate.noise_floor import Evidence, NoiseFloor, calibrate, layer_alone
 
-__all__ = ["Evidence", "NoiseFloor", "calibrate"]
+__all__ = ["Evidence", "NoiseFloor", "calibrate", "layer_alone"]

@@ -75,6 +75,10 @@ class NoiseFloor:
         present = {one.basis for one in self.evidence}
         return next((basis for basis in order if basis in present), "none")
 
+    def of_mode(self, mode: str) -> Iterator[Evidence]:
+        """The evidence of the free run (''), the layers alone, or the run with the reference's gradients."""
+        return (one for one in self.evidence if one.mode == mode)
+
     @cached_property
     def injected(self) -> frozenset[str]:
         """Keys of what was also run with the reference's gradients, in a precision in which it can be judged."""
@@ -197,3 +201,11 @@ def _notes(again: list[Pair], measured: list[Measurement | None]) -> Iterator[st
         if measurement is not None and not (measurement.differing == 0 and not measurement.nonfinite_mismatched):
             yield f"the reference does not repeat itself: {pair.reference.key} differs by {measurement.max_abs:.3g}"
             return
+
+
+def layer_alone(key: Key) -> str:
+    """The layer that was run alone when an entry of an isolated run was recorded."""
+    if key.phase in ("forward", "backward"):
+        return key.path
+    layer = key.role.partition("of ")[2]
+    return "" if layer == "model" else layer

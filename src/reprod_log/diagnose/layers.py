@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
+from reprod_log.calibrate import layer_alone
 from reprod_log.judge import Judgement
 from reprod_log.record import Key
 
@@ -26,14 +27,6 @@ def layer_states(judgements: Iterable[Judgement]) -> dict[str, LayerState]:
         elif not key.run and key.phase in ("forward", "backward") and not key.role.startswith("input"):
             free[key.path] = free.get(key.path, False) or not one.status.passed
     return {layer: _state(layer, alone, free) for layer in alone}
-
-
-def layer_alone(key: Key) -> str:
-    """The layer that was run alone when this entry was recorded."""
-    if key.phase in ("forward", "backward"):
-        return key.path
-    layer = key.role.partition("of ")[2]
-    return "" if layer == "model" else layer
 
 
 def _state(layer: str, alone: dict[str, bool], free: dict[str, bool]) -> LayerState:

@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from reprod_log.alignment import Alignment
-from reprod_log.calibrate import calibrate
+from reprod_log.calibrate import calibrate, layer_alone
 from reprod_log.diagnose import Finding, Mend, ranked
-from reprod_log.diagnose.layers import layer_alone, layer_states
+from reprod_log.diagnose.layers import layer_states
 from reprod_log.errors import ReprodLogError
 from reprod_log.judge import CalibratedPolicy, Status, judge_calibrated
 from reprod_log.live.finite_differences import slopes

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from reprod_log.calibrate import layer_alone
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding, Mend
-from reprod_log.diagnose.layers import layer_alone
 from reprod_log.diagnose.settings import Difference, setting_differences
 from reprod_log.record import Key, ModuleInfo
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from reprod_log.calibrate import layer_alone
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
-from reprod_log.diagnose.layers import layer_alone
 from reprod_log.diagnose.material import relative
 from reprod_log.diagnose.settings import setting_differences
 from reprod_log.record import Key
