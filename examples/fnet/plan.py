@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from body_weights.generate_body_weights import body_shapes
+from body_weights.generate_body_weights import draw_body
 from settings import FULL, SCHEDULES, SMALL, Settings
 
 from reprod_log import Recording
@@ -59,22 +59,6 @@ def tokens(random: np.random.Generator, settings: Settings) -> dict[str, np.ndar
         "labels": np.array([0, 1, 1, 0], dtype=np.int64),
         "logits": random.standard_normal((settings.batch, settings.classes)).astype(np.float32),
     }
-
-
-def draw_body(settings: Settings) -> dict[str, np.ndarray]:
-    """Returns the weights below the head in torch's layout: deviation 0.02, no biases, neutral normalisations."""
-    random = np.random.default_rng(settings.body_seed)
-    drawn: dict[str, np.ndarray] = {}
-    for name, shape in body_shapes(settings).items():
-        if name.endswith("bias"):
-            drawn[name] = np.zeros(shape, np.float32)
-        elif "norm" in name:
-            drawn[name] = np.ones(shape, np.float32)
-        else:
-            drawn[name] = random.standard_normal(shape, dtype=np.float32) * np.float32(0.02)
-    # paddle's embedding gives zeros for the padding id whatever the row holds; torch gives the row.
-    drawn["word.weight"][settings.padding_id] = 0.0
-    return drawn
 
 
 def draw_head(settings: Settings) -> dict[str, np.ndarray]:

@@ -86,3 +86,10 @@ def near_names(name: str, others: Iterable[str], most: int = 3) -> list[str]:
     from difflib import get_close_matches
 
     return get_close_matches(name, list(others), n=most, cutoff=0.5)
+
+
+def first_line(error: Exception) -> str:
+    """The kind of error and the first line of its message that says something."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip(" -\t")]
+    said = next((line for line in lines if not line.startswith("C++ Traceback")), "")
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__

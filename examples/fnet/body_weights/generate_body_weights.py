@@ -37,8 +37,8 @@ def body_shapes(settings: Settings) -> dict[str, tuple[int, ...]]:
     return shapes | {"pooler.weight": (hidden, hidden), "pooler.bias": (hidden,)}
 
 
-def generate_body_weights(settings: Settings) -> None:
-    """Writes the file: normal weights with standard deviation 0.02, zero biases, neutral normalisations."""
+def draw_body(settings: Settings) -> dict[str, np.ndarray]:
+    """Returns the weights below the head in torch's layout: deviation 0.02, no biases, neutral normalisations."""
     rng = np.random.default_rng(settings.body_seed)
     drawn: dict[str, np.ndarray] = {}
     for name, shape in body_shapes(settings).items():
@@ -50,7 +50,12 @@ def generate_body_weights(settings: Settings) -> None:
             drawn[name] = (rng.standard_normal(shape, dtype=np.float32) * np.float32(0.02)).astype(np.float32)
     # paddle's embedding gives zeros for the padding id whatever the row holds; torch gives the row. Equal only if zero.
     drawn["word.weight"][settings.padding_id] = 0.0
-    np.savez(HERE / f"body_weights{settings.suffix}.npz", **drawn)
+    return drawn
+
+
+def generate_body_weights(settings: Settings) -> None:
+    """Writes the file."""
+    np.savez(HERE / f"body_weights{settings.suffix}.npz", **draw_body(settings))
 
 
 if __name__ == "__main__":

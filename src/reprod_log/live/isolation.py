@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from reprod_log.capture import flatten, to_numpy
+from reprod_log.errors import first_line
 from reprod_log.live.masks import Masks, shared_masks
 from reprod_log.live.program import Program, cast_floating
 from reprod_log.record import Array, Entry, Key
@@ -115,7 +116,7 @@ def run_isolated(
                         change(module)
                     _run_one(program, given, path, module, recorder, run, dtype)
                 except Exception as error:  # a layer may raise anything on a foreign input; the reason is kept
-                    notes.append(f"{path} ({framework.NAME}) could not be run alone{_in(dtype)}: {_first_line(error)}")
+                    notes.append(f"{path} ({framework.NAME}) could not be run alone{_in(dtype)}: {first_line(error)}")
     finally:
         framework.set_rng_state(state)
     return recorder.close().entries, tuple(notes)
@@ -248,9 +249,3 @@ def _portable(value: Any) -> bool:
 
 def _in(dtype: str | None) -> str:
     return f" in {dtype}" if dtype else ""
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip(" -\t")]
-    said = next((line for line in lines if not line.startswith("C++ Traceback")), "")
-    return f"{type(error).__name__}: {said}"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from reprod_log.errors import CaptureError, ReprodLogError
+from reprod_log.errors import CaptureError, ReprodLogError, first_line
 from reprod_log.live.injection import gradients_by_step, inject_into
 from reprod_log.live.isolation import Call, first_calls, run_isolated
 from reprod_log.live.program import Program
@@ -108,7 +108,7 @@ class Runs:
         except ReprodLogError:
             raise
         except Exception as error:  # a kernel without float64 may raise anything; its word is the note
-            self._notes[side].append(f"could not be run in float64: {_said(error)}")
+            self._notes[side].append(f"could not be run in float64: {first_line(error)}")
             return ()
         return recording.entries
 
@@ -187,11 +187,6 @@ class Runs:
             except ReprodLogError:
                 raise
             except Exception as error:  # as above: a kernel without float64
-                self._notes[side].append(f"could not be run with the reference's gradients: {_said(error)}")
+                self._notes[side].append(f"could not be run with the reference's gradients: {first_line(error)}")
                 continue
             extra[side].extend(recording.entries)
-
-
-def _said(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip(" -\t")]
-    return f"{type(error).__name__}: {next((line for line in lines if 'Traceback' not in line), '')}"

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from reprod_log.errors import TransferError, UsageError
+from reprod_log.errors import TransferError, UsageError, first_line
 from reprod_log.transfer.frameworks import Call
 from reprod_log.transfer.rules import all_rules
 from reprod_log.transfer.survey import Survey
@@ -94,13 +94,6 @@ def perturbed(survey: Survey) -> dict[str, Array]:
 def is_floating(array: Array) -> bool:
     """Whether the values are floating-point numbers, numpy's own or not."""
     return array.dtype.kind == "f" or array.dtype.name.startswith(("bfloat", "float"))
-
-
-def first_line(error: Exception) -> str:
-    """The kind of error and the first line of its message that says something."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip(" -\t")]
-    said = next((line for line in lines if not line.startswith("C++ Traceback")), "")
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 def _shaken(array: Array, name: str, units: list[Unit]) -> Array:

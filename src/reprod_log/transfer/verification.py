@@ -10,8 +10,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from reprod_log.errors import first_line
 from reprod_log.transfer.agreement import LAYER_LIMIT, MODEL_LIMIT, difference, rearranged_difference
-from reprod_log.transfer.execution import Trace, first_line, run_unit
+from reprod_log.transfer.execution import Trace, run_unit
 from reprod_log.transfer.matching.pieces import PIECE
 from reprod_log.transfer.plan import TransferPlan, UnitPair
 from reprod_log.transfer.rule import LayerFacts, Rule

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from reprod_log.alignment import Alignment, align
-from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOTHING_COMPARED
+from reprod_log.alignment import align
+from reprod_log.cli.answer import answer, check_reports
 from reprod_log.cli.cluster import cluster_executor
 from reprod_log.cli.options import (
     Accept,
@@ -27,13 +26,8 @@ from reprod_log.cli.options import (
     rename_map,
 )
 from reprod_log.cli.progress import byte_progress
-from reprod_log.judge import Status
 from reprod_log.ranks import explained, open_sides
 from reprod_log.ranks.dims import read_dims
-from reprod_log.report import format_of, write_report
-from reprod_log.report.github import announce
-from reprod_log.report.terminal import print_alignment, print_tree, terminal
-from reprod_log.report.words import words
 
 NAME = "compare"
 
@@ -83,32 +77,4 @@ def run(
             executor=executor,
         )
     alignment = explained(alignment, ours, theirs)
-    show(alignment, tree=tree, all_rows=all_rows, language=language)
-    if json is not None:
-        alignment.save(json)
-    for path in report:
-        write_report(alignment, path, full=full, language=language)
-    announce(alignment, sys.stdout)
-    return exit_code(alignment)
-
-
-def check_reports(reports: list[Path], language: str) -> None:
-    """Refuse a suffix or a language that there is not, before any long work begins."""
-    words(language)
-    for path in reports:
-        format_of(path)
-
-
-def show(alignment: Alignment, *, tree: bool, all_rows: bool, language: str) -> None:
-    """Print the alignment, with its modules as a tree instead of the table if asked to."""
-    if tree:
-        print_tree(alignment, terminal(), language=language)
-    else:
-        print_alignment(alignment, terminal(), all_rows=all_rows, language=language)
-
-
-def exit_code(alignment: Alignment) -> int:
-    """0 aligned, 1 not aligned, 5 nothing compared."""
-    if alignment.status is Status.NOTHING:
-        return NOTHING_COMPARED
-    return ALIGNED if alignment.passed else NOT_ALIGNED
+    return answer(alignment, json=json, report=report, full=full, language=language, tree=tree, all_rows=all_rows)

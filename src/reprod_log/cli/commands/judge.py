@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +9,7 @@ from typing import Annotated
 import typer
 
 from reprod_log.alignment import Alignment
-from reprod_log.cli.commands.compare import check_reports, exit_code, show
+from reprod_log.cli.answer import answer, check_reports
 from reprod_log.cli.options import (
     Accept,
     AllowUnmatched,
@@ -24,8 +23,6 @@ from reprod_log.cli.options import (
 )
 from reprod_log.errors import UsageError
 from reprod_log.judge import CalibratedPolicy, Policy
-from reprod_log.report import write_report
-from reprod_log.report.github import announce
 
 NAME = "judge"
 
@@ -63,10 +60,4 @@ def run(
         equal_nan=chosen.equal_nan or equal_nan,
     )
     again = alignment.judged_by(chosen)
-    show(again, tree=tree, all_rows=all_rows, language=language)
-    if json is not None:
-        again.save(json)
-    for path in report:
-        write_report(again, path, full=full, language=language)
-    announce(again, sys.stdout)
-    return exit_code(again)
+    return answer(again, json=json, report=report, full=full, language=language, tree=tree, all_rows=all_rows)

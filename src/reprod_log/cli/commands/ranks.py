@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from reprod_log.cli.commands.compare import check_reports, exit_code, show
+from reprod_log.cli.answer import answer, check_reports
 from reprod_log.cli.options import (
     Accept,
     AllowUnmatched,
@@ -25,8 +24,6 @@ from reprod_log.cli.options import (
 from reprod_log.cli.progress import byte_progress
 from reprod_log.ranks import compare_ranks, load_ranks
 from reprod_log.ranks.dims import read_dims
-from reprod_log.report import write_report
-from reprod_log.report.github import announce
 
 NAME = "ranks"
 
@@ -59,10 +56,4 @@ def run(
             equal_nan=equal_nan,
             progress=progress,
         )
-    show(alignment, tree=tree, all_rows=all_rows, language=language)
-    if json is not None:
-        alignment.save(json)
-    for path in report:
-        write_report(alignment, path, full=full, language=language)
-    announce(alignment, sys.stdout)
-    return exit_code(alignment)
+    return answer(alignment, json=json, report=report, full=full, language=language, tree=tree, all_rows=all_rows)

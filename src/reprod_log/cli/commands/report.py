@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from reprod_log.alignment import Alignment
-from reprod_log.cli.commands.compare import check_reports, exit_code, show
+from reprod_log.cli.answer import check_reports, exit_code, show
 from reprod_log.cli.options import AllRows, Full, Language, ModuleTree
 from reprod_log.report import write_report
 from reprod_log.report.github import announce

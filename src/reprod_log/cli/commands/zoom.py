@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from reprod_log.alignment import Alignment, align
-from reprod_log.cli.commands.compare import exit_code
+from reprod_log.cli.answer import exit_code
 from reprod_log.cli.options import AllowUnmatched, EqualNan, Limits, Renames, Reports, Trust, rename_map
 from reprod_log.errors import RecordingError, UsageError, listed
 from reprod_log.record import Key, Recording
