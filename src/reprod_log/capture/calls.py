@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from reprod_log.capture.hook import Undo, passing
+from reprod_log.capture.outputs import canonical_output
 from reprod_log.capture.session import Session
 from reprod_log.capture.stage import Staged
 from reprod_log.capture.tree import Node
@@ -175,7 +176,7 @@ class Calls:
             return
         if not session.chosen(node):
             return
-        rows = list(session.tensors(output, "output", node))
+        rows = list(session.tensors(canonical_output(node.kind, output), "output", node))
         if call is None:
             self._listen_again(node, rows)
             return

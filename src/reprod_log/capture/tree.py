@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -172,13 +173,15 @@ class Tree:
         )
 
     def _layer_class(self, node: Node) -> type:
-        """The class; of a layer that a user derived from the framework's, the framework's: its layout is known."""
+        """The class; of a layer that was derived from the framework's, the framework's: its layout is known.
+
+        Derived by a user, or on the fly by the framework itself: a parametrized layer of torch has a class of its own.
+        """
         own = type(node.content)
         if not node.kind:
             return own
-        package = own.__module__.partition(".")[0]
         frameworks = (one for one in own.__mro__ if one.__module__.partition(".")[0] == self._framework.NAME)
-        return own if package == self._framework.NAME else next(frameworks, own)
+        return next((one for one in frameworks if _stands_in_its_module(one)), own)
 
     def second_names(self) -> dict[str, dict[str, str]]:
         """Shared modules and tied weights: every further path with the path they are recorded under."""
@@ -197,3 +200,8 @@ class Tree:
             node.module = node.content = None
         for slot in self.slots:
             slot.tensor = None
+
+
+def _stands_in_its_module(one: type) -> bool:
+    """Whether the class is written in the module that it names; one made while the program runs is not."""
+    return getattr(sys.modules.get(one.__module__), one.__qualname__, None) is one

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from reprod_log.capture import flatten, to_numpy
+from reprod_log.capture.outputs import canonical_output
 from reprod_log.errors import first_line
 from reprod_log.live.masks import Masks, shared_masks
 from reprod_log.live.program import Program, cast_floating
@@ -55,7 +56,7 @@ def first_calls(program: Program, inputs: Any, targets: Any = None) -> list[Call
                 return
             shapes = {
                 role: tuple(int(size) for size in tensor.shape)
-                for role, tensor in flatten(output, "output")
+                for role, tensor in flatten(canonical_output(framework.kind(module), output), "output")
                 if framework.is_tensor(tensor) and framework.dtype_of(tensor).startswith("float")
             }
             calls[path] = Call(path, args, kwargs, shapes)
@@ -132,7 +133,7 @@ def _run_one(
     kwargs = {name: as_leaves(arg, f"input.{name}", dtype, hands, leaves) for name, arg in call.kwargs.items()}
     kind = type(module).__name__
     with shared_masks(program, module, Masks(seed=0)):
-        output = module(*args, **kwargs)
+        output = canonical_output(framework.kind(module), module(*args, **kwargs))
     found = [(role, tensor) for role, tensor in flatten(output, "output") if framework.is_tensor(tensor)]
     entries: list[tuple[Key, Array]] = []
     for role, tensor in found:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from reprod_log.capture import flatten, to_numpy
+from reprod_log.capture.outputs import canonical_output
 from reprod_log.errors import ReprodLogError
 from reprod_log.live.isolation import Call, as_leaves, backward_from
 from reprod_log.live.masks import Masks, shared_masks
@@ -110,7 +111,7 @@ def trace_layer(program: Program, call: Call, path: str, dtype: str) -> Trace:
                 # An input that one side does not use is there all the same.
                 number(one)
             with shared_masks(program, module, Masks(seed=0)), hands.operators(hear):
-                output = module(*args, **kwargs)
+                output = canonical_output(framework.kind(module), module(*args, **kwargs))
             trace.results = tuple(numbers[id(one)] for one in tensors(output) if id(one) in numbers)
             backward_from(program, call, output)
     finally:

@@ -16,7 +16,7 @@ from reprod_log.record import ModuleInfo, Recording
 from reprod_log.transfer.matching.names import match_names, match_renames
 from reprod_log.transfer.matching.order import match_order
 from reprod_log.transfer.matching.pieces import take_apart
-from reprod_log.transfer.matching.structure import match_structure
+from reprod_log.transfer.matching.structure import match_single_tensors, match_structure
 from reprod_log.transfer.plan import UnitPair
 from reprod_log.transfer.unit import BARE, Unit
 
@@ -78,7 +78,8 @@ def _unit_pairs(
     )
     pairs += match_order(*in_order, decided, how="execution order")
     found, _ = match_structure(*_rest(here, there, pairs))
-    return pairs + found
+    pairs += found
+    return pairs + match_single_tensors(*_rest(here, there, pairs))
 
 
 def _sorted(units: Iterable[Unit], order: Mapping[str, int]) -> list[Unit]:

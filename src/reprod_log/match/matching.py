@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from reprod_log.match.coverage import covered_modules
 from reprod_log.match.layers import CONFIDENCE, Layers, match_layers
 from reprod_log.match.pairing import How, Pair, Pairing, View
 from reprod_log.match.rename import check_rename, renamed
@@ -65,9 +66,12 @@ class _Finder:
         self.taken: set[str] = set()
         self.layers: Layers | None = None
         self.views: dict[str, TensorView] = {}
+        self.our_covered = self.their_covered = frozenset[str]()
         if reference.modules and candidate.modules:
             self.layers = match_layers(reference, candidate, rename=rename)
             self.views = tensor_views(self.layers.units, _shapes(reference))
+            self.our_covered = covered_modules(reference, self.views)
+            self.their_covered = covered_modules(candidate, {name for v in self.views.values() for name in v.candidate})
         self.ours = {module.path: module for module in reference.modules}
         self.theirs = {module.path: module for module in candidate.modules}
         self.our_bookkeeping, self.their_bookkeeping = _bookkeeping(reference), _bookkeeping(candidate)
@@ -148,11 +152,11 @@ class _Finder:
         return Pair(entry, viewed_entry(view, parts, entry), how, CONFIDENCE[how], reason)
 
     def is_structural(self, entry: Entry) -> bool:
-        """Whether an entry of the reference belongs to a module without parameters that has no partner at all."""
+        """Whether an entry of the reference belongs to a module without partner that holds nothing of its own."""
         return (
             self.layers is not None
             and entry.key.path not in self.layers.modules
-            and _bare(entry, self.ours, self.our_bookkeeping)
+            and _bare(entry, self.ours, self.our_bookkeeping, self.our_covered)
         )
 
     def is_structural_there(self, entry: Entry) -> bool:
@@ -160,7 +164,7 @@ class _Finder:
         if self.layers is None:
             return False
         partners = {partner for partner, _ in self.layers.modules.values()}
-        return entry.key.path not in partners and _bare(entry, self.theirs, self.their_bookkeeping)
+        return entry.key.path not in partners and _bare(entry, self.theirs, self.their_bookkeeping, self.their_covered)
 
     def notes(self) -> list[str]:
         """Layers that found no partner, by name."""
@@ -168,8 +172,10 @@ class _Finder:
             return []
         notes = []
         for side, left in (("reference", self.layers.left_in_reference), ("candidate", self.layers.left_in_candidate)):
-            bookkeeping = self.our_bookkeeping if side == "reference" else self.their_bookkeeping
-            left = tuple(path for path in left if path not in bookkeeping)
+            known = self.our_bookkeeping | self.our_covered
+            if side == "candidate":
+                known = self.their_bookkeeping | self.their_covered
+            left = tuple(path for path in left if path not in known)
             if left:
                 shown = ", ".join(left[:5]) + (f" and {len(left) - 5} more" if len(left) > 5 else "")
                 notes.append(f"layers of the {side} without a partner: {shown}")
@@ -198,14 +204,16 @@ def _is_repeated_rate(entry: Entry, recording: Recording) -> bool:
     return bool(entry.array() == recording[first].array())
 
 
-def _bare(entry: Entry, modules: Mapping[str, ModuleInfo], bookkeeping: frozenset[str]) -> bool:
+def _bare(
+    entry: Entry, modules: Mapping[str, ModuleInfo], bookkeeping: frozenset[str], covered: frozenset[str]
+) -> bool:
     path = entry.key.path
     if entry.key.phase == "buffer":
         return path in bookkeeping
     module = modules.get(path)
     if entry.key.phase not in _OF_MODULES or module is None:
         return False
-    return all(f"{path}.{name}".lstrip(".") in bookkeeping for name in module.parameters)
+    return path in covered or all(f"{path}.{name}".lstrip(".") in bookkeeping for name in module.parameters)
 
 
 class _Places:

@@ -52,9 +52,13 @@ def buffers(module: Any) -> list[tuple[str, Any]]:
     return found + [
         (name, one)
         for name, one in module._buffers.items()
-        # weight_norm keeps the weight it made of weight_g and weight_v as a buffer, which is no state of its own.
-        if one is not None and name not in _SCRATCH and f"{name}_g" not in module._parameters
+        if one is not None and name not in _SCRATCH and not _is_derived(name, module)
     ]
+
+
+def _is_derived(name: str, module: Any) -> bool:
+    """Whether it is the weight that weight_norm or spectral_norm made of what they keep: no state of its own."""
+    return f"{name}_g" in module._parameters or f"{name}_orig" in module._parameters
 
 
 def kind(module: Any) -> str:

@@ -1,0 +1,21 @@
+"""What a layer returns, in the one arrangement that all frameworks share for its kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_CELLS = ("rnn_cell", "gru_cell", "lstm_cell")
+
+
+def canonical_output(kind: str, output: Any) -> Any:
+    """The output of a layer of this kind as every framework's layer would return it.
+
+    A recurrent cell gives its new state: h, or (h, c). paddle gives the output before it, (h, h) and (h, (h, c)), and
+    the output is the very tensor that is the first of the state. A cell of the user's own that returns anything else
+    keeps what it returns.
+    """
+    if kind not in _CELLS or not isinstance(output, tuple) or len(output) != 2:
+        return output
+    first, state = output
+    again = state[0] if isinstance(state, (tuple, list)) and state else state
+    return state if again is first else output
