@@ -22,6 +22,7 @@ from reprod_log.judge import (
     Verdict,
     judge,
     judge_calibrated,
+    whole,
 )
 from reprod_log.match import Pair, match
 from reprod_log.measure.comparison import Compared, Comparison, measure
@@ -74,9 +75,13 @@ class Alignment:
 
             raise NotAligned(render(self))
 
+    @property
+    def _complete(self) -> bool:
+        return self.reference.complete and self.candidate.complete
+
     def judged_by(self, policy: Policy | CalibratedPolicy) -> Alignment:
         """The same measurements under another policy."""
-        return replace(self, policy=policy, verdict=verdict_of(self.comparison, policy, self.floor))
+        return replace(self, policy=policy, verdict=verdict_of(self.comparison, policy, self.floor, self._complete))
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain values. The verdict is written for readers; reading back judges again."""
@@ -115,7 +120,7 @@ class Alignment:
             for part in (comparison, policy, floor, reference, candidate, *findings):
                 if part is not None:
                     check_types(part)
-            verdict = verdict_of(comparison, policy, floor)
+            verdict = verdict_of(comparison, policy, floor, reference.complete and candidate.complete)
             return cls(reference, candidate, comparison, policy, verdict, findings, floor)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             raise UnreadableFile(f"{source} is damaged: {type(error).__name__}: {error}") from error
@@ -153,6 +158,7 @@ def align(
     rename: Mapping[str, str] | None = None,
     allow_unmatched: Iterable[str] = (),
     accept: Iterable[str] = (),
+    allow_incomplete: bool = False,
     equal_nan: bool = False,
     trust: bool = False,
     progress: Callable[[int, int], None] | None = None,
@@ -161,7 +167,8 @@ def align(
 ) -> Alignment:
     """Compare two recordings (or their paths): match, measure, calibrate, judge, diagnose.
 
-    Give either a whole `policy`, or `limits`, `allow_unmatched`, `accept` and `equal_nan` from which one is made.
+    Give either a whole `policy`, or the other settings from which one is made: `limits`, `allow_unmatched`, `accept`,
+    `allow_incomplete` (a recording that was cut short may pass with what it has) and `equal_nan`.
     Without policy and limits the calibrated rule judges when the reference also ran in float64, fixed limits otherwise.
     Pairs are measured on `threads` of this process (None: one per core), or by any `executor` of concurrent.futures;
     one that runs elsewhere must see the recordings under the same paths or URLs. Neither changes the result.
@@ -177,10 +184,15 @@ def align(
     floor = None
     if has_truth or isinstance(policy, CalibratedPolicy):
         floor = calibrate(pairing, reference=reference, executor=executor, threads=threads)
-    if policy is None and floor is not None and not limits:
-        policy = CalibratedPolicy(allow_unmatched=tuple(allow_unmatched), accept=tuple(accept), equal_nan=equal_nan)
-    elif policy is None:
-        policy = Policy.fixed(limits, equal_nan=equal_nan, allow_unmatched=allow_unmatched, accept=accept)
+    allowed: dict[str, Any] = {
+        "allow_unmatched": tuple(allow_unmatched),
+        "accept": tuple(accept),
+        "allow_incomplete": allow_incomplete,
+        "equal_nan": equal_nan,
+    }
+    if policy is None:
+        calibrated = floor is not None and not limits
+        policy = CalibratedPolicy(**allowed) if calibrated else Policy.fixed(limits, **allowed)
     comparison = measure(
         pairing,
         limit_for=_absolute_limit(policy),
@@ -189,7 +201,7 @@ def align(
         executor=executor,
         threads=threads,
     )
-    verdict = verdict_of(comparison, policy, floor)
+    verdict = verdict_of(comparison, policy, floor, reference.complete and candidate.complete)
     case = Case(
         Side.of(reference),
         Side.of(candidate),
@@ -202,16 +214,19 @@ def align(
     return Alignment(case.reference, case.candidate, comparison, policy, verdict, diagnose(case), floor)
 
 
-def verdict_of(comparison: Comparison, policy: Policy | CalibratedPolicy, floor: NoiseFloor | None) -> Verdict:
-    """The verdict of either kind of policy."""
+def verdict_of(
+    comparison: Comparison, policy: Policy | CalibratedPolicy, floor: NoiseFloor | None, complete: bool
+) -> Verdict:
+    """The verdict of either kind of policy; `complete` says whether both recordings are whole."""
     if not isinstance(policy, CalibratedPolicy):
-        return judge(comparison, policy)
+        return whole(judge(comparison, policy), complete=complete, allow_incomplete=policy.allow_incomplete)
     if floor is None:
         raise UsageError(
             "the calibrated policy needs a noise floor, which this saved alignment does not have; "
             "compare the recordings again"
         )
-    return judge_calibrated(comparison, floor, policy)
+    verdict = judge_calibrated(comparison, floor, policy)
+    return whole(verdict, complete=complete, allow_incomplete=policy.allow_incomplete)
 
 
 def _absolute_limit(policy: Policy | CalibratedPolicy) -> Callable[[Pair], float | None]:

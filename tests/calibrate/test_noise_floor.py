@@ -36,11 +36,11 @@ def errors(one: Evidence) -> tuple[float | None, float | None, float | None]:
 
 
 def test_both_in_float64_gives_all_three_numbers() -> None:
-    reference = recording({"": 0.1, "float64": 0.0})
+    reference = recording({"": 0.01, "float64": 0.0})
     candidate = recording({"": 0.4, "float64": 0.02})
     floor = floor_of(reference, candidate)
     (one,) = floor.evidence
-    assert errors(one) == (0.1, 0.02, 0.4)
+    assert errors(one) == (0.01, 0.02, 0.4)
     assert (one.key, one.mode, one.basis, one.reduction) == (KEY, "", "both in float64", 1)
     assert floor.basis == "both in float64"
     assert floor.notes == ()
@@ -53,9 +53,9 @@ def test_both_in_float64_gives_all_three_numbers() -> None:
 
 
 def test_reference_alone_in_float64_leaves_the_candidate_in_its_own_precision() -> None:
-    floor = floor_of(recording({"": 0.1, "float64": 0.0}), recording({"": 0.4}))
+    floor = floor_of(recording({"": 0.01, "float64": 0.0}), recording({"": 0.4}))
     (one,) = floor.evidence
-    assert errors(one) == (0.1, None, 0.4)
+    assert errors(one) == (0.01, None, 0.4)
     assert one.basis == floor.basis == "reference in float64"
 
 
@@ -139,7 +139,7 @@ def test_view_of_a_pair_is_kept_for_the_truth() -> None:
 
 
 def test_floor_without_float64_is_the_same_for_a_candidate_that_has_none() -> None:
-    reference = recording({"": 0.1, "float64": 0.0})
+    reference = recording({"": 0.01, "float64": 0.0})
     with_it = floor_of(reference, recording({"": 0.4, "float64": 0.02}))
     without = floor_of(reference, recording({"": 0.4}))
     assert with_it.without_float64() == without
@@ -172,7 +172,7 @@ def test_injected_needs_a_measurement_and_noise(part: str) -> None:
 
 def test_floor_survives_when_written_and_read() -> None:
     both = recording({"": 0.4, "float64": 0.1})
-    floor = floor_of(recording({"": 0.1, "float64": 0.0}, meta={"terms": 5}), both)
+    floor = floor_of(recording({"": 0.01, "float64": 0.0}, meta={"terms": 5}), both)
     floor = NoiseFloor((*floor.evidence, Evidence("y", "isolated")), ("one", "two"))
     data = floor.to_dict()
     assert NoiseFloor.from_dict(data) == floor

@@ -156,7 +156,7 @@ def test_recording_is_saved_whatever_the_script_ends_with(ending, error, script,
         run_script(script(TORCH, f"\n    {ending}\n"), save=tmp_path / "rec")
     assert patched() == before
     saved = load(tmp_path / "rec")
-    assert saved.complete
+    assert saved.complete == (ending == "sys.exit()")
     assert saved.steps == (0, 1, 2)
     if ending == "sys.exit(3)":
         assert raised.value.code == 3

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
-from typing import Any, Literal
+from typing import Any
 
+from reprod_log.calibrate.evidence import Basis, Evidence
+from reprod_log.calibrate.same_program import check_same_program
 from reprod_log.match import Pair, Pairing
 from reprod_log.measure.comparison import Task, measure_tasks
 from reprod_log.measure.measurement import Measurement
@@ -24,41 +26,6 @@ from reprod_log.record import Key, Recording
 
 FLOAT64 = "float64"
 MODES = ("isolated", "", "injected")
-
-Basis = Literal["both in float64", "reference in float64", "repeats of the reference", "none"]
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """The numbers that speak about one entry in one mode. All are kept, so that it can be judged again."""
-
-    key: str
-    """The reference's key, without the mark of the float64 run."""
-    mode: str
-    noise: Measurement | None = None
-    """The reference in its own precision against itself in float64 (or its worst repeat against itself)."""
-    float64: Measurement | None = None
-    """The candidate against the reference, both in float64."""
-    float32: Measurement | None = None
-    """The candidate in its own precision against the reference in float64 (or in its own, when there is no float64)."""
-    reduction: int = 1
-    """How many terms were summed into each element of a one-dimensional gradient or a batch statistic."""
-    basis: Basis = "none"
-
-    def to_dict(self) -> dict[str, Any]:
-        data = asdict(self)
-        for name in ("noise", "float64", "float32"):
-            found = getattr(self, name)
-            data[name] = None if found is None else found.to_dict()
-        return data
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Evidence:
-        values = dict(data)
-        for name in ("noise", "float64", "float32"):
-            if values.get(name) is not None:
-                values[name] = Measurement.from_dict(values[name])
-        return cls(**values)
 
 
 @dataclass(frozen=True)
@@ -131,6 +98,7 @@ def calibrate(
     found = [row.measurement for row in rows]
     measured = iter(found)
     evidence = tuple(one.evidence(list(islice(measured, len(one.pairs)))) for one in wanted)
+    check_same_program(evidence)
     return NoiseFloor(evidence, tuple(_notes(again, found[len(pairs) :])))
 
 

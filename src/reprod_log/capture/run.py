@@ -112,10 +112,12 @@ class Run:
         try:
             if error is not None:
                 said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-                self._recorder.note(f"step {self.step_number} was cut short by {said}")
+                self._recorder.cut_short(f"step {self.step_number} was cut short by {said}")
             if self._session.steps.busy:
                 self._listening.close_step()
             self._finish()
+            if error is None and not self.recording.complete:
+                warnings.warn(f"the recording is incomplete: {listed(self.recording.notes[-1:])}", stacklevel=2)
         finally:
             self._listening.forget()
             self._models.clear()
@@ -172,8 +174,6 @@ class Run:
         recording = recorder.close()
         if self._save is not None and self._save.suffix:
             recording = self._saved(recording, self._save)
-        if not recording.complete:
-            warnings.warn(f"the recording is incomplete: {listed(recording.notes[-1:])}", stacklevel=3)
         self._recording = recording
 
     def _describe_again(self) -> None:

@@ -31,6 +31,9 @@ Accept = Annotated[
         "--accept", metavar="PATTERN", help="Keys whose difference is known and accepted, e.g. '*running_var*'."
     ),
 ]
+AllowIncomplete = Annotated[
+    bool, typer.Option("--allow-incomplete", help="A recording that was cut short may pass with what it has.")
+]
 Dims = Annotated[
     list[str],
     typer.Option(

@@ -4,7 +4,7 @@ from reprod_log.judge.calibrated import judge_calibrated
 from reprod_log.judge.calibrated_policy import CalibratedPolicy
 from reprod_log.judge.policy import DEFAULT_LIMITS, Limit, Policy
 from reprod_log.judge.status import Status
-from reprod_log.judge.verdict import Check, Judgement, Verdict, judge
+from reprod_log.judge.verdict import Check, Judgement, Verdict, judge, whole
 
 __all__ = [
     "DEFAULT_LIMITS",
@@ -17,4 +17,5 @@ __all__ = [
     "Verdict",
     "judge",
     "judge_calibrated",
+    "whole",
 ]

@@ -33,6 +33,8 @@ class CalibratedPolicy:
     allow_unmatched: tuple[str, ...] = ()
     accept: tuple[str, ...] = ()
     """Patterns of keys whose difference is known and accepted; they pass and say so."""
+    allow_incomplete: bool = False
+    """Whether a recording that was cut short may pass with what it has."""
     equal_nan: bool = False
     name: str = "calibrated"
 

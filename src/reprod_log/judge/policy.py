@@ -87,6 +87,8 @@ class Policy:
     """Patterns of keys that may lack a partner."""
     accept: tuple[str, ...] = ()
     """Patterns of keys whose difference is known and accepted; they pass and say so."""
+    allow_incomplete: bool = False
+    """Whether a recording that was cut short may pass with what it has."""
 
     @classmethod
     def fixed(
@@ -96,6 +98,7 @@ class Policy:
         equal_nan: bool = False,
         allow_unmatched: Iterable[str] = (),
         accept: Iterable[str] = (),
+        allow_incomplete: bool = False,
     ) -> Policy:
         """The given limits, or the defaults when none is given. Exact kinds stay exact unless a limit names them."""
         own = tuple(Limit.parse(limit) if isinstance(limit, str) else limit for limit in limits)
@@ -105,6 +108,7 @@ class Policy:
             equal_nan=equal_nan,
             allow_unmatched=tuple(allow_unmatched),
             accept=tuple(accept),
+            allow_incomplete=allow_incomplete,
         )
 
     def limits_for(self, key: str, dtype: str) -> dict[str, Limit]:
@@ -127,4 +131,5 @@ class Policy:
             equal_nan=bool(data["equal_nan"]),
             allow_unmatched=tuple(data["allow_unmatched"]),
             accept=tuple(data.get("accept", ())),
+            allow_incomplete=bool(data.get("allow_incomplete", False)),
         )

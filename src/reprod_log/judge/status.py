@@ -18,6 +18,8 @@ class Status(str, Enum):
     """Present on one side only."""
     INCOMPARABLE = "INCOMPARABLE"
     """Both are there, but shapes or kinds forbid comparing them."""
+    INCOMPLETE = "INCOMPLETE"
+    """What was compared agrees, but a recording was cut short: the rest is not known. Only of a whole comparison."""
     NOTHING = "NOTHING"
     """Nothing was compared. Only a whole comparison can have this status."""
 

@@ -83,6 +83,13 @@ class Verdict:
         return None
 
 
+def whole(verdict: Verdict, *, complete: bool, allow_incomplete: bool) -> Verdict:
+    """The verdict, unless it would pass although a recording was cut short: what is missing has not passed."""
+    if complete or allow_incomplete or not verdict.passed:
+        return verdict
+    return replace(verdict, status=Status.INCOMPLETE)
+
+
 def judge(comparison: Comparison, policy: Policy) -> Verdict:
     """The verdict of `policy` on everything that was compared, or could not be."""
     judgements = [judge_row(row, policy) for row in comparison.rows]

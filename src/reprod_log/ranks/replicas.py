@@ -8,7 +8,7 @@ from dataclasses import replace
 from reprod_log.alignment import Alignment
 from reprod_log.diagnose import Finding
 from reprod_log.diagnose import ranked as surest_first
-from reprod_log.judge import Limit, Policy, judge
+from reprod_log.judge import Limit, Policy, judge, whole
 from reprod_log.match import Pair, Pairing
 from reprod_log.measure.comparison import measure
 from reprod_log.ranks import reduction, settings, statistics
@@ -36,6 +36,7 @@ def compare_ranks(
     limits: Iterable[Limit | str] = (),
     accept: Iterable[str] = (),
     allow_unmatched: Iterable[str] = (),
+    allow_incomplete: bool = False,
     equal_nan: bool = False,
     progress: Callable[[int, int], None] | None = None,
     threads: int | None = None,
@@ -50,7 +51,11 @@ def compare_ranks(
     layout.check_used([entry.key for entry in ranks.parts[0].entries])
     given = tuple(Limit.parse(one) if isinstance(one, str) else one for one in limits)
     policy = Policy.fixed(
-        (*_MEANS, *(given or (_EQUAL,))), accept=accept, allow_unmatched=allow_unmatched, equal_nan=equal_nan
+        (*_MEANS, *(given or (_EQUAL,))),
+        accept=accept,
+        allow_unmatched=allow_unmatched,
+        allow_incomplete=allow_incomplete,
+        equal_nan=equal_nan,
     )
     found = tuple(reductions(ranks)) if layout.data_parallel else ()
     apart = statistics.differing_statistics(ranks)
@@ -58,7 +63,8 @@ def compare_ranks(
     left_out = set(apart) if statistics.may_differ(ranks, kept) else set()
     pairing = _pairing(ranks, layout, found, left_out)
     comparison = measure(pairing, progress=progress, threads=threads, elements=True)
-    verdict = judge(comparison, policy)
+    complete = all(part.complete for part in ranks.parts)
+    verdict = whole(judge(comparison, policy), complete=complete, allow_incomplete=allow_incomplete)
     others = Side(
         source=f"{ranks.source or 'ranks'}, ranks 1 to {ranks.size - 1}" if ranks.size > 2 else ranks.parts[1].source,
         entries=sum(len(part) for part in ranks.parts[1:]),

@@ -45,6 +45,8 @@ class Recorder:
         self._entries: list[Entry] = []
         self._seen: set[str] = set()
         self._failed = False
+        """Whether the disk refused, after which nothing more is written."""
+        self._whole = True
         self._writer: FolderWriter | None = None
         self._background: Background | None = None
         self._path = None if path is None else Path(path)
@@ -116,6 +118,11 @@ class Recorder:
         """Something a reader of the recording should know."""
         self.notes.append(text)
 
+    def cut_short(self, why: str) -> None:
+        """The program did not get to its end: the recording has what came until now, and says that it is not whole."""
+        self.notes.append(why)
+        self._whole = False
+
     def end_step(self) -> None:
         """Everything of this step has come: write it, if a path was given."""
         with self._adding:
@@ -138,7 +145,13 @@ class Recorder:
         if self._background is not None:
             self._background.finish()
             self._look_at_disk()
-        in_memory = Recording(tuple(self._entries), self.provenance, modules=self.modules, notes=tuple(self.notes))
+        in_memory = Recording(
+            tuple(self._entries),
+            self.provenance,
+            modules=self.modules,
+            complete=self._whole,
+            notes=tuple(self.notes),
+        )
         self._entries = []
         if self._path is None:
             return in_memory
@@ -146,7 +159,7 @@ class Recorder:
             return replace(in_memory, source=str(self._path), complete=False)
         self._writer.provenance, self._writer.modules = self.provenance, self.modules
         try:
-            self._writer.close(complete=not self._failed, notes=self.notes)
+            self._writer.close(complete=self._whole and not self._failed, notes=self.notes)
         except WriteFailed as error:
             self._failed = True
             self.notes.append(str(error))

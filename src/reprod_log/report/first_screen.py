@@ -105,6 +105,8 @@ def screen_headline(alignment: Alignment) -> Say:
     total, counts = len(verdict.judgements), verdict.counts
     if verdict.status is Status.NOTHING:
         return say("headline.nothing")
+    if verdict.status is Status.INCOMPLETE:
+        return say("headline.incomplete", total=total)
     suspects = counts.get(Status.SUSPECT, 0)
     if verdict.passed:
         return (
@@ -133,6 +135,8 @@ def _advice(alignment: Alignment, divergence: Row | None, causes: tuple[Finding,
 def _general_advice(alignment: Alignment, divergence: Row | None) -> tuple[Say, ...]:
     if alignment.status is Status.NOTHING:
         return (say("advice.nothing"),)
+    if alignment.status is Status.INCOMPLETE:
+        return (say("advice.incomplete"),)
     if divergence is None:
         if not alignment.passed:
             return (say("advice.unmatched"),)

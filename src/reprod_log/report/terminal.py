@@ -29,6 +29,7 @@ STYLES = {
     Status.FAIL: "bold red",
     Status.UNMATCHED: "magenta",
     Status.INCOMPARABLE: "magenta",
+    Status.INCOMPLETE: "bold red",
     Status.NOTHING: "bold red",
 }
 ROLE_STYLES: dict[Role, str] = {

@@ -23,6 +23,7 @@ SEVERITY = (
     Status.UNMATCHED,
     Status.INCOMPARABLE,
     Status.FAIL,
+    Status.INCOMPLETE,
     Status.NOTHING,
 )
 """From nothing to say to the worst; a group of entries shows the worst of its members."""
@@ -33,6 +34,7 @@ MARKS = {
     Status.FAIL: "✗",
     Status.UNMATCHED: "∅",
     Status.INCOMPARABLE: "≠",
+    Status.INCOMPLETE: "…",
     Status.NOTHING: "∅",
 }
 """A sign for each status, so that colour is never the only one."""

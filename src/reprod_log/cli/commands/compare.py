@@ -12,6 +12,7 @@ from reprod_log.cli.answer import answer, check_reports
 from reprod_log.cli.cluster import cluster_executor
 from reprod_log.cli.options import (
     Accept,
+    AllowIncomplete,
     AllowUnmatched,
     AllRows,
     Dims,
@@ -39,6 +40,7 @@ def run(
     rename: Renames = [],  # noqa: B006
     allow_unmatched: AllowUnmatched = [],  # noqa: B006
     accept: Accept = [],  # noqa: B006
+    allow_incomplete: AllowIncomplete = False,
     equal_nan: EqualNan = False,
     dims: Dims = [],  # noqa: B006
     json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Save the alignment as JSON.")] = None,
@@ -70,6 +72,7 @@ def run(
             rename=rename_map(rename),
             allow_unmatched=allow_unmatched,
             accept=accept,
+            allow_incomplete=allow_incomplete,
             equal_nan=equal_nan,
             trust=trust,
             progress=progress,

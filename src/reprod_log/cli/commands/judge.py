@@ -12,6 +12,7 @@ from reprod_log.alignment import Alignment
 from reprod_log.cli.answer import answer, check_reports
 from reprod_log.cli.options import (
     Accept,
+    AllowIncomplete,
     AllowUnmatched,
     AllRows,
     EqualNan,
@@ -33,6 +34,7 @@ def run(
     limit: Limits = [],  # noqa: B006  # typer's way of saying 'none given'
     allow_unmatched: AllowUnmatched = [],  # noqa: B006
     accept: Accept = [],  # noqa: B006
+    allow_incomplete: AllowIncomplete = False,
     equal_nan: EqualNan = False,
     json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Save the new judgement.")] = None,
     report: Reports = [],  # noqa: B006
@@ -57,6 +59,7 @@ def run(
         chosen,
         allow_unmatched=(*chosen.allow_unmatched, *allow_unmatched),
         accept=(*chosen.accept, *accept),
+        allow_incomplete=chosen.allow_incomplete or allow_incomplete,
         equal_nan=chosen.equal_nan or equal_nan,
     )
     again = alignment.judged_by(chosen)

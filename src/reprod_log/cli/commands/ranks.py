@@ -10,6 +10,7 @@ import typer
 from reprod_log.cli.answer import answer, check_reports
 from reprod_log.cli.options import (
     Accept,
+    AllowIncomplete,
     AllowUnmatched,
     AllRows,
     Dims,
@@ -34,6 +35,7 @@ def run(
     limit: Limits = [],  # noqa: B006
     allow_unmatched: AllowUnmatched = [],  # noqa: B006
     accept: Accept = [],  # noqa: B006
+    allow_incomplete: AllowIncomplete = False,
     equal_nan: EqualNan = False,
     json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Save the alignment as JSON.")] = None,
     report: Reports = [],  # noqa: B006
@@ -52,6 +54,7 @@ def run(
             dims=read_dims(dims),
             limits=limit,
             accept=accept,
+            allow_incomplete=allow_incomplete,
             allow_unmatched=allow_unmatched,
             equal_nan=equal_nan,
             progress=progress,

@@ -94,5 +94,21 @@ def _add_pass(path: Path, more: Recording) -> None:
     kept = tuple(entry for entry in recording.entries if entry.key.run not in both)
     if not kept:
         raise UsageError(f"{path} holds nothing but a float64 pass; record the plain run first")
-    whole = replace(recording, entries=(*kept, *more.entries), notes=(*recording.notes, *more.notes), source=str(path))
+    whole = replace(
+        recording,
+        entries=(*kept, *more.entries),
+        complete=recording.complete and more.complete,
+        notes=(*recording.notes, *more.notes, *_other_call(recording, more)),
+        source=str(path),
+    )
     save(whole, path)
+
+
+def _other_call(recording: Recording, more: Recording) -> list[str]:
+    """A note when the passes come from different scripts or arguments: they may still be the same program."""
+    calls = [one.provenance.extra.get("run") for one in (recording, more)]
+    plain, wide = (
+        " ".join(map(str, [call.get("script", ""), *call.get("args", [])])) if isinstance(call, dict) else ""
+        for call in calls
+    )
+    return [f"the plain pass is of {plain!r}, the float64 pass of {wide!r}"] if plain and plain != wide else []

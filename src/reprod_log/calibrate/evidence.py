@@ -1,0 +1,49 @@
+"""Evidence: the numbers that speak about one entry, beside what rounding alone does to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from reprod_log.measure.measurement import Measurement
+
+Basis = Literal["both in float64", "reference in float64", "repeats of the reference", "none"]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The numbers that speak about one entry in one mode. All are kept, so that it can be judged again."""
+
+    key: str
+    """The reference's key, without the mark of the float64 run."""
+    mode: str
+    noise: Measurement | None = None
+    """The reference in its own precision against itself in float64 (or its worst repeat against itself)."""
+    float64: Measurement | None = None
+    """The candidate against the reference, both in float64."""
+    float32: Measurement | None = None
+    """The candidate in its own precision against the reference in float64 (or in its own, when there is no float64)."""
+    reduction: int = 1
+    """How many terms were summed into each element of a one-dimensional gradient or a batch statistic."""
+    basis: Basis = "none"
+
+    @property
+    def in_float64(self) -> bool:
+        """Whether the noise was measured against the reference's own float64 run."""
+        return self.noise is not None and self.basis in ("both in float64", "reference in float64")
+
+    def to_dict(self) -> dict[str, Any]:
+        data = asdict(self)
+        for name in ("noise", "float64", "float32"):
+            found = getattr(self, name)
+            data[name] = None if found is None else found.to_dict()
+        return data
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Evidence:
+        values = dict(data)
+        for name in ("noise", "float64", "float32"):
+            if values.get(name) is not None:
+                values[name] = Measurement.from_dict(values[name])
+        return cls(**values)
