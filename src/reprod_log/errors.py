@@ -18,6 +18,7 @@ Numbers, verdicts and findings are data; an exception means that something could
 A message says what, where, what was seen and what to do.
 """
 
+import re
 from collections.abc import Iterable
 
 
@@ -81,11 +82,32 @@ def listed(names: Iterable[str], most: int = 5) -> str:
     return f"{shown} and {rest} more" if rest > 0 else shown
 
 
+def counted(count: int, one: str, many: str = "") -> str:
+    """A number with its noun: `1 entry`, `2 entries`; `#` stands for the number where it does not come first.
+
+    Without `many` the noun takes an s: counted(3, "step") is `3 steps`.
+    """
+    text = one if count == 1 else many or f"{one}s"
+    return text.replace("#", str(count)) if "#" in text else f"{count} {text}"
+
+
 def near_names(name: str, others: Iterable[str], most: int = 3) -> list[str]:
     """Names among the others that look like this one."""
     from difflib import get_close_matches
 
     return get_close_matches(name, list(others), n=most, cutoff=0.5)
+
+
+def near_pattern(pattern: str, names: Iterable[str], most: int = 3) -> list[str]:
+    """For a pattern that fits none of the names: those that hold its fixed part, else words in them like it."""
+    fixed = max(re.split(r"[*?\[\]]+", pattern), key=len).lower()
+    names = list(names)
+    holding = [name for name in names if fixed and fixed in name.lower()]
+    if holding:
+        return holding[:most]
+    parts = dict.fromkeys(part for name in names for part in re.split(r"[/#:@]", name) if part)
+    words = dict.fromkeys(word for part in parts for word in (part, *part.split(".")) if word and not word.isdigit())
+    return near_names(fixed, words, most)
 
 
 def first_line(error: Exception) -> str:

@@ -42,7 +42,7 @@ def test_nothing_recorded_is_an_error_when_the_model_was_never_called(lab):
 
 def test_nothing_recorded_is_an_error_when_nothing_was_selected(lab):
     model = lab.models.Mlp()
-    with pytest.raises(CaptureError, match="1 steps were seen, but none of phases"), watch(model, steps=[5]):
+    with pytest.raises(CaptureError, match="1 step was seen, but none of phases"), watch(model, steps=[5]):
         model(lab.tensor(2, 3))
 
 

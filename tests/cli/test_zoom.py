@@ -116,7 +116,7 @@ def test_a_run_that_does_not_repeat_itself_is_told(
     monkeypatch.setattr("reprod_log.cli.commands.zoom._run", other_run)
     assert zoom(folder, "bad", "--yes") == 0
     said = capsys.readouterr().err
-    assert "the reference did not repeat itself: 1 of 1 entries" in said
+    assert "the reference did not repeat itself: 1 of 1 entry" in said
     assert "the candidate did not repeat itself" in said
 
 

@@ -52,8 +52,8 @@ def test_what_was_not_measured_is_incomparable() -> None:
 
 
 def test_entry_without_a_limit_is_incomparable() -> None:
-    one = only(judged(row("x", measured(0.0)), limits=("loss=max_abs:1",)))
-    assert told(one) == ("x", "INCOMPARABLE", "no limit fits float32 'x'; give one", "fixed limit")
+    verdict = judge(Comparison((row("x", measured(0.0)),)), Policy(limits=(Limit.parse("loss=max_abs:1"),)))
+    assert told(only(verdict)) == ("x", "INCOMPARABLE", "no limit fits float32 'x'; give one", "fixed limit")
 
 
 def test_empty_pair_passes_and_says_so() -> None:
@@ -251,7 +251,7 @@ def test_verdict_names_first_divergence_and_last_agreement() -> None:
 
 def test_accepted_difference_passes_and_says_so() -> None:
     verdict = judged(row("a", measured(9.0, worst=None)), row("b", measured(0.0)), accept=("a", "b"))
-    assert told(verdict.judgements[0])[:3] == ("a", "PASS", "accepted although: max_abs 18 > 1")
+    assert told(verdict.judgements[0])[:3] == ("a", "ACCEPTED", "accepted although: max_abs 18 > 1")
     assert verdict.judgements[1].reason == ""
     assert not judged(row("a", measured(9.0)), accept=("b", "c*")).passed
 
@@ -269,3 +269,48 @@ def test_undecided_estimate_shows_its_checks() -> None:
 def test_share_beyond_the_limit_is_told_from_two_elements_on() -> None:
     two = measured(2.0, count=2, beyond_limit=1, limit=1.0)
     assert only(judged(row("x", two))).reason.endswith("; 50.0% of elements beyond 1")
+
+
+def test_limit_for_some_keys_leaves_the_defaults_to_the_rest() -> None:
+    rows = (
+        row("loss_0", measured(0.5)),
+        row("x", measured(0.5)),
+        row("half", measured(1e-9), reference_dtype="float16", candidate_dtype="float16"),
+    )
+    verdict = judged(*rows, limits=("loss_*=mean_abs:1",))
+    assert [(one.status, numbers(one)[0][0]) for one in verdict.judgements] == [
+        (Status.PASS, "mean_abs"),
+        (Status.FAIL, "mean_abs"),
+        (Status.PASS, "rel_l2"),
+    ]
+
+
+def test_limit_for_a_dtype_takes_the_place_of_its_default_only() -> None:
+    policy = Policy.fixed(["float16/max_abs:1"])
+    assert list(policy.limits_for("x", "float16")) == ["max_abs"]
+    assert list(policy.limits_for("x", "bfloat16")) == ["rel_l2"]
+    assert list(policy.limits_for("x", "int64")) == ["max_abs"]
+    everything = Policy.fixed(["mean_abs:1"])
+    assert list(everything.limits_for("x", "bfloat16")) == ["mean_abs"]
+    assert everything.limits_for("x", "int64")["max_abs"].value == 0
+
+
+def test_float64_run_of_an_entry_is_not_judged_beside_it() -> None:
+    plain, wide = "step0/loss/loss", "float64@step0/loss/loss"
+    alone, alone_wide = "isolated@step0/loss/loss", "isolated.float64@step0/loss/loss"
+    verdict = judged(*(row(key, measured(0.0)) for key in (plain, wide, alone, alone_wide)))
+    assert [one.key for one in verdict.judgements] == [plain, alone]
+    assert [one.key for one in judged(row(wide, measured(0.0))).judgements] == [wide]
+
+
+def test_accepting_what_has_no_partner_compares_nothing() -> None:
+    lonely = (Unmatched("x", "reference"),)
+    assert judged(unmatched=lonely, accept=("*",)).status is Status.NOTHING
+    assert judged(row("a", measured(0.0)), unmatched=lonely, accept=("*",)).passed
+
+
+def test_accepted_difference_is_no_agreement() -> None:
+    bad = measured(9.0)
+    verdict = judged(row("a", measured(0.0)), row("b", bad), row("c", bad), accept=("b",))
+    assert verdict.last_agreement is not None
+    assert (verdict.last_agreement.key, verdict.counts[Status.ACCEPTED]) == ("a", 1)

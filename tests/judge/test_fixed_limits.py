@@ -144,7 +144,7 @@ def test_mismatch_says_metric_value_limit_place_and_share() -> None:
 
 
 def test_failure_can_be_raised_with_the_report_as_text() -> None:
-    with pytest.raises(NotAligned, match="NOT ALIGNED: 1 fail; 0 of 1 entries pass"):
+    with pytest.raises(NotAligned, match="NOT ALIGNED: 1 fail; 0 of 1 entry passes"):
         aligned({"x": np.ones(1)}, {"x": np.zeros(1)}).raise_if_failed()
 
 

@@ -152,7 +152,7 @@ def test_same_data_on_some_ranks_is_named():
     arrays = [stepped(rank, size=3) for rank in range(3)]
     arrays[2]["step0/data/x"] = arrays[1]["step0/data/x"]
     found = compare_ranks(ranks_of(*arrays))
-    assert [one.cause for one in found.findings] == ["ranks 1 and 2 were fed the same data in 1 of 1 steps"]
+    assert [one.cause for one in found.findings] == ["ranks 1 and 2 were fed the same data in 1 of 1 step"]
     assert found.findings[0].kind == "suspicious pass"
 
 

@@ -143,5 +143,5 @@ def test_bad_report_options_are_refused_before_the_work(
 
 def test_check_writes_a_report(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["check", str(logs / "log"), "--report", str(logs / "all.html")]) == 1
-    assert "0 of 1 steps pass" in capsys.readouterr().out
+    assert "0 of 1 step passes" in capsys.readouterr().out
     assert (logs / "all_steps" / "forward.html").exists()

@@ -53,6 +53,8 @@ PIECES = {
     " (the reverse: a transposed weight or gradient?)",
     # Put into sentences about ranks.
     "its gradients are", "of X of X parameters its gradients are", "; after the first step X parameters differ: X",
+    "; after the first step 1 parameter differs: X", "of X of 1 parameter its gradients are",
+    "; first at X: X", "X of X values not equalX",
     "rank 0's", "rank 0:", "X, ranks 1 to X", "ranks, ranks 1 to X", ", or declare the dims of those that are split",
     "rank X misses the all-reduce in step X: X those that it computed itself", "see them with `reprod ranks`X",
     "the hash of all parameters and buffers when recording began is another oneX",
@@ -78,6 +80,10 @@ def variants(node: ast.expr) -> Iterator[str]:
         left, right = list(variants(node.left)), list(variants(node.right))
         if left or right:
             yield from ("".join(chosen) for chosen in itertools.product(left or ["X"], right or ["X"]))
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "counted":
+        one, *many = (str(part.value) for part in node.args[1:] if isinstance(part, ast.Constant))
+        for text, number in ((one, "1"), (many[0] if many else f"{one}s", "5")):
+            yield text.replace("#", number) if "#" in text else f"{number} {text}"
     elif isinstance(node, ast.BoolOp):
         yield "X"
         yield from variants(node.values[-1])

@@ -118,7 +118,7 @@ def test_accepted_difference_passes_and_weakens_the_verdict() -> None:
     assert found.passed
     screen = first_screen(found)
     assert screen.certainty.level == "weak"
-    assert [words()(one) for one in screen.certainty.doubts] == ["1 entries differ and were accepted by the policy"]
+    assert [words()(one) for one in screen.certainty.doubts] == ["1 entry differs and was accepted by the policy"]
     assert "accepted although they differ: 'y'" in [words()(one) for one in remarks(found)]
 
 
@@ -156,7 +156,7 @@ def test_suspect_entries_are_in_the_headline_of_an_aligned_result() -> None:
     first, *rest = whole.verdict.judgements
     odd = replace(whole.verdict, status=Status.SUSPECT, judgements=(replace(first, status=Status.SUSPECT), *rest))
     text = words()(first_screen(replace(whole, verdict=odd)).headline)
-    assert text == f"ALIGNED: all {len(rest) + 1} entries pass, 1 of them are worth a look"
+    assert text == f"ALIGNED: all {len(rest) + 1} entries pass, 1 of them is worth a look"
 
 
 # Rows

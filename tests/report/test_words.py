@@ -2,12 +2,18 @@
 
 import re
 import string
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from reprod_log.errors import UsageError
+from reprod_log import Recording, align
+from reprod_log.diagnose import Finding
+from reprod_log.errors import UsageError, counted
 from reprod_log.judge import CalibratedPolicy
 from reprod_log.record.key import PHASES
+from reprod_log.report.first_screen import first_screen
+from reprod_log.report.phrases import phrases_from
 from reprod_log.report.words import Name, known_languages, say, words
 
 LANGUAGES = known_languages()
@@ -61,3 +67,35 @@ def test_unknown_language_is_refused() -> None:
 @pytest.mark.parametrize("name", [one for one, value in CalibratedPolicy().to_dict().items() if type(value) is float])
 def test_every_factor_of_the_calibrated_policy_is_explained(name: str) -> None:
     assert words().get(f"policy.{name}")
+
+
+def test_number_and_noun_agree() -> None:
+    assert [counted(count, "step") for count in (0, 1, 2)] == ["0 steps", "1 step", "2 steps"]
+    assert counted(1, "the # entry passes", "all # entries pass") == "the 1 entry passes"
+    assert counted(2, "entry is", "entries are") == "2 entries are"
+    assert words()(say("headline.pass", total=1)) == "ALIGNED: 1 entry passes"
+    assert words()(say("headline.pass", total=2)) == "ALIGNED: all 2 entries pass"
+    assert words("zh")(say("headline.pass", total=1)) == "已对齐：全部 1 项通过"
+
+
+def test_no_sentence_has_a_number_before_a_bare_plural() -> None:
+    loose = re.compile(r"\{(count|total|entries|done|steps)\} (more )?(\w+s)\b")
+    assert [text for text in words().sentences.values() if loose.search(text)] == []
+
+
+def test_phrase_for_one_and_for_many_is_known_in_both_forms() -> None:
+    known = phrases_from({"{count:number} [parameter is|parameters are] {what}": "{count} 个参数{what}"})
+    assert known.find("1 parameter is new") == "1 个参数new"
+    assert known.find("2 parameters are new") == "2 个参数new"
+    assert known.find("2 parameter is new") == "2 个参数new"
+    assert known.find("2 parameter are new") is None
+
+
+def test_advice_after_a_pass_fits_what_was_found() -> None:
+    same = Recording.from_arrays({f"loss_{step}": np.full(1, 1.0 + step / 7, "float32") for step in range(6)})
+    odd = Finding("made", "it could not fail", "", "consistent", "", kind="suspicious pass")
+    whole = align(same, same)
+    told = [words()(one) for one in first_screen(replace(whole, findings=(odd,))).advice]
+    assert told == [words().get("advice.suspicious")]
+    calm = [words()(one) for one in first_screen(replace(whole, findings=())).advice]
+    assert calm == [words().get("advice.passed.fixed")]

@@ -37,7 +37,7 @@ def test_failure_is_an_assertion_and_reads_like_the_first_screen() -> None:
     with pytest.raises(AssertionError) as caught:
         assert_aligned({"x": np.ones(3)}, {"x": np.array([1.0, 1.0, 4.0])})
     text = str(caught.value)
-    assert text.startswith("NOT ALIGNED: 1 fail; 0 of 1 entries pass\n  first divergence: x  FAIL\n")
+    assert text.startswith("NOT ALIGNED: 1 fail; 0 of 1 entry passes\n  first divergence: x  FAIL\n")
     assert "worst at [2]: reference 1, candidate 4" in text
     assert "what to do:" in text
 

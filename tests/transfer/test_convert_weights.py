@@ -143,7 +143,7 @@ def test_square_weight_is_transposed_when_told_to_be_linear(tmp_path: Path, hint
 def test_matrix_without_bias_is_refused_unless_its_name_says_embedding(tmp_path: Path) -> None:
     state = {"word_embeddings.weight": torch.randn(7, 3), "thing.weight": torch.randn(7, 3)}
     torch.save(state, tmp_path / "a.pth")
-    with pytest.raises(TransferError, match="1 tensors could be.*'thing.weight'.*no bias"):
+    with pytest.raises(TransferError, match="1 tensor could be.*'thing.weight'.*no bias"):
         convert_weights(tmp_path / "a.pth", tmp_path / "b.pdparams")
     convert_weights(tmp_path / "a.pth", tmp_path / "b.pdparams", keep=["thing.*"])
     loaded = paddle.load(str(tmp_path / "b.pdparams"))

@@ -24,7 +24,7 @@ from reprod_log.capture.stage import Stage
 from reprod_log.capture.steps import Steps
 from reprod_log.capture.tensors import view
 from reprod_log.capture.tree import Node, Root, Slot, Tree
-from reprod_log.errors import CaptureError, UsageError, WriteFailed, listed
+from reprod_log.errors import CaptureError, UsageError, WriteFailed, counted, listed
 from reprod_log.record import PHASES, Array, Key, Recording
 from reprod_log.record.pool import Pool
 from reprod_log.record.recorder import Recorder
@@ -201,7 +201,8 @@ class Run:
         if self._recorder.notes:
             return f"nothing was recorded: {self._recorder.notes[0]}"
         return (
-            f"nothing was recorded: {self._session.steps.number} steps were seen, but none of phases, layers and steps "
+            f"nothing was recorded: {counted(self._session.steps.number, 'step was', 'steps were')} seen, "
+            "but none of phases, layers and steps "
             "that were asked for was among them"
         )
 

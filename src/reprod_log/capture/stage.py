@@ -11,7 +11,7 @@ import numpy as np
 
 from reprod_log.capture.selection import Selection
 from reprod_log.capture.tree import Root
-from reprod_log.errors import UsageError
+from reprod_log.errors import UsageError, counted
 from reprod_log.record import Array, Entry, Key, dtype_name
 from reprod_log.record.entry import Detail
 from reprod_log.record.recorder import Recorder, content_hash
@@ -234,9 +234,12 @@ class Stage:
     def close(self) -> None:
         self.flush()
         if self._degraded:
-            self.recorder.note(f"{self._degraded} entries are summaries because of the budget of {self._budget} bytes")
+            self.recorder.note(
+                f"{counted(self._degraded, 'entry is a summary', 'entries are summaries')} because of the "
+                f"budget of {self._budget} bytes"
+            )
         if self._problems > _MOST_PROBLEMS:
-            self.recorder.note(f"{self._problems - _MOST_PROBLEMS} more tensors could not be copied out")
+            self.recorder.note(f"{counted(self._problems - _MOST_PROBLEMS, 'more tensor')} could not be copied out")
 
     def _problem(self, where: str, error: UsageError) -> None:
         self._problems += 1

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from reprod_log.errors import counted
 from reprod_log.record import Array
 
 _FIT = 1e-6
@@ -175,7 +176,8 @@ def _only_early(steps: Array, ours: Array, theirs: Array) -> Explanation | None:
     bad = np.flatnonzero(np.abs(ours - theirs) > _FIT * np.abs(ours).max())
     if len(ours) >= 3 and bad.size and bad[-1] < len(ours) - 1 and bad[0] == 0:
         return Explanation(
-            f"only the first {bad[-1] + 1} steps differ: another warm-up (length or start)",
+            f"{counted(int(bad[-1]) + 1, 'only the first # step differs', 'only the first # steps differ')}: another "
+            "warm-up (length or start)",
             "use the same warm-up steps and start factor (torch's LinearLR starts at 1/3 by default, paddle's "
             "LinearWarmup at start_lr)",
         )

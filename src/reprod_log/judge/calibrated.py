@@ -23,7 +23,15 @@ from reprod_log.judge.floors import assumed, narrow, wide
 from reprod_log.judge.policy import EXACT_KINDS
 from reprod_log.judge.precision import narrow_factor, precision_tier
 from reprod_log.judge.status import Status
-from reprod_log.judge.verdict import Check, Judgement, Verdict, accepted, alone_judgements, nonfinite_problem, overall
+from reprod_log.judge.verdict import (
+    Check,
+    Judgement,
+    Verdict,
+    accepted,
+    alone_judgements,
+    nonfinite_problem,
+    verdict_on,
+)
 from reprod_log.measure.comparison import Comparison
 from reprod_log.measure.measurement import Measurement
 from reprod_log.record import Key
@@ -52,8 +60,7 @@ def judge_calibrated(comparison: Comparison, floor: NoiseFloor, policy: Calibrat
     if all(one.status.passed for one in judgements):
         judgements = _merged(judgements, precision_tier(floor, policy))
     lonely, allowed = alone_judgements(comparison, policy.allows_unmatched)
-    judgements = accepted([*judgements, *lonely], policy.accept)
-    return Verdict(overall(judgements), tuple(judgements), allowed)
+    return verdict_on(accepted(judgements, policy.accept), accepted(lonely, policy.accept), allowed)
 
 
 def _incomparable(comparison: Comparison) -> list[Judgement]:

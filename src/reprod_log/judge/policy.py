@@ -75,6 +75,15 @@ DEFAULT_LIMITS = (
 """The most specific limits that fit an entry hold: those that name its key, else its dtype, else the general ones."""
 
 
+def _is_replaced(default: Limit, own: Iterable[Limit]) -> bool:
+    """Whether the user has said something else for what this default is about: for its dtype, or for everything."""
+    exact = default.dtype.rstrip("*") in EXACT_KINDS
+    return any(
+        limit.keys == "*" and (not exact if limit.dtype == "*" else fnmatchcase(default.dtype, limit.dtype))
+        for limit in own
+    )
+
+
 @dataclass(frozen=True)
 class Policy:
     """How measurements become statuses."""
@@ -100,11 +109,10 @@ class Policy:
         accept: Iterable[str] = (),
         allow_incomplete: bool = False,
     ) -> Policy:
-        """The given limits, or the defaults when none is given. Exact kinds stay exact unless a limit names them."""
+        """The given limits, and the defaults for what they do not speak of. Exact kinds stay exact unless named."""
         own = tuple(Limit.parse(limit) if isinstance(limit, str) else limit for limit in limits)
-        exact = tuple(limit for limit in DEFAULT_LIMITS if limit.dtype.rstrip("*") in EXACT_KINDS)
         return cls(
-            limits=(*exact, *own) if own else DEFAULT_LIMITS,
+            limits=(*(one for one in DEFAULT_LIMITS if not _is_replaced(one, own)), *own),
             equal_nan=equal_nan,
             allow_unmatched=tuple(allow_unmatched),
             accept=tuple(accept),

@@ -9,6 +9,8 @@ class Status(str, Enum):
     """PASS is earned; everything else has its own word."""
 
     PASS = "PASS"
+    ACCEPTED = "ACCEPTED"
+    """It differs, and the policy says that this is known: it does not stand in the way, and is shown."""
     SUSPECT = "SUSPECT"
     """Within the limit, but not explained by rounding: it passes, and is shown."""
     PRECISION = "PRECISION"
@@ -28,4 +30,4 @@ class Status(str, Enum):
 
     @property
     def passed(self) -> bool:
-        return self in (Status.PASS, Status.SUSPECT)
+        return self in (Status.PASS, Status.ACCEPTED, Status.SUSPECT)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
+from reprod_log.calibrate.noise_floor import FLOAT64
 from reprod_log.judge.policy import Limit, Policy
 from reprod_log.judge.status import Status
 from reprod_log.measure.comparison import Compared, Comparison, Unmatched
 from reprod_log.measure.measurement import Estimate, Measurement
 from reprod_log.measure.metrics import metric
+from reprod_log.record import Key
 
 _COARSENESS = ("float8_e5m2", "float8", "bfloat16", "float16", "float32", "complex64", "float64", "complex128")
 
@@ -78,7 +80,7 @@ class Verdict:
         for one in self.judgements:
             if one is self.first_divergence:
                 return last
-            if one.status.passed:
+            if one.status.passed and one.status is not Status.ACCEPTED:
                 last = one
         return None
 
@@ -92,16 +94,32 @@ def whole(verdict: Verdict, *, complete: bool, allow_incomplete: bool) -> Verdic
 
 def judge(comparison: Comparison, policy: Policy) -> Verdict:
     """The verdict of `policy` on everything that was compared, or could not be."""
-    judgements = [judge_row(row, policy) for row in comparison.rows]
+    keys = {row.key for row in comparison.rows}
+    judgements = [judge_row(row, policy) for row in comparison.rows if not _is_evidence(row.key, keys)]
     lonely, allowed = alone_judgements(comparison, policy.allows_unmatched)
-    judgements = accepted([*judgements, *lonely], policy.accept)
-    return Verdict(overall(judgements), tuple(judgements), allowed)
+    return verdict_on(accepted(judgements, policy.accept), accepted(lonely, policy.accept), allowed)
+
+
+def _is_evidence(key: str, keys: Collection[str]) -> bool:
+    """Whether this is the float64 run of an entry that is judged as it ran: fixed limits are for the program as it is.
+
+    Judging both would count every entry twice.
+    """
+    parsed = Key.parse(key)
+    mode, _, wide = parsed.run.rpartition(".")
+    return wide == FLOAT64 and str(parsed.in_run(mode)) in keys
+
+
+def verdict_on(compared: list[Judgement], lonely: list[Judgement], allowed: tuple[str, ...]) -> Verdict:
+    """The verdict on pairs and on entries without a partner; however much is let through, no pair is no pass."""
+    judgements = (*compared, *lonely)
+    return Verdict(overall(judgements) if compared else Status.NOTHING, judgements, allowed)
 
 
 def accepted(judgements: list[Judgement], patterns: tuple[str, ...]) -> list[Judgement]:
     """The judgements with known differences let through: explicit, and said on each of them."""
     return [
-        replace(one, status=Status.PASS, reason=f"accepted although: {one.reason}")
+        replace(one, status=Status.ACCEPTED, reason=f"accepted although: {one.reason}")
         if not one.status.passed and any(fnmatchcase(one.key, pattern) for pattern in patterns)
         else one
         for one in judgements
@@ -180,9 +198,11 @@ def _between(low: float, high: float) -> str:
 
 def mismatch_line(row: Compared, checks: tuple[Check, ...]) -> str:
     """Metric, value, limit, worst element with both numbers, and the share beyond the limit."""
+    measurement = row.measurement
+    if measurement is not None and has_no_size(measurement):
+        return _unequal_line(measurement)
     failed = [f"{check.metric} {check.value:.6g} > {check.limit:g}" for check in checks if not check.passed]
     text = ", ".join(failed)
-    measurement = row.measurement
     if measurement is not None and measurement.worst is not None:
         worst = measurement.worst
         place = f" at {list(worst.index)}" if worst.index else ""
@@ -190,6 +210,21 @@ def mismatch_line(row: Compared, checks: tuple[Check, ...]) -> str:
         if measurement.share_beyond is not None and measurement.count > 1:
             text += f"; {measurement.share_beyond:.1%} of elements beyond {measurement.limit:g}"
     return text
+
+
+def has_no_size(measurement: Measurement) -> bool:
+    """Whether elements differ that cannot be subtracted: texts, objects, dates."""
+    return bool(measurement.differing) and math.isnan(measurement.max_abs) and not measurement.nonfinite_mismatched
+
+
+def _unequal_line(measurement: Measurement) -> str:
+    """How many differ, and the first of them on both sides."""
+    worst = measurement.worst
+    both = f"reference {worst.reference}, candidate {worst.candidate}" if worst is not None else ""
+    if measurement.count == 1:
+        return f"the two are not equal: {both}"
+    where = f"; first at {list(worst.index)}: {both}" if worst is not None else ""
+    return f"{measurement.differing} of {measurement.count} values not equal{where}"
 
 
 def nonfinite_problem(measurement: Measurement, *, equal_nan: bool) -> str:
@@ -212,12 +247,9 @@ def _alone(one: Unmatched) -> str:
     return f"only in the {one.side}{near and near.replace('there', f'in the {other}')}"
 
 
-def overall(judgements: list[Judgement]) -> Status:
-    """The one word for all of them: the worst, and NOTHING when no pair was compared."""
+def overall(judgements: Iterable[Judgement]) -> Status:
+    """The one word for all of them: the worst. What was accepted does not count against them."""
     statuses = {one.status for one in judgements}
-    compared = statuses - {Status.UNMATCHED}
-    if not compared:
-        return Status.NOTHING
     for worst in (Status.FAIL, Status.INCOMPARABLE, Status.UNMATCHED, Status.PRECISION, Status.SUSPECT):
         if worst in statuses:
             return worst if worst in (Status.PRECISION, Status.SUSPECT) else Status.FAIL

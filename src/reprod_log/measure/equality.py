@@ -15,6 +15,8 @@ from reprod_log.measure.measurement import Measurement, SideSummary, Worst
 
 _NO_NUMBERS = SideSummary(math.nan, math.nan, math.nan, math.nan, math.nan, math.nan)
 _LONGEST = 80
+_BEFORE = 30
+"""Of a long text, how much stands before the first letter that differs."""
 
 
 def measure_equality(reference: Array, candidate: Array, *, pair: DtypePair, limit: float | None) -> Measurement:
@@ -27,7 +29,7 @@ def measure_equality(reference: Array, candidate: Array, *, pair: DtypePair, lim
     if left.size:
         at = int(unequal[0]) if differing else 0
         index = tuple(int(i) for i in np.unravel_index(at, reference.shape))
-        worst = Worst(index, _shown(left[at]), _shown(right[at]))
+        worst = Worst(index, *_shown(left[at], right[at]))
     return Measurement(
         count=int(left.size),
         reference_dtype=pair.reference,
@@ -73,6 +75,20 @@ def _same(left: Any, right: Any) -> bool:
         return False
 
 
-def _shown(value: Any) -> str:
-    text = repr(value.item() if isinstance(value, np.generic) and value.dtype.kind in "US" else value)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+def _shown(left: Any, right: Any) -> tuple[str, str]:
+    """Both as text; of long ones the part where they begin to differ."""
+    texts = _text(left), _text(right)
+    apart = next((at for at, (a, b) in enumerate(zip(*texts, strict=False)) if a != b), min(map(len, texts)))
+    start = max(0, apart - _BEFORE) if max(map(len, texts)) > _LONGEST else 0
+    ours, theirs = (_cut(text, start) for text in texts)
+    return ours, theirs
+
+
+def _text(value: Any) -> str:
+    return repr(value.item() if isinstance(value, np.generic) and value.dtype.kind in "US" else value)
+
+
+def _cut(text: str, start: int) -> str:
+    head = "…" if start else ""
+    rest = head + text[start:]
+    return rest if len(rest) <= _LONGEST else f"{rest[: _LONGEST - 1]}…"

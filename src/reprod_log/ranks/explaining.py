@@ -8,7 +8,7 @@ from pathlib import Path
 
 from reprod_log.alignment import Alignment
 from reprod_log.diagnose import Finding, ranked
-from reprod_log.errors import UsageError, listed
+from reprod_log.errors import UsageError, counted, listed
 from reprod_log.ranks.joining import JoinedRecording, join_ranks
 from reprod_log.ranks.parts import has_ranks, load_ranks
 from reprod_log.ranks.reduction import named_ratio
@@ -110,7 +110,10 @@ def _not_replicas(side: JoinedRecording) -> Finding:
     split = "" if side.layout.data_parallel else ", or declare the dims of those that are split"
     return Finding(
         rule="rank_replicas",
-        cause=f"{len(side.differing)} entries differ between ranks although every rank should have the same",
+        cause=(
+            f"{counted(len(side.differing), 'entry differs', 'entries differ')} between ranks although "
+            "every rank should have the same"
+        ),
         evidence=f"the first are {listed(side.differing, most=3)}",
         confidence="possible",
         advice=f"see them with `reprod ranks`{split}",

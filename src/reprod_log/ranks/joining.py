@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from reprod_log.errors import RecordingError, listed
+from reprod_log.errors import RecordingError, counted, listed
 from reprod_log.ranks.dims import Layout
 from reprod_log.ranks.gradients import Reduction, reductions, same
 from reprod_log.ranks.parts import Ranks, said_ranks
@@ -93,12 +93,13 @@ class _Joiner:
         uneven = [step for (run, step), sizes in self._batches.items() if not run and len(set(sizes)) > 1]
         if uneven and self._layout.data_parallel:
             yield (
-                f"in {len(uneven)} steps the ranks' batches differ in size, so the mean over ranks is not the mean "
-                "over samples"
+                f"in {counted(len(uneven), 'step')} the ranks' batches differ in size, so the mean over "
+                "ranks is not the mean over samples"
             )
         if self._left_out:
             yield (
-                f"{len(self._left_out)} entries are left out, their values were not recorded: {listed(self._left_out)}"
+                f"{counted(len(self._left_out), 'entry is', 'entries are')} left out, their values were not "
+                f"recorded: {listed(self._left_out)}"
             )
 
     def _joined(self, parts: tuple[Entry, ...]) -> Iterator[Entry]:

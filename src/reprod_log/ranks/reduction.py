@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from reprod_log.diagnose import Finding
-from reprod_log.errors import listed
+from reprod_log.errors import counted, listed
 from reprod_log.ranks.gradients import Reduction
 
 _MOST_STEPS = 3
@@ -69,8 +69,8 @@ def _nothing_reduced(step: int, telling: list[Reduction]) -> Finding:
     return Finding(
         rule="missed_reduction",
         cause=f"gradients are not reduced in step {step}: every rank trains on its own data alone",
-        evidence=f"on every rank the gradients of all {len(telling)} parameters are the ones it computed itself, and "
-        "they differ between ranks",
+        evidence=f"on every rank the gradients of all {counted(len(telling), 'parameter')} are the ones it computed "
+        "itself, and they differ between ranks",
         confidence="consistent",
         advice="wrap the model (DistributedDataParallel, paddle.DataParallel) and call the wrapper; leave no_sync "
         "before the last backward of a step",
@@ -79,7 +79,11 @@ def _nothing_reduced(step: int, telling: list[Reduction]) -> Finding:
 
 
 def _kept_own(rank: int, step: int, kept: list[Reduction], total: int) -> Finding:
-    which = "its gradients are" if len(kept) == total else f"of {len(kept)} of {total} parameters its gradients are"
+    which = (
+        "its gradients are"
+        if len(kept) == total
+        else f"of {len(kept)} of {counted(total, 'parameter')} its gradients are"
+    )
     return Finding(
         rule="missed_reduction",
         cause=f"rank {rank} misses the all-reduce in step {step}: {which} those that it computed itself",

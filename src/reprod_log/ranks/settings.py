@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from reprod_log.diagnose import Finding
-from reprod_log.errors import listed
+from reprod_log.errors import counted, listed
 from reprod_log.ranks.gradients import digest, same
 from reprod_log.ranks.parts import Ranks, said_ranks
 from reprod_log.record import Key
@@ -33,7 +33,12 @@ def _weights(ranks: Ranks) -> Iterator[Finding]:
     ]
     entries = [ranks.entries(key) for key in keys]
     apart = [str(parts[0].key) for parts in entries if not all(same(parts[0], part) for part in parts[1:])]
-    shown = f"; after the first step {len(apart)} parameters differ: {listed(apart, most=3)}" if apart else ""
+    shown = (
+        f"; after the first step {counted(len(apart), 'parameter differs', 'parameters differ')}: "
+        f"{listed(apart, most=3)}"
+        if apart
+        else ""
+    )
     yield Finding(
         rule="rank_weights",
         cause=f"{said_ranks(others)} started from other weights than rank 0",
@@ -101,7 +106,7 @@ def same_data(ranks: Ranks) -> Iterator[Finding]:
     for together, when in alike.items():
         yield Finding(
             rule="rank_data",
-            cause=f"{said_ranks(together)} were fed the same data in {len(when)} of {len(steps)} steps",
+            cause=f"{said_ranks(together)} were fed the same data in {len(when)} of {counted(len(steps), 'step')}",
             evidence=f"every input has the same bits on these ranks, first in step {when[0]}",
             confidence="consistent",
             advice="give each rank its own share: DistributedSampler (paddle: DistributedBatchSampler) with the rank "

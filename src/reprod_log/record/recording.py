@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from reprod_log.errors import RecordingError, UsageError, listed
+from reprod_log.errors import RecordingError, UsageError, counted, listed
 from reprod_log.record.entry import Array, Entry, dtype_name
 from reprod_log.record.key import Key
 from reprod_log.record.provenance import Provenance
@@ -100,7 +100,8 @@ class Recording:
             near = get_close_matches(str(key), self._index, n=3)
             hint = f" Near names: {listed(near)}." if near else ""
             raise UsageError(
-                f"no entry {str(key)!r} in {self.source or 'this recording'} ({len(self)} entries).{hint}"
+                f"no entry {str(key)!r} in {self.source or 'this recording'} "
+                f"({counted(len(self), 'entry', 'entries')}).{hint}"
             ) from None
 
     @property
@@ -152,7 +153,7 @@ class Recording:
             for entry in self.entries[:50]
         )
         more = f"<p>… and {len(self) - 50} more</p>" if len(self) > 50 else ""
-        head = escape(f"{len(self)} entries, {self.provenance.framework or 'framework unknown'}")
+        head = escape(f"{counted(len(self), 'entry', 'entries')}, {self.provenance.framework or 'framework unknown'}")
         titles = "<tr><th>key</th><th>dtype</th><th>shape</th></tr>"
         return f"<p><b>Recording</b>: {head}</p><table>{titles}{rows}</table>{more}"
 

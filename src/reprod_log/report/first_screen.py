@@ -8,9 +8,9 @@ from typing import Literal
 
 from reprod_log.alignment import Alignment
 from reprod_log.diagnose import Finding
-from reprod_log.judge import Status
+from reprod_log.judge import Status, UnusedPattern, unused_patterns
 from reprod_log.report.certainty import Certainty, certainty_of, may_be_rounding
-from reprod_log.report.view import SEVERITY, Row, rows
+from reprod_log.report.view import SEVERITY, Row, accepted_keys, rows
 from reprod_log.report.words import Name, Say, Text, say, words
 
 MOST_CAUSES = 3
@@ -36,6 +36,8 @@ class FirstScreen:
     """Passes that prove nothing."""
     observations: tuple[Finding, ...]
     advice: tuple[Say | str, ...]
+    warnings: tuple[Say, ...] = ()
+    """What was asked for and had no effect."""
 
     @cached_property
     def where(self) -> tuple[Say, ...]:
@@ -91,7 +93,14 @@ def first_screen(alignment: Alignment, *, all_rows: tuple[Row, ...] | None = Non
         suspicious=tuple(one for one in alignment.findings if one.kind == "suspicious pass"),
         observations=tuple(one for one in alignment.findings if one.kind == "remark"),
         advice=_advice(alignment, divergence, tuple(causes)),
+        warnings=tuple(map(_warning, unused_patterns(alignment.comparison, alignment.policy))),
     )
+
+
+def _warning(one: UnusedPattern) -> Say:
+    near = tuple(map(Name, one.near))
+    id = "warning.pattern.near" if near else "warning.pattern"
+    return say(id, option=one.option, pattern=Name(one.pattern), **({"near": near} if near else {}))
 
 
 def headline(alignment: Alignment, *, language: str = "en") -> str:
@@ -107,17 +116,18 @@ def screen_headline(alignment: Alignment) -> Say:
         return say("headline.nothing")
     if verdict.status is Status.INCOMPLETE:
         return say("headline.incomplete", total=total)
-    suspects = counts.get(Status.SUSPECT, 0)
+    suspects, known = counts.get(Status.SUSPECT, 0), counts.get(Status.ACCEPTED, 0)
+    passed = counts.get(Status.PASS, 0) + suspects
     if verdict.passed:
-        return (
-            say("headline.suspect", total=total, suspects=suspects) if suspects else say("headline.pass", total=total)
-        )
+        whole = say("headline.pass", total=total)
+        if known:
+            whole = say("headline.accepted", passed=passed, total=total, accepted=known)
+        return say("headline.suspect", sentence=whole, suspects=suspects) if suspects else whole
     parts = tuple(
         say("status.count", count=count, status=status.value, word=status.value.lower())
         for status in reversed(SEVERITY)
-        if not status.passed and (count := counts.get(status, 0))
+        if (not status.passed or status is Status.ACCEPTED) and (count := counts.get(status, 0))
     )
-    passed = counts.get(Status.PASS, 0) + suspects
     return say("headline.fail", parts=parts, passed=passed, total=total)
 
 
@@ -132,6 +142,17 @@ def _advice(alignment: Alignment, divergence: Row | None, causes: tuple[Finding,
     return tuple(found)
 
 
+def _advice_after_a_pass(alignment: Alignment) -> Say:
+    """What is left to do when all passes: most for a pass that proves nothing."""
+    if any(one.kind == "suspicious pass" for one in alignment.findings):
+        return say("advice.suspicious")
+    if alignment.status is Status.SUSPECT:
+        return say("advice.suspect")
+    if accepted_keys(alignment):
+        return say("advice.accepted")
+    return say("advice.passed" if alignment.floor is not None else "advice.passed.fixed")
+
+
 def _general_advice(alignment: Alignment, divergence: Row | None) -> tuple[Say, ...]:
     if alignment.status is Status.NOTHING:
         return (say("advice.nothing"),)
@@ -140,7 +161,7 @@ def _general_advice(alignment: Alignment, divergence: Row | None) -> tuple[Say, 
     if divergence is None:
         if not alignment.passed:
             return (say("advice.unmatched"),)
-        return (say("advice.passed" if alignment.floor is not None else "advice.passed.fixed"),)
+        return (_advice_after_a_pass(alignment),)
     if divergence.status is Status.INCOMPARABLE:
         estimated = divergence.judgement.evidence.startswith("estimate")
         return (say("advice.estimated" if estimated else "advice.incomparable", key=Name(divergence.key)),)

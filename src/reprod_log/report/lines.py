@@ -13,7 +13,7 @@ from reprod_log.report.plain import plain
 from reprod_log.report.view import remarks
 from reprod_log.report.words import Say, Words, say
 
-Role = Literal["headline", "where", "cause", "detail", "advice", "side", "note"]
+Role = Literal["headline", "where", "cause", "detail", "advice", "warning", "side", "note"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ def first_lines(screen: FirstScreen, words: Words) -> list[Line]:
         return plain(words(what))
 
     lines = [Line("headline", 0, told(screen.headline))]
+    lines += [Line("warning", 2, f"{words.get('warning')}: {told(one)}") for one in screen.warnings]
     lines += [Line("where", 4 if one.id == "reason" else 2, told(one)) for one in screen.where]
     for found in screen.shown_causes:
         lines += _finding(found, words.get("cause"), words)

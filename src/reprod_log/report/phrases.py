@@ -3,9 +3,10 @@
 Rules and policies write plain English, which is what a saved alignment keeps. A language brings a file of pairs, in
 report/languages/phrases: the English sentence with {places} for what varies, and the same in its own words:
 
-    "{count:number} parameters are {what:said}": "{count} 个参数{what}"
+    "{count:number} [parameter is|parameters are] {what:said}": "{count} 个参数{what}"
 
-`said` marks a place that holds a sentence of the file again, `number` one that holds a number only.
+`said` marks a place that holds a sentence of the file again, `number` one that holds a number only. `[is|are]` is said
+of one thing and of many: the sentence is known in both forms.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).with_name("languages") / "phrases"
 _PLACE = re.compile(r"\{(\w+)(?::(said|number))?\}")
+_FORMS = re.compile(r"\[([^\[\]|]*)\|([^\[\]|]*)\]")
 _NUMBER = re.compile(r"[-+]?(?:[\d.,]+(?:e[-+]?\d+)?%?|inf|nan)")
 _SENTENCE = re.compile(r"\b[a-z]+ [a-z]+ [a-z]+\b")
 _START = 4
@@ -97,7 +99,8 @@ class Phrases:
 def phrases_from(pairs: Mapping[str, str]) -> Phrases:
     """The sentences of a mapping from English to another language."""
     made = []
-    for english, translation in pairs.items():
+    both = ((form, translation) for english, translation in pairs.items() for form in _forms(english))
+    for english, translation in both:
         pieces = _PLACE.split(english)
         places = tuple(zip(pieces[1::3], (kind or "" for kind in pieces[2::3]), strict=True))
         made.append(Phrase(tuple(pieces[0::3]), places, translation))
@@ -109,6 +112,11 @@ def phrases_from(pairs: Mapping[str, str]) -> Phrases:
         for start in starts - open_ones
     }
     return Phrases(by_start, tuple(one for one in made if one.literals[0][:_START] in open_ones))
+
+
+def _forms(english: str) -> tuple[str, ...]:
+    """The sentence for one thing and for many; the only one if it does not count."""
+    return tuple(dict.fromkeys((_FORMS.sub(r"\1", english), _FORMS.sub(r"\2", english))))
 
 
 @lru_cache(maxsize=8)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 STYLES = {
     Status.PASS: "green",
+    Status.ACCEPTED: "cyan",
     Status.SUSPECT: "yellow",
     Status.PRECISION: "yellow",
     Status.FAIL: "bold red",
@@ -38,6 +39,7 @@ ROLE_STYLES: dict[Role, str] = {
     "cause": "bold",
     "detail": "",
     "advice": "bold",
+    "warning": "yellow",
     "side": "",
     "note": "dim",
 }
@@ -47,6 +49,7 @@ _MOST_FAILURES = 20
 """More of them push the answer off the screen."""
 _PIPE_WIDTH = 160
 _MOST_REASONS = 5
+_NUMEROUS = (Status.FAIL, Status.ACCEPTED)
 _LONGEST_KEY = 300
 
 
@@ -110,7 +113,7 @@ def _grow(tree: Tree, node: Node) -> None:
 def _table(shown: tuple[Row, ...], told: Words, width: int) -> Table:
     floors = any(row.times_floor is not None for row in shown)
     # The reason of the first divergence stands on top; those of many failures would only push each other away.
-    few = sum(row.status is Status.FAIL for row in shown) <= _MOST_REASONS
+    few = sum(row.status in _NUMEROUS for row in shown) <= _MOST_REASONS
     columns = _columns(width, floors=floors)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(told.get("status"), no_wrap=True)
@@ -123,7 +126,7 @@ def _table(shown: tuple[Row, ...], told: Words, width: int) -> Table:
             Text(shortened(plain(row.key), _LONGEST_KEY)),
             *(_cell(row, name) for name in columns),
         )
-        if row.judgement.reason and not row.status.passed and (few or row.status is not Status.FAIL):
+        if row.judgement.reason and row.status is not Status.PASS and (few or row.status not in _NUMEROUS):
             table.add_row("", Text(plain(told(row.judgement.reason)), style="dim"))
     return table
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 from reprod_log.alignment import Alignment
 from reprod_log.calibrate import Evidence
 from reprod_log.errors import listed
 from reprod_log.judge import Check, Judgement, Status
+from reprod_log.judge.verdict import has_no_size
 from reprod_log.measure.comparison import Compared
 from reprod_log.measure.measurement import Measurement
 from reprod_log.record import Key
@@ -18,6 +18,7 @@ from reprod_log.report.words import Say, Text, say
 
 SEVERITY = (
     Status.PASS,
+    Status.ACCEPTED,
     Status.SUSPECT,
     Status.PRECISION,
     Status.UNMATCHED,
@@ -29,6 +30,7 @@ SEVERITY = (
 """From nothing to say to the worst; a group of entries shows the worst of its members."""
 MARKS = {
     Status.PASS: "✓",
+    Status.ACCEPTED: "○",
     Status.SUSPECT: "?",
     Status.PRECISION: "≈",
     Status.FAIL: "✗",
@@ -62,8 +64,11 @@ class Row:
         return None if self.compared is None else self.compared.measurement
 
     def number(self, name: str) -> float | None:
-        """A statistic of the measurement by its name; None when there is no measurement, or an estimate without it."""
-        if self.measurement is None:
+        """A statistic of the measurement by its name; None when there is no measurement, or an estimate without it.
+
+        Texts and objects that differ have no statistics either.
+        """
+        if self.measurement is None or has_no_size(self.measurement):
             return None
         value: float | None = getattr(self.measurement, name)
         estimated = self.measurement.estimate is not None
@@ -92,7 +97,8 @@ class Row:
     @property
     def times_limit(self) -> float | None:
         """The deciding value in limits: beyond 1 it does not pass."""
-        return None if self.check is None else _of_limit(self.check)
+        has_none = self.check is None or (self.measurement is not None and has_no_size(self.measurement))
+        return None if has_none or self.check is None else _of_limit(self.check)
 
     @property
     def floor(self) -> float | None:
@@ -150,13 +156,7 @@ def worst_status(statuses: Iterable[Status]) -> Status:
 
 def accepted_keys(alignment: Alignment) -> tuple[str, ...]:
     """The entries that pass only because the policy accepts their difference."""
-    return tuple(
-        one.key
-        for one in alignment.verdict.judgements
-        if one.status.passed
-        and one.reason
-        and any(fnmatchcase(one.key, pattern) for pattern in alignment.policy.accept)
-    )
+    return tuple(one.key for one in alignment.verdict.judgements if one.status is Status.ACCEPTED)
 
 
 def remarks(alignment: Alignment) -> tuple[Say, ...]:

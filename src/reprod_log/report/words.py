@@ -1,17 +1,24 @@
-"""Words: the sentences of the reports, one JSON file per language in report/languages; all have the same ids."""
+"""Words: the sentences of the reports, one JSON file per language in report/languages; all have the same ids.
+
+`{name}` is the place of a value, `{count:entry|entries}` that of a number with its noun (`#` is the number where it
+does not come first: `{total:the # entry passes|all # entries pass}`).
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from reprod_log.errors import UsageError, listed
+from reprod_log.errors import UsageError, counted, listed
 from reprod_log.report.phrases import Phrases, phrases
 
 _FOLDER = Path(__file__).with_name("languages")
+PLACE = re.compile(r"\{(\w+)(?::([^{}|]*)\|([^{}|]*))?\}")
+"""A place in a sentence: its name, and the noun for one and for many if it is a number that has one."""
 
 
 class Name(str):
@@ -51,7 +58,14 @@ class Words:
         """The sentence, its values filled in; names go through `name`. English text is said as the language has it."""
         if isinstance(what, str):
             return self.phrases(what)
-        return self.sentences[what.id].format(**{key: self._filled(value, name) for key, value in what.values.items()})
+
+        def fill(place: re.Match[str]) -> str:
+            value, one, many = what.values[place[1]], place[2], place[3]
+            if one is not None and isinstance(value, int):
+                return counted(value, one, many)
+            return str(self._filled(value, name))
+
+        return PLACE.sub(fill, self.sentences[what.id])
 
     def _filled(self, value: object, name: Callable[[str], str]) -> object:
         if isinstance(value, Name):

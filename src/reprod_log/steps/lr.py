@@ -12,7 +12,7 @@ import numpy as np
 
 from reprod_log.alignment import Alignment, align
 from reprod_log.capture.framework import Framework, loaded
-from reprod_log.errors import UsageError
+from reprod_log.errors import UsageError, counted
 from reprod_log.judge import Limit
 from reprod_log.record import Array, Entry, Key, Recording
 from reprod_log.record.series import series
@@ -46,7 +46,7 @@ def record(side: Any, *, steps: int, metrics: Sequence[float] | None = None) -> 
     """
     schedules = side if isinstance(side, Mapping) else {"schedule": side}
     if not schedules or steps < 1:
-        raise UsageError(f"nothing to compare: {len(schedules)} schedules, {steps} steps")
+        raise UsageError(f"nothing to compare: {counted(len(schedules), 'schedule')}, {counted(steps, 'step')}")
     entries: dict[Key, Array] = {}
     for name, schedule in schedules.items():
         read, advance = _reader(schedule, name)

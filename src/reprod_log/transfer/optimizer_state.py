@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from reprod_log.errors import TransferError, UsageError
+from reprod_log.errors import TransferError, UsageError, counted
 from reprod_log.transfer.execution import Inputs
 from reprod_log.transfer.gradients import both_parameters, planned
 from reprod_log.transfer.matching.correspondence import Order
@@ -110,7 +110,7 @@ def _steered(here: _Side, there: _Side, moves: list[Move]) -> list[Move]:
         has, lacks = ("target", "source") if there.updates(move.target) else ("source", "target")
         raise TransferError(
             f"'{move.sources[0]}' in the source and '{move.target}' in the target are partners, but only the {has} "
-            f"optimizer updates its one ({len(lopsided)} such pairs). Give it to the {lacks} optimizer too. "
+            f"optimizer updates its one ({counted(len(lopsided), 'such pair')}). Give it to the {lacks} optimizer too. "
             "Nothing was changed."
         )
     return [move for move in moves if there.updates(move.target)]

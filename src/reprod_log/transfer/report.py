@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from reprod_log.errors import TransferError, listed
+from reprod_log.errors import TransferError, counted, listed
 from reprod_log.transfer.plan import TransferPlan
 from reprod_log.transfer.verification import Status
 
@@ -99,7 +99,8 @@ class TransferReport:
         said = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
         state = "complete" if self.complete else "INCOMPLETE"
         return (
-            f"{self.source_framework} -> {self.target_framework}: {len(self.rows)} tensors, {said or 'none'}; {state}"
+            f"{self.source_framework} -> {self.target_framework}: {counted(len(self.rows), 'tensor')}, "
+            f"{said or 'none'}; {state}"
         )
 
     def _table(self) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from reprod_log.cli.options import Trust
-from reprod_log.errors import UsageError
+from reprod_log.errors import UsageError, counted
 from reprod_log.record.stores import load, save
 
 NAME = "convert"
@@ -27,5 +27,5 @@ def run(
         raise UsageError(f"{source} and {target} are the same; give another name to write to")
     recording = load(source, trust=trust)
     written = save(recording, target)
-    typer.echo(f"{written}: {len(recording)} entries")
+    typer.echo(f"{written}: {counted(len(recording), 'entry', 'entries')}")
     return 0

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from reprod_log.capture.script import run_script
-from reprod_log.errors import UsageError
+from reprod_log.errors import UsageError, counted
 from reprod_log.record import Recording
 from reprod_log.record.stores import load, save
 
@@ -73,7 +73,10 @@ def run(
             if extra and target.exists():
                 _add_pass(output, load(target))
     recording = load(output)
-    typer.echo(f"{output}: {len(recording)} entries, passes: {', '.join(run or 'plain' for run in recording.runs)}")
+    typer.echo(
+        f"{output}: {counted(len(recording), 'entry', 'entries')}, passes: "
+        f"{', '.join(run or 'plain' for run in recording.runs)}"
+    )
     return 0
 
 

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from reprod_log.cli.options import AllRows, Trust
+from reprod_log.errors import counted
 from reprod_log.record.stores import load
 from reprod_log.record.summary import summarise
 from reprod_log.report.plain import plain
@@ -30,7 +31,7 @@ def run(
     content = load(recording, trust=trust)
     console = terminal()
     state = "" if content.complete else ", incomplete"
-    console.print(Text(f"{recording}: {len(content)} entries{state}", style="bold"))
+    console.print(Text(f"{recording}: {counted(len(content), 'entry', 'entries')}{state}", style="bold"))
     for name, value in content.provenance.to_dict().items():
         console.print(Text(f"  {name}: {plain(str(value))}"))
     for note in content.notes:

@@ -18,10 +18,11 @@ import typer
 from reprod_log.alignment import Alignment, align
 from reprod_log.cli.answer import exit_code
 from reprod_log.cli.options import AllowUnmatched, EqualNan, Limits, Renames, Reports, Trust, rename_map
-from reprod_log.errors import RecordingError, UsageError, listed
+from reprod_log.errors import RecordingError, UsageError, counted, listed
 from reprod_log.record import Key, Recording
 from reprod_log.record.stores import load
 from reprod_log.report import write_report
+from reprod_log.report.first_screen import headline
 from reprod_log.report.plain import plain
 from reprod_log.report.terminal import print_alignment, terminal
 
@@ -73,7 +74,7 @@ def run(
     names = rename_map(rename)
     rough = align(*sides, limits=limit, rename=names, allow_unmatched=allow_unmatched, equal_nan=equal_nan)
     if rough.passed:
-        typer.echo(f"nothing to look at: all {len(rough.verdict.judgements)} entries pass")
+        typer.echo(f"nothing to look at: {headline(rough)}")
         return exit_code(rough)
     place = first_place(rough, places)
     targets = output / "reference", output / "candidate"
@@ -183,7 +184,8 @@ def _check_repeats(before: Recording, again: Recording, which: str) -> None:
     moved = [str(entry.key) for known, entry in both if known.hash and entry.hash and known.hash != entry.hash]
     if moved:
         typer.echo(
-            f"note: the {which} did not repeat itself: {len(moved)} of {len(both)} entries have other values than "
+            f"note: the {which} did not repeat itself: {len(moved)} of "
+            f"{counted(len(both), 'entry', 'entries')} with other values than "
             f"before ({listed(moved, most=3)}). Fix its seeds and threads, or read on with care.",
             err=True,
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
-from reprod_log.errors import listed
+from reprod_log.errors import counted, listed
 from reprod_log.record import Key, Recording
 
 
@@ -31,7 +31,9 @@ def look(case: Case) -> Iterable[Finding]:
             yield Finding(
                 rule="cut_graph",
                 cause=f"no gradient reaches {listed(lost, most=4)} in the {side}: the graph is cut behind it",
-                evidence=f"the outputs agree and the other side has a gradient there ({len(lost)} parameters)",
+                evidence=(
+                    f"the outputs agree and the other side has a gradient there ({counted(len(lost), 'parameter')})"
+                ),
                 confidence="consistent",
                 advice="look for detach(), stop_gradient=True, no_grad, .numpy() or an integer cast between this layer "
                 "and the loss",

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
-from reprod_log.errors import listed
+from reprod_log.errors import counted, listed
 
 
 def look(case: Case) -> Iterable[Finding]:
@@ -20,7 +20,7 @@ def look(case: Case) -> Iterable[Finding]:
         yield Finding(
             rule="cut_short",
             cause=f"the recording of the {name} is incomplete: {listed(side.notes[-2:]) or 'it has no end'}",
-            evidence=f"{len(missing)} entries have no partner there: {listed(missing)}",
+            evidence=f"{counted(len(missing), 'entry has', 'entries have')} no partner there: {listed(missing)}",
             # That it is incomplete is certain; that all of what is missing is missing for this reason is not.
             confidence="consistent",
             advice=f"record the {name} again to its end before looking for mistakes in the model",

@@ -11,7 +11,7 @@ from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
 from reprod_log.diagnose.material import Both, Material, factor
 from reprod_log.diagnose.updates import BadUpdates, first_bad_update
-from reprod_log.errors import listed
+from reprod_log.errors import counted, listed
 from reprod_log.record import Array, Key
 
 
@@ -38,7 +38,10 @@ def look(case: Case) -> Iterable[Finding]:
             rule="update_fit",
             cause=f"{listed(list(ratios), most=4)} {'has' if len(ratios) == 1 else 'have'} a learning rate of "
             f"{'its' if len(ratios) == 1 else 'their'} own on one side: the update is the reference's times a constant",
-            evidence=f"ratio of the updates: {shown}; the other {len(bad.agreeing)} parameters agree",
+            evidence=(
+                f"ratio of the updates: {shown}; the other "
+                f"{counted(len(bad.agreeing), 'parameter agrees', 'parameters agree')}"
+            ),
             confidence="consistent",
             advice="look for a parameter group or a ParamAttr(learning_rate=…), which get_lr() does not show",
             keys=bad.keys,
@@ -100,7 +103,7 @@ def _decay(decays: Mapping[str, float], left: list[str], bad: BadUpdates, rate: 
         rule="update_fit",
         cause=cause,
         evidence=f"the difference of the updates is {typical:+.4g} × learning rate {rate:g} × the parameter "
-        f"for {len(decays)} of {len(left)} parameters that differ",
+        f"for {len(decays)} of {counted(len(left), 'parameter that differs', 'parameters that differ')}",
         confidence="consistent",
         advice="give both optimizers the same weight decay for the same parameters (groups in torch, "
         "apply_decay_param_fun or ParamAttr(regularizer=…) in paddle)",

@@ -12,6 +12,7 @@ import numpy as np
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding, Mend
 from reprod_log.diagnose.material import Both, Material, factor, relative
+from reprod_log.errors import counted
 from reprod_log.record import Array
 from reprod_log.record.entry import dtype_named
 
@@ -67,7 +68,8 @@ def _whole_parts(wrong: Mapping[str, Both], values: Mapping[str, Both]) -> Itera
         yield Finding(
             rule="weights",
             cause=cause,
-            evidence=f"all {len(paths)} weights that differ are equal to the other's to the last digit",
+            evidence=f"{counted(len(paths), 'the # weight that differs is', 'all # weights that differ are')} equal to "
+            "the other's to the last digit",
             confidence="consistent",
             advice=f"load {part} from its own weights; a converter that shares one dict, or a name used twice, "
             "overwrites the earlier",
@@ -165,7 +167,7 @@ def _nothing_loaded(wrong: Mapping[str, Both]) -> Finding:
     return Finding(
         rule="weights",
         cause="the weights were not loaded: every parameter of the candidate differs from the reference's",
-        evidence=f"{len(wrong)} parameters differ before the first update",
+        evidence=f"{counted(len(wrong), 'parameter differs', 'parameters differ')} before the first update",
         confidence="consistent",
         advice="load the reference's weights first, for example with reprod_log.transfer_weights(reference, candidate)",
         keys=tuple(wrong)[:5],
@@ -180,7 +182,7 @@ def _rounding_of_all(wrong: Mapping[str, Both]) -> Finding | None:
     return Finding(
         rule="weights",
         cause=only[0].replace("the weight is", "all weights are"),
-        evidence=f"{len(wrong)} parameters are {only[1]}",
+        evidence=f"{counted(len(wrong), 'parameter is', 'parameters are')} {only[1]}",
         confidence="consistent",
         advice="load the weights in float32",
         keys=tuple(wrong)[:5],

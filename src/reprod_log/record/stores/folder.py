@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from reprod_log.errors import RecordingError, UnreadableFile, UsageError, WriteFailed, listed
+from reprod_log.errors import RecordingError, UnreadableFile, UsageError, WriteFailed, counted, listed
 from reprod_log.record.atomic import replacing
 from reprod_log.record.encoding import decode, describe, encode, entry_from, facts_from
 from reprod_log.record.entry import Array, Entry
@@ -78,7 +78,10 @@ def open_recording(path: Path, *, trust: bool = False) -> Recording:
             else:
                 entries.append(entry)
     if without:
-        facts["notes"] += (f"{len(without)} entries are left out, their data is in a missing shard: {listed(without)}",)
+        facts["notes"] += (
+            f"{counted(len(without), 'entry is', 'entries are')} left out, their data is in a missing "
+            f"shard: {listed(without)}",
+        )
     return Recording(entries=tuple(entries), source=str(path), **facts)
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from xml.etree import ElementTree
 
 from reprod_log.alignment import Alignment
-from reprod_log.report.first_screen import first_screen, headline
+from reprod_log.errors import counted
+from reprod_log.judge import Status
+from reprod_log.report.first_screen import headline
 from reprod_log.report.formats import text
 from reprod_log.report.groups import Group, groups
 from reprod_log.report.options import USUAL, Options
@@ -51,6 +54,8 @@ def _case(suite: ElementTree.Element, row: Row, told: Words) -> None:
     case = ElementTree.SubElement(suite, "testcase", classname=suite.attrib["name"], name=_safe(row.key))
     if not row.status.passed:
         _fail(case, row.status.value, told(row.judgement.reason), "\n".join(_numbers(row, told)))
+    elif row.status is Status.ACCEPTED:
+        ElementTree.SubElement(case, "skipped", message=_safe(told(row.judgement.reason)))
     elif row.judgement.reason:
         ElementTree.SubElement(case, "system-out").text = _safe(told(row.judgement.reason))
 
@@ -58,7 +63,10 @@ def _case(suite: ElementTree.Element, row: Row, told: Words) -> None:
 def _group_case(suite: ElementTree.Element, group: Group, told: Words) -> None:
     total = len(group.rows)
     case = ElementTree.SubElement(
-        suite, "testcase", classname=suite.attrib["name"], name=f"{suite.attrib['name']}: {total} entries"
+        suite,
+        "testcase",
+        classname=suite.attrib["name"],
+        name=f"{suite.attrib['name']}: {counted(total, 'entry', 'entries')}",
     )
     failed = [row for row in group.rows if not row.status.passed]
     if failed:
@@ -73,19 +81,20 @@ def _group_case(suite: ElementTree.Element, group: Group, told: Words) -> None:
 
 
 def _whole(top: ElementTree.Element, alignment: Alignment, language: str) -> None:
-    """The verdict as a case of its own: a comparison of nothing must not look like a green run."""
+    """Both sides, the policy and the first screen; a case of its own only when no other case fails with the verdict.
+
+    A comparison of nothing must not look like a green run; otherwise there is a case for each entry and no more.
+    """
     suite = ElementTree.SubElement(top, "testsuite", name="alignment")
     properties = ElementTree.SubElement(suite, "properties")
     for name, side in (("reference", alignment.reference), ("candidate", alignment.candidate)):
         ElementTree.SubElement(properties, "property", name=name, value=_safe(side.source))
     ElementTree.SubElement(properties, "property", name="policy", value=alignment.policy.name)
-    case = ElementTree.SubElement(suite, "testcase", classname="alignment", name="verdict")
-    screen = first_screen(alignment)
     body = text.render(alignment, Options(language=language))
-    if screen.passed:
-        ElementTree.SubElement(case, "system-out").text = _safe(body, lines=True)
-    else:
-        _fail(case, screen.status.value, headline(alignment, language=language), body)
+    if not alignment.passed and next(top.iter("failure"), None) is None:
+        case = ElementTree.SubElement(suite, "testcase", classname="alignment", name="verdict")
+        _fail(case, alignment.status.value, headline(alignment, language=language), body)
+    ElementTree.SubElement(suite, "system-out").text = _safe(body, lines=True)
     _count(suite)
 
 
@@ -115,6 +124,7 @@ def _numbers(row: Row, told: Words) -> list[str]:
         f"{check.metric} {check.value:.6g}, {told.get('entry.limit')} {check.limit:.6g}"
         + (f", {told.get('floor')} {check.floor:.6g}" if check.floor is not None else "")
         for check in row.judgement.checks
+        if not math.isnan(check.value)
     ]
     return [*lines, f"{told.get('evidence')}: {told(row.judgement.evidence)}"]
 

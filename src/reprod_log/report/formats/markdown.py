@@ -69,7 +69,7 @@ def _answer(alignment: Alignment, screen: FirstScreen, told: Words, *, full: boo
     def sentence(what: Say | str) -> str:
         return text(told(what))
 
-    lines: list[tuple[str, str]] = []
+    lines = [("warning", f"⚠ {text(told(one))}") for one in screen.warnings]
     if screen.divergence is not None:
         first = screen.divergence
         lines.append(("first", f"{code(first.key)} **{first.status.value}**<br>{sentence(first.judgement.reason)}"))

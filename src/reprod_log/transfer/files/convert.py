@@ -6,7 +6,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from reprod_log.errors import TransferError, UsageError, listed
+from reprod_log.errors import TransferError, UsageError, counted, listed
 from reprod_log.transfer.execution import Inputs
 from reprod_log.transfer.files.counterpart import make_counterpart
 from reprod_log.transfer.files.evidence import Hints, read_evidence
@@ -148,8 +148,8 @@ def _by_names(weights: dict[str, Array], frameworks: tuple[str, str], hints: Hin
     if evidence.undecided:
         why = "; ".join(list(evidence.undecided.values())[:5])
         raise TransferError(
-            f"{len(evidence.undecided)} tensors could be one thing or another: {why}. Give a model, or say what they "
-            "are with linear=(...), keep=(...) or layers={...}. Nothing was written."
+            f"{counted(len(evidence.undecided), 'tensor')} could be one thing or another: {why}. Give a "
+            "model, or say what they are with linear=(...), keep=(...) or layers={...}. Nothing was written."
         )
     made = [make_counterpart(unit, frameworks[1]) for unit in evidence.units]
     pairs = [UnitPair(unit, one.unit, "name") for unit, one in zip(evidence.units, made, strict=True)]
@@ -209,7 +209,8 @@ def _refuse_missing(weights: Mapping[str, Array], shapes: Mapping[str, tuple[int
     missing = [name for name in shapes if name not in weights]
     if missing:
         raise TransferError(
-            f"The file lacks {len(missing)} tensors: {listed(missing)}. It has {listed(weights)}. Nothing was written."
+            f"The file lacks {counted(len(missing), 'tensor')}: {listed(missing)}. It has "
+            f"{listed(weights)}. Nothing was written."
         )
     wrong = [name for name, shape in shapes.items() if weights[name].shape != shape]
     if wrong:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 
+from reprod_log.errors import counted
 from reprod_log.transfer.agreement import MODEL_LIMIT, rearranged_difference
 from reprod_log.transfer.execution import Trace
 from reprod_log.transfer.matching.pieces import PIECE
@@ -47,7 +48,7 @@ class Context:
         if self.compared == 0:
             return "nothing to compare in the run of the whole models"
         if self.first is None:
-            return f"the whole models agree at all {self.compared} layers compared"
+            return f"the whole models agree at {counted(self.compared, 'the # layer', 'all # layers')} compared"
         return f"the whole models differ from '{self.first.target.path}' on (relative {self.difference:.1e})"
 
 

@@ -15,7 +15,7 @@ function withLibrary(draw) {
   return library.then(draw);
 }
 
-const MARKERS = { PASS: "circle", SUSPECT: "triangle", PRECISION: "inverted_triangle", FAIL: "x", UNMATCHED: "square", INCOMPARABLE: "square", NOTHING: "square" };
+const MARKERS = { PASS: "circle", ACCEPTED: "diamond", SUSPECT: "triangle", PRECISION: "inverted_triangle", FAIL: "x", UNMATCHED: "square", INCOMPARABLE: "square", NOTHING: "square" };
 
 function colour(name) {
   const probe = make("span");
@@ -26,7 +26,7 @@ function colour(name) {
   return found;
 }
 
-const statusColour = (name) => colour({ PASS: "pass", SUSPECT: "warn", PRECISION: "warn", FAIL: "fail" }[name] ?? "odd");
+const statusColour = (name) => colour({ PASS: "pass", ACCEPTED: "link", SUSPECT: "warn", PRECISION: "warn", FAIL: "fail" }[name] ?? "odd");
 
 // The library reads $$…$$ and \(…\) as formulas; a name is never one.
 const asText = (text) => text.replaceAll("$", "$\u200b").replaceAll("\\", "\\\u200b");

@@ -20,7 +20,13 @@ function t(id, values = {}) {
     return value.text === undefined ? t(value.id, value.values) : said(value.text);
   };
   const sentence = data.words[state.language][id];
-  return sentence === undefined ? id : sentence.replace(/\{(\w+)\}/g, (_, name) => filled(values[name]));
+  if (sentence === undefined) return id;
+  // {count:entry|entries} is a number with its noun; # stands for the number where it does not come first.
+  return sentence.replace(/\{(\w+)(?::([^{}|]*)\|([^{}|]*))?\}/g, (_, name, one, many) => {
+    if (one === undefined) return filled(values[name]);
+    const noun = Number(values[name]) === 1 ? one : many;
+    return noun.includes("#") ? noun.replaceAll("#", filled(values[name])) : `${filled(values[name])} ${noun}`;
+  });
 }
 
 // A sentence that came as English text, if the language has it in its own words.
