@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -88,11 +88,25 @@ class ReprodDiffHelper:
 
 
 def _owned(value: Any, copies: dict[int, Any]) -> Any:
-    """Arrays that own their memory and can be written to, as 1.0.1 gave them; one that stands twice is copied once."""
+    """Arrays of the caller's own that can be written to, as 1.0.1 gave them; one that stands twice is copied once."""
     if isinstance(value, dict):
         return {key: _owned(one, copies) for key, one in value.items()}
     if not isinstance(value, np.ndarray):
         return value
     if id(value) not in copies:
-        copies[id(value)] = np.array(value)
+        copies[id(value)] = _copied(value)
     return copies[id(value)]
+
+
+def _copied(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A copy whose memory is a bytearray, as that of an array from a pickle is bytes.
+
+    numpy asks for huge pages when it allocates; where those are dear (virtual machines), copying takes fifteen times
+    as long.
+    """
+    order: Literal["C", "F"] = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
+    if array.dtype.hasobject or not array.size or not (array.flags.c_contiguous or array.flags.f_contiguous):
+        return np.array(array)
+    return np.frombuffer(bytearray(array.ravel(order).view(np.uint8).data), array.dtype).reshape(
+        array.shape, order=order
+    )
