@@ -8,7 +8,7 @@ import pytest
 
 import reprod_log
 from reprod_log import ReprodLogger
-from reprod_log.errors import ReprodLogError
+from reprod_log.errors import ReprodLogError, UsageError
 
 
 def test_names_of_1_0_1_import() -> None:
@@ -122,3 +122,11 @@ def test_program_logging_is_left_alone(tmp_path: Path, monkeypatch: pytest.Monke
     assert (list(logging.getLogger().handlers), logging.getLogger().level) == before
     assert (tmp_path / "diff.txt").is_file()
     assert (tmp_path / "own.log").read_text().endswith("root INFO: hello\n")
+
+
+@pytest.mark.parametrize("path", [".", "..", "/"])
+def test_folder_instead_of_a_file_is_refused(path: str) -> None:
+    logger = ReprodLogger()
+    logger.add("x", np.ones(1))
+    with pytest.raises(UsageError, match="is a folder: give a file in it"):
+        logger.save(path)

@@ -11,6 +11,7 @@ import pytest
 
 from reprod_log import Recording
 from reprod_log.cli import run
+from reprod_log.record import Provenance
 
 
 @pytest.fixture
@@ -162,12 +163,56 @@ def test_narrow_terminal_shows_everything(logs: Path, width: str) -> None:
     assert max(map(len, answer.stdout.splitlines())) <= int(width)
 
 
-def test_reader_that_leaves_early_is_no_error(logs: Path) -> None:
-    answer = subprocess.run(
-        f"{sys.executable} -m reprod_log show {logs / 'ref.npy'} | true",
-        shell=True,
-        capture_output=True,
-        text=True,
-        check=False,
+@pytest.mark.parametrize(
+    ("command", "code"), [("show {0}/ref.npy", 0), ("compare {0}/ref.npy {0}/off.npy --json {0}/out.json", 1)]
+)
+def test_reader_that_leaves_early_changes_no_answer(logs: Path, command: str, code: int) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        answer = subprocess.run(
+            [sys.executable, "-m", "reprod_log", *command.format(logs).split()],
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    finally:
+        os.close(writing)
+    assert (answer.returncode, answer.stderr) == (code, "")
+    assert (logs / "out.json").exists() == (code == 1)
+
+
+def test_what_was_written_is_named(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    saved, page = str(logs / "a.json"), str(logs / "a.md")
+    assert run(["compare", str(logs / "ref.npy"), str(logs / "off.npy"), "--json", saved, "--report", page]) == 1
+    assert capsys.readouterr().out.splitlines()[-2:] == [f"written: {saved}", f"written: {page}"]
+    assert run(["report", saved, page]) == 1
+    assert capsys.readouterr().out == f"written: {page}\n"
+
+
+@pytest.mark.parametrize("name", ["judge", "report"])
+def test_folder_instead_of_a_saved_alignment_is_told(name: str, tmp_path: Path, capsys) -> None:
+    assert run([name, str(tmp_path)]) == 2
+    assert "is a folder, and a saved alignment is a JSON file" in capsys.readouterr().err
+
+
+def test_ranks_of_a_missing_folder_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["ranks", str(tmp_path / "none")]) == 2
+    assert capsys.readouterr().err.startswith(f"reprod: there is no {tmp_path / 'none'}")
+
+
+def test_values_are_shown_with_whole_names_on_a_narrow_screen(tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    key = "step0/forward/encoder.layers.11.attention.self.query_projection#0:output"
+    origin = Provenance(framework="torch", extra={"run": {"script": "train.py", "args": ["--lr", "0.1"]}, "rank": 0})
+    path = Recording.from_arrays({key: np.arange(6.0).reshape(2, 3), "y": np.ones(1)}, provenance=origin).save(
+        tmp_path / "a.npz"
     )
-    assert "Traceback" not in answer.stderr
+    assert run(["show", str(path), "--values"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[lines.index(key) + 1].split() == ["float64", "2×3", "0", "5", "2.5", "0/0"]
+    assert "  run.script: train.py" in lines
+    assert "  run.args: --lr, 0.1" in lines
+    assert not any("{" in line for line in lines)

@@ -111,7 +111,7 @@ def test_failure_of_the_script_is_told_as_its_own(folder: Path) -> None:
     result = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert result.returncode == 1
     assert "RuntimeError: boom" in result.stderr
-    assert "the script failed; what it did until then is in failed" in result.stderr
+    assert "entries of 3 steps recorded until then are in failed" in result.stderr
     assert "bug in reprod_log" not in result.stderr
     assert "runpy" not in result.stderr
 
@@ -128,7 +128,28 @@ def test_script_that_raises_leaves_what_was_recorded(folder: Path) -> None:
     command = [sys.executable, "-m", "reprod_log", "run", "-o", "raised", "raises.py"]
     answer = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert answer.returncode == 7
+    assert "the script left with 7; " in answer.stderr
     assert load(folder / "raised").steps == (0, 1, 2)
+
+
+def test_interrupted_script_says_what_was_recorded_and_leaves_with_130(folder: Path) -> None:
+    (folder / "stops.py").write_text(TORCH + "\nraise KeyboardInterrupt\n")
+    command = [sys.executable, "-m", "reprod_log", "run", "-o", "stopped", "stops.py"]
+    answer = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert answer.returncode == 130
+    assert "interrupted; " in answer.stderr
+    assert answer.stderr.rstrip().endswith("entries of 3 steps recorded until then are in stopped")
+    assert load(folder / "stopped").steps == (0, 1, 2)
+
+
+def test_script_that_leaves_with_0_is_a_whole_run(folder: Path) -> None:
+    (folder / "leaves.py").write_text(TORCH + "\nraise SystemExit(0)\n")
+    command = [sys.executable, "-m", "reprod_log", "run", "-o", "left", "--layers", "0", "--layers", "x9", "leaves.py"]
+    answer = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout.startswith("left: ")
+    assert "note: no layer or parameter fits 'x9'" in answer.stdout
+    assert load(folder / "left").complete
 
 
 def test_missing_script_is_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -69,13 +69,21 @@ def zoom(folder: Path, candidate: str, *options: str) -> int:
     return run(["zoom", str(folder / "ref"), str(folder / candidate), "-o", str(folder / "look"), *LIMIT, *options])
 
 
-def test_place_is_found_by_sketches_and_looked_at_in_full(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_place_is_found_by_sketches_and_looked_at_in_full(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert run(["compare", str(folder / "ref"), str(folder / "bad"), *LIMIT, "--json", str(folder / "bad.json")]) == 1
     rough = json.loads((folder / "bad.json").read_text())
     assert rough["first_divergence"] == "step2/forward/2#0:output"
     capsys.readouterr()
-    assert zoom(folder, "bad", "--yes", "--report", str(folder / "look.json")) == 1
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(folder / "summary.md"))
+    assert zoom(folder, "bad", "--yes", "--report", str(folder / "look.json"), "--language", "zh") == 1
     said = capsys.readouterr()
+    assert "未对齐" in said.out
+    assert "::error title=reprod_log::NOT ALIGNED" in said.out
+    assert (folder / "summary.md").read_text(encoding="utf-8").startswith("## ✗ NOT ALIGNED")
+    assert f"written: {folder / 'look.json'}" in said.out
     assert "first divergence: step2/forward/2#0:output" in said.out
     assert "did not repeat itself" not in said.err
     for side, layer in (("reference", "2"), ("candidate", "head")):
@@ -102,6 +110,13 @@ def test_nothing_is_run_when_all_passes_or_nobody_agrees(
     monkeypatch.setattr("typer.confirm", lambda question: False)
     assert zoom(folder, "bad") == 1
     assert "--step 2 " in capsys.readouterr().out
+
+
+def test_question_without_an_answer_is_wrong_use(folder: Path) -> None:
+    command = [sys.executable, "-m", "reprod_log", "zoom", "ref", "bad", "-o", "none", *LIMIT]
+    answer = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert answer.returncode == 2
+    assert "give --yes" in answer.stderr
 
 
 def test_a_run_that_does_not_repeat_itself_is_told(

@@ -322,7 +322,7 @@ def test_provenance_known_to_one_side_only_is_shown_but_does_not_matter() -> Non
     reference = Recording.from_arrays({"x": np.ones(1)}, provenance=Provenance(device="cpu", extra={"note": "hi"}))
     facts = {fact.name: fact for fact in provenance_facts(align(reference, Recording.from_arrays({"x": np.ones(1)})))}
     assert (facts["device"].reference, facts["device"].candidate, facts["device"].matters) == ("cpu", "", False)
-    assert facts["extra.note"].reference == "hi"
+    assert facts["note"].reference == "hi"
 
 
 def test_coverage_counts_what_was_compared_and_what_not() -> None:

@@ -229,3 +229,23 @@ def test_text_and_numbers_of_any_kind_can_be_kept(empty: Project) -> None:
     content = "def test_it(reprod):\n    reprod.add('t', 'text')\n    reprod.add('b', True)\n    reprod.add('z', 1j)\n"
     assert empty.run("--reprod-update", content=content)[0] == 0
     assert empty.run()[0] == 0
+
+
+def test_failure_is_told_once(project: Project) -> None:
+    _, out = project.run(content=TEST.format(shift=1))
+    assert out.split("short test summary")[0].count("NOT ALIGNED") == 1
+    assert "During handling" not in out
+
+
+def test_damaged_baseline_is_told_and_can_be_updated(project: Project) -> None:
+    name = next(project.path.rglob("test_layer.safetensors"))
+    name.write_text("<<<<<<< a merge gone wrong")
+    code, out = project.run()
+    assert code == 1
+    assert "the baseline cannot be read" in out
+    assert "--reprod-update" in out
+    assert "tensorfile.py" not in out
+    code, out = project.run("--reprod-update")
+    assert code == 0
+    assert "1 written, 3 unchanged" in out
+    assert project.run()[0] == 0

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from fnmatch import fnmatchcase
 from typing import Any
 
 from reprod_log.capture.tree import Node, Tree
-from reprod_log.errors import listed
+from reprod_log.errors import listed, near_pattern
 
 
 def silence_notes(tree: Tree, heard: Collection[Node]) -> list[str]:
@@ -34,6 +35,21 @@ def silence_notes(tree: Tree, heard: Collection[Node]) -> list[str]:
     ]
     if unused:
         notes.append(f"never called as modules: {listed(unused)}")
+    return notes
+
+
+def idle_notes(patterns: Collection[str], names: Collection[str]) -> list[str]:
+    """A note for every pattern that fits none of the names of layers and parameters: it may be misspelt."""
+    notes = []
+    for pattern in patterns:
+        if any(fnmatchcase(name, pattern) for name in names):
+            continue
+        near = near_pattern(pattern, dict.fromkeys(name for name in names if name))
+        notes.append(
+            f"no layer or parameter fits {pattern!r}; near it: {listed(near)}"
+            if near
+            else f"no layer or parameter fits {pattern!r}"
+        )
     return notes
 
 

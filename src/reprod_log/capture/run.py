@@ -17,9 +17,9 @@ from reprod_log.capture.listening import Listening
 from reprod_log.capture.losses import check_scalar
 from reprod_log.capture.nested import flatten
 from reprod_log.capture.origin import data_hash, extra_facts, path_of_rank, provenance_of, rank_and_size
-from reprod_log.capture.remarks import caveat_notes, silence_notes
+from reprod_log.capture.remarks import caveat_notes, idle_notes, silence_notes
 from reprod_log.capture.selection import Selection
-from reprod_log.capture.session import Session
+from reprod_log.capture.session import Session, names_of
 from reprod_log.capture.stage import Stage
 from reprod_log.capture.steps import Steps
 from reprod_log.capture.tensors import view
@@ -162,12 +162,22 @@ class Run:
         if not things or any(self._session.chosen(thing) for thing in things):
             return
         paths = [node.path for node in tree.nodes if node.path]
-        raise UsageError(f"layers={listed(self._selection.layers)} matches no layer; the model has {listed(paths)}")
+        raise UsageError(f"{'; '.join(self._idle_patterns())}; the model has {listed(paths)}")
+
+    def _idle_patterns(self) -> list[str]:
+        """What to say of the patterns of layers that fit nothing."""
+        tree = self._session.tree
+        things: list[Node | Slot] = [*tree.nodes, *tree.slots]
+        names = {name for thing in things for name in names_of(thing)}
+        return idle_notes(self._selection.layers, names)
 
     def _finish(self) -> None:
         session, recorder = self._session, self._recorder
         session.stage.close()
         tree, heard = session.tree, self._listening.calls.heard
+        if heard:
+            for note in self._idle_patterns():
+                recorder.note(note)
         for note in (*tree.notes, *silence_notes(tree, heard), *caveat_notes(tree, heard, session.framework.caveat)):
             recorder.note(note)
         self._describe_again()

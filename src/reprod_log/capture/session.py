@@ -48,10 +48,7 @@ class Session:
         """Whether the layer, or the layer of the parameter, is among those asked for."""
         answer = self._chosen.get(thing)
         if answer is None:
-            owner = thing.node if isinstance(thing, Slot) else thing
-            wish = f"{owner.root.wish}.{thing.inside}"
-            paths = (thing.path, thing.inside, owner.path, owner.inside, wish, *thing.names)
-            answer = self._chosen[thing] = self.selection.has_layer(*paths)
+            answer = self._chosen[thing] = self.selection.has_layer(*names_of(thing))
         return answer
 
     def tensors(self, structure: Any, name: str, node: Node) -> Iterator[tuple[str, Any]]:
@@ -86,3 +83,10 @@ class Session:
             meta=meta,
             form=lambda rank: self.forms.of_parameter(slot, rank),
         )
+
+
+def names_of(thing: Node | Slot) -> tuple[str, ...]:
+    """Every name by which a layer or a parameter can be asked for; a parameter also by its layer's."""
+    owner = thing.node if isinstance(thing, Slot) else thing
+    wish = f"{owner.root.wish}.{thing.inside}"
+    return (thing.path, thing.inside, owner.path, owner.inside, wish, *thing.names)

@@ -9,6 +9,8 @@ from typing import Any
 from reprod_log.errors import ReprodLogError
 
 ALIGNED, NOT_ALIGNED, WRONG_USE, INTERNAL_ERROR, NOTHING_COMPARED = 0, 1, 2, 3, 5
+INTERRUPTED, READER_GONE = 130, 141
+"""What shells say of a program that was ended by Ctrl-C (128 + SIGINT), or by writing to nobody (128 + SIGPIPE)."""
 
 
 def main() -> None:
@@ -34,21 +36,31 @@ def run(arguments: list[str]) -> int:
     except wrong_use_error() as error:
         error.show()
         return WRONG_USE
-    except typer.Abort:
-        print("reprod: stopped", file=sys.stderr)
-        return WRONG_USE
+    except typer.Abort as error:
+        return _stopped(error)
     except ReprodLogError as error:
         print(f"reprod: {error}", file=sys.stderr)
         return WRONG_USE
     except BrokenPipeError:
-        # The reader of our output has gone (reprod show … | head); nothing is wrong.
-        sys.stderr.close()
-        return ALIGNED
+        # The reader of our output has gone (reprod show … | head) before there was an answer.
+        from reprod_log.report.terminal import drop_output
+
+        drop_output(sys.stdout)
+        return READER_GONE
     except Exception:
         traceback.print_exc()
         print("reprod: this is a bug in reprod_log; please report it with the lines above", file=sys.stderr)
         return INTERNAL_ERROR
     return answer if isinstance(answer, int) else ALIGNED
+
+
+def _stopped(error: BaseException) -> int:
+    """Ctrl-C, or a question that nobody is there to answer: typer makes the same of both."""
+    if isinstance(error.__cause__ or error.__context__, EOFError):
+        print("reprod: a question was asked and nobody answered; give --yes to go on without", file=sys.stderr)
+        return WRONG_USE
+    print("reprod: stopped", file=sys.stderr)
+    return INTERRUPTED
 
 
 def wrong_use_error() -> Any:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from rich.text import Text
+
 from reprod_log.alignment import Alignment
 from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOTHING_COMPARED
 from reprod_log.judge import Status
 from reprod_log.report import format_of, write_report
 from reprod_log.report.github import announce
+from reprod_log.report.plain import plain
 from reprod_log.report.terminal import print_alignment, print_tree, terminal
 from reprod_log.report.words import words
 
@@ -27,11 +30,21 @@ def answer(
     """Show an alignment, write what was asked for, tell GitHub when run there; the exit code."""
     show(alignment, tree=tree, all_rows=all_rows, language=language)
     if json is not None:
-        alignment.save(json)
-    for path in report:
-        write_report(alignment, path, full=full, language=language)
+        tell_written(alignment.save(json))
+    write_reports(alignment, report, full=full, language=language)
     announce(alignment, sys.stdout)
     return exit_code(alignment)
+
+
+def write_reports(alignment: Alignment, paths: list[Path], *, full: bool, language: str) -> None:
+    """Write the reports and name each."""
+    for path in paths:
+        tell_written(write_report(alignment, path, full=full, language=language))
+
+
+def tell_written(path: Path) -> None:
+    """Say where something was written."""
+    terminal().print(Text(f"written: {plain(str(path))}", style="dim"), soft_wrap=True)
 
 
 def check_reports(reports: list[Path], language: str) -> None:

@@ -71,6 +71,8 @@ def load_ranks(path: str | Path, *, trust: bool = False) -> Ranks:
     place = location(path)
     found = _parts_at(place)
     if not found:
+        if not is_remote(place) and not place.exists():
+            raise UnreadableFile(f"there is no {path}. Give what watch(save=…) was given under the launcher.")
         raise UnreadableFile(
             f"{path} does not hold the parts of several ranks (rank0, rank1 …). They are written by watch(save=…) "
             "under torchrun or paddle.distributed.launch."

@@ -60,10 +60,8 @@ def provenance_facts(alignment: Alignment) -> tuple[Fact, ...]:
         for name in names
         if name in ours or name in theirs
     ]
-    facts += [
-        Fact(f"extra.{name}", _shown(extra_ours.get(name)), _shown(extra_theirs.get(name)))
-        for name in {**extra_ours, **extra_theirs}
-    ]
+    more_ours, more_theirs = dict(unfolded("", extra_ours)), dict(unfolded("", extra_theirs))
+    facts += [Fact(name, more_ours.get(name, ""), more_theirs.get(name, "")) for name in {**more_ours, **more_theirs}]
     return tuple(fact for fact in facts if fact.reference or fact.candidate)
 
 
@@ -146,11 +144,22 @@ def _scope(keys: str, dtype: str) -> str:
     return ", ".join(part for part in (keys if keys != "*" else "", dtype if dtype != "*" else "") if part)
 
 
+def unfolded(name: str, value: Any) -> list[tuple[str, str]]:
+    """A nested value as lines to read, each with its dotted name; what holds only plain values is one line."""
+    parts = dict(enumerate(value)) if isinstance(value, (list, tuple)) else value
+    if not isinstance(parts, Mapping):
+        return [(name, _shown(value))]
+    if name and not any(isinstance(one, (Mapping, list, tuple)) for one in parts.values()):
+        text = ", ".join(map(_shown, value)) if isinstance(value, (list, tuple)) else _shown(value)
+        return [(name, text)] if text else []
+    return [line for part, one in parts.items() for line in unfolded(f"{name}.{part}" if name else str(part), one)]
+
+
 def _shown(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
-        return ", ".join(f"{name}={one}" for name, one in value.items())
+        return ", ".join(f"{name}={_shown(one)}" for name, one in value.items() if one is not None)
     return str(value)

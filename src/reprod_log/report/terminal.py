@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
@@ -58,7 +58,22 @@ def terminal(*, stderr: bool = False) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     asked = os.environ.get("COLUMNS", "")
     width = None if stream.isatty() else int(asked) if asked.isdigit() and int(asked) else _PIPE_WIDTH
-    return Console(stderr=stderr, width=width, highlight=False)
+    return _Console(stderr=stderr, width=width, highlight=False)
+
+
+class _Console(Console):
+    """A console whose reader may leave early (… | head): the rest is not shown, and the program goes on to its end."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        drop_output(self.file)
+
+
+def drop_output(stream: IO[str]) -> None:
+    """Send what is still to be written nowhere, so that the end of the program does not complain of it."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def print_alignment(alignment: Alignment, console: Console, *, all_rows: bool = False, language: str = "en") -> None:
@@ -67,7 +82,7 @@ def print_alignment(alignment: Alignment, console: Console, *, all_rows: bool = 
     everything = rows(alignment)
     for line in first_lines(first_screen(alignment, all_rows=everything), told) + side_lines(alignment, told):
         style = STYLES[alignment.status] if line.role == "headline" else ROLE_STYLES[line.role]
-        _print_indented(line.text, line.indent, console, style)
+        print_indented(line.text, line.indent, console, style)
     shown = everything
     if not all_rows and len(everything) > _USUAL_ROWS:
         shown = tuple(row for row in everything if not row.status.passed)[:_MOST_FAILURES]
@@ -77,14 +92,19 @@ def print_alignment(alignment: Alignment, console: Console, *, all_rows: bool = 
     if hidden:
         console.print(Text(told(say("table.more", count=hidden, how="--all")), style="dim"))
     for line in note_lines(alignment, told):
-        _print_indented(line.text, 0, console, "dim")
+        print_indented(line.text, 0, console, "dim")
 
 
-def _print_indented(text: str, indent: int, console: Console, style: str) -> None:
-    """Wrap the text with every line set in alike; nothing is filled up with spaces, so that it can be pasted."""
-    for part in Text(text).wrap(console, max(console.width - indent, 20)):
+def print_indented(text: str, indent: int, console: Console, style: str = "", *, hanging: int = 0) -> None:
+    """Wrap the text with every line set in alike; nothing is filled up with spaces, so that it can be pasted.
+
+    The second and later lines are set in by `hanging` more.
+    """
+    lines = Text(text).wrap(console, max(console.width - indent - hanging, 20))
+    for place, part in enumerate(lines):
         part.rstrip()
-        console.print(Text(" " * indent + part.plain, style=style), soft_wrap=True)
+        space = indent + (hanging if place else 0)
+        console.print(Text(" " * space + part.plain, style=style), soft_wrap=True)
 
 
 def print_tree(alignment: Alignment, console: Console, *, language: str = "en") -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reprod_log.errors import NotAligned, UsageError
+from reprod_log.errors import NotAligned, RecordingError, UsageError
 
 if TYPE_CHECKING:
     from reprod_log.alignment import Alignment
@@ -94,7 +94,11 @@ class Baseline:
             return None
         if not self.path.exists():
             raise NotAligned(f"there is no baseline {self.path} yet. {self._how_to_update()}")
-        found = align(load(self.path), recorded, **self._options)
+        try:
+            baseline = load(self.path)
+        except RecordingError as error:
+            raise NotAligned(f"the baseline cannot be read: {error}\n{self._how_to_update()}") from None
+        found = align(baseline, recorded, **self._options)
         if not found.passed:
             raise NotAligned(f"{found}\n{self._reported(found)}baseline: {self.path}\n{self._how_to_update()}")
         return found
@@ -112,7 +116,12 @@ class Baseline:
         """Write the file, unless the old one holds the very same values: then the repository sees no change."""
         from reprod_log.record.stores import load, save
 
-        if self.path.exists() and _same(load(self.path), recorded):
+        try:
+            same = self.path.exists() and _same(load(self.path), recorded)
+        except RecordingError:
+            # A damaged file (a merge conflict, a pointer of git-lfs) is what an update is asked to mend.
+            same = False
+        if same:
             self.outcome = "unchanged"
             return
         save(recorded, self.path)

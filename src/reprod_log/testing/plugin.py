@@ -59,7 +59,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
         baseline.finish()
     except NotAligned as error:
         # The text is the first screen of the report; lines of our own code would only push it away.
-        pytest.fail(str(error), pytrace=False)
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
     if baseline.outcome:
         item.user_properties.append((_PROPERTY, f"{baseline.outcome}: {baseline.path}"))
     return result

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOTHING_COMPARED
+from reprod_log.cli.answer import tell_written
 from reprod_log.cli.options import Language
 from reprod_log.judge import Status
 from reprod_log.report.plain import plain
@@ -65,7 +66,7 @@ def run(
             console.print(Text(plain(f"{row.name}: {finding}")))
     console.print(Text(f"recordings and alignments: {output}", style="dim"))
     for path in report:
-        console.print(Text(f"report: {write_overview(overview, path, language=language)}", style="dim"))
+        tell_written(write_overview(overview, path, language=language))
     announce_overview(overview, sys.stdout)
     return _exit_code(result)
 

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOTHING_COMPARED
+from reprod_log.cli.answer import tell_written
 from reprod_log.cli.options import Language, Limits, Trust
 from reprod_log.judge import Status
 from reprod_log.report.first_screen import headline
@@ -51,7 +52,7 @@ def run(
     for step in failed:
         console.print(Text(plain(f"{step.name}: {_why(step, told)}")))
     for path in report:
-        console.print(Text(f"report: {write_overview(overview, path, language=language)}", style="dim"))
+        tell_written(write_overview(overview, path, language=language))
     announce_overview(overview, sys.stdout)
     return ALIGNED if hand_in.passed else NOT_ALIGNED
 

@@ -9,9 +9,8 @@ from typing import Annotated
 import typer
 
 from reprod_log.alignment import Alignment
-from reprod_log.cli.answer import check_reports, exit_code, show
+from reprod_log.cli.answer import check_reports, exit_code, show, write_reports
 from reprod_log.cli.options import AllRows, Full, Language, ModuleTree
-from reprod_log.report import write_report
 from reprod_log.report.github import announce
 
 NAME = "report"
@@ -32,8 +31,7 @@ def run(
     alignment = Alignment.load(saved)
     outputs = outputs or []
     check_reports(outputs, language)
-    for path in outputs:
-        write_report(alignment, path, full=full, language=language)
+    write_reports(alignment, outputs, full=full, language=language)
     if tree or not outputs:
         show(alignment, tree=tree, all_rows=all_rows, language=language)
     announce(alignment, sys.stdout)

@@ -11,9 +11,11 @@ from typing import Annotated
 import typer
 
 from reprod_log.capture.script import run_script
-from reprod_log.errors import UsageError, counted
+from reprod_log.cli import INTERRUPTED, NOT_ALIGNED
+from reprod_log.errors import CaptureError, UsageError, counted
 from reprod_log.record import Recording
 from reprod_log.record.stores import load, save
+from reprod_log.report.plain import plain
 
 NAME = "run"
 SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
@@ -65,19 +67,40 @@ def run(
             told = _told_by_script(error, script)
             if told is None:
                 raise
-            kept = f"what it did until then is in {output}" if target.exists() else "nothing was recorded"
-            typer.echo(f"{told}reprod: the script failed; {kept}", err=True)
-            return 1
+            typer.echo(f"{told}reprod: the script failed; {_kept(target, output)}", err=True)
+            return NOT_ALIGNED
+        except KeyboardInterrupt:
+            typer.echo(f"reprod: the script was interrupted; {_kept(target, output)}", err=True)
+            return INTERRUPTED
+        except SystemExit as leaving:
+            if leaving.code:
+                said = f"with {leaving.code}" if isinstance(leaving.code, int) else "with a message"
+                typer.echo(f"reprod: the script left {said}; {_kept(target, output)}", err=True)
+                raise
         finally:
             # A script that raises or exits leaves what was recorded until then.
             if extra and target.exists():
                 _add_pass(output, load(target))
+    if not output.exists():
+        raise CaptureError("nothing was recorded: the script left before it called a module of torch or paddle")
     recording = load(output)
     typer.echo(
         f"{output}: {counted(len(recording), 'entry', 'entries')}, passes: "
         f"{', '.join(run or 'plain' for run in recording.runs)}"
     )
+    for note in recording.notes:
+        typer.echo(f"note: {plain(note)}")
     return 0
+
+
+def _kept(target: Path, output: Path) -> str:
+    """What is left of a run that did not come to its end, and where."""
+    if not target.exists():
+        return "nothing was recorded"
+    recording = load(target)
+    steps = {entry.key.step for entry in recording if entry.key.step is not None}
+    many = f"{counted(len(recording), 'entry', 'entries')} of {counted(len(steps), 'step')}"
+    return f"{many} recorded until then {'is' if len(recording) == 1 else 'are'} in {output}"
 
 
 def _told_by_script(error: Exception, script: Path) -> str | None:

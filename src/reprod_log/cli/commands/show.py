@@ -7,18 +7,24 @@ from typing import Annotated
 
 import numpy as np
 import typer
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from reprod_log.cli.options import AllRows, Trust
 from reprod_log.errors import counted
+from reprod_log.record import Entry
 from reprod_log.record.stores import load
 from reprod_log.record.summary import summarise
-from reprod_log.report.plain import plain
-from reprod_log.report.terminal import terminal
+from reprod_log.report.facts import unfolded
+from reprod_log.report.plain import plain, shortened
+from reprod_log.report.terminal import print_indented, terminal
 
 NAME = "show"
 _MOST_ROWS = 60
+_LONGEST = 300
+"""Of a line about the origin; a model may have thousands of parameters."""
+_VALUES = ("min", "max", "mean", "NaN/Inf")
 
 
 def run(
@@ -31,28 +37,51 @@ def run(
     content = load(recording, trust=trust)
     console = terminal()
     state = "" if content.complete else ", incomplete"
-    console.print(Text(f"{recording}: {counted(len(content), 'entry', 'entries')}{state}", style="bold"))
-    for name, value in content.provenance.to_dict().items():
-        console.print(Text(f"  {name}: {plain(str(value))}"))
+    passes = f", passes: {', '.join(run or 'plain' for run in content.runs)}" if len(content.runs) > 1 else ""
+    many = counted(len(content), "entry", "entries")
+    console.print(Text(f"{recording}: {many}{state}{passes}", style="bold"), soft_wrap=True)
+    origin = content.provenance.to_dict()
+    further = origin.pop("extra", {})
+    for name, text in unfolded("", {**origin, **further}):
+        print_indented(f"{plain(name)}: {shortened(plain(text), _LONGEST)}", 2, console, hanging=2)
     for note in content.notes:
-        console.print(Text(f"  note: {plain(note)}", style="yellow"))
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("entry", overflow="fold")
-    table.add_column("dtype", no_wrap=True)
-    table.add_column("shape")
-    if values:
-        for title in ("min", "max", "mean", "NaN/Inf"):
-            table.add_column(title, justify="right", no_wrap=True)
+        print_indented(f"note: {plain(note)}", 2, console, "yellow", hanging=2)
     shown = content.entries if all_rows else content.entries[:_MOST_ROWS]
-    for entry in shown:
-        cells = [plain(entry.dtype), "×".join(map(str, entry.shape)) or "scalar"]
-        if values:
-            cells += _numbers(entry.array()) if entry.detail == "full" else [entry.detail, "", "", ""]
-        table.add_row(Text(plain(str(entry.key))), *cells)
-    console.print(table)
+    rows = [(plain(str(entry.key)), _facts(entry, values=values)) for entry in shown]
+    _print_rows(rows, ("dtype", "shape", *(_VALUES if values else ())), console)
     if len(shown) < len(content):
         console.print(Text(f"… and {len(content) - len(shown)} more; --all shows every one", style="dim"))
     return 0
+
+
+def _print_rows(rows: list[tuple[str, list[str]]], titles: tuple[str, ...], console: Console) -> None:
+    """One line per entry where it fits; else its name on a line of its own, for a broken name cannot be copied."""
+    widths = [max(map(len, column)) for column in zip(titles, *(facts for _, facts in rows), strict=True)]
+    longest = max((len(key) for key, _ in rows), default=0)
+    beside = max(longest, len("entry")) + sum(widths) + 2 * len(widths) <= console.width
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("entry", no_wrap=True, overflow="ignore") if beside else table.add_column("")
+    for title in titles:
+        table.add_column(title, justify="left" if title in ("dtype", "shape") else "right", no_wrap=True)
+    for key, facts in rows:
+        table.add_row(Text(key) if beside else "", *facts)
+    if beside or not rows:
+        console.print(table)
+        return
+    with console.capture() as captured:
+        console.print(table)
+    head, *lines = captured.get().splitlines()
+    console.print(Text.from_ansi(head.rstrip()), soft_wrap=True)
+    for (key, _), line in zip(rows, lines, strict=True):
+        console.print(Text(key), soft_wrap=True)
+        console.print(Text.from_ansi(line.rstrip()), soft_wrap=True)
+
+
+def _facts(entry: Entry, *, values: bool) -> list[str]:
+    found = [plain(entry.dtype), "×".join(map(str, entry.shape)) or "scalar"]
+    if values:
+        found += _numbers(entry.array()) if entry.detail == "full" else [entry.detail, "", "", ""]
+    return found
 
 
 def _numbers(array: np.ndarray) -> list[str]:

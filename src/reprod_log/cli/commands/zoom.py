@@ -16,15 +16,24 @@ from typing import Annotated, Any
 import typer
 
 from reprod_log.alignment import Alignment, align
-from reprod_log.cli.answer import exit_code
-from reprod_log.cli.options import AllowUnmatched, EqualNan, Limits, Renames, Reports, Trust, rename_map
+from reprod_log.cli.answer import answer, check_reports, exit_code
+from reprod_log.cli.options import (
+    AllowUnmatched,
+    EqualNan,
+    Full,
+    Language,
+    Limits,
+    ModuleTree,
+    Renames,
+    Reports,
+    Trust,
+    rename_map,
+)
 from reprod_log.errors import RecordingError, UsageError, counted, listed
 from reprod_log.record import Key, Recording
 from reprod_log.record.stores import load
-from reprod_log.report import write_report
 from reprod_log.report.first_screen import headline
 from reprod_log.report.plain import plain
-from reprod_log.report.terminal import print_alignment, terminal
 
 NAME = "zoom"
 
@@ -55,7 +64,11 @@ def run(
     rename: Renames = [],  # noqa: B006
     allow_unmatched: AllowUnmatched = [],  # noqa: B006
     equal_nan: EqualNan = False,
+    json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Save the alignment as JSON.")] = None,
     report: Reports = [],  # noqa: B006
+    full: Full = False,
+    language: Language = "en",
+    tree: ModuleTree = False,
     reference_run: Annotated[
         str, typer.Option(metavar="'SCRIPT ARGS'", help="What to run for REF, when the recording does not say it.")
     ] = "",
@@ -70,11 +83,12 @@ def run(
     For recordings of `reprod run --detail sketch`: they are small, and say where to look. The scripts, their arguments
     and interpreters are those that the recordings name; they are shown before anything is run.
     """
+    check_reports(report, language)
     sides = load(reference, trust=trust), load(candidate, trust=trust)
     names = rename_map(rename)
     rough = align(*sides, limits=limit, rename=names, allow_unmatched=allow_unmatched, equal_nan=equal_nan)
     if rough.passed:
-        typer.echo(f"nothing to look at: {headline(rough)}")
+        typer.echo(f"nothing to look at: {headline(rough, language=language)}")
         return exit_code(rough)
     place = first_place(rough, places)
     targets = output / "reference", output / "candidate"
@@ -101,10 +115,7 @@ def run(
         allow_unmatched=allow_unmatched,
         equal_nan=equal_nan,
     )
-    print_alignment(close, terminal(), all_rows=True)
-    for path in report:
-        write_report(close, path)
-    return exit_code(close)
+    return answer(close, json=json, report=report, full=full, language=language, tree=tree, all_rows=True)
 
 
 def first_place(alignment: Alignment, places: int = 1) -> Place:

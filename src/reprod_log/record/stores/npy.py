@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from reprod_log.errors import RecordingError, UnreadableFile
+from reprod_log.errors import RecordingError, UnreadableFile, UsageError
 from reprod_log.record.atomic import replacing
 from reprod_log.record.entry import Array, nothing
 from reprod_log.record.npy_header import read_header
@@ -78,6 +78,8 @@ def read_content(path: Path, *, trust: bool = False) -> Any:
 
 def write_dict(content: Mapping[Any, Any], path: Path) -> Path:
     """Write the dict as reprod_log 1.0.1 does; the old file survives any failure."""
+    if path.name in ("", ".."):
+        raise UsageError(f"cannot save to {str(path)!r}, which is a folder: give a file in it, e.g. forward_ref.npy")
     path = path if path.name.endswith(".npy") else path.with_name(path.name + ".npy")
     with replacing(path) as file:
         np.save(file, np.array(content, dtype=object), allow_pickle=True)

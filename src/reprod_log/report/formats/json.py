@@ -26,6 +26,11 @@ def render(alignment: Alignment, options: Options = USUAL) -> str:
 
 def read(path: str | Path) -> dict[str, Any]:
     """What `render` wrote, as plain values."""
+    if Path(path).is_dir():
+        raise UnreadableFile(
+            f"{path} is a folder, and a saved alignment is a JSON file: `reprod compare REF CAND --json FILE` makes "
+            "one. For a recording use `reprod show`, for a folder of logs `reprod check`."
+        )
     try:
         content = json.loads(Path(path).read_bytes(), object_hook=_decoded)
     except OSError as error:

@@ -19,8 +19,12 @@ def render(alignment: Alignment, options: Options = USUAL) -> str:
     """The first screen and the entries that do not pass; all entries in the full form."""
     told = words(options.language)
     everything = rows(alignment)
-    lines = first_lines(first_screen(alignment, all_rows=everything), told) + side_lines(alignment, told)
+    screen = first_screen(alignment, all_rows=everything)
+    lines = first_lines(screen, told) + side_lines(alignment, told)
     shown = everything if options.full else tuple(row for row in everything if not row.status.passed)
+    if shown == (screen.divergence,):
+        # It stands above with all there is to say.
+        shown = ()
     text = [" " * line.indent + line.text for line in lines]
     if shown:
         most = len(shown) if options.full else _MOST_ROWS
