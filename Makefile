@@ -60,7 +60,7 @@ sbom: $(VENV)/ready ## write the bill of materials of the installed tool to buil
 		--output-file build/sbom.json build/sbom-env/bin/python
 
 requirements: $(VENV)/ready ## pin and hash the packages of development in requirements/dev.txt
-	$(BIN)/pip install --quiet pip-tools
+	$(BIN)/pip install --quiet --constraint constraints.txt pip-tools
 	$(BIN)/python requirements/compile.py
 
 docs: $(VENV)/ready ## build the documentation into site/

@@ -10,11 +10,14 @@ import pytest
 
 from reprod_log.errors import UnreadableFile
 from reprod_log.record import Recording
+from reprod_log.record.background import AT_ONCE, MOST_WAITING
 from reprod_log.record.recorder import Recorder
 from reprod_log.record.stores import load
 from trust.kill_server import STEPS, values
 
 HERE = Path(__file__).parent
+SMALL, LARGE = 50, 20_000
+"""Widths of a step that is on disk when the program goes on, and of one that is written on a thread of its own."""
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 
@@ -28,18 +31,21 @@ def serve(folder: Path, *how: object) -> list[tuple[Path, int, bool]]:
     return [(folder / name, int(steps), closed == "1") for name, steps, closed in lines]
 
 
-def check(path: Path, finished: int, closed: bool) -> int:
-    """The recording is right as far as it goes; gives back how many steps can be read (-1: nothing was begun)."""
+def check(path: Path, finished: int, closed: bool, *, width: int = SMALL, behind: int = 0) -> int:
+    """The recording is right as far as it goes; gives back how many steps can be read (-1: nothing was begun).
+
+    `behind` is how many finished steps may still have been on their way to the disk.
+    """
     try:
         found = load(path)
     except UnreadableFile:
         assert finished == 0
         return -1
-    assert len(found.steps) >= finished
+    assert len(found.steps) >= finished - behind
     assert found.complete or not closed
     if found.complete:
         assert found.steps == tuple(range(STEPS))
-    expected = [(key, array) for step in range(len(found.steps)) for key, array in values(step).items()]
+    expected = [(key, array) for step in range(len(found.steps)) for key, array in values(step, width).items()]
     assert found.keys == tuple(key for key, _ in expected)
     for key, array in expected:
         np.testing.assert_array_equal(found[key].array(), array)
@@ -47,7 +53,7 @@ def check(path: Path, finished: int, closed: bool) -> int:
 
 
 def test_recording_is_right_at_whichever_operation_it_was_killed(tmp_path: Path) -> None:
-    children = serve(tmp_path, "boundaries")
+    children = serve(tmp_path, SMALL, "boundaries")
     assert len(children) > 6 * STEPS
     readable = [check(*one) for one in children]
     assert readable == sorted(readable), "a later death leaves no less"
@@ -58,14 +64,22 @@ def test_recording_is_right_at_whichever_operation_it_was_killed(tmp_path: Path)
 
 
 def test_recording_is_right_when_killed_at_random_moments(tmp_path: Path) -> None:
-    children = serve(tmp_path, "random", 200, 7)
+    children = serve(tmp_path, SMALL, "random", 200, 7)
     assert len(children) == 200
     readable = [check(*one) for one in children]
     assert len(set(readable)) > STEPS // 2, "the deaths came at too few different moments"
 
 
+@pytest.mark.parametrize("how", [("boundaries",), ("random", 60, 11)])
+def test_steps_that_a_thread_writes_are_right_or_missing_when_killed(how: tuple[object, ...], tmp_path: Path) -> None:
+    assert sum(array.nbytes for array in values(0, LARGE).values()) > AT_ONCE
+    children = serve(tmp_path, LARGE, *how)
+    readable = [check(*one, width=LARGE, behind=MOST_WAITING) for one in children]
+    assert len(set(readable)) > STEPS // 2, "the deaths came at too few different moments"
+
+
 def test_place_can_be_recorded_to_again_wherever_it_was_killed(tmp_path: Path) -> None:
-    for path, _, _ in serve(tmp_path, "boundaries"):
+    for path, _, _ in serve(tmp_path, SMALL, "boundaries"):
         recorder = Recorder(path)
         recorder.add("step0/loss/loss", np.ones(1))
         again: Recording = recorder.close()
