@@ -19,6 +19,7 @@ WRITERS = (
     *sorted((SOURCE / "diagnose" / "rules").glob("*.py")),
     SOURCE / "diagnose" / "schedules.py",
     SOURCE / "live" / "proof.py",
+    SOURCE / "live" / "operator_search.py",
     SOURCE / "judge" / "verdict.py",
     SOURCE / "judge" / "calibrated.py",
     SOURCE / "judge" / "floors.py",

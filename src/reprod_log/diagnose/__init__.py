@@ -10,6 +10,7 @@ from importlib import import_module
 from reprod_log.diagnose import rules
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding, Mend
+from reprod_log.diagnose.merging import merged
 from reprod_log.errors import ValuesNotRecorded
 
 __all__ = ["Case", "Finding", "Mend", "diagnose", "ranked"]
@@ -29,5 +30,5 @@ def diagnose(case: Case) -> tuple[Finding, ...]:
 
 
 def ranked(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Causes before suspicions before remarks, each the surest first."""
-    return tuple(sorted(findings, key=lambda one: (_KIND[one.kind], _RANK[one.confidence], one.rule)))
+    """Causes before suspicions before remarks, each the surest first; one mistake in many layers is said once."""
+    return tuple(sorted(merged(findings), key=lambda one: (_KIND[one.kind], _RANK[one.confidence], one.rule)))

@@ -38,8 +38,8 @@ class Finding:
     advice: str = ""
     keys: tuple[str, ...] = ()
     kind: Literal["cause", "suspicious pass", "remark"] = "cause"
-    mend: Mend | None = None
-    """How a re-run with live models may prove it."""
+    mends: tuple[Mend, ...] = ()
+    """How a re-run with live models may prove it: one for each layer that it speaks of."""
 
     @property
     def without_names(self) -> str:
@@ -48,7 +48,8 @@ class Finding:
         names = paths | {path.rpartition(".")[0] for path in paths}
         # The longest first, since a layer's name is part of its parameters'.
         pattern = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True) if name)
-        return re.sub(rf"(?<![\w.])({pattern})(?![\w])", "…", self.cause) if pattern else self.cause
+        # A layer called 0 is not the one in 0.001.
+        return re.sub(rf"(?<![\w.])({pattern})(?!\w|\.\w)", "…", self.cause) if pattern else self.cause
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -57,6 +58,7 @@ class Finding:
     def from_dict(cls, data: Mapping[str, Any]) -> Finding:
         values = dict(data)
         values["keys"] = tuple(values.get("keys", ()))
-        mend = values.get("mend")
-        values["mend"] = None if mend is None else Mend(**mend)
+        # Before 2026-11-16 a finding spoke of one layer, and had one mend or none.
+        one = values.pop("mend", None)
+        values["mends"] = tuple(Mend(**mend) for mend in values.get("mends", () if one is None else (one,)))
         return cls(**values)

@@ -15,24 +15,31 @@ inside it is; glue: wrong alone although all layers inside it are right, so the 
 inherited: right alone, wrong in the program because of what it was given."""
 
 
+_ASPECTS = {"forward": 0, "backward": 1, "gradient": 1, "buffer": 2}
+"""What of a layer can be wrong alone, the earliest in time first. A running variance that is wrong inside a block (an
+accepted difference of two frameworks, say) does not explain why the block's output is."""
+_RIGHT = 3
+
+
 def layer_states(judgements: Iterable[Judgement]) -> dict[str, LayerState]:
     """The state of every layer that was run alone, in execution order, children before their parents."""
-    alone: dict[str, bool] = {}
+    alone: dict[str, int] = {}
     free: dict[str, bool] = {}
     for one in judgements:
         key = Key.parse(one.key)
         if key.run == "isolated":
             layer = layer_alone(key)
-            alone[layer] = alone.get(layer, False) or not one.status.passed
+            aspect = _RIGHT if one.status.passed else _ASPECTS.get(key.phase, 0)
+            alone[layer] = min(alone.get(layer, _RIGHT), aspect)
         elif not key.run and key.phase in ("forward", "backward") and not key.role.startswith("input"):
             free[key.path] = free.get(key.path, False) or not one.status.passed
     return {layer: _state(layer, alone, free) for layer in alone}
 
 
-def _state(layer: str, alone: dict[str, bool], free: dict[str, bool]) -> LayerState:
+def _state(layer: str, alone: dict[str, int], free: dict[str, bool]) -> LayerState:
     inner = [path for path in alone if path != layer and (not layer or path.startswith(f"{layer}."))]
-    if alone[layer]:
-        if any(alone[path] for path in inner):
+    if alone[layer] < _RIGHT:
+        if any(alone[path] <= alone[layer] for path in inner):
             return "inside"
         return "glue" if inner else "own"
     return "inherited" if free.get(layer) else "sound"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from reprod_log.calibrate.noise_floor import FLOAT64
+from reprod_log.judge.place import first_divergence, last_agreement
 from reprod_log.judge.policy import Limit, Policy
 from reprod_log.judge.status import Status
 from reprod_log.measure.comparison import Compared, Comparison, Unmatched
@@ -68,21 +69,13 @@ class Verdict:
 
     @property
     def first_divergence(self) -> Judgement | None:
-        """The earliest entry in execution order that was compared and did not pass."""
-        return next(
-            (one for one in self.judgements if not one.status.passed and one.status is not Status.UNMATCHED), None
-        )
+        """The earliest entry in execution order that did not pass: compared, or a gradient that one side lacks."""
+        return first_divergence(self.judgements)
 
     @property
     def last_agreement(self) -> Judgement | None:
         """The entry that passed last before the first divergence."""
-        last = None
-        for one in self.judgements:
-            if one is self.first_divergence:
-                return last
-            if one.status.passed and one.status is not Status.ACCEPTED:
-                last = one
-        return None
+        return last_agreement(self.judgements)
 
 
 def whole(verdict: Verdict, *, complete: bool, allow_incomplete: bool) -> Verdict:

@@ -35,21 +35,36 @@ class Slope:
 
 
 def slopes(runs: Runs, layer: str) -> tuple[Slope, Slope] | None:
-    """The slope of both sides with respect to the layer's first input; None when it cannot be had."""
+    """The slope of both sides with respect to the layer's first floating input; None when it cannot be had."""
     call = next((call for call in runs.calls if call.path == layer), None)
     partner = runs.partners.get(layer)
-    if call is None or partner is None or not call.args or not _floating(call.args[0]):
+    role = None if call is None else _moving(call)
+    if call is None or partner is None or role is None:
         return None
-    direction = np.random.default_rng(0).standard_normal(call.args[0].shape)
-    found = [_slope(program, call, path, direction) for program, path in ((runs.ours, layer), (runs.theirs, partner))]
+    direction = np.random.default_rng(0).standard_normal(_given(call, role).shape)
+    found = [
+        _slope(program, call, role, path, direction) for program, path in ((runs.ours, layer), (runs.theirs, partner))
+    ]
     return (found[0], found[1]) if found[0] is not None and found[1] is not None else None
 
 
-def _slope(program: Program, call: Call, path: str, direction: Array) -> Slope | None:
-    step = _STEP * float(np.abs(call.args[0]).max() or 1.0)
+def _moving(call: Call) -> str | None:
+    """The place or the name of the first floating input."""
+    places = (str(place) for place, value in enumerate(call.args) if _floating(value))
+    names = (name for name, value in call.kwargs.items() if _floating(value))
+    return next(places, None) or next(names, None)
+
+
+def _given(call: Call, role: str) -> Array:
+    value: Array = call.args[int(role)] if role.isdecimal() else call.kwargs[role]
+    return value
+
+
+def _slope(program: Program, call: Call, role: str, path: str, direction: Array) -> Slope | None:
+    step = _STEP * float(np.abs(_given(call, role)).max() or 1.0)
     here = _run(program, call, path)
-    gradient = next((e.array() for e in here if e.key.phase == "backward" and e.key.role == "input.0"), None)
-    sides = [_total(call, _run(program, _moved(call, sign * step * direction), path)) for sign in (1, -1)]
+    gradient = next((e.array() for e in here if e.key.phase == "backward" and e.key.role == f"input.{role}"), None)
+    sides = [_total(call, _run(program, _moved(call, role, sign * step * direction), path)) for sign in (1, -1)]
     if gradient is None or sides[0] is None or sides[1] is None:
         return None
     return Slope(float(np.vdot(gradient.astype(np.float64), direction)), (sides[0] - sides[1]) / (2 * step))
@@ -60,8 +75,11 @@ def _run(program: Program, call: Call, path: str) -> tuple[Entry, ...]:
     return entries
 
 
-def _moved(call: Call, by: Array) -> Call:
-    return replace(call, args=(call.args[0].astype(np.float64) + by, *call.args[1:]))
+def _moved(call: Call, role: str, by: Array) -> Call:
+    moved = _given(call, role).astype(np.float64) + by
+    if role.isdecimal():
+        return replace(call, args=tuple(moved if str(place) == role else one for place, one in enumerate(call.args)))
+    return replace(call, kwargs={**call.kwargs, role: moved})
 
 
 def _total(call: Call, entries: tuple[Entry, ...]) -> float | None:

@@ -8,53 +8,21 @@ knows and gives back one that it does not.
 
 from __future__ import annotations
 
-import linecache
-import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
-from reprod_log.capture import flatten, to_numpy
-from reprod_log.capture.outputs import canonical_output
-from reprod_log.errors import ReprodLogError
-from reprod_log.live.isolation import Call, as_leaves, backward_from
-from reprod_log.live.masks import Masks, shared_masks
+from reprod_log.errors import ReprodLogError, first_line
+from reprod_log.live.isolation import Call
 from reprod_log.live.program import Program
+from reprod_log.live.traces import Operator, Trace, trace_layer
 from reprod_log.record import Array
 
 _SAME = 1e-6
 """Relative to the largest value; above what kernels with float32 constants inside a float64 run differ by."""
 _FILL = 1e5
 """Times the smaller values of a tensor: what is equal and larger than this is no score but a mask's fill."""
-_NOT_OURS = ("torch", "paddle", "reprod_log")
-_SILENT = ("__set__", "full", "assign", "assign_value_", "full_", "detach", "requires_grad_")
-
-
-@dataclass(frozen=True)
-class Operator:
-    """One call: its name, what went in and came out, and the line of the user's code that made it."""
-
-    name: str
-    inputs: tuple[int, ...]
-    """Numbers of tensors in the trace."""
-    outputs: tuple[int, ...]
-    line: str
-
-
-@dataclass
-class Trace:
-    """Every operator of one forward pass of a layer, in order."""
-
-    operators: list[Operator] = field(default_factory=list)
-    values: list[Array] = field(default_factory=list)
-    """Sorted values of every tensor."""
-    gradients: dict[int, Array] = field(default_factory=dict)
-    """Sorted gradients of the tensors that have one, by their numbers."""
-    results: tuple[int, ...] = ()
-    """Numbers of what the layer gave in the end."""
 
 
 @dataclass(frozen=True)
@@ -65,63 +33,24 @@ class Culprits:
     candidate: Operator | None
     backward: bool = False
     """Whether it is the operators' backward pass that differs."""
+    cut: bool = False
+    """Whether no gradient goes back through the operator on this one side, although the other side has one there."""
 
     def __bool__(self) -> bool:
         return self.reference is not None or self.candidate is not None
 
+    @property
+    def written(self) -> bool:
+        """Whether one of them has a backward pass written by hand, which is what differs."""
+        return self.backward and any(one is not None and one.written for one in (self.reference, self.candidate))
 
-def trace_layer(program: Program, call: Call, path: str, dtype: str) -> Trace:
-    """The operators of one layer, run alone on the input of `call` and backward from the gradient that goes with it."""
-    framework, hands = program.framework, program.hands
-    trace = Trace()
-    numbers: dict[int, int] = {}
-    found: dict[int, list[Any]] = {}
-    kept: list[Any] = []
-
-    def number(tensor: Any) -> int:
-        if id(tensor) not in numbers:
-            # Kept alive, so that no other tensor gets the same identity.
-            kept.append(tensor)
-            numbers[id(tensor)] = len(trace.values)
-            trace.values.append(_sorted(tensor))
-            framework.on_gradient(tensor, found.setdefault(numbers[id(tensor)], []).append)
-        return numbers[id(tensor)]
-
-    def tensors(value: Any) -> list[Any]:
-        return [leaf for _, leaf in flatten(value) if framework.is_tensor(leaf)]
-
-    def hear(name: str, given: Any, result: Any) -> None:
-        outputs = tensors(result)
-        if outputs and name not in _SILENT:
-            inputs = tuple(number(one) for one in tensors(given))
-            # Results are always new: an operator in place gives the same object other values.
-            for one in outputs:
-                numbers.pop(id(one), None)
-            trace.operators.append(Operator(name, inputs, tuple(number(one) for one in outputs), _line()))
-
-    state = framework.rng_state()
-    try:
-        with hands.precision(dtype):
-            framework.seed(0)
-            module = dict(program.modules(program.fresh(dtype)))[path]
-            leaves: list[tuple[str, Any]] = []
-            args = tuple(as_leaves(arg, "", dtype, hands, leaves) for arg in call.args)
-            kwargs = {name: as_leaves(arg, name, dtype, hands, leaves) for name, arg in call.kwargs.items()}
-            for one in tensors((args, kwargs)):
-                # An input that one side does not use is there all the same.
-                number(one)
-            with shared_masks(program, module, Masks(seed=0)), hands.operators(hear):
-                output = canonical_output(framework.kind(module), module(*args, **kwargs))
-            trace.results = tuple(numbers[id(one)] for one in tensors(output) if id(one) in numbers)
-            backward_from(program, call, output)
-    finally:
-        framework.set_rng_state(state)
-    trace.gradients.update({number: _sorted(sum(parts)) for number, parts in found.items() if parts})
-    return trace
-
-
-def _sorted(tensor: Any) -> Array:
-    return np.sort(to_numpy(tensor).astype(np.float64), axis=None)
+    @property
+    def given(self) -> tuple[str, str] | None:
+        """The plain arguments of both, when the same function was given others."""
+        ours, theirs = self.reference, self.candidate
+        if ours is None or theirs is None or ours.name.strip("_") != theirs.name.strip("_"):
+            return None
+        return (ours.given, theirs.given) if ours.given and theirs.given and ours.given != theirs.given else None
 
 
 def find_culprits(reference: Trace, candidate: Trace) -> Culprits:
@@ -131,7 +60,52 @@ def find_culprits(reference: Trace, candidate: Trace) -> Culprits:
     if forward:
         return forward
     ours, theirs = _backward(reference), _backward(candidate)
-    return Culprits(_culprit(ours, theirs), _culprit(theirs, ours), backward=True)
+    found = Culprits(_culprit(ours, theirs), _culprit(theirs, ours), backward=True)
+    if not found:
+        return found
+    by_hand = Culprits(
+        _written_in_place(found.candidate, candidate, reference) or found.reference,
+        _written_in_place(found.reference, reference, candidate) or found.candidate,
+        backward=True,
+    )
+    if by_hand.written:
+        return by_hand
+    cuts = Culprits(_cut(reference, candidate), _cut(candidate, reference), backward=True, cut=True)
+    return cuts if (cuts.reference is None) != (cuts.candidate is None) else found
+
+
+def _written_in_place(culprit: Operator | None, here: Trace, there: Trace) -> Operator | None:
+    """What the other side has in place of an operator (the same result), if its backward pass is written by hand.
+
+    One that hands its gradient on unchanged gives back a gradient that is known, and is not found by it.
+    """
+    if culprit is None:
+        return None
+    results = [here.values[number] for number in culprit.outputs]
+    for one in there.operators:
+        values = [there.values[number] for number in one.outputs]
+        if one.written and any(_equal(a, b) for a in results for b in values):
+            return one
+    return None
+
+
+def _cut(trace: Trace, other: Trace) -> Operator | None:
+    """The first operator that gives no gradient to one of its inputs, though the other side's tensor has one."""
+    for one in trace.operators:
+        if not any(number in trace.gradients for number in one.outputs):
+            continue
+        for number in one.inputs:
+            values = trace.values[number]
+            if number in trace.gradients or not _tells(values):
+                continue
+            there = [place for place, found in enumerate(other.values) if _equal(values, found)]
+            if there and all(place in other.gradients for place in there):
+                return one
+    return None
+
+
+def _equal(one: Array, other: Array) -> bool:
+    return one.size == other.size and _same(one, other)
 
 
 @dataclass(frozen=True)
@@ -204,25 +178,11 @@ def _same(one: Array, other: Array) -> bool:
         return bool((equal | (np.abs(one - other) <= _SAME * largest)).all())
 
 
-def _line() -> str:
-    """The line of the model's own code that called an operator."""
-    frame = sys._getframe(1)
-    # Beyond the tracing function stands whoever asked for it, and not the model.
-    while frame is not None and frame.f_code is not trace_layer.__code__:
-        if str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _NOT_OURS:
-            name, line = frame.f_code.co_filename, frame.f_lineno
-            text = linecache.getline(name, line).strip()
-            if not name.startswith("<") and "contextlib" not in name:
-                return f"{Path(name).name}:{line}: {text}" if text else f"{Path(name).name}:{line}"
-        frame = frame.f_back  # type: ignore[assignment]  # None ends the loop
-    return ""
-
-
-def culprits_in(ours: Program, theirs: Program, call: Call, partner: str, dtype: str) -> Culprits | None:
-    """The operators at fault inside one layer; None when a side cannot be traced."""
+def culprits_in(ours: Program, theirs: Program, call: Call, partner: str, dtype: str) -> Culprits | str:
+    """The operators at fault inside one layer; why not, when a side cannot be traced."""
     try:
         return find_culprits(trace_layer(ours, call, call.path, dtype), trace_layer(theirs, call, partner, dtype))
     except ReprodLogError:
         raise
-    except Exception:  # a framework may raise anything; without a trace there is no finding
-        return None
+    except Exception as error:  # a framework may raise anything under a trace; its word is said
+        return first_line(error)

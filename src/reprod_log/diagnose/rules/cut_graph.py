@@ -63,11 +63,11 @@ def _partial(case: Case, failed: set[Key], step: int) -> Finding | None:
     last = agreeing[-1] if agreeing else None
     return Finding(
         rule="cut_graph",
-        cause=f"the gradient of {order[0].path or 'the output'} lacks a part: a branch behind it is cut or weighted "
-        "differently in the backward pass",
+        cause=f"the gradient of {order[0].path or 'the output'} differs in part: a branch behind it is cut or weighted "
+        "differently, or its backward pass is wrong",
         evidence=f"all outputs and the loss agree; the gradient of {last.path if last else 'the loss'} still does, "
         f"{order[0].path}'s does not, and no layer alone is wrong",
-        confidence="consistent",
+        confidence="possible",
         advice=f"look at what is done with the output of {order[0].path}: is one of its uses detached?",
         keys=tuple(map(str, order))[:5],
     )

@@ -40,10 +40,9 @@ def look(case: Case) -> Iterable[Finding]:
 def _finding(
     path: str, ours: ModuleInfo, theirs: ModuleInfo, one: Difference, keys: tuple[str, ...], *, remark: bool = False
 ) -> Finding:
-    there = f" ({theirs.path} there)" if theirs.path != path else ""
     return Finding(
         rule="layer_setting",
-        cause=f"{one.name} of {path}{there} differs: {one.ours} in the reference, {one.theirs} in the candidate",
+        cause=f"{one.name} of {path} differs: {one.ours} in the reference, {one.theirs} in the candidate",
         evidence=f"{ours.type} against {theirs.type}; "
         + (
             "the layer alone is off by a tiny constant"
@@ -55,7 +54,7 @@ def _finding(
         f"in the candidate: {theirs.type}(…, {one.native}={one.right!r}) for {theirs.path}",
         keys=keys[:5],
         kind="remark" if remark else "cause",
-        mend=Mend(path, {one.native: one.right}),
+        mends=(Mend(path, {one.native: one.right}),),
     )
 
 

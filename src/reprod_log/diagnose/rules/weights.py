@@ -118,7 +118,7 @@ def _one(material: Material, path: str, both: Both, values: Mapping[str, Both], 
         advice=f"load {path} again into {material.partner(path)}: reprod_log.transfer_weights(reference, candidate) "
         "does it by the rule of the layer",
         keys=(path,),
-        mend=Mend(layer, weights=True),
+        mends=(Mend(layer, weights=True),),
     )
 
 

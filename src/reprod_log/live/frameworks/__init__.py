@@ -6,20 +6,23 @@ clear(optimizer) -> None          forget all gradients
 multiply(tensor, factors) -> tensor   element by element, with gradient
 total(tensor, weights) -> tensor  the sum of tensor × weights as a scalar
 make_copyable(model) -> None      what keeps a model from being copied is put in a form that can be
-operators(hear) -> context        while it lasts, hear(name, arguments, result) is called after every operator
+operators(hear) -> context        while it lasts, hear(name, arguments, result) is called after every operator, and with
+                                  its class after every function whose backward pass is written by hand
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import Any, Protocol, cast
 
 from reprod_log.record import Array
 
-Hear = Callable[[str, Any, Any], None]
-"""Hears of one operator: its name, everything it was given, what it gave."""
+
+class Hear(Protocol):
+    """Hears of one operator: its name, everything it was given, what it gave, its class if it was written by hand."""
+
+    def __call__(self, name: str, given: Any, result: Any, function: type | None = None) -> None: ...
 
 
 class Hands(Protocol):

@@ -86,4 +86,23 @@ def operators(hear: Hear) -> Iterator[None]:
             if method is not None:
                 undo.callback(setattr, paddle.Tensor, name, method)
                 setattr(paddle.Tensor, name, around(name, method))
+        undo.enter_context(_heard_functions(hear))
         yield
+
+
+@contextmanager
+def _heard_functions(hear: Hear) -> Iterator[None]:
+    """While it lasts, every function whose backward pass is written by hand is heard of, with its class."""
+    layer = paddle.autograd.PyLayer
+    apply = vars(layer.__mro__[1])["apply"]
+
+    def instead(own: type, *args: Any, **kwargs: Any) -> Any:
+        result = apply.__get__(None, own)(*args, **kwargs)
+        hear(own.__name__, (args, kwargs), result, own)
+        return result
+
+    layer.apply = classmethod(instead)
+    try:
+        yield
+    finally:
+        del layer.apply

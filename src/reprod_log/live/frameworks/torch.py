@@ -58,5 +58,17 @@ def operators(hear: Hear) -> Iterator[None]:
             hear(getattr(function, "__name__", str(function)), (args, kwargs or {}), result)
             return result
 
-    with Listener():
-        yield
+    function = torch.autograd.Function
+    apply = vars(function)["apply"]
+
+    def instead(own: type, *args: Any, **kwargs: Any) -> Any:
+        result = apply.__func__(own, *args, **kwargs)
+        hear(own.__name__, (args, kwargs), result, own)
+        return result
+
+    function.apply = classmethod(instead)
+    try:
+        with Listener():
+            yield
+    finally:
+        function.apply = apply

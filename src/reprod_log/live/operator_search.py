@@ -1,0 +1,132 @@
+"""Operator search: for every layer at fault, the operators of both sides that differ, as a finding with their lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from reprod_log.alignment import Alignment
+from reprod_log.calibrate import layer_alone
+from reprod_log.diagnose import Finding
+from reprod_log.diagnose.layers import layer_states
+from reprod_log.live.operators import Culprits, culprits_in
+from reprod_log.live.passes import FLOAT64, Runs
+from reprod_log.record import Key
+
+
+def operators_at_fault(alignment: Alignment, runs: Runs, tried: Sequence[Finding]) -> Iterator[Finding]:
+    """For every layer at fault that no finding explains yet, or whose parts are right: the operator that differs."""
+    states = layer_states(alignment.verdict.judgements)
+    wrong = {
+        layer_alone(key)
+        for one in alignment.verdict.judgements
+        if not one.status.passed and (key := Key.parse(one.key)).run == "isolated" and key.phase != "buffer"
+    }
+    if any(one.rule == "cut_graph" for one in tried):
+        # What has no gradient at all on one side is not compared, and so not wrong, alone.
+        wrong.add("")
+        if states.get("") not in ("own", "inside"):
+            states[""] = "glue"
+    explained = {layer for one in tried if one.kind == "cause" for layer in _layers_of(one)}
+    shared = any(one.rule == "tied_weights" for one in tried)
+    for call in runs.calls:
+        state = states.get(call.path)
+        if call.path not in wrong or not (state == "glue" or (state == "own" and call.path not in explained)):
+            continue
+        found = culprits_in(runs.ours, runs.theirs, call, runs.partners[call.path], FLOAT64)
+        if isinstance(found, str):
+            yield _untraced(call.path, found)
+        elif found and found.written:
+            yield _written_by_hand(call.path, found)
+        elif found and found.cut:
+            yield _cut(call.path, found)
+        elif found and not (found.backward and shared):
+            # The gradient of a weight that one side shares is a sum there, which no single operator gives back.
+            yield _operator(call.path, found)
+
+
+def _layers_of(finding: Finding) -> Iterator[str]:
+    """The layers that a finding speaks of."""
+    yield from (mend.layer for mend in finding.mends)
+    for text in finding.keys:
+        # Rules that look at weights give their bare names.
+        yield layer_alone(Key.parse(text)) if "/" in text else text.rpartition(".")[0]
+
+
+def _operator(path: str, found: Culprits) -> Finding:
+    names = [
+        f"{one.name} in the {side}" + (f" ({one.line})" if one.line else "")
+        for side, one in (("reference", found.reference), ("candidate", found.candidate))
+        if one is not None
+    ]
+    what = "whose backward pass differs" if found.backward else "that differs"
+    evidence = (
+        "the gradient it is given is found on the other side, the one it gives back is not"
+        if found.backward
+        else "its inputs are found on the other side, its result and all that follows is not"
+    )
+    given = found.given
+    lonely = "reference" if found.candidate is None else "candidate" if found.reference is None else ""
+    return Finding(
+        rule="operator",
+        cause=f"inside {path or 'the model'} the first operator {what} is {', '.join(names)}"
+        + (f": only the {lonely} has it" if lonely and not found.backward else ""),
+        evidence=f"{evidence}; its arguments are {given[0]} in the reference, {given[1]} in the candidate"
+        if given is not None
+        else evidence,
+        confidence="consistent",
+        advice="compare these two lines",
+        keys=(_key(path, found),),
+    )
+
+
+def _written_by_hand(path: str, found: Culprits) -> Finding:
+    classes = [
+        f"{one.written} in the {side}"
+        for side, one in (("reference", found.reference), ("candidate", found.candidate))
+        if one is not None and one.written
+    ]
+    others = [
+        f"{one.name} ({one.line})" if one.line else one.name
+        for one in (found.reference, found.candidate)
+        if one is not None and not one.written
+    ]
+    return Finding(
+        rule="wrong_backward",
+        cause=f"a backward pass written by hand differs ({'; '.join(classes)}), although the outputs agree",
+        evidence=f"inside {path or 'the model'} it is given a gradient that the other side knows, and gives back one "
+        "that it does not" + (f", in place of {', '.join(others)}" if others else ""),
+        confidence="consistent",
+        advice="derive the gradient again, or check it by finite differences in float64 (torch.autograd.gradcheck, or "
+        "a small step to either side in paddle)",
+        keys=(_key(path, found),),
+    )
+
+
+def _cut(path: str, found: Culprits) -> Finding:
+    side, one = next(
+        (side, one) for side, one in (("reference", found.reference), ("candidate", found.candidate)) if one is not None
+    )
+    return Finding(
+        rule="cut_graph",
+        cause=f"the graph is cut in the {side}: {one.name} gives no gradient to one of its inputs"
+        + (f" ({one.line})" if one.line else ""),
+        evidence=f"inside {path or 'the model'} the outputs agree, and the other side has a gradient there",
+        confidence="consistent",
+        advice="look for detach(), stop_gradient=True, no_grad or .numpy() in this line and those before it",
+        keys=(_key(path, found),),
+    )
+
+
+def _untraced(path: str, why: str) -> Finding:
+    return Finding(
+        rule="operator",
+        cause=f"the operators inside {path or 'the model'} could not be looked at",
+        evidence=why,
+        kind="remark",
+    )
+
+
+def _key(path: str, found: Culprits) -> str:
+    return f"isolated@step0/{'backward' if found.backward else 'forward'}/{path}#0:" + (
+        "input.0" if found.backward else "output"
+    )

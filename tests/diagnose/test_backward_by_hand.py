@@ -1,0 +1,188 @@
+"""Backward passes that differ: written by hand, cut, or lost; the place and the line are named."""
+
+from typing import Any
+
+import numpy as np
+import paddle
+import torch
+
+from reprod_log import Alignment
+from reprod_log.live.align_models import align_models
+
+DATA = np.random.default_rng(0).normal(size=(5, 6)).astype(np.float32)
+
+
+def causes(alignment: Alignment) -> dict[str, str]:
+    return {one.rule: one.cause for one in alignment.findings if one.kind == "cause"}
+
+
+class TorchNet(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(6, 6), torch.nn.Linear(6, 2)
+
+    def between(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(torch.sin(x)) * 3.0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.between(self.first(x)))
+
+
+class PaddleNet(paddle.nn.Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = paddle.nn.Linear(6, 6), paddle.nn.Linear(6, 2)
+
+    def between(self, x: Any) -> Any:
+        return paddle.tanh(paddle.sin(x)) * 3.0
+
+    def forward(self, x: Any) -> Any:
+        return self.last(self.between(self.first(x)))
+
+
+class PassedOn(paddle.autograd.PyLayer):
+    """The gradient goes through as it came: what is given back is known on the other side."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return paddle.tanh(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return grad
+
+
+class Halved(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        y = torch.tanh(x)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+        (y,) = ctx.saved_tensors
+        return grad * (1 - y * y) / 2
+
+
+class Right(paddle.autograd.PyLayer):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        y = paddle.tanh(x)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        (y,) = ctx.saved_tensor()
+        return grad * (1 - y * y)
+
+
+def with_function(function: Any) -> type[PaddleNet]:
+    class Net(PaddleNet):
+        def between(self, x: Any) -> Any:
+            return function.apply(paddle.sin(x)) * 3.0
+
+    return Net
+
+
+def test_backward_written_by_hand_is_named_with_its_class_and_line() -> None:
+    alignment = align_models(TorchNet(), with_function(PassedOn)(), (DATA,))
+    first = alignment.findings[0]
+    assert (first.rule, first.confidence) == ("wrong_backward", "proven")
+    assert "PassedOn, test_backward_by_hand.py:" in first.cause
+    assert "the candidate's is wrong" in first.cause
+    assert "cut_graph" not in causes(alignment)
+
+
+def test_backward_written_by_hand_in_the_reference_is_named_as_the_wrong_one() -> None:
+    class Ours(TorchNet):
+        def between(self, x: torch.Tensor) -> torch.Tensor:
+            return Halved.apply(torch.sin(x)) * 3.0
+
+    found = causes(align_models(Ours(), PaddleNet(), (DATA,)))["wrong_backward"]
+    assert "Halved, " in found
+    assert "the reference's is wrong" in found
+
+
+def test_right_backward_written_by_hand_is_not_accused_of_another_mistake() -> None:
+    class Net(with_function(Right)):  # type: ignore[misc]  # a class made above
+        def forward(self, x: Any) -> Any:
+            return self.last(paddle.abs(self.between(self.first(x))))
+
+    assert align_models(TorchNet(), with_function(Right)(), (DATA,)).passed
+    found = causes(align_models(TorchNet(), Net(), (DATA,)))
+    assert "wrong_backward" not in found
+    assert "abs" in found["operator"]
+
+
+def test_listening_to_functions_is_undone() -> None:
+    before = vars(torch.autograd.Function)["apply"]
+    align_models(TorchNet(), with_function(PassedOn)(), (DATA,))
+    assert vars(torch.autograd.Function)["apply"] is before
+    assert "apply" not in vars(paddle.autograd.PyLayer)
+
+
+def test_cut_branch_is_named_with_its_line() -> None:
+    class Ours(TorchNet):
+        def between(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.tanh(x) + x
+
+    class Theirs(PaddleNet):
+        def between(self, x: Any) -> Any:
+            return paddle.tanh(x) + x.detach()
+
+    found = causes(align_models(Ours(), Theirs(), (DATA,)))
+    assert list(found) == ["cut_graph"]
+    assert "paddle.tanh(x) + x.detach()" in found["cut_graph"]
+
+
+def test_lost_gradient_is_the_first_divergence() -> None:
+    class Theirs(PaddleNet):
+        def between(self, x: Any) -> Any:
+            return super().between(x).detach()
+
+    first = align_models(
+        TorchNet(), Theirs(), (DATA,), loss=(lambda out: (out * out).sum(), lambda out: (out * out).sum())
+    )
+    assert first.first_divergence is not None
+    assert first.first_divergence.key == "step0/backward/first#0:output"
+    assert first.verdict.last_agreement is not None
+    assert first.verdict.last_agreement.key == "step0/loss/loss"
+
+
+def test_operator_behind_a_norm_with_an_accepted_buffer_is_named() -> None:
+    class Ours(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc, self.norm = torch.nn.Linear(6, 6), torch.nn.BatchNorm1d(6)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.relu(x + self.norm(self.fc(x)))
+
+    class Theirs(paddle.nn.Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc, self.norm = paddle.nn.Linear(6, 6), paddle.nn.BatchNorm1D(6)
+
+        def forward(self, x: Any) -> Any:
+            return x + paddle.nn.functional.relu(self.norm(self.fc(x)))
+
+    ours, theirs = (
+        torch.nn.Sequential(Ours(), torch.nn.Linear(6, 2)),
+        paddle.nn.Sequential(Theirs(), paddle.nn.Linear(6, 2)),
+    )
+    for accept in (["*running_var*"], []):
+        found = causes(align_models(ours, theirs, (DATA,), accept=accept))["operator"]
+        assert "inside 0 the first operator that differs is add in the reference" in found
+        assert "relu in the candidate" in found
+
+
+def test_one_mistake_in_many_layers_is_one_finding_that_names_them() -> None:
+    ours = torch.nn.Sequential(*(torch.nn.LayerNorm(6) for _ in range(3)))
+    theirs = paddle.nn.Sequential(*(paddle.nn.LayerNorm(6, epsilon=1e-3) for _ in range(3)))
+    found = [one for one in align_models(ours, theirs, (DATA,)).findings if one.kind == "cause"]
+    assert [one.confidence for one in found] == ["proven"]
+    assert "eps of 0, 1, 2 differs" in found[0].cause
+    assert "for 0, 1, 2" in found[0].advice
+    assert [mend.layer for mend in found[0].mends] == ["0", "1", "2"]
