@@ -13,6 +13,7 @@ from reprod_log.live.program import Program
 from reprod_log.live.proof import prove
 from reprod_log.live.runs import as_mapping, batches_of
 from reprod_log.transfer import transfer_weights
+from reprod_log.transfer.leftovers import loose_buffers
 
 
 def align_models(
@@ -118,6 +119,8 @@ def _transfer(reference: Any, candidate: Any, inputs: Any, rename: Mapping[str, 
     for name, source in as_mapping(reference).items():
         if name not in there:
             raise UsageError(f"the candidate has no model {name!r}; it has {', '.join(map(repr, there))}")
+        # Tables that only one side keeps stay as they are; what they change shows in the comparison.
         # Several models have inputs of each other's making, so only a single one can be run for proof.
         proof = inputs if name == "" else None
-        transfer_weights(source, there[name], rename=rename, inputs=proof, on_difference="report")
+        left = [*loose_buffers(source), *loose_buffers(there[name])]
+        transfer_weights(source, there[name], rename=rename, inputs=proof, allow_left=left, on_difference="report")

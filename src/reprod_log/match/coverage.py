@@ -6,10 +6,47 @@ case; a head tied to an embedding, against a plain product with the embedding's 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
-from reprod_log.record import Recording
-from reprod_log.transfer.unit import join
+import numpy as np
+
+from reprod_log.match.units import recorded_units
+from reprod_log.record import Entry, Recording
+from reprod_log.transfer.unit import BARE, join
+
+
+def constants(recording: Recording) -> frozenset[str]:
+    """Buffers that a model only looks up (indices, position tables), so that no result depends on their being stored.
+
+    Integers outside of known layers, and floating ones that do not change from step to step nor with the precision of
+    the run: another model may compute the same numbers whenever it needs them.
+    """
+    layers = {unit.owner for unit in recorded_units(recording) if unit.kind != BARE}
+    seen: dict[str, list[Entry]] = {}
+    for entry in recording.entries:
+        if entry.key.phase == "buffer" and entry.key.run in ("", "float64"):
+            seen.setdefault(entry.key.path, []).append(entry)
+    return frozenset(
+        path
+        for path, entries in seen.items()
+        if entries[0].dtype.startswith(("int", "uint", "bool"))
+        or (path.rpartition(".")[0] not in layers and _never_changes(entries))
+    )
+
+
+def _never_changes(entries: Sequence[Entry]) -> bool:
+    """Whether it was seen more than once and was always the same; what is computed would round in another precision."""
+    first = entries[0]
+    if len(entries) < 2 or any(entry.detail != "full" for entry in entries):
+        return False
+    return all(
+        entry.hash == first.hash if entry.hash and entry.key.run == first.key.run else _equal(entry, first)
+        for entry in entries[1:]
+    )
+
+
+def _equal(one: Entry, other: Entry) -> bool:
+    return bool(np.array_equal(one.array(), other.array()))
 
 
 def covered_modules(recording: Recording, compared: Collection[str]) -> frozenset[str]:

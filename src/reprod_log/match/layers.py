@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from reprod_log.match.boundaries import cut_elsewhere
 from reprod_log.match.pairing import How
 from reprod_log.match.units import recorded_units
 from reprod_log.match.values import lone_tensors, settle_siblings
 from reprod_log.record import ModuleInfo, Recording
+from reprod_log.transfer.matching.loose import match_loose
 from reprod_log.transfer.matching.names import match_names, match_renames
 from reprod_log.transfer.matching.order import match_order
-from reprod_log.transfer.matching.pieces import take_apart
+from reprod_log.transfer.matching.pieces import PIECE, take_apart
 from reprod_log.transfer.matching.structure import match_single_tensors, match_structure
 from reprod_log.transfer.plan import UnitPair
 from reprod_log.transfer.unit import BARE, Unit
@@ -31,6 +33,8 @@ class Layers:
     units: tuple[UnitPair, ...]
     left_in_reference: tuple[str, ...] = field(default=())
     left_in_candidate: tuple[str, ...] = field(default=())
+    cut_elsewhere: frozenset[str] = field(default=frozenset())
+    """Blocks of the reference that looked like a block of the candidate, and begin or end elsewhere."""
 
 
 def match_layers(reference: Recording, candidate: Recording, *, rename: Mapping[str, str]) -> Layers:
@@ -41,23 +45,30 @@ def match_layers(reference: Recording, candidate: Recording, *, rename: Mapping[
         ours,
         theirs,
         {old: new for old, new in rename.items() if any(path == old or path.startswith(f"{old}.") for path in paths)},
-        _execution_order(reference),
-        _execution_order(candidate),
+        (_execution_order(reference), _execution_order(candidate)),
+        (_ends(reference), _ends(candidate)),
     )
     pairs = settle_siblings(pairs, reference, candidate)
     pairs += lone_tensors(*_rest(ours, theirs, pairs), reference, candidate)
     modules: dict[str, tuple[str, How]] = {}
     for pair in pairs:
-        if pair.source.kind != BARE:
+        if pair.source.kind != BARE and PIECE not in (pair.source.class_name, pair.target.class_name):
             modules.setdefault(pair.source.owner, (pair.target.owner, _how(pair.how)))
+    known = {path: partner for path, (partner, _) in modules.items()}
+    modules |= _own_layers(pairs, modules, _leaves(ours), _leaves(theirs))
     modules |= _between_anchors(reference, candidate, modules)
+    modules |= _wholes(reference, candidate, pairs)
     modules |= _containers(reference, candidate, modules)
+    blocks = _named_alike(reference, candidate, modules) | {path: partner for path, (partner, _) in modules.items()}
+    apart = cut_elsewhere(reference, candidate, {a: b for a, b in blocks.items() if a not in known}, known)
+    modules = {path: partner for path, partner in modules.items() if path not in apart}
     done_here, done_there = {pair.source.path for pair in pairs}, {pair.target.path for pair in pairs}
     return Layers(
         modules,
         tuple(pairs),
         tuple(unit.path for unit in ours if unit.path not in done_here),
         tuple(unit.path for unit in theirs if unit.path not in done_there),
+        apart,
     )
 
 
@@ -65,21 +76,22 @@ def _unit_pairs(
     ours: tuple[Unit, ...],
     theirs: tuple[Unit, ...],
     rename: Mapping[str, str],
-    our_order: Mapping[str, int],
-    their_order: Mapping[str, int],
+    orders: tuple[Mapping[str, int], Mapping[str, int]],
+    ends: tuple[Mapping[str, int], Mapping[str, int]],
 ) -> list[UnitPair]:
     pairs = match_renames(ours, theirs, rename)
     pairs += match_names(*_rest(ours, theirs, pairs))
     here, there = take_apart(*_rest(ours, theirs, pairs))
     decided = {pair.source.path: pair.target.path for pair in pairs}
     in_order = (
-        _sorted((*(pair.source for pair in pairs), *here), our_order),
-        _sorted((*(pair.target for pair in pairs), *there), their_order),
+        _sorted((*(pair.source for pair in pairs), *here), orders[0]),
+        _sorted((*(pair.target for pair in pairs), *there), orders[1]),
     )
     pairs += match_order(*in_order, decided, how="execution order")
     found, _ = match_structure(*_rest(here, there, pairs))
     pairs += found
-    return pairs + match_single_tensors(*_rest(here, there, pairs))
+    pairs += match_single_tensors(*_rest(here, there, pairs))
+    return pairs + match_loose(*_rest(here, there, pairs), pairs, *ends)
 
 
 def _sorted(units: Iterable[Unit], order: Mapping[str, int]) -> list[Unit]:
@@ -93,6 +105,46 @@ def _execution_order(recording: Recording) -> dict[str, int]:
         if entry.key.phase == "forward":
             order.setdefault(entry.key.path, place)
     return order
+
+
+def _ends(recording: Recording) -> dict[str, int]:
+    """The place of every module's first output, so that a block comes after what it holds."""
+    ends: dict[str, int] = {}
+    for place, entry in enumerate(recording.entries):
+        if entry.key.phase == "forward" and entry.key.role.startswith("output"):
+            ends.setdefault(entry.key.path, place)
+    return ends
+
+
+def _leaves(units: Iterable[Unit]) -> frozenset[str]:
+    """Owners of tensors that hold no other owner: a norm written by hand, say, and not a block."""
+    owners = {unit.owner for unit in units}
+    parents = {path.rpartition(".")[0] for path in owners if path}
+    while more := {path.rpartition(".")[0] for path in parents if path} - parents:
+        parents |= more
+    return frozenset(owners - parents)
+
+
+def _own_layers(
+    pairs: Iterable[UnitPair], modules: Mapping[str, tuple[str, How]], ours: frozenset[str], theirs: frozenset[str]
+) -> dict[str, tuple[str, How]]:
+    """Modules that hold tensors of their own making and nothing else, when all of these have partners in one module."""
+    there: dict[str, set[str]] = {}
+    back: dict[str, set[str]] = {}
+    said: dict[str, How] = {}
+    for pair in pairs:
+        if pair.source.kind == BARE:
+            there.setdefault(pair.source.owner, set()).add(pair.target.owner)
+            back.setdefault(pair.target.owner, set()).add(pair.source.owner)
+            said.setdefault(pair.source.owner, _how(pair.how))
+    taken = {partner for partner, _ in modules.values()}
+    found: dict[str, tuple[str, How]] = {}
+    for owner, partners in there.items():
+        partner = next(iter(partners))
+        alone = len(partners) == 1 and len(back[partner]) == 1
+        if alone and owner in ours and partner in theirs and owner not in modules and partner not in taken:
+            found[owner] = (partner, said[owner])
+    return found
 
 
 def _rest(
@@ -189,6 +241,34 @@ def _aligned(ours: Sequence[_Call], theirs: Sequence[_Call]) -> list[tuple[_Call
             i, j = i - 1, j - 1
             pairs.append((ours[i], theirs[j]))
     return pairs[::-1]
+
+
+def _wholes(reference: Recording, candidate: Recording, pairs: Iterable[UnitPair]) -> dict[str, tuple[str, How]]:
+    """Layers that were paired in pieces (an attention layer), with the block that holds just these pieces there."""
+    found: dict[str, tuple[str, How]] = {}
+    pieces = [pair for pair in pairs if PIECE in (pair.source.class_name, pair.target.class_name)]
+    for side, recording in enumerate((candidate, reference)):
+        held: dict[frozenset[str], str] = {}
+        for path, content in _contents(recording, None).items():
+            units = {unit.owner for unit in recorded_units(recording) if unit.kind != BARE}
+            held.setdefault(frozenset(content & units), path)
+        parts: dict[str, set[str]] = {}
+        for pair in pieces:
+            whole, part = (pair.source, pair.target) if side == 0 else (pair.target, pair.source)
+            if whole.class_name == PIECE:
+                parts.setdefault(whole.owner, set()).add(part.owner)
+        for whole_path, owners in parts.items():
+            block = held.get(frozenset(owners))
+            if block is not None and len(owners) > 1:
+                found |= {whole_path: (block, "structure")} if side == 0 else {block: (whole_path, "structure")}
+    return found
+
+
+def _named_alike(reference: Recording, candidate: Recording, modules: Mapping[str, tuple[str, How]]) -> dict[str, str]:
+    """Modules that nothing but their name pairs."""
+    taken = {partner for partner, _ in modules.values()}
+    there = {module.path for module in candidate.modules} - taken
+    return {module.path: module.path for module in reference.modules if module.path in there - modules.keys()}
 
 
 def _containers(

@@ -6,10 +6,11 @@ and entries follow their layers, so that other names, nesting and registration o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from reprod_log.match.coverage import covered_modules
+from reprod_log.match.coverage import constants, covered_modules
+from reprod_log.match.inputs import input_partner
 from reprod_log.match.layers import CONFIDENCE, Layers, match_layers
 from reprod_log.match.pairing import How, Pair, Pairing, View
 from reprod_log.match.rename import check_rename, renamed
@@ -40,6 +41,7 @@ def match(reference: Recording, candidate: Recording, *, rename: Mapping[str, st
     left = [entry for entry in candidate.entries if str(entry.key) not in finder.taken]
     structural = [*filter(finder.is_structural, alone), *filter(finder.is_structural_there, left)]
     structural += [entry for entry in (*alone, *left) if _is_zero_gradient(entry)]
+    structural += [entry for entry in (*alone, *left) if finder.is_own_interface(entry, pairs)]
     structural += [entry for entry in alone if _is_repeated_rate(entry, reference)]
     structural += [entry for entry in left if _is_repeated_rate(entry, candidate)]
     skipped = {id(entry) for entry in structural}
@@ -66,16 +68,22 @@ class _Finder:
         self.taken: set[str] = set()
         self.layers: Layers | None = None
         self.views: dict[str, TensorView] = {}
+        self.our_constants, self.their_constants = constants(reference), constants(candidate)
         self.our_covered = self.their_covered = frozenset[str]()
         if reference.modules and candidate.modules:
             self.layers = match_layers(reference, candidate, rename=rename)
             self.views = tensor_views(self.layers.units, _shapes(reference))
-            self.our_covered = covered_modules(reference, self.views)
-            self.their_covered = covered_modules(candidate, {name for v in self.views.values() for name in v.candidate})
+            self.our_covered = covered_modules(reference, self.views.keys() | self.our_constants)
+            there = {name for view in self.views.values() for name in view.candidate}
+            self.their_covered = covered_modules(candidate, there | self.their_constants)
         self.ours = {module.path: module for module in reference.modules}
         self.theirs = {module.path: module for module in candidate.modules}
-        self.our_bookkeeping, self.their_bookkeeping = _bookkeeping(reference), _bookkeeping(candidate)
         self.places = _Places(reference, candidate)
+        self._answered: set[_Call] = set()
+        self.inputs: dict[_Call, list[Entry]] = {}
+        for entry in candidate.entries:
+            if entry.key.phase == "forward" and entry.key.role.startswith("input"):
+                self.inputs.setdefault(_call(entry.key), []).append(entry)
 
     def partner(self, entry: Entry) -> Pair | None:
         key, rule = renamed(entry.key, self.rename)
@@ -105,11 +113,26 @@ class _Finder:
     def _module_entry(self, entry: Entry, layers: Layers) -> Pair | None:
         found = layers.modules.get(entry.key.path)
         path, how = found if found is not None else (entry.key.path, "name")
-        if found is None and path in {partner for partner, _ in layers.modules.values()}:
-            # The name belongs to another layer there.
+        if found is None and (
+            path in layers.cut_elsewhere or path in {partner for partner, _ in layers.modules.values()}
+        ):
+            # The name belongs to another layer there, or to a block that is another piece of the model.
             return None
+        if entry.key.phase == "forward" and entry.key.role.startswith("input"):
+            return self._in_layout(entry, self._argument(entry, path, how))
         pair = self._named(entry, replace(entry.key, path=path), how) or self._other_role(entry, path, how)
         return self._in_layout(entry, pair)
+
+    def _argument(self, entry: Entry, path: str, how: How) -> Pair | None:
+        """The pair of an input; what a module of one's own is called with is named and ordered as one likes."""
+        info = self.theirs.get(path)
+        if info is not None and info.kind:
+            pair = self._named(entry, replace(entry.key, path=path), how) or self._other_role(entry, path, how)
+            if pair is not None:
+                return pair
+        given = self.inputs.get(_call(replace(entry.key, path=path)), [])
+        other = input_partner(entry, [one for one in given if str(one.key) not in self.taken])
+        return None if other is None else self._named(entry, other.key, how)
 
     def _in_layout(self, entry: Entry, pair: Pair | None) -> Pair | None:
         """The pair with the view that the two layers' settings call for."""
@@ -156,7 +179,7 @@ class _Finder:
         return (
             self.layers is not None
             and entry.key.path not in self.layers.modules
-            and _bare(entry, self.ours, self.our_bookkeeping, self.our_covered)
+            and _bare(entry, self.ours, self.our_constants, self.our_covered)
         )
 
     def is_structural_there(self, entry: Entry) -> bool:
@@ -164,7 +187,25 @@ class _Finder:
         if self.layers is None:
             return False
         partners = {partner for partner, _ in self.layers.modules.values()}
-        return entry.key.path not in partners and _bare(entry, self.theirs, self.their_bookkeeping, self.their_covered)
+        return entry.key.path not in partners and _bare(entry, self.theirs, self.their_constants, self.their_covered)
+
+    def is_own_interface(self, entry: Entry, pairs: Sequence[Pair]) -> bool:
+        """Whether it is an argument, or a further output, that only one author's module has.
+
+        Every argument is another layer's output or data, and what is done with a further output shows behind it. What
+        the model itself returns must have a partner.
+        """
+        if self.layers is None or entry.key.phase not in _OF_MODULES:
+            return False
+        if entry.key.role.startswith("input"):
+            return entry.key.phase == "forward"
+        if not self._answered:
+            for pair in pairs:
+                self._answered |= {_call(pair.reference.key), _call(pair.candidate.key)}
+        modules = self.ours if entry.key.path in self.ours else self.theirs
+        return (
+            entry.key.path.rpartition(".")[0] in modules and entry.key.path != "" and _call(entry.key) in self._answered
+        )
 
     def notes(self) -> list[str]:
         """Layers that found no partner, by name."""
@@ -172,9 +213,9 @@ class _Finder:
             return []
         notes = []
         for side, left in (("reference", self.layers.left_in_reference), ("candidate", self.layers.left_in_candidate)):
-            known = self.our_bookkeeping | self.our_covered
+            known = self.our_constants | self.our_covered
             if side == "candidate":
-                known = self.their_bookkeeping | self.their_covered
+                known = self.their_constants | self.their_covered
             left = tuple(path for path in left if path not in known)
             if left:
                 shown = ", ".join(left[:5]) + (f" and {len(left) - 5} more" if len(left) > 5 else "")
@@ -182,13 +223,11 @@ class _Finder:
         return notes
 
 
-def _bookkeeping(recording: Recording) -> frozenset[str]:
-    """Integer buffers (position ids, counters of batches): no result depends on their being stored."""
-    return frozenset(
-        entry.key.path
-        for entry in recording.entries
-        if entry.key.phase == "buffer" and entry.dtype.startswith(("int", "uint", "bool"))
-    )
+_Call = tuple[str, int | None, str, str, int | None]
+
+
+def _call(key: Key) -> _Call:
+    return key.run, key.step, key.phase, key.path, key.call
 
 
 def _is_zero_gradient(entry: Entry) -> bool:
@@ -204,16 +243,14 @@ def _is_repeated_rate(entry: Entry, recording: Recording) -> bool:
     return bool(entry.array() == recording[first].array())
 
 
-def _bare(
-    entry: Entry, modules: Mapping[str, ModuleInfo], bookkeeping: frozenset[str], covered: frozenset[str]
-) -> bool:
+def _bare(entry: Entry, modules: Mapping[str, ModuleInfo], constant: frozenset[str], covered: frozenset[str]) -> bool:
     path = entry.key.path
     if entry.key.phase == "buffer":
-        return path in bookkeeping
+        return path in constant
     module = modules.get(path)
     if entry.key.phase not in _OF_MODULES or module is None:
         return False
-    return path in covered or all(f"{path}.{name}".lstrip(".") in bookkeeping for name in module.parameters)
+    return path in covered or not module.parameters
 
 
 class _Places:

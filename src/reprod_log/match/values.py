@@ -46,7 +46,7 @@ def lone_tensors(
     found = []
     for pair in lone_bare_units(sources, targets):
         one, other = ours.get(pair.source.path), theirs.get(pair.target.path)
-        if one is not None and other is not None and _distance(one, other) < _AGREE:
+        if one is not None and other is not None and distance(one, other) < _AGREE:
             found.append(replace(pair, how="values"))
     return found
 
@@ -82,7 +82,7 @@ def _by_outputs(
     right = [theirs.get(unit.owner) for unit in targets]
     if any(entry is None or entry.detail == "summary" for entry in (*left, *right)):
         return None
-    table = [[_distance(one, other) for other in right if other] for one in left if one]
+    table = [[distance(one, other) for other in right if other] for one in left if one]
     fitting = [
         order
         for order in permutations(range(len(targets)))
@@ -91,7 +91,7 @@ def _by_outputs(
     return [(targets[column], "values") for column in fitting[0]] if len(fitting) == 1 else None
 
 
-def _distance(first: Entry, second: Entry) -> float:
+def distance(first: Entry, second: Entry) -> float:
     if first.shape != second.shape or not first.dtype.startswith(("float", "bfloat", "complex")):
         return float("inf")
     one, other = _values(first, second), _values(second, first)

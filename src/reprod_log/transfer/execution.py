@@ -25,9 +25,14 @@ class Trace:
 
     calls: Mapping[str, Call]
 
+    @property
+    def ends(self) -> dict[str, int]:
+        """The place of every layer's first call in the order of ends, by path."""
+        return {path: index for index, path in enumerate(self.calls)}
+
     def in_order(self, units: tuple[Unit, ...]) -> list[Unit]:
         """The units that were called, in the order of their calls; pieces of one layer keep their own order."""
-        position = {path: index for index, path in enumerate(self.calls)}
+        position = self.ends
         called = [unit for unit in units if unit.owner in position and unit.kind != BARE]
         return sorted(called, key=lambda unit: position[unit.owner])
 

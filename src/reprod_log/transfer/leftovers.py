@@ -3,13 +3,15 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from glob import escape
+from typing import Any
 
 from reprod_log.errors import listed
 from reprod_log.transfer.matching.structure import Ambiguity
 from reprod_log.transfer.matching.wording import near
 from reprod_log.transfer.plan import TransferPlan
-from reprod_log.transfer.survey import Survey
-from reprod_log.transfer.unit import Unit
+from reprod_log.transfer.survey import Survey, survey
+from reprod_log.transfer.unit import BARE, Unit
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ def find_leftovers(
     here = _unused(source, {name for move in plan.moves for name in move.sources})
     there = _unused(target, {move.target for move in plan.moves})
     allowed = [name for name in (*there, *here) if any(fnmatchcase(name, pattern) for pattern in patterns)]
+    allowed += [*_bookkeeping(target, there), *_bookkeeping(source, here)]
     reasons: dict[str, str] = {}
     partners = {pair.source.path: pair.target for pair in plan.pairs}
     back = {pair.target.path: pair.source for pair in plan.pairs}
@@ -44,6 +47,23 @@ def find_leftovers(
                 if name in names:
                     reasons[name] = _reason(name, unit, other, partner.get(unit.path), undecided, free)
     return Leftovers(_without(here, allowed), _without(there, allowed), tuple(dict.fromkeys(allowed)), reasons)
+
+
+def _bookkeeping(survey: Survey, names: Iterable[str]) -> list[str]:
+    """Integer tensors that are never trained (indices, position ids, counters): many models do not keep them at all."""
+    return [
+        name
+        for name in names
+        if not survey.framework.is_parameter(survey.tensors[name])
+        and survey.framework.dtype(survey.tensors[name]).startswith(("int", "uint", "bool"))
+    ]
+
+
+def loose_buffers(model: Any) -> list[str]:
+    """Names of the tensors that are not trained and belong to no known layer, as patterns that fit nothing else."""
+    found = survey(model)
+    names = [unit.path for unit in found.units if unit.kind == BARE]
+    return [escape(name) for name in names if not found.framework.is_parameter(found.tensors[name])]
 
 
 def _unused(survey: Survey, used: set[str]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from typing import Literal
 
 from reprod_log.errors import UsageError
 from reprod_log.transfer.execution import Inputs, Trace, run_model
+from reprod_log.transfer.matching.loose import match_loose
 from reprod_log.transfer.matching.names import match_names, match_renames
 from reprod_log.transfer.matching.order import match_order
 from reprod_log.transfer.matching.pieces import PIECE, take_apart
@@ -87,6 +88,7 @@ def _with_runs(
     found, undecided = match_structure(*_rest(sources, targets, pairs))
     pairs = pairs + found
     pairs += match_single_tensors(*_rest(sources, targets, pairs))
+    pairs += match_loose(*_rest(sources, targets, pairs), pairs, source_trace.ends, first_trace.ends)
     guesses = lone_bare_units(*_rest(sources, targets, pairs))
 
     def run_target(tried: Pairs) -> Trace:

@@ -29,6 +29,10 @@ _SPELLINGS = {
     "layernorm": "ln",
 }
 _ATTENTION = frozenset("qkv")
+_AFFINE = {
+    "gain": frozenset({"weight", "scale", "gamma", "gain", "g"}),
+    "shift": frozenset({"bias", "shift", "beta", "offset", "b"}),
+}
 
 
 def numbers(path: str) -> tuple[int, ...]:
@@ -49,6 +53,13 @@ def attention_role(path: str) -> str | None:
     last = next((part for part in reversed(path.split(".")) if not part.isdigit()), "")
     roles = words(last) & _ATTENTION
     return next(iter(roles)) if len(roles) == 1 else None
+
+
+@cache
+def affine_role(path: str) -> str | None:
+    """Whether a name says that the tensor multiplies ("gain") or is added ("shift")."""
+    found = [role for role, spellings in _AFFINE.items() if words(path.rpartition(".")[2]) & spellings]
+    return found[0] if len(found) == 1 else None
 
 
 @cache

@@ -1,0 +1,108 @@
+"""Blocks that two authors cut in different places: one adds the residual inside, the other outside.
+
+Two blocks that hold the same layers need not take and give the same tensors. When what a block gives is not what its
+partner gives, and yet the layers that come next are given the same on both sides, then nothing is wrong: the blocks
+begin or end elsewhere, and the layers inside and after them say all there is to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from reprod_log.match.values import distance
+from reprod_log.record import Entry, Recording
+
+_ANOTHER = 0.05
+"""Relative difference from which on two outputs are not the same thing with an error in it."""
+_SAME = 1e-3
+"""Relative difference up to which a layer is given the same; rounding through a whole float32 model stays below."""
+
+
+@dataclass(frozen=True)
+class _FirstCalls:
+    """What every module was given and gave at its first call, in the order of the run."""
+
+    inputs: Mapping[str, list[Entry]]
+    outputs: Mapping[str, list[Entry]]
+    places: Mapping[str, int]
+    """Where in the run a module's first output stands."""
+
+
+def cut_elsewhere(
+    reference: Recording, candidate: Recording, blocks: Mapping[str, str], known: Mapping[str, str]
+) -> frozenset[str]:
+    """The reference's paths of blocks (path to partner) that are not the same piece of the model as their partners.
+
+    `known` are the layers that have partners for sure.
+    """
+    ours, theirs = _first_calls(reference), _first_calls(candidate)
+    pairs = {path: partner for path, partner in known.items() if path in ours.places and partner in theirs.places}
+    order = sorted(pairs, key=lambda path: ours.places[path])
+    found = set()
+    for path, partner in blocks.items():
+        here, there = ours.outputs.get(path), theirs.outputs.get(partner)
+        if not path or not here or not there or not _is_another(here[0], there[0]):
+            continue
+        after = list(_after(path, ours, order)) or [""]
+        if all(_same(one, pairs.get(one, ""), ours, theirs) for one in after):
+            found.add(path)
+    return frozenset(found)
+
+
+def _first_calls(recording: Recording) -> _FirstCalls:
+    step = min(recording.steps, default=None)
+    inputs: dict[str, list[Entry]] = {}
+    outputs: dict[str, list[Entry]] = {}
+    places: dict[str, int] = {}
+    for place, entry in enumerate(recording.entries):
+        key = entry.key
+        if key.phase != "forward" or key.run or key.step != step or key.call not in (0, None):
+            continue
+        (inputs if key.role.startswith("input") else outputs).setdefault(key.path, []).append(entry)
+        if not key.role.startswith("input"):
+            places.setdefault(key.path, place)
+    return _FirstCalls(inputs, outputs, places)
+
+
+def _after(path: str, calls: _FirstCalls, order: Collection[str]) -> Iterator[str]:
+    """The layers that take what the block gave, as far as that was seen; else the next layer that runs."""
+    given = {str(entry.key) for entry in calls.outputs[path]}
+    takers = [one for one in order if any(entry.meta.get("from") in given for entry in calls.inputs.get(one, ()))]
+    if takers:
+        yield from takers
+        return
+    yield from [one for one in order if calls.places[one] > calls.places[path]][:1]
+
+
+def _is_another(one: Entry, other: Entry) -> bool:
+    if one.shape != other.shape:
+        return True
+    if (one.hash and one.hash == other.hash) or "summary" in (one.detail, other.detail):
+        return False
+    return distance(one, other) > _ANOTHER
+
+
+def _same(path: str, partner: str, ours: _FirstCalls, theirs: _FirstCalls) -> bool:
+    """Whether a layer and its partner were given the same, or gave the same where inputs were not recorded."""
+    for here, there in ((ours.inputs, theirs.inputs), (ours.outputs, theirs.outputs)):
+        one, other = here.get(path), there.get(partner)
+        if one and other:
+            return _agree(one[0], other[0])
+    return False
+
+
+def _agree(one: Entry, other: Entry) -> bool:
+    if one.hash and one.hash == other.hash:
+        return True
+    if one.detail != "full" or other.detail != "full":
+        return one.shape == other.shape and "summary" not in (one.detail, other.detail) and distance(one, other) < _SAME
+    left, right = (entry.array().astype(np.float64).ravel() for entry in (one, other))
+    if left.size != right.size:
+        return False
+    if one.shape != other.shape:
+        # The layer may keep its channels or its batch in another place.
+        left, right = np.sort(left), np.sort(right)
+    return bool(np.linalg.norm(left - right) <= _SAME * np.linalg.norm(left))

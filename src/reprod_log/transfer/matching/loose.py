@@ -1,0 +1,123 @@
+"""Pairs of tensors that belong to no known layer, by where in the run they are used.
+
+A norm written by hand, a scale after a branch, a table of position biases: their names are the author's own and their
+shapes are common, but they lie between known layers, and these have partners already. A tensor held by a block may be
+used anywhere while the block runs; one held by a module of its own at one place only.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from reprod_log.transfer.matching.wording import affine_role, closeness
+from reprod_log.transfer.plan import UnitPair
+from reprod_log.transfer.unit import BARE, Unit, single
+
+# Wording only decides between pairings of equally many tensors.
+_WORDING = 0.05
+
+
+@dataclass(frozen=True)
+class Span:
+    """The part of a run in which something may be used: places in the order in which calls end."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class _Loose:
+    unit: Unit
+    span: Span
+    place: int
+    """In the order of registration, gains before shifts of the same module."""
+
+    @property
+    def is_point(self) -> bool:
+        return self.span.start == self.span.end
+
+
+def match_loose(
+    sources: Iterable[Unit],
+    targets: Iterable[Unit],
+    pairs: Sequence[UnitPair],
+    source_ends: Mapping[str, int],
+    target_ends: Mapping[str, int],
+) -> list[UnitPair]:
+    """New pairs of single tensors; `…_ends` has the place of every module's first call in the order of ends."""
+    anchors = [
+        (source_ends[pair.source.owner], target_ends[pair.target.owner])
+        for pair in pairs
+        if pair.source.owner in source_ends and pair.target.owner in target_ends and pair.source.kind != BARE
+    ]
+    here, there = _loose(sources, source_ends), _loose(targets, target_ends)
+    found: list[UnitPair] = []
+    # What has one place only first: what a block holds would fit beside all of its norms.
+    for chosen in (lambda one: one.is_point, lambda one: True):
+        done = {unit.path for pair in found for unit in (pair.source, pair.target)}
+        ours = [one for one in here if chosen(one) and one.unit.path not in done]
+        theirs = [one for one in there if chosen(one) and one.unit.path not in done]
+        found += _in_order(ours, theirs, anchors)
+    return found
+
+
+def _loose(units: Iterable[Unit], ends: Mapping[str, int]) -> list[_Loose]:
+    taken_apart = [
+        unit if unit.kind == BARE else single(unit, part)
+        for unit in units
+        # A known layer of vectors alone (a norm, a slope) may be written by hand on the other side.
+        if unit.kind == BARE or all(len(part.shape) == 1 for part in unit.parts)
+        for part in unit.parts
+        if not part.optional
+    ]
+    placed = [(unit, _span(unit.owner, ends)) for unit in taken_apart]
+    called = [(unit, span) for unit, span in placed if span is not None]
+    called.sort(key=lambda one: (one[1].end, one[0].owner, affine_role(one[0].path) == "shift"))
+    return [_Loose(unit, span, place) for place, (unit, span) in enumerate(called)]
+
+
+def _span(owner: str, ends: Mapping[str, int]) -> Span | None:
+    """From the first end of a call inside the owner to its own end; None when it was not called."""
+    if owner not in ends:
+        return None
+    inside = [end for path, end in ends.items() if not owner or path.startswith(f"{owner}.")]
+    return Span(min([ends[owner], *inside]), ends[owner])
+
+
+def _in_order(ours: list[_Loose], theirs: list[_Loose], anchors: list[tuple[int, int]]) -> list[UnitPair]:
+    """The alignment of both lists with the most pairs that may be partners (an edit distance)."""
+    rows = [[0.0] * (len(theirs) + 1)]
+    for one in ours:
+        above, row = rows[-1], [0.0]
+        window = _window(one.span, anchors)
+        for place, other in enumerate(theirs):
+            score = _score(one, other, window)
+            row.append(max(above[place + 1], row[place], above[place] + score if score else 0.0))
+        rows.append(row)
+    pairs = []
+    i, j = len(ours), len(theirs)
+    while i and j:
+        if rows[i][j] == rows[i - 1][j]:
+            i -= 1
+        elif rows[i][j] == rows[i][j - 1]:
+            j -= 1
+        else:
+            i, j = i - 1, j - 1
+            pairs.append(UnitPair(ours[i].unit, theirs[j].unit, "execution order"))
+    return pairs[::-1]
+
+
+def _window(span: Span, anchors: list[tuple[int, int]]) -> tuple[float, float]:
+    """Where on the other side the partner may lie: after what ended before, before what ended after."""
+    first = max((other for place, other in anchors if place < span.start), default=float("-inf"))
+    last = min((other for place, other in anchors if place > span.end), default=float("inf"))
+    return first, last
+
+
+def _score(one: _Loose, other: _Loose, window: tuple[float, float]) -> float:
+    """0: no partners; more: more alike."""
+    if not one.unit.fits(other.unit) or other.span.end < window[0] or other.span.start > window[1]:
+        return 0.0
+    roles = affine_role(one.unit.path), affine_role(other.unit.path)
+    if None not in roles and roles[0] != roles[1]:
+        return 0.0
+    return 1.0 + _WORDING * closeness(one.unit.path, other.unit.path)
