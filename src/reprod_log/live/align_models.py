@@ -6,14 +6,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from reprod_log.alignment import Alignment, align
-from reprod_log.errors import UsageError
+from reprod_log.errors import TransferError, UsageError, listed
 from reprod_log.judge import CalibratedPolicy, Policy
 from reprod_log.live.passes import Progress, Runs
 from reprod_log.live.program import Program
 from reprod_log.live.proof import prove
 from reprod_log.live.runs import as_mapping, batches_of
-from reprod_log.transfer import transfer_weights
+from reprod_log.transfer import TransferReport, transfer_weights
 from reprod_log.transfer.leftovers import loose_buffers
+from reprod_log.transfer.matching.correspondence import Order
 
 
 def align_models(
@@ -101,9 +102,8 @@ def make_runs(
         raise UsageError(f"detailed is {detailed}: at least the first iteration must be kept whole")
     if not batches:
         raise UsageError("inputs is an empty list: nothing would be compared")
-    if transfer:
-        _transfer(reference, candidate, batches[0][0], rename)
-    return Runs(ours, theirs, batches, rename or {}, progress, quick, detailed)
+    notes = _transfer(reference, candidate, batches[0][0], rename) if transfer else []
+    return Runs(ours, theirs, batches, rename or {}, progress, quick, detailed, notes)
 
 
 def _of(given: Any, side: int) -> Any:
@@ -114,13 +114,44 @@ def _of(given: Any, side: int) -> Any:
     return given
 
 
-def _transfer(reference: Any, candidate: Any, inputs: Any, rename: Mapping[str, str] | None) -> None:
+def _transfer(reference: Any, candidate: Any, inputs: Any, rename: Mapping[str, str] | None) -> list[str]:
+    """Carry the weights over; gives what was taken on trust, in a sentence each."""
     there = as_mapping(candidate)
+    notes = []
     for name, source in as_mapping(reference).items():
         if name not in there:
             raise UsageError(f"the candidate has no model {name!r}; it has {', '.join(map(repr, there))}")
-        # Tables that only one side keeps stay as they are; what they change shows in the comparison.
         # Several models have inputs of each other's making, so only a single one can be run for proof.
-        proof = inputs if name == "" else None
-        left = [*loose_buffers(source), *loose_buffers(there[name])]
-        transfer_weights(source, there[name], rename=rename, inputs=proof, allow_left=left, on_difference="report")
+        notes += _carry(source, there[name], inputs if name == "" else None, rename)
+    return notes
+
+
+def _carry(source: Any, target: Any, proof: Any, rename: Mapping[str, str] | None) -> list[str]:
+    # Tables that only one side keeps stay as they are; what they change shows in the comparison.
+    left = [*loose_buffers(source), *loose_buffers(target)]
+
+    def carry(order: Order | None = None, dry_run: bool = False) -> TransferReport:
+        return transfer_weights(
+            source,
+            target,
+            rename=rename,
+            inputs=proof,
+            allow_left=left,
+            order=order,
+            on_difference="report",
+            dry_run=dry_run,
+        )
+
+    try:
+        carry()
+        return []
+    except TransferError as refusal:
+        if proof is None:
+            raise
+        # Values prove a pairing only where the models agree; of a wrong port one wants to know where it goes wrong.
+        unproved = carry(dry_run=True).left_in_target
+        try:
+            carry("execution")
+        except TransferError:
+            raise refusal from None
+    return [f"no values prove where these weights come from, so the order of layers was trusted: {listed(unproved)}"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -38,12 +38,13 @@ class Runs:
         progress: Progress | None,
         quick: bool,
         detailed: int | None = None,
+        notes: Sequence[str] = (),
     ) -> None:
         self.ours, self.theirs, self.batches, self.rename, self.quick = ours, theirs, batches, rename, quick
         self.detailed = detailed
         self._progress = progress or (lambda what, done, total: None)
         self._done, self._total = 0, 7 if quick else 12
-        self._notes: tuple[list[str], list[str]] = ([], [])
+        self._notes: tuple[list[str], list[str]] = ([], list(notes))
         self.calls: list[Call] = []
         """What each layer of the reference was given at its first call, once the layers were run alone."""
         self.partners: dict[str, str] = {}

@@ -46,8 +46,12 @@ def cut_elsewhere(
         here, there = ours.outputs.get(path), theirs.outputs.get(partner)
         if not path or not here or not there or not _is_another(here[0], there[0]):
             continue
-        after = list(_after(path, ours, order)) or [""]
-        if all(_same(one, pairs.get(one, ""), ours, theirs) for one in after):
+        if sorted(here[0].shape) != sorted(there[0].shape):
+            # There is nothing to compare; a shape that is wrong is wrong for the layers that come next as well.
+            found.add(path)
+            continue
+        after = list(_after(path, ours, order))
+        if all(_same(one, pairs[one], ours, theirs) for one in after) if after else _same_result(ours, theirs):
             found.add(path)
     return frozenset(found)
 
@@ -92,6 +96,12 @@ def _same(path: str, partner: str, ours: _FirstCalls, theirs: _FirstCalls) -> bo
         if one and other:
             return _agree(one[0], other[0])
     return False
+
+
+def _same_result(ours: _FirstCalls, theirs: _FirstCalls) -> bool:
+    """Whether the models themselves gave the same: what a block at the end is for."""
+    one, other = ours.outputs.get(""), theirs.outputs.get("")
+    return one is not None and other is not None and _agree(one[0], other[0])
 
 
 def _agree(one: Entry, other: Entry) -> bool:

@@ -57,7 +57,10 @@ def match_layers(reference: Recording, candidate: Recording, *, rename: Mapping[
     known = {path: partner for path, (partner, _) in modules.items()}
     modules |= _own_layers(pairs, modules, _leaves(ours), _leaves(theirs))
     modules |= _between_anchors(reference, candidate, modules)
-    modules |= _wholes(reference, candidate, pairs)
+    pieces = [pair for pair in pairs if PIECE in (pair.source.class_name, pair.target.class_name)]
+    in_pieces = {owner for pair in pieces for owner in (pair.source.owner, pair.target.owner)}
+    modules = {path: partner for path, partner in modules.items() if path not in in_pieces}
+    modules |= _wholes(reference, candidate, pieces)
     modules |= _containers(reference, candidate, modules)
     blocks = _named_alike(reference, candidate, modules) | {path: partner for path, (partner, _) in modules.items()}
     apart = cut_elsewhere(reference, candidate, {a: b for a, b in blocks.items() if a not in known}, known)
@@ -210,7 +213,7 @@ def _leaf_calls(recording: Recording) -> list[_Call]:
     calls: dict[str, _Call] = {}
     for entry in recording.entries:
         path = entry.key.path
-        if entry.key.phase != "forward" or path in calls or entry.key.run:
+        if entry.key.phase != "forward" or path in calls or entry.key.run or entry.key.role.startswith("input"):
             continue
         if path in known or path not in parents:
             calls[path] = _Call(path, _kind(by_path.get(path)), entry.shape)
@@ -243,14 +246,13 @@ def _aligned(ours: Sequence[_Call], theirs: Sequence[_Call]) -> list[tuple[_Call
     return pairs[::-1]
 
 
-def _wholes(reference: Recording, candidate: Recording, pairs: Iterable[UnitPair]) -> dict[str, tuple[str, How]]:
+def _wholes(reference: Recording, candidate: Recording, pieces: Iterable[UnitPair]) -> dict[str, tuple[str, How]]:
     """Layers that were paired in pieces (an attention layer), with the block that holds just these pieces there."""
     found: dict[str, tuple[str, How]] = {}
-    pieces = [pair for pair in pairs if PIECE in (pair.source.class_name, pair.target.class_name)]
     for side, recording in enumerate((candidate, reference)):
         held: dict[frozenset[str], str] = {}
+        units = {unit.owner for unit in recorded_units(recording) if unit.kind != BARE}
         for path, content in _contents(recording, None).items():
-            units = {unit.owner for unit in recorded_units(recording) if unit.kind != BARE}
             held.setdefault(frozenset(content & units), path)
         parts: dict[str, set[str]] = {}
         for pair in pieces:

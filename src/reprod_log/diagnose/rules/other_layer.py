@@ -1,12 +1,13 @@
 """Another kind of layer in the same place: ReLU and LeakyReLU, max and average pooling.
 
 Layers of different kinds are never paired; when both sides have one without a partner between the same two paired
-layers, and what comes after is wrong, they are the suspects.
+layers, give tensors of one shape, and what comes after is wrong, they are the suspects.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
@@ -22,9 +23,9 @@ def look(case: Case) -> Iterable[Finding]:
     here = _lonely(material.reference, set(partners), {path: path for path in partners})
     there = _lonely(material.candidate, set(partners.values()), {theirs: ours for ours, theirs in partners.items()})
     kinds = _kinds(material)
-    for (path, anchor), (other, other_anchor) in _couples(here, there):
+    for path, other, anchor in _couples(here, there):
         ours, theirs = kinds[0].get(path, ""), kinds[1].get(other, "")
-        if anchor == other_anchor and ours and theirs and ours != theirs and not _reached(case, anchor):
+        if ours and theirs and ours != theirs and not _reached(case, anchor):
             yield Finding(
                 rule="other_layer",
                 cause=f"{path} is a {ours} in the reference; in its place the candidate has {other}, a {theirs}",
@@ -43,10 +44,17 @@ def _reached(case: Case, anchor: str) -> bool:
     )
 
 
-def _lonely(recording: Recording, paired: set[str], names: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Layers without children and partner, each with the paired layer (the reference's name) that ran before it."""
+@dataclass(frozen=True)
+class _Place:
+    anchor: str
+    """The paired layer (the reference's name) that ran before."""
+    shape: tuple[int, ...]
+
+
+def _lonely(recording: Recording, paired: set[str], names: Mapping[str, str]) -> dict[str, _Place]:
+    """Layers without children and partner, each with its place."""
     parents = {module.path.rpartition(".")[0] for module in recording.modules if module.path}
-    found: dict[str, str] = {}
+    found: dict[str, _Place] = {}
     anchor = ""
     for entry in recording.of_run(""):
         key = entry.key
@@ -55,19 +63,17 @@ def _lonely(recording: Recording, paired: set[str], names: Mapping[str, str]) ->
         if key.path in paired:
             anchor = names[key.path]
         else:
-            found.setdefault(key.path, anchor)
-    return list(found.items())
+            found.setdefault(key.path, _Place(anchor, tuple(sorted(entry.shape))))
+    return found
 
 
-def _couples(
-    here: list[tuple[str, str]], there: list[tuple[str, str]]
-) -> Iterable[tuple[tuple[str, str], tuple[str, str]]]:
-    left = list(there)
-    for one in here:
-        fitting = next((other for other in left if other[1] == one[1]), None)
+def _couples(here: Mapping[str, _Place], there: Mapping[str, _Place]) -> Iterable[tuple[str, str, str]]:
+    left = dict(there)
+    for path, place in here.items():
+        fitting = next((other for other, its_place in left.items() if its_place == place), None)
         if fitting is not None:
-            left.remove(fitting)
-            yield one, fitting
+            del left[fitting]
+            yield path, fitting, place.anchor
 
 
 def _kinds(material: Material) -> tuple[dict[str, str], dict[str, str]]:

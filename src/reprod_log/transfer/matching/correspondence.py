@@ -10,7 +10,13 @@ from reprod_log.transfer.matching.loose import match_loose
 from reprod_log.transfer.matching.names import match_names, match_renames
 from reprod_log.transfer.matching.order import match_order
 from reprod_log.transfer.matching.pieces import PIECE, take_apart
-from reprod_log.transfer.matching.structure import Ambiguity, lone_bare_units, match_single_tensors, match_structure
+from reprod_log.transfer.matching.structure import (
+    Ambiguity,
+    by_signature,
+    lone_bare_units,
+    match_single_tensors,
+    match_structure,
+)
 from reprod_log.transfer.matching.values import Context, Pairs, Settlement
 from reprod_log.transfer.matching.wording import attention_role
 from reprod_log.transfer.plan import UnitPair, make_plan
@@ -104,13 +110,26 @@ def _with_runs(
         without = settlement.settle(tuple(pairs))
         if not settlement.gets_further(found_out, without[1]):
             settled, context, trace = without
-    if order != "execution":
+    if order == "execution":
+        settled += tuple(_in_turn(*_rest(sources, targets, settled)))
+    else:
         unproved = _unproved(settlement, settled, context)
         undecided += unproved
         doubtful = {unit.path for group in unproved for unit in group.targets}
         settled = tuple(pair for pair in settled if pair.target.path not in doubtful)
     settled = settlement.with_doubts(settled, context)
     return Correspondence(settled, tuple(undecided), context, source_trace, trace)
+
+
+def _in_turn(sources: Iterable[Unit], targets: Iterable[Unit]) -> list[UnitPair]:
+    """What no run reached, where both sides have equally many of one signature: in the order of registration."""
+    here, there = by_signature(sources), by_signature(targets)
+    return [
+        UnitPair(one, other, "registration order")
+        for signature, group in here.items()
+        if len(group) == len(there.get(signature, []))
+        for one, other in zip(group, there[signature], strict=True)
+    ]
 
 
 def _explained(guesses: list[UnitPair], tried: tuple[Pairs, Context, Trace], source: Trace) -> bool:

@@ -20,7 +20,7 @@ class Ambiguity:
 
 def match_structure(sources: Iterable[Unit], targets: Iterable[Unit]) -> tuple[list[UnitPair], list[Ambiguity]]:
     """Pairs of units that only fit each other, or whose numbers and roles agree; and the groups left undecided."""
-    here, there = _by_signature(sources), _by_signature(targets)
+    here, there = by_signature(sources), by_signature(targets)
     pairs: list[UnitPair] = []
     open_groups: list[Ambiguity] = []
     for signature, group in here.items():
@@ -57,7 +57,7 @@ def match_single_tensors(sources: Iterable[Unit], targets: Iterable[Unit]) -> li
 
 def lone_bare_units(sources: Iterable[Unit], targets: Iterable[Unit]) -> list[UnitPair]:
     """Bare tensors that are the only ones of their shape on either side: a guess that needs proof by values."""
-    here, there = _by_signature(sources), _by_signature(targets)
+    here, there = by_signature(sources), by_signature(targets)
     return [
         UnitPair(group[0], there[signature][0], "only fit", "told by its shape and by the outputs of the whole model")
         for signature, group in here.items()
@@ -65,7 +65,8 @@ def lone_bare_units(sources: Iterable[Unit], targets: Iterable[Unit]) -> list[Un
     ]
 
 
-def _by_signature(units: Iterable[Unit]) -> dict[Signature, list[Unit]]:
+def by_signature(units: Iterable[Unit]) -> dict[Signature, list[Unit]]:
+    """The units that fit each other, in their order."""
     groups: defaultdict[Signature, list[Unit]] = defaultdict(list)
     for unit in units:
         groups[unit.signature].append(unit)
