@@ -18,6 +18,7 @@ _OF_RANKS = ("explaining", "joining", "reduction", "replicas", "settings", "stat
 WRITERS = (
     *sorted((SOURCE / "diagnose" / "rules").glob("*.py")),
     SOURCE / "diagnose" / "schedules.py",
+    SOURCE / "diagnose" / "losses.py",
     SOURCE / "live" / "proof.py",
     SOURCE / "live" / "operator_search.py",
     SOURCE / "judge" / "verdict.py",

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from reprod_log.diagnose.case import Case
 from reprod_log.record import Key
 
+_OF_OPTIMIZERS = ("update", "optimizer", "parameter")
+
 
 @dataclass(frozen=True)
 class BadUpdates:
@@ -25,7 +27,8 @@ def first_bad_update(case: Case) -> BadUpdates | None:
     material = case.material
     if material is None:
         return None
-    alone = {Key.parse(one.key) for one in case.comparison.unmatched}
+    # A layer that one side writes as a function has no partner and says nothing about the optimizers.
+    alone = {key for one in case.comparison.unmatched if (key := Key.parse(one.key)).phase in _OF_OPTIMIZERS}
     wrong = {Key.parse(key) for key in case.failed} | alone
     wrong = {key for key in wrong if not key.run}
     for step in material.steps:
@@ -36,7 +39,7 @@ def first_bad_update(case: Case) -> BadUpdates | None:
         bad = {
             key.path: str(key)
             for key in sorted(here, key=lambda one: (material.place(one.path), str(one)))
-            if key.phase in ("update", "optimizer", "parameter")
+            if key.phase in _OF_OPTIMIZERS
         }
         if bad:
             updated = {

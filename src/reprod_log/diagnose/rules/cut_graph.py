@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
+from reprod_log.diagnose.shared_weights import shared_weights
 from reprod_log.errors import counted, listed
 from reprod_log.record import Key, Recording
 
@@ -18,6 +19,8 @@ def look(case: Case) -> Iterable[Finding]:
     failed = {Key.parse(key) for key in case.failed}
     if any(key.phase in ("forward", "loss") and key.step == step for key in failed):
         return
+    # A weight that the other side does not have as one of its own is no sign of a cut.
+    shared = {one.separate for one in shared_weights(case)}
     for here, side in ((material.reference, "candidate"), (material.candidate, "reference")):
         there = material.candidate if side == "candidate" else material.reference
         partner = {str(a): str(b) for a, b in _keys(case, side)}
@@ -25,7 +28,7 @@ def look(case: Case) -> Iterable[Finding]:
             entry.key.path
             for entry in here.of_run("")
             if entry.key.phase == "gradient" and entry.key.role == "raw" and entry.key.step == step
-            and not entry.is_zero() and not _has(there, partner.get(str(entry.key)))
+            and entry.key.path not in shared and not entry.is_zero() and not _has(there, partner.get(str(entry.key)))
         ]  # fmt: skip
         if lost:
             yield Finding(

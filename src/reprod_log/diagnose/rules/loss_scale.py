@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
 from reprod_log.diagnose.material import Material, factor
-from reprod_log.record import Key
+from reprod_log.record import Array, Key
 
 
 def look(case: Case) -> Iterable[Finding]:
@@ -38,7 +38,7 @@ def look(case: Case) -> Iterable[Finding]:
         evidence="the model's outputs agree and the ratio is the same for all parameters; "
         + ("the loss itself agrees, so only what is backpropagated is scaled" if same_loss else "the loss differs too"),
         confidence="consistent",
-        advice=_advice(ratio, same_loss),
+        advice=_advice(material, ratio, same_loss),
         keys=tuple(str(key) for key in sorted(failed, key=str) if key.phase == "loss")[:3],
     )
 
@@ -60,23 +60,50 @@ def uniform_ratio(material: Material, step: int) -> float | None:
 
 
 def _known(material: Material, ratio: float) -> str:
-    """What the number may be: the number of samples or of elements that a mean divides by."""
+    """What the number may be: backward passes that are added up, or what a mean divides by."""
+    passes = _passes(material)
+    if passes > 1 and _is_number(ratio, passes):
+        return f"{passes} backward passes per step are added up: the candidate does not divide by their number"
+    if passes > 1 and _is_number(1 / ratio, passes):
+        return f"{passes} backward passes per step are added up: only the candidate divides by their number"
     for key, (ours, _) in material.each("forward", material.steps[0]):
         if key.path == "" and key.role.startswith("output") and ours.ndim >= 1:
-            for count, what in ((ours.shape[0], "samples of a batch"), (ours.size, "elements of the output")):
-                for value, way in ((ratio, "a sum for a mean"), (1 / ratio, "a mean for a sum")):
-                    if count > 1 and abs(value - count) < 1e-3 * count:
-                        return f"{count} is the number of {what}: {way}"
-            rows = ours.size // ours.shape[-1]
-            if rows > 1 and abs(ratio - rows) < 1e-3 * rows:
-                return f"{rows} is the number of predictions: a sum for a mean"
-            share = ratio * rows
-            if 0 < ratio < 1 and abs(share - round(share)) < 1e-3 * rows:
-                return f"{round(share)} of {rows} predictions: are ignored labels counted in the mean on one side only"
+            return _count(material, key, ours, ratio)
     return ""
 
 
-def _advice(ratio: float, same_loss: bool) -> str:
+def _count(material: Material, key: Key, outputs: Array, ratio: float) -> str:
+    for count, what in (
+        (outputs.shape[0], "samples of a batch"),
+        (outputs.size, "elements of the output"),
+        (outputs.shape[-1], "elements of a prediction"),
+    ):
+        for value, way in ((ratio, "a sum for a mean"), (1 / ratio, "a mean for a sum")):
+            if count > 1 and _is_number(value, count):
+                return f"{count} is the number of {what}: {way}"
+    rows = outputs.size // outputs.shape[-1]
+    if rows > 1 and _is_number(ratio, rows):
+        return f"{rows} is the number of predictions: a sum for a mean"
+    gradients = material.best(Key(key.path, "backward", material.steps[0], key.call, key.role))
+    living = 0 if gradients is None else int(gradients[0].reshape(rows, -1).any(-1).sum())
+    if 0 < living < rows and any(_is_number(value * rows, living) for value in (ratio, 1 / ratio)):
+        return f"{living} of {rows} predictions count: ignored labels are counted in the mean on one side only"
+    return ""
+
+
+def _passes(material: Material) -> int:
+    """How many losses a step goes back from."""
+    return sum(both[0].size == 1 for _, both in material.each("loss", material.steps[0]))
+
+
+def _is_number(value: float, count: int) -> bool:
+    return abs(value - count) < 1e-3 * count
+
+
+def _advice(material: Material, ratio: float, same_loss: bool) -> str:
+    passes = _passes(material)
+    if passes > 1 and any(_is_number(value, passes) for value in (ratio, 1 / ratio)):
+        return f"divide every loss before its backward pass, on both sides: (loss / {passes}).backward()"
     if same_loss:
         return "divide by the number of accumulation steps on both sides, and unscale what a GradScaler has scaled"
     return "use the same reduction on both sides (mean or sum), and the same count of labels that are not ignored"

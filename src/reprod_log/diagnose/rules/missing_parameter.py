@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
+from reprod_log.diagnose.shared_weights import shared_weights
 from reprod_log.record import Key
 
 
@@ -13,10 +14,11 @@ def look(case: Case) -> Iterable[Finding]:
     if case.material is None:
         return
     first = case.material.steps[0] if case.material.steps else 0
+    shared = {one.separate for one in shared_weights(case)}
     theirs = {there.path: path for path, (_, there) in case.material.layers.items()}
     for one in case.comparison.unmatched:
         key = Key.parse(one.key)
-        if key.phase != "parameter" or key.run or key.step != first:
+        if key.phase != "parameter" or key.run or key.step != first or key.path in shared:
             continue
         layer, _, name = key.path.rpartition(".")
         paired = layer in case.material.layers if one.side == "reference" else layer in theirs

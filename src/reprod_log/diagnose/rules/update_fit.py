@@ -31,6 +31,11 @@ def look(case: Case) -> Iterable[Finding]:
     if 2 * len(decays) >= len(left) and decays:
         yield _decay(decays, left, bad, rate)
         return
+    # In a warm-up from zero nothing moves at first; what the optimizer keeps for later tells.
+    kept = _fits_of_state(material, left, bad.step)
+    if not rate and kept and 2 * len(kept) >= len(left):
+        yield _decay(kept, left, bad, rate)
+        return
     ratios = {path: ratio for path in left if (ratio := _other_rate(*updates[path])) is not None}
     if left and len(ratios) == len(left) and bad.agreeing:
         shown = ", ".join(f"{path} {ratio:.4g}" for path, ratio in list(ratios.items())[:4])
@@ -86,6 +91,19 @@ def _fits(
     return found
 
 
+def _fits_of_state(material: Material, paths: list[str], step: int) -> dict[str, float]:
+    """By parameter: the multiple of it by which a first moment of the candidate is larger than the reference's."""
+    found: dict[str, float] = {}
+    for key, (ours, theirs) in material.each("optimizer", step):
+        before = material.before(key.path, step) if key.path in paths else None
+        if before is None or before[0].shape != ours.shape:
+            continue
+        share = factor(before[0], theirs - ours, within=2e-2)
+        if share is not None:
+            found.setdefault(key.path, share)
+    return found
+
+
 def _decay(decays: Mapping[str, float], left: list[str], bad: BadUpdates, rate: float) -> Finding:
     values = sorted(decays.values())
     typical = values[len(values) // 2]
@@ -103,7 +121,10 @@ def _decay(decays: Mapping[str, float], left: list[str], bad: BadUpdates, rate: 
         rule="update_fit",
         cause=cause,
         evidence=f"the difference of the updates is {typical:+.4g} × learning rate {rate:g} × the parameter "
-        f"for {len(decays)} of {counted(len(left), 'parameter that differs', 'parameters that differ')}",
+        f"for {len(decays)} of {counted(len(left), 'parameter that differs', 'parameters that differ')}"
+        if rate
+        else f"the learning rate is 0, and the difference of what the optimizers keep is {typical:+.4g} × the "
+        f"parameter for {len(decays)} of {counted(len(left), 'parameter that differs', 'parameters that differ')}",
         confidence="consistent",
         advice="give both optimizers the same weight decay for the same parameters (groups in torch, "
         "apply_decay_param_fun or ParamAttr(regularizer=…) in paddle)",
