@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from made_alignments import calibrated, classic, fixed, hostile, many
 from reading import WRONG, OpenPage, chart, rows, until
 
-from reprod_log import write_report
+from reprod_log import Recording, align, write_report
 from reprod_log.report.plain import plain
 
 # Light, dark, narrow, languages, no scripts
@@ -134,3 +135,32 @@ def test_rows_beyond_the_most_are_left_out_and_counted(open_report: OpenPage, mo
     assert page.evaluate("data.status.filter((one) => !data.statuses[one].passed).length") == 205
     page.locator("#answer a.key").first.click()
     assert page.locator("#entry h1").inner_text() == WRONG
+
+
+def test_fields_and_numbers_are_whole_on_a_phone(open_report: OpenPage) -> None:
+    page = open_report(calibrated(), viewport={"width": 390, "height": 844})
+    # A number that is broken into two lines is twice as high as a line.
+    height = page.evaluate(
+        """() => Math.max(...[...document.querySelectorAll("#policy td:nth-child(2), #steps td:nth-child(2)")]
+             .map((one) => one.getBoundingClientRect().height))"""
+    )
+    assert height < 40
+    assert page.locator("#environment .facts tr").nth(2).locator("th").bounding_box()["width"] > 200
+
+
+def test_identical_entries_are_a_sentence_and_not_an_empty_chart(open_report: OpenPage) -> None:
+    same = Recording.from_arrays({f"step{step}/loss/loss": np.full(1, 1.0 + step) for step in range(3)})
+    page = open_report(align(same, same))
+    page.locator("#depth-chart .calm").wait_for()
+    assert page.locator("#depth-chart canvas").count() == 0
+    assert page.locator("#table th", has_text="own error").count() == 0
+
+
+def test_long_heat_map_begins_where_something_fails(open_report: OpenPage) -> None:
+    keys = [f"step0/gradient/layer{place}.weight:raw" for place in range(200)]
+    ours = {key: np.ones(2) for key in keys}
+    found = align(Recording.from_arrays(ours), Recording.from_arrays({**ours, keys[150]: np.zeros(2)}))
+    page = open_report(found)
+    box = page.locator(".heat").bounding_box()
+    cell = page.locator(".heat td.x").bounding_box()
+    assert box["y"] < cell["y"] < box["y"] + box["height"]

@@ -3,13 +3,14 @@
 import io
 import unicodedata
 
+import numpy as np
 import pytest
 from made_alignments import HOSTILE, calibrated, classic, fixed, hostile
 from rich.console import Console
 
-from reprod_log import Alignment
+from reprod_log import Alignment, Recording, align
 from reprod_log.report.plain import plain
-from reprod_log.report.terminal import print_alignment, print_tree, terminal
+from reprod_log.report.terminal import folded, print_alignment, print_tree, terminal
 
 
 def printed(
@@ -33,6 +34,21 @@ def cells(line: str) -> int:
 def test_no_line_is_wider_than_the_terminal(width: int, tree: bool) -> None:
     for made in (fixed(), calibrated(), classic(), hostile()):
         assert max(map(cells, printed(made, width=width, tree=tree).splitlines())) <= width
+
+
+def test_long_key_is_broken_only_where_its_parts_meet() -> None:
+    key = "step4/gradient/encoder.layers.50.attention.dense.weight:raw"
+    assert folded(key, 80) == key
+    assert folded(key, 30).split("\n") == ["step4/gradient/encoder.layers.", "50.attention.dense.weight:raw"]
+    assert folded("x" * 30, 20).split("\n") == ["x" * 20, "x" * 10]
+
+
+def test_numbers_give_way_to_whole_keys() -> None:
+    keys = {f"step0/gradient/encoder.layers.{n}.attention.dense.weight:raw": np.ones(2) for n in range(10, 13)}
+    found = align(Recording.from_arrays(keys), Recording.from_arrays({key: value + 1 for key, value in keys.items()}))
+    lines = printed(found, width=80).splitlines()
+    for key in keys:
+        assert any(key in line and "FAIL" in line for line in lines)
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup, escape
@@ -17,9 +18,13 @@ from reprod_log.report.words import Say, Words, say
 MOST_CELLS = 20_000
 
 
-def entry_columns(*, floors: bool) -> list[str]:
-    """The columns of the table of entries, what decides first; the script uses the same ones."""
-    calibrated = ["times_floor", "relative_own"] if floors else []
+def entry_columns(rows: Sequence[Row]) -> list[str]:
+    """The columns of the table of entries, what decides first; one that would be empty is left out."""
+    known = {
+        "times_floor": any(row.floor is not None for row in rows),
+        "relative_own": any(row.own is not None for row in rows),
+    }
+    calibrated = [name for name, there in known.items() if there]
     errors = ["max_abs", "mean_abs", "max_rel", "cosine_distance"]
     return ["status", "entry", "rel_l2", "times_limit", *calibrated, *errors, "shape"]
 
@@ -58,7 +63,7 @@ class HtmlParts:
     def times(self, value: float | None) -> str:
         return times(value)
 
-    def table_row(self, row: Row, *, floors: bool) -> Markup:
+    def table_row(self, row: Row, columns: Sequence[str]) -> Markup:
         """A line of the table of entries. Closing tags that HTML does not need are left out: there may be thousands."""
         cells = {
             "status": f"{MARKS[row.status]} {row.status.value}",
@@ -68,7 +73,7 @@ class HtmlParts:
             "relative_own": number(row.relative_own),
             "shape": escape(row.shape),
         }
-        line = (cells[name] if name in cells else number(row.number(name)) for name in entry_columns(floors=floors))
+        line = (cells[name] if name in cells else number(row.number(name)) for name in columns)
         return Markup(f"<tr id=r{row.place} class={row.status.value}><td>{'<td>'.join(line)}\n")
 
 

@@ -6,6 +6,7 @@ import os
 import sys
 from typing import IO, TYPE_CHECKING
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -51,6 +52,11 @@ _PIPE_WIDTH = 160
 _MOST_REASONS = 5
 _NUMEROUS = (Status.FAIL, Status.ACCEPTED)
 _LONGEST_KEY = 300
+_BESIDE_STATUS = 4
+"""The mark before a status and the space behind it."""
+_NUMBER_WIDTH = 10
+_SHORTEST_LINE = 12
+_NARROW = 56
 
 
 def terminal(*, stderr: bool = False) -> Console:
@@ -119,7 +125,7 @@ def _grow(tree: Tree, node: Node) -> None:
     label = Text()
     label.append(f"{MARKS[node.status]} {node.status.value} ", style=STYLES[node.status])
     label.append(plain(node.name), style="bold" if node.children else "")
-    if node.layer_type:
+    if node.layer_type and node.layer_type != node.name:
         label.append(f" {plain(node.layer_type)}", style="dim")
     total = sum(node.counts.values())
     bad = sum(count for status, count in node.counts.items() if not status.passed)
@@ -134,16 +140,19 @@ def _table(shown: tuple[Row, ...], told: Words, width: int) -> Table:
     floors = any(row.times_floor is not None for row in shown)
     # The reason of the first divergence stands on top; those of many failures would only push each other away.
     few = sum(row.status in _NUMEROUS for row in shown) <= _MOST_REASONS
-    columns = _columns(width, floors=floors)
+    keys = [shortened(plain(row.key), _LONGEST_KEY) for row in shown]
+    room = width - max(len(row.status.value) for row in shown) - _BESIDE_STATUS
+    columns = _columns(room - max(map(cell_len, keys)), fewest=int(width >= _NARROW), floors=floors)
+    room -= _NUMBER_WIDTH * len(columns)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(told.get("status"), no_wrap=True)
     table.add_column(told.get("entry"), overflow="fold")
     for name in columns:
         table.add_column(told.get(name), justify="right", no_wrap=True)
-    for row in shown:
+    for row, key in zip(shown, keys, strict=True):
         table.add_row(
             Text(f"{MARKS[row.status]} {row.status.value}", style=STYLES[row.status]),
-            Text(shortened(plain(row.key), _LONGEST_KEY)),
+            Text(folded(key, room)),
             *(_cell(row, name) for name in columns),
         )
         if row.judgement.reason and row.status is not Status.PASS and (few or row.status not in _NUMEROUS):
@@ -151,11 +160,23 @@ def _table(shown: tuple[Row, ...], told: Words, width: int) -> Table:
     return table
 
 
-def _columns(width: int, *, floors: bool) -> list[str]:
-    """The numbers for which there is room beside a readable key, the most telling ones first to stay."""
-    ranked = ["rel_l2", "times_floor" if floors else "times_limit", "max_abs", "mean_abs"]
-    room = next((count for least, count in ((110, 4), (90, 3), (70, 2), (56, 1)) if width >= least), 0)
-    return [name for name in ("mean_abs", "max_abs", "rel_l2", "times_limit", "times_floor") if name in ranked[:room]]
+def folded(key: str, width: int) -> str:
+    """The key on as many lines as it needs, broken where its parts meet as far as that is possible."""
+    lines = []
+    while cell_len(key) > max(width, _SHORTEST_LINE):
+        head = key[: max(width, _SHORTEST_LINE)]
+        at = max(head.rfind(sign) for sign in "/.#:@") + 1
+        at = at if at > len(head) // 3 else len(head)
+        lines.append(key[:at])
+        key = key[at:]
+    return "\n".join([*lines, key])
+
+
+def _columns(room: int, *, fewest: int, floors: bool) -> list[str]:
+    """The numbers for which there is room beside the keys, the most telling ones first; at least `fewest` of them."""
+    ranked = ["times_floor" if floors else "times_limit", "rel_l2", "max_abs", "mean_abs"]
+    count = min(max(room // _NUMBER_WIDTH, fewest), len(ranked))
+    return [name for name in ("mean_abs", "max_abs", "rel_l2", "times_limit", "times_floor") if name in ranked[:count]]
 
 
 def _cell(row: Row, name: str) -> str:

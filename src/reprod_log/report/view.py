@@ -167,11 +167,13 @@ def remarks(alignment: Alignment) -> tuple[Say, ...]:
             lines.append(say(f"doubt.incomplete.{name}"))
         lines += [say("remark.side", side=say(name), note=Text(note)) for note in side.notes]
     said: dict[str, list[str]] = {}
+    views: dict[str, list[str]] = {}
     for row in alignment.comparison.rows:
         if row.view:
-            said.setdefault(row.view, []).append(row.key)
+            views.setdefault(row.view, []).append(row.key)
         for note in row.measurement.notes if row.measurement else ():
             said.setdefault(note, []).append(row.key)
+    lines += [say("remark.view", view=Text(why), keys=Text(listed(keys, most=3))) for why, keys in views.items()]
     lines += [say("remark.of", note=Text(why), keys=Text(listed(keys, most=3))) for why, keys in said.items()]
     if alignment.verdict.allowed:
         lines.append(say("remark.allowed", keys=Text(listed(alignment.verdict.allowed))))

@@ -37,8 +37,7 @@ def render(alignment: Alignment, options: Options = USUAL) -> str:
     screen = first_screen(alignment, all_rows=everything)
     place = {row.key: row.place for row in shown}
     found_curves = curves(shown)
-    floors = any(row.floor is not None for row in shown)
-    columns = entry_columns(floors=floors)
+    columns = entry_columns(shown)
     data = page_data(alignment, shown, found_curves) | {"columns": columns}
     data["first"] = place.get(screen.divergence.key) if screen.divergence else None
     library = bokeh_scripts()
@@ -51,7 +50,6 @@ def render(alignment: Alignment, options: Options = USUAL) -> str:
         rows=shown,
         total=len(everything),
         place=place,
-        floors=floors,
         columns=columns,
         groups=groups(everything),
         curves=found_curves,

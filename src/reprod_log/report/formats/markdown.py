@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from reprod_log.alignment import Alignment
 from reprod_log.report.curves import Curve, curves
-from reprod_log.report.facts import provenance_facts
+from reprod_log.report.facts import Fact, provenance_facts
 from reprod_log.report.first_screen import FirstScreen, first_screen
 from reprod_log.report.groups import groups
 from reprod_log.report.markdown import Section, code, text
@@ -159,7 +159,7 @@ def _curve(curve: Curve, told: Words) -> Section:
 
 def _environment(alignment: Alignment, told: Words, *, full: bool) -> Section:
     """What differs and matters is marked; the short form leaves out what is the same on both sides."""
-    facts = [fact for fact in provenance_facts(alignment) if full or fact.differs or fact.name in ("device", "dtype")]
+    facts = [fact for fact in provenance_facts(alignment) if full or _is_telling(fact)]
     lines = [
         (
             f"**{text(fact.name)}**" if fact.matters else text(fact.name),
@@ -171,6 +171,15 @@ def _environment(alignment: Alignment, told: Words, *, full: bool) -> Section:
     ]
     names = ("field", "reference", "candidate")
     return Section(told.get("section.environment"), [*(told.get(name) for name in names), ""], lines)
+
+
+def _is_telling(fact: Fact) -> bool:
+    """Whether a short report should show it: what differs, but not how and when it was started, and no long lists."""
+    if fact.name in ("device", "dtype") or fact.matters:
+        return True
+    if fact.name == "time" or fact.name.startswith(("run.", "optimizers.")):
+        return False
+    return fact.differs
 
 
 def _notes(alignment: Alignment, told: Words) -> Section:

@@ -94,11 +94,16 @@ function onLogAxis(...series) {
 function zeroLine(made, axis) {
   if (!axis.hasZero) return;
   made.add_layout(new Bokeh.Span({ location: axis.zero, dimension: "width", line_color: colour("noise"), line_dash: "dotted" }));
-  made.add_layout(new Bokeh.Label({ x: 4, y: axis.zero, x_units: "screen", text: t("depth.zero"), text_color: colour("dim"), text_font_size: "11px", text_baseline: "top" }));
+  made.add_layout(new Bokeh.Label({ x: 4, y: axis.zero, x_units: "screen", text: t("depth.zero"), text_color: colour("dim"), text_font_size: "11px", text_baseline: "bottom", y_offset: 2 }));
 }
 
 function depthChart(place, rows, measure) {
   const values = rows.map((row) => data.numbers[measure][row]);
+  // A picture of nothing but zeros says less than a sentence.
+  if (values.every((one) => one === 0 || one === null)) {
+    place.replaceChildren(make("p", { class: "box calm" }, t(values.some((one) => one === 0) ? "depth.identical" : "depth.nothing")));
+    return null;
+  }
   const relative = measure === "rel_l2";
   const extra = (name) => relative ? rows.map((row) => data.numbers[name][row]) : [];
   const floors = extra("relative_floor"), own = extra("relative_own"), wide = extra("relative_float64");
@@ -109,7 +114,7 @@ function depthChart(place, rows, measure) {
   if (rows.length <= 60) {
     made.xaxis.ticker = new Bokeh.FixedTicker({ ticks: x });
     const short = (text) => text.length > 26 ? "…" + text.slice(-25) : text;
-    made.xaxis.major_label_overrides = new Map(rows.map((row, index) => [index, asText(short(data.path[row]))]));
+    made.xaxis.major_label_overrides = new Map(rows.map((row, index) => [index, asText(short(data.path[row] || t("whole")))]));
     made.xaxis.major_label_orientation = 0.9;
   } else made.xaxis.axis_label = t("order");
   if (floors.some((one) => one !== null)) {

@@ -126,6 +126,11 @@ function start() {
     const cell = event.target.closest("td[data-e]");
     if (cell && !cell.title) { const row = Number(cell.dataset.e); cell.title = `${data.keys[row]}\n${statusOf(row).name}  ${t("rel_l2")} ${shown(data.numbers.rel_l2[row])}`; }
   });
+  // A long map begins where something does not pass.
+  for (const map of document.querySelectorAll(".heat")) {
+    const wrong = map.querySelector("td.x");
+    if (wrong) map.scrollTop = wrong.offsetTop - map.clientHeight / 3;
+  }
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
   addEventListener("hashchange", route);
   draw();
