@@ -105,7 +105,10 @@ class Alignment:
     def from_dict(cls, data: Mapping[str, Any], *, source: str = "saved alignment") -> Alignment:
         """The alignment that `to_dict` described, judged again by its own policy."""
         if data.get("schema") != SCHEMA:
-            raise UnreadableFile(f"{source} is not a saved alignment (schema {data.get('schema')!r})")
+            raise UnreadableFile(
+                f"{source} is not a saved alignment: its schema is {data.get('schema')!r} and not {SCHEMA!r}. "
+                "`reprod compare REF CAND --json FILE` makes one."
+            )
         if not isinstance(data.get("version"), int) or data["version"] > SCHEMA_VERSION:
             raise UnreadableFile(
                 f"{source} has schema version {data.get('version')!r}, this reprod_log reads up to {SCHEMA_VERSION}"

@@ -57,6 +57,10 @@ class ValuesNotRecorded(RecordingError):
 class WriteFailed(RecordingError, OSError):
     """The disk refused; whatever stood at the path before is still there."""
 
+    def __str__(self) -> str:
+        """The message alone, without the number that OSError puts before it."""
+        return str(self.strerror or super().__str__())
+
 
 class CaptureError(ReprodLogError):
     """A model could not be watched."""

@@ -191,6 +191,39 @@ def test_what_was_written_is_named(logs: Path, capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out == f"written: {page}\n"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("compare {0}/reff.npy {0}/ref.npy", "near it: 'ref.npy'"),
+        ("compare {0}/nowhere/x {0}/ref.npy", "There is no folder"),
+        ("compare {0}/empty.npy {0}/ref.npy", "empty.npy is not a whole .npy file"),
+        ("show {0}/empty.bin", "it is an empty file"),
+        ("show {0}/saved.json", "`reprod report"),
+        ("report {0}/empty.npy", "not valid JSON"),
+        ("judge {0}/other.json", "its schema is None and not 'reprod_log alignment'"),
+        ("convert {0}/ref.npy {0}/same.npz/x.npz", "A part of this path is a file and not a folder"),
+        ("compare {0}/ref.npy {0}/same.npz --json {0}/folder", "Is a directory. Give the name of a file in it."),
+        ("repro {0}/saved.json -o {0}/same.npz --layer x", "reprod: "),
+        ("run {0}/folder -o {0}/new", "there is no script"),
+        ("check {0}/ref.npy", "is not a folder"),
+        ("serve {0}/ref.npy", "is not a folder"),
+        ("ranks {0}/ref.npy", "does not hold the parts of several ranks"),
+        ("align {0}/folder", "is not a file"),
+    ],
+)
+def test_bad_input_is_told_without_a_traceback(logs: Path, arguments: str, told: str, capsys) -> None:
+    for name in ("empty.npy", "empty.bin"):
+        (logs / name).touch()
+    (logs / "other.json").write_text("{}")
+    (logs / "folder").mkdir()
+    assert run(["compare", str(logs / "ref.npy"), str(logs / "same.npz"), "--json", str(logs / "saved.json")]) == 0
+    assert run(arguments.format(logs).split()) == 2
+    said = capsys.readouterr().err
+    assert told in said
+    assert "Traceback" not in said
+    assert "Errno" not in said
+
+
 @pytest.mark.parametrize("name", ["judge", "report"])
 def test_folder_instead_of_a_saved_alignment_is_told(name: str, tmp_path: Path, capsys) -> None:
     assert run([name, str(tmp_path)]) == 2

@@ -88,5 +88,5 @@ class Session:
 def names_of(thing: Node | Slot) -> tuple[str, ...]:
     """Every name by which a layer or a parameter can be asked for; a parameter also by its layer's."""
     owner = thing.node if isinstance(thing, Slot) else thing
-    wish = f"{owner.root.wish}.{thing.inside}"
+    wish = f"{owner.root.wish}.{thing.inside}".rstrip(".")
     return (thing.path, thing.inside, owner.path, owner.inside, wish, *thing.names)

@@ -47,11 +47,21 @@ def run(arguments: list[str]) -> int:
 
         drop_output(sys.stdout)
         return READER_GONE
+    except OSError as error:
+        if error.filename is None:
+            return _bug()
+        print(f"reprod: {error.strerror or error}: {error.filename}. Look at the path and its rights.", file=sys.stderr)
+        return WRONG_USE
     except Exception:
-        traceback.print_exc()
-        print("reprod: this is a bug in reprod_log; please report it with the lines above", file=sys.stderr)
-        return INTERNAL_ERROR
+        return _bug()
     return answer if isinstance(answer, int) else ALIGNED
+
+
+def _bug() -> int:
+    """Show what went wrong inside, and ask for it to be told."""
+    traceback.print_exc()
+    print("reprod: this is a bug in reprod_log; please report it with the lines above", file=sys.stderr)
+    return INTERNAL_ERROR
 
 
 def _stopped(error: BaseException) -> int:

@@ -44,6 +44,8 @@ def write_repro(reference: Recording, candidate: Recording, *, layer: str, folde
             "(watch records them at the first step) and full detail"
         )
     arrays["input"] = given
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is a file; give the name of a folder for the script and its data")
     folder.mkdir(parents=True, exist_ok=True)
     np.savez(folder / "layer.npz", **arrays)  # type: ignore[arg-type]  # numpy's stub wants a bool for any keyword
     script = folder / "repro.py"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -10,6 +11,16 @@ from pathlib import Path
 from typing import BinaryIO
 
 from reprod_log.errors import WriteFailed
+
+_ADVICE = {
+    errno.EISDIR: "Give the name of a file in it.",
+    errno.EEXIST: "A part of this path is a file and not a folder; choose another place.",
+    errno.ENOTDIR: "A part of this path is a file and not a folder; choose another place.",
+    errno.EACCES: "You may not write there; choose another place.",
+    errno.EPERM: "You may not write there; choose another place.",
+    errno.EROFS: "Nothing may be written there; choose another place.",
+    errno.ENAMETOOLONG: "Choose a shorter name.",
+}
 
 
 @contextmanager
@@ -52,8 +63,8 @@ def _direct(path: Path) -> Iterator[BinaryIO]:
 
 
 def _write_failed(path: Path, error: OSError) -> WriteFailed:
-    kept = " The file that was there before is unchanged." if path.exists() else ""
-    advice = "Free some space or choose another place and try again."
+    kept = " The file that was there before is unchanged." if path.is_file() else ""
+    advice = _ADVICE.get(error.errno or 0, "Free some space or choose another place and try again.")
     return WriteFailed(
         error.errno or 0,
         f"could not write {path}: {error.strerror or error}.{kept} {advice}",

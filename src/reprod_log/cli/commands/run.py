@@ -12,7 +12,7 @@ import typer
 
 from reprod_log.capture.script import run_script
 from reprod_log.cli import INTERRUPTED, NOT_ALIGNED
-from reprod_log.errors import CaptureError, UsageError, counted
+from reprod_log.errors import CaptureError, ReprodLogError, UsageError, counted
 from reprod_log.record import Recording
 from reprod_log.record.stores import load, save
 from reprod_log.report.plain import plain
@@ -63,6 +63,8 @@ def run(
                 dtype=dtype,
                 run="float64" if dtype == "float64" else "",
             )
+        except ReprodLogError:
+            raise
         except Exception as error:
             told = _told_by_script(error, script)
             if told is None:

@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-from reprod_log.errors import UnreadableFile, UsageError, listed
+from reprod_log.errors import UnreadableFile, UsageError, listed, near_names
 from reprod_log.record.collecting import collecting_put_off
 from reprod_log.record.opening import first_bytes
 from reprod_log.record.recording import Recording
@@ -48,7 +48,10 @@ def load(path: str | Path, *, trust: bool = False) -> Recording:
             "a folder with the parts of several ranks (see reprod ranks, reprod compare, reprod_log.ranks.load_ranks)"
         )
     if is_file(path):
-        what = f"a file that starts with {first_bytes(path, 16)!r}"
+        start = first_bytes(path, 64)
+        what = f"a file that starts with {start[:16]!r}" if start else "an empty file"
+        if b'"reprod_log alignment"' in start:
+            raise UnreadableFile(f"{path} is a saved alignment and not a recording: `reprod report {path}` shows it.")
     raise UnreadableFile(f"{path} is not a recording: it is {what}. Known formats: {kinds}.")
 
 
@@ -84,10 +87,10 @@ def existing(path: str | Path) -> Path:
     if with_suffix.exists():
         return with_suffix
     folder = path.parent
-    near = ""
-    if folder.is_dir():
-        names = sorted(p.name for p in folder.iterdir() if not p.name.startswith("."))
-        near = f" {folder} has {listed(names)}." if names else f" {folder} is empty."
-    else:
-        near = f" There is no folder {folder}."
-    raise UnreadableFile(f"no such file or folder: {path}.{near}")
+    if not folder.is_dir():
+        raise UnreadableFile(f"no such file or folder: {path}. There is no folder {folder}.")
+    names = sorted(p.name for p in folder.iterdir() if not p.name.startswith("."))
+    where = "this folder" if folder == Path() else str(folder)
+    near = near_names(path.name, names)
+    seen = f"near it: {listed(near)}" if near else f"{where} has {listed(names)}" if names else f"{where} is empty"
+    raise UnreadableFile(f"no such file or folder: {path}; {seen}.")

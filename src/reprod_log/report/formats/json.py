@@ -36,7 +36,10 @@ def read(path: str | Path) -> dict[str, Any]:
     except OSError as error:
         raise UnreadableFile(f"cannot read {path}: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
-        raise UnreadableFile(f"{path} is not valid JSON ({error})") from error
+        raise UnreadableFile(
+            f"{path} is not a saved alignment: it is not valid JSON ({error}). `reprod compare REF CAND --json FILE` "
+            "makes one."
+        ) from error
     if not isinstance(content, dict):
         raise UnreadableFile(f"{path} is not a saved alignment: it holds a {type(content).__name__}")
     return content
