@@ -35,6 +35,13 @@ def test_what_was_done_to_the_data_is_named(change: object, words: str) -> None:
     assert words in found["data"]
 
 
+def test_padding_on_the_other_side_is_named() -> None:
+    rows = [[7, 8, 9, 0, 0], [5, 6, 0, 0, 0], [1, 2, 3, 4, 5]]
+    left = [[0, 0, 7, 8, 9], [0, 0, 0, 5, 6], [1, 2, 3, 4, 5]]
+    found = causes({"step0/data/ids:input": np.array(rows)}, {"step0/data/ids:input": np.array(left)})
+    assert "padding on the other side" in found["data"]
+
+
 def test_batch_of_another_step_is_named() -> None:
     batches = RNG.normal(size=(3, 4, 5))
     ours = {f"step{i}/data/x:input": batch for i, batch in enumerate(batches)}

@@ -136,3 +136,34 @@ def test_decay_on_biases_is_named_although_a_warm_up_begins_at_zero() -> None:
         steps=2,
     )
     assert "weight decay is applied to 'mid.bias' in the candidate only" in causes(alignment)["update_fit"]
+
+
+class TorchCentre(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = torch.nn.Linear(4, 4)
+        self.register_buffer("centre", torch.zeros(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.fc(x)
+        self.centre.mul_(0.9).add_(0.1 * y.detach().mean(0))
+        return y
+
+
+class PaddleCentre(paddle.nn.Layer):
+    def __init__(self, kept: float) -> None:
+        super().__init__()
+        self.fc, self.kept = paddle.nn.Linear(4, 4), kept
+        self.register_buffer("centre", paddle.zeros([4]))
+
+    def forward(self, x: Any) -> Any:
+        y = self.fc(x)
+        self.centre.set_value(self.centre * self.kept + (1 - self.kept) * y.detach().mean(0))
+        return y
+
+
+def test_moving_average_with_another_decay_is_named_with_both_shares() -> None:
+    data = [{"x": np.random.default_rng(step).normal(size=(3, 4)).astype(np.float32)} for step in range(4)]
+    assert align_models(TorchCentre(), PaddleCentre(0.9), data).passed
+    found = causes(align_models(TorchCentre(), PaddleCentre(0.99), data))
+    assert "a share of 0.01 per step in the candidate, 0.1 in the reference" in found["moving_average"]

@@ -32,9 +32,9 @@ def said(ours: np.ndarray, theirs: np.ndarray, steps: np.ndarray = STEPS) -> str
         (0.1 * 0.5 ** ((STEPS + 1) // 4), "one step ahead"),
         (0.1 * 0.5 ** (np.maximum(STEPS - 1, 0) // 4), "one step behind"),
         (3 * STEP_DECAY, "3 times"),
-        (0.1 * 0.25 ** (STEPS // 4), "power of 2"),
+        (0.1 * 0.25 ** (STEPS // 4), "every drop is to 0.25 of the rate instead of 0.5 (gamma)"),
         (0.1 * 0.5 ** (STEPS // 2), "2 times per step"),
-        (0.01 + 0.9 * STEP_DECAY, "ends 0.01 higher"),
+        (0.01 + 0.9 * STEP_DECAY, "ends about 0.01 higher"),
     ],
 )
 def test_one_change_of_a_step_schedule_is_named(theirs: np.ndarray, words: str) -> None:
@@ -43,7 +43,7 @@ def test_one_change_of_a_step_schedule_is_named(theirs: np.ndarray, words: str) 
 
 def test_polynomial_end_is_named_when_it_is_not_zero() -> None:
     ours = 0.02 * (1 - STEPS / 20)
-    assert "ends 0.0001 higher" in said(ours, (0.02 - 1e-4) * (1 - STEPS / 20) + 1e-4)
+    assert "ends about 0.0001 higher" in said(ours, (0.02 - 1e-4) * (1 - STEPS / 20) + 1e-4)
 
 
 def test_another_warm_up_is_named_when_only_the_start_differs() -> None:
@@ -72,3 +72,15 @@ def test_equal_schedules_are_left_in_peace() -> None:
     rates = {f"step_{step}_cosine_lr": cosine(step, 0.5) for step in range(0, 1000, 100)}
     found = align(Recording.from_arrays(rates), Recording.from_arrays(rates))
     assert not [one for one in found.findings if one.kind == "cause"]
+
+
+def test_another_base_with_the_same_end_is_named() -> None:
+    shape = 0.5 * (1 + np.cos(np.pi * STEPS / 20))
+    assert "base rate is another: 0.2 where the reference has 0.1" in said(0.01 + 0.09 * shape, 0.01 + 0.19 * shape)
+
+
+def test_final_rate_that_is_too_low_is_to_be_set_higher() -> None:
+    shape = 0.5 * (1 + np.cos(np.pi * STEPS / 20))
+    found = explain(STEPS, 0.01 + 0.09 * shape, 0.1 * shape)
+    assert "lower" in found.cause
+    assert "higher" in found.advice

@@ -19,6 +19,7 @@ WRITERS = (
     *sorted((SOURCE / "diagnose" / "rules").glob("*.py")),
     SOURCE / "diagnose" / "schedules.py",
     SOURCE / "diagnose" / "losses.py",
+    SOURCE / "diagnose" / "arrangements.py",
     SOURCE / "live" / "proof.py",
     SOURCE / "live" / "operator_search.py",
     SOURCE / "judge" / "verdict.py",

@@ -28,7 +28,9 @@ def explain(steps: Array, ours: Array, theirs: Array) -> Explanation:
         _shifted,
         _slower,
         _scaled,
+        _other_gamma,
         _other_end,
+        _other_base,
         _other_cycles,
         _other_power,
         _only_early,
@@ -96,6 +98,48 @@ def _scaled(steps: Array, ours: Array, theirs: Array) -> Explanation | None:
     return None
 
 
+def _other_gamma(steps: Array, ours: Array, theirs: Array) -> Explanation | None:
+    """Both fall at the same steps, each time to the same share of what was: another factor per drop."""
+    shares = [_share_per_drop(rates) for rates in (ours, theirs)]
+    if shares[0] is None or shares[1] is None or not _meets(ours[:1], theirs[:1]):
+        return None
+    here, there = (np.flatnonzero(np.abs(np.diff(rates)) > _FIT * np.abs(rates).max()) for rates in (ours, theirs))
+    if not np.array_equal(here, there):
+        return None
+    return Explanation(
+        f"every drop is to {shares[1]:.4g} of the rate instead of {shares[0]:.4g} (gamma)",
+        f"set gamma={shares[0]:.4g} in the candidate's schedule",
+        f"with these shares the curves fall alike at {len(here)} of {len(ours) - 1} steps",
+    )
+
+
+def _share_per_drop(rates: Array) -> float | None:
+    """The one share to which the rate falls whenever it does; None when there is none, or when it never falls."""
+    if len(rates) < 3 or (rates <= 0).any():
+        return None
+    shares = rates[1:] / rates[:-1]
+    falls = shares[np.abs(shares - 1) > _FIT]
+    return float(falls[0]) if falls.size and (falls < 1).all() and np.ptp(falls) <= _FIT else None
+
+
+def _other_base(steps: Array, ours: Array, theirs: Array) -> Explanation | None:
+    """theirs - e = a (ours - e): the same schedule to the same end e, from another rate."""
+    spread = ours - ours.mean()
+    size = float(np.vdot(spread, spread))
+    if len(ours) < 3 or len(np.unique(ours)) < 3 or not size:
+        return None
+    times = float(np.vdot(spread, theirs - theirs.mean())) / size
+    end = float(theirs.mean() - times * ours.mean()) / (1 - times) if times != 1 else -1.0
+    if times <= 0 or not 0 <= end <= ours.min() or not _meets(end + times * (ours - end), theirs):
+        return None
+    return Explanation(
+        f"the candidate's base rate is another: {theirs.max():.6g} where the reference has {ours.max():.6g}, with the "
+        f"same end of {end:.3g}",
+        "use the same base learning rate: only the final rate (eta_min, end_lr) is the same",
+        f"with another base the curves meet at all {len(ours)} steps",
+    )
+
+
 def _other_end(steps: Array, ours: Array, theirs: Array) -> Explanation | None:
     """theirs = ours + e (1 - ours / top): another final value, as eta_min, end_lr or end_learning_rate are."""
     top = float(max(ours.max(), theirs.max()))
@@ -105,8 +149,9 @@ def _other_end(steps: Array, ours: Array, theirs: Array) -> Explanation | None:
     end = float(np.vdot(room, theirs - ours) / np.vdot(room, room))
     if abs(end) > _FIT * top and _meets(ours + end * room, theirs):
         return Explanation(
-            f"the candidate's schedule ends {abs(end):.6g} {'higher' if end > 0 else 'lower'}",
-            f"set the final rate (eta_min in torch; eta_min, end_lr or end_learning_rate in paddle) {end:.6g} lower",
+            f"the candidate's schedule ends about {abs(end):.3g} {'higher' if end > 0 else 'lower'}",
+            "set the final rate (eta_min in torch; eta_min, end_lr or end_learning_rate in paddle) "
+            f"{abs(end):.6g} {'lower' if end > 0 else 'higher'}",
             f"with another end by {end:.6g} the curves meet at all {len(ours)} steps",
         )
     return None

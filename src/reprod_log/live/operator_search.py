@@ -60,7 +60,9 @@ def _operator(path: str, found: Culprits) -> Finding:
     ]
     what = "whose backward pass differs" if found.backward else "that differs"
     evidence = (
-        "the gradient it is given is found on the other side, the one it gives back is not"
+        f"its inputs are the same, its results hold the same numbers in another order: {found.order}"
+        if found.order
+        else "the gradient it is given is found on the other side, the one it gives back is not"
         if found.backward
         else "its inputs are found on the other side, its result and all that follows is not"
     )

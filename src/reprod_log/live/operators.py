@@ -16,6 +16,7 @@ import numpy as np
 from reprod_log.errors import ReprodLogError, first_line
 from reprod_log.live.isolation import Call
 from reprod_log.live.program import Program
+from reprod_log.live.rearranged import rearranged_before
 from reprod_log.live.traces import Operator, Trace, trace_layer
 from reprod_log.record import Array
 
@@ -35,6 +36,9 @@ class Culprits:
     """Whether it is the operators' backward pass that differs."""
     cut: bool = False
     """Whether no gradient goes back through the operator on this one side, although the other side has one there."""
+
+    order: str = ""
+    """How the candidate's result holds the reference's numbers in another order, if that is what differs."""
 
     def __bool__(self) -> bool:
         return self.reference is not None or self.candidate is not None
@@ -58,7 +62,7 @@ def find_culprits(reference: Trace, candidate: Trace) -> Culprits:
     ours, theirs = _forward(reference), _forward(candidate)
     forward = Culprits(_culprit(ours, theirs), _culprit(theirs, ours))
     if forward:
-        return forward
+        return _in_another_order(forward, reference, candidate) or forward
     ours, theirs = _backward(reference), _backward(candidate)
     found = Culprits(_culprit(ours, theirs), _culprit(theirs, ours), backward=True)
     if not found:
@@ -72,6 +76,19 @@ def find_culprits(reference: Trace, candidate: Trace) -> Culprits:
         return by_hand
     cuts = Culprits(_cut(reference, candidate), _cut(candidate, reference), backward=True, cut=True)
     return cuts if (cuts.reference is None) != (cuts.candidate is None) else found
+
+
+def _in_another_order(forward: Culprits, reference: Trace, candidate: Trace) -> Culprits | None:
+    """The operators behind the culprits that give the same numbers in another order, if that is what it is."""
+    if forward.candidate is not None:
+        found = rearranged_before(forward.candidate, candidate, reference, candidate=True)
+        if found is not None:
+            return Culprits(found.there, found.here, order=found.how)
+    if forward.reference is not None:
+        found = rearranged_before(forward.reference, reference, candidate, candidate=False)
+        if found is not None:
+            return Culprits(found.here, found.there, order=found.how)
+    return None
 
 
 def _written_in_place(culprit: Operator | None, here: Trace, there: Trace) -> Operator | None:

@@ -44,8 +44,10 @@ class Trace:
     """Every operator of one forward pass of a layer, in order."""
 
     operators: list[Operator] = field(default_factory=list)
+    arrays: list[Array] = field(default_factory=list)
+    """Every tensor in float64, by its number."""
     values: list[Array] = field(default_factory=list)
-    """Sorted values of every tensor."""
+    """The same, sorted."""
     gradients: dict[int, Array] = field(default_factory=dict)
     """Sorted gradients of the tensors that have one, by their numbers."""
     results: tuple[int, ...] = ()
@@ -65,7 +67,8 @@ def trace_layer(program: Program, call: Call, path: str, dtype: str) -> Trace:
             # Kept alive, so that no other tensor gets the same identity.
             kept.append(tensor)
             numbers[id(tensor)] = len(trace.values)
-            trace.values.append(_sorted(tensor))
+            trace.arrays.append(to_numpy(tensor).astype(np.float64))
+            trace.values.append(np.sort(trace.arrays[-1], axis=None))
             framework.on_gradient(tensor, found.setdefault(numbers[id(tensor)], []).append)
         return numbers[id(tensor)]
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from reprod_log.diagnose.arrangements import arrangement
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
 from reprod_log.diagnose.functions import function_between
@@ -62,6 +63,9 @@ def _said(both: Both, earlier: list[tuple[Key, Both]]) -> tuple[str, str] | None
     # Kernels that keep float32 constants cost digits even in float64, so the order must matter much more than these.
     near = 1e-5 * float(np.abs(ours).max(initial=0.0))
     if relative(ours, theirs) > 1e-3 and np.allclose(np.sort(ours, None), np.sort(theirs, None), rtol=0, atol=near):
+        known = arrangement(ours, theirs, near=near)
+        if known is not None:
+            return f"the same numbers in another order: {known}", "equal in that order"
         return "the same numbers in another order (flatten, transpose, concat or reversed order)", "equal when sorted"
     ratio = factor(ours, theirs, within=1e-5)
     if ratio is not None:

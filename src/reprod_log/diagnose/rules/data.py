@@ -7,6 +7,7 @@ from itertools import permutations
 
 import numpy as np
 
+from reprod_log.diagnose.arrangements import arrangement
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
 from reprod_log.diagnose.material import Material
@@ -56,6 +57,14 @@ def _said(material: Material, key: Key, ours: Array, theirs: Array) -> tuple[str
     scaled = _affine(ours, theirs)
     if scaled is not None:
         return scaled, "normalise on one place only, with the same mean, deviation and range (0-1 or 0-255)"
+    if _padded_elsewhere(ours, theirs):
+        return (
+            "the same sequences with their padding on the other side (left and right)",
+            "pad on the same side: padding_side of the tokenizer, or the collate function",
+        )
+    known = arrangement(ours, theirs)
+    if known is not None:
+        return f"the same numbers in another order: {known}", "look for a transposition, flip or crop in the pipeline"
     if np.array_equal(np.sort(ours, None), np.sort(theirs, None)):
         return "the same numbers in another arrangement", "look for a transposition, flip or crop in the pipeline"
     share = float(np.mean(ours != theirs))
@@ -63,6 +72,23 @@ def _said(material: Material, key: Key, ours: Array, theirs: Array) -> tuple[str
         f"{share:.0%} of the values differ",
         "feed both sides the same recorded arrays before comparing anything else",
     )
+
+
+def _padded_elsewhere(ours: Array, theirs: Array) -> bool:
+    """Whether every row has the same values in the same order once one value is left out at its ends."""
+    if ours.ndim != 2:
+        return False
+    changed = [(one, other) for one, other in zip(ours, theirs, strict=True) if not np.array_equal(one, other)]
+    fills = {float(row[place]) for pair in changed for row in pair for place in (0, -1)}
+    return any(
+        all(np.array_equal(_without_ends(one, fill), _without_ends(other, fill)) for one, other in changed)
+        for fill in fills
+    )
+
+
+def _without_ends(row: Array, fill: float) -> Array:
+    kept = np.flatnonzero(row != fill)
+    return row[kept[0] : kept[-1] + 1] if kept.size else row[:0]
 
 
 def _same_rows(ours: Array, theirs: Array) -> bool:

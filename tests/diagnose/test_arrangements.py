@@ -1,0 +1,71 @@
+"""The same numbers in another order: which order, and which operator made it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import paddle
+import pytest
+import torch
+
+from reprod_log.diagnose.arrangements import arrangement
+from reprod_log.live.align_models import align_models
+
+ARRAY = np.random.default_rng(0).normal(size=(3, 4, 4))
+PADDED = np.pad(ARRAY, ((0, 0), (0, 0), (2, 0)))
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "words"),
+    [
+        (ARRAY, ARRAY[:, ::-1], "reversed along axis 1"),
+        (ARRAY, ARRAY.swapaxes(1, 2), "transposed, axes 0, 2, 1"),
+        (PADDED, np.pad(ARRAY, ((0, 0), (0, 0), (0, 2))), "moved by 2 along axis 2, left (padding"),
+        (PADDED, np.pad(ARRAY, ((0, 0), (0, 0), (1, 1))), "moved by 1 along axis 2, left (padding"),
+        (ARRAY, np.concatenate([ARRAY[:, 1:], ARRAY[:, :1]], 1), "turned by 3 along axis 1"),
+        (ARRAY, ARRAY[[0, 2, 1]], "permuted along axis 0"),
+        (ARRAY[:, :2], ARRAY[:, :2].transpose(0, 2, 1).reshape(3, 2, 4), "axes 0, 2, 1 read as if"),
+    ],
+)
+def test_order_is_named(ours: np.ndarray, theirs: np.ndarray, words: str) -> None:
+    found = arrangement(ours, theirs)
+    assert found is not None
+    assert words in found
+
+
+@pytest.mark.parametrize("theirs", [ARRAY, ARRAY + 1, ARRAY[:2]])
+def test_no_order_is_named_for_equal_or_other_numbers(theirs: np.ndarray) -> None:
+    assert arrangement(ARRAY, theirs) is None
+
+
+class TorchNet(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = torch.nn.Conv1d(2, 3, 1), torch.nn.Conv1d(3, 2, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.relu(self.first(x))
+        return self.last(torch.nn.functional.pad(y, (2, 0)))
+
+
+class PaddleNet(paddle.nn.Layer):
+    def __init__(self, between: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.first, self.last = paddle.nn.Conv1D(2, 3, 1), paddle.nn.Conv1D(3, 2, 3)
+        self.between = between
+
+    def forward(self, x: Any) -> Any:
+        return self.last(self.between(paddle.nn.functional.relu(self.first(x))))
+
+
+def padded(sides: list[int]) -> Callable[[Any], Any]:
+    return lambda y: paddle.nn.functional.pad(y, sides, data_format="NCL")
+
+
+def test_operator_that_pads_on_the_other_side_is_named_and_not_the_one_behind_it() -> None:
+    data = (np.random.default_rng(0).normal(size=(2, 2, 6)).astype(np.float32),)
+    assert align_models(TorchNet(), PaddleNet(padded([2, 0])), data).passed
+    findings = {one.rule: one for one in align_models(TorchNet(), PaddleNet(padded([0, 2])), data).findings}
+    assert "pad in the reference" in findings["operator"].cause
+    assert "moved by 2 along axis 2, left" in findings["operator"].evidence
+    assert "padding on the other side?" in findings["between_layers"].cause
