@@ -32,11 +32,16 @@ class _FirstCalls:
 
 
 def cut_elsewhere(
-    reference: Recording, candidate: Recording, blocks: Mapping[str, str], known: Mapping[str, str]
+    reference: Recording,
+    candidate: Recording,
+    blocks: Mapping[str, str],
+    known: Mapping[str, str],
+    layers: Collection[str] = (),
 ) -> frozenset[str]:
     """The reference's paths of blocks (path to partner) that are not the same piece of the model as their partners.
 
-    `known` are the layers that have partners for sure.
+    `known` are the layers that have partners for sure and are called alike on both sides; `layers` those of the blocks
+    that are known layers themselves, called on something else.
     """
     ours, theirs = _first_calls(reference), _first_calls(candidate)
     pairs = {path: partner for path, partner in known.items() if path in ours.places and partner in theirs.places}
@@ -46,7 +51,7 @@ def cut_elsewhere(
         here, there = ours.outputs.get(path), theirs.outputs.get(partner)
         if not path or not here or not there or not _is_another(here[0], there[0]):
             continue
-        if sorted(here[0].shape) != sorted(there[0].shape):
+        if path not in layers and sorted(here[0].shape) != sorted(there[0].shape):
             # There is nothing to compare; a shape that is wrong is wrong for the layers that come next as well.
             found.add(path)
             continue

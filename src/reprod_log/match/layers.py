@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reprod_log.match.boundaries import cut_elsewhere
+from reprod_log.match.calls import order_calls
 from reprod_log.match.pairing import How
 from reprod_log.match.units import recorded_units
 from reprod_log.match.values import lone_tensors, settle_siblings
@@ -35,6 +36,10 @@ class Layers:
     left_in_candidate: tuple[str, ...] = field(default=())
     cut_elsewhere: frozenset[str] = field(default=frozenset())
     """Blocks of the reference that looked like a block of the candidate, and begin or end elsewhere."""
+    called_otherwise: frozenset[str] = field(default=frozenset())
+    """Layers of the reference whose partners are called on other parts of the data, so that no call is another's."""
+    call_order: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    """The candidate's call for each call of a layer of the reference, where the order is another one."""
 
 
 def match_layers(reference: Recording, candidate: Recording, *, rename: Mapping[str, str]) -> Layers:
@@ -63,7 +68,12 @@ def match_layers(reference: Recording, candidate: Recording, *, rename: Mapping[
     modules |= _wholes(reference, candidate, pieces)
     modules |= _containers(reference, candidate, modules)
     blocks = _named_alike(reference, candidate, modules) | {path: partner for path, (partner, _) in modules.items()}
-    apart = cut_elsewhere(reference, candidate, {a: b for a, b in blocks.items() if a not in known}, known)
+    calls = order_calls(reference, candidate, blocks)
+    steady = {a: b for a, b in known.items() if a not in calls.rearranged | calls.unlike}
+    others = {a: b for a, b in blocks.items() if a not in steady and a not in calls.rearranged}
+    apart = cut_elsewhere(reference, candidate, others, steady, layers=known)
+    otherwise = (apart | calls.rearranged) & known.keys()
+    apart = (apart | calls.rearranged) - known.keys()
     modules = {path: partner for path, partner in modules.items() if path not in apart}
     done_here, done_there = {pair.source.path for pair in pairs}, {pair.target.path for pair in pairs}
     return Layers(
@@ -72,6 +82,8 @@ def match_layers(reference: Recording, candidate: Recording, *, rename: Mapping[
         tuple(unit.path for unit in ours if unit.path not in done_here),
         tuple(unit.path for unit in theirs if unit.path not in done_there),
         apart,
+        frozenset(otherwise),
+        calls.exchanged,
     )
 
 

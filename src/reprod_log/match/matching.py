@@ -14,7 +14,7 @@ from reprod_log.match.inputs import input_partner
 from reprod_log.match.layers import CONFIDENCE, Layers, match_layers
 from reprod_log.match.pairing import How, Pair, Pairing, View
 from reprod_log.match.rename import check_rename, renamed
-from reprod_log.match.tensors import output_view, tensor_views, viewed_entry
+from reprod_log.match.tensors import output_view, row_view, tensor_views, viewed_entry
 from reprod_log.record import Entry, Key, ModuleInfo, Recording
 from reprod_log.transfer.layouts import TensorView
 
@@ -79,6 +79,7 @@ class _Finder:
         self.ours = {module.path: module for module in reference.modules}
         self.theirs = {module.path: module for module in candidate.modules}
         self.places = _Places(reference, candidate)
+        self._row_views: dict[tuple[str, int | None, int], View | None] = {}
         self._answered: set[_Call] = set()
         self.inputs: dict[_Call, list[Entry]] = {}
         for entry in candidate.entries:
@@ -118,6 +119,13 @@ class _Finder:
         ):
             # The name belongs to another layer there, or to a block that is another piece of the model.
             return None
+        if not _is_alone(entry.key):
+            if entry.key.path in layers.called_otherwise:
+                return None
+            entry_call = layers.call_order.get(entry.key.path, {}).get(entry.key.call or 0, entry.key.call)
+            if entry_call != entry.key.call:
+                key = replace(entry.key, path=path, call=entry_call)
+                return self._in_layout(entry, self._named(entry, key, how))
         if entry.key.phase == "forward" and entry.key.role.startswith("input"):
             return self._in_layout(entry, self._argument(entry, path, how))
         pair = self._named(entry, replace(entry.key, path=path), how) or self._other_role(entry, path, how)
@@ -140,7 +148,19 @@ class _Finder:
             return None
         ours, theirs = self.ours.get(entry.key.path), self.theirs.get(pair.candidate.key.path)
         view = output_view(entry, pair.candidate, ours, theirs)
+        if view is None and not _is_alone(entry.key):
+            view = self._rows(entry, pair.candidate, ours, theirs)
         return replace(pair, view=view) if view is not None else pair
+
+    def _rows(self, entry: Entry, candidate: Entry, ours: ModuleInfo | None, theirs: ModuleInfo | None) -> View | None:
+        """The view of a layer that works row by row: told by what it was first given or gave, and then kept."""
+        place = entry.key.path, entry.key.call, len(entry.shape)
+        if place not in self._row_views:
+            self._row_views[place] = row_view(entry, candidate, ours, theirs)
+        view = self._row_views[place]
+        if view is None or view.axes is None or len(candidate.shape) != len(view.axes):
+            return None
+        return view if tuple(candidate.shape[axis] for axis in view.axes) == entry.shape else None
 
     def _view_sources(self, entry: Entry) -> tuple[str, ...]:
         view = self.views.get(entry.key.path)
@@ -176,17 +196,17 @@ class _Finder:
 
     def is_structural(self, entry: Entry) -> bool:
         """Whether an entry of the reference belongs to a module without partner that holds nothing of its own."""
-        return (
-            self.layers is not None
-            and entry.key.path not in self.layers.modules
-            and _bare(entry, self.ours, self.our_constants, self.our_covered)
-        )
+        if self.layers is None:
+            return False
+        compared = self.layers.modules.keys() - self.layers.called_otherwise
+        return entry.key.path not in compared and _bare(entry, self.ours, self.our_constants, self.our_covered)
 
     def is_structural_there(self, entry: Entry) -> bool:
         """The same for an entry of the candidate."""
         if self.layers is None:
             return False
-        partners = {partner for partner, _ in self.layers.modules.values()}
+        otherwise = self.layers.called_otherwise
+        partners = {partner for path, (partner, _) in self.layers.modules.items() if path not in otherwise}
         return entry.key.path not in partners and _bare(entry, self.theirs, self.their_constants, self.their_covered)
 
     def is_own_interface(self, entry: Entry, pairs: Sequence[Pair]) -> bool:
@@ -221,6 +241,11 @@ class _Finder:
                 shown = ", ".join(left[:5]) + (f" and {len(left) - 5} more" if len(left) > 5 else "")
                 notes.append(f"layers of the {side} without a partner: {shown}")
         return notes
+
+
+def _is_alone(key: Key) -> bool:
+    """Whether the layer was run alone, on what the reference's was given at its first call."""
+    return key.run.startswith("isolated")
 
 
 _Call = tuple[str, int | None, str, str, int | None]

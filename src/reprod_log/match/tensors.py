@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import permutations
 
 import numpy as np
 
 from reprod_log.match.pairing import View
 from reprod_log.match.sketches import sketched_view
 from reprod_log.record import Array, Entry, ModuleInfo
-from reprod_log.record.arrangement import batch_first, channels_last, is_sequence, is_sequence_role
+from reprod_log.record.arrangement import batch_first, channels_last, is_sequence, is_sequence_role, row_by_row
 from reprod_log.transfer.layouts import TensorView
 from reprod_log.transfer.plan import UnitPair, make_plan
+
+_MOST_AXES = 5
+_SAME = 1e-3
+"""Relative difference up to which two tensors hold the same values."""
 
 
 def tensor_views(units: Sequence[UnitPair], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, TensorView]:
@@ -50,6 +55,31 @@ def output_view(reference: Entry, candidate: Entry, ours: ModuleInfo | None, the
         if tuple(candidate.shape[axis] for axis in axes) == reference.shape:
             return View(f"{theirs.type} has {'batch' if batch_first(theirs) else 'time'} first", axes=axes)
     return None
+
+
+def row_view(reference: Entry, candidate: Entry, ours: ModuleInfo | None, theirs: ModuleInfo | None) -> View | None:
+    """The view of what a layer that works row by row takes or gives, when its rows come along other axes.
+
+    One author keeps time first around it and the other batch first. Where several orders of axes have the right shape,
+    the one whose values agree is taken.
+    """
+    if ours is None or theirs is None or ours.kind != theirs.kind or not row_by_row(ours):
+        return None
+    rank = len(reference.shape)
+    if rank < 3 or rank > _MOST_AXES or sorted(reference.shape) != sorted(candidate.shape):
+        return None
+    orders = [(*axes, rank - 1) for axes in permutations(range(rank - 1))]
+    fitting = [axes for axes in orders if tuple(candidate.shape[axis] for axis in axes) == reference.shape]
+    if len(fitting) > 1 and "full" == reference.detail == candidate.detail:
+        fitting = [axes for axes in fitting if _agree(reference, candidate, axes)]
+    if len(fitting) != 1 or fitting[0] == tuple(range(rank)):
+        return None
+    return View(f"{theirs.type} works row by row, and the rows come along other axes", axes=fitting[0])
+
+
+def _agree(reference: Entry, candidate: Entry, axes: tuple[int, ...]) -> bool:
+    one, other = (entry.array().astype(np.float64) for entry in (reference, candidate))
+    return bool(np.linalg.norm(one - other.transpose(axes)) <= _SAME * np.linalg.norm(one))
 
 
 def time_and_batch_exchanged(ours: ModuleInfo, theirs: ModuleInfo) -> bool:

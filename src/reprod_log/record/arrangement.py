@@ -9,6 +9,40 @@ _SEQUENCE_ROLES = ("output", "output.0", "input.0")
 _SEQUENCE_KINDS = ("lstm", "gru", "rnn", "multihead_attention", "transformer")
 
 
+_ROW_BY_ROW = frozenset(
+    [
+        "linear",
+        "embedding",
+        "layernorm",
+        "rmsnorm",
+        "identity",
+        "dropout",
+        "relu",
+        "relu6",
+        "leaky_relu",
+        "elu",
+        "celu",
+        "selu",
+        "gelu",
+        "silu",
+        "mish",
+        "sigmoid",
+        "logsigmoid",
+        "hardsigmoid",
+        "hardswish",
+        "hardtanh",
+        "tanh",
+        "softplus",
+        "softsign",
+    ]
+)
+
+
+def row_by_row(module: ModuleInfo) -> bool:
+    """Whether the layer does the same to every row along the last axis, so that no other axis has a meaning to it."""
+    return module.kind in _ROW_BY_ROW
+
+
 def channels_last(module: ModuleInfo) -> bool:
     """Whether the layer keeps its channels in the last dimension."""
     return str(module.settings.get("data_format", "")) in _CHANNELS_LAST

@@ -108,8 +108,12 @@ def _in_order(layout: Layout, extra: tuple[TensorMap, ...], names: Collection[st
 
 
 def bare_unit(path: str, family: str, shape: Shape, *, owner: str) -> Unit:
-    """A unit of one tensor that belongs to no known layer."""
-    return Unit(path, BARE, family, BARE, (Part("value", path, 0, KEEP, shape),), owner=owner)
+    """A unit of one tensor that belongs to no known layer.
+
+    Dimensions of size one do not count: (C, 1, 1), (1, C, 1, 1) and (C,) hold the same numbers in the same order.
+    """
+    squeezed = tuple(size for size in shape if size != 1)
+    return Unit(path, BARE, family, BARE, (Part("value", path, 0, KEEP, squeezed),), owner=owner)
 
 
 def single(unit: Unit, part: Part) -> Unit:
