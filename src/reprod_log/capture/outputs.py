@@ -13,7 +13,12 @@ def canonical_output(kind: str, output: Any) -> Any:
     A recurrent cell gives its new state: h, or (h, c). paddle gives the output before it, (h, h) and (h, (h, c)), and
     the output is the very tensor that is the first of the state. A cell of the user's own that returns anything else
     keeps what it returns.
+
+    An attention layer gives what it attended to. The weights that may come beside it are averaged over heads in one
+    framework and not in the other, and may not be asked for at all; what is done with them shows behind them.
     """
+    if kind == "multihead_attention" and isinstance(output, tuple) and output:
+        return output[0]
     if kind not in _CELLS or not isinstance(output, tuple) or len(output) != 2:
         return output
     first, state = output

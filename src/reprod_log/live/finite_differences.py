@@ -39,7 +39,7 @@ def slopes(runs: Runs, layer: str) -> tuple[Slope, Slope] | None:
     call = next((call for call in runs.calls if call.path == layer), None)
     partner = runs.partners.get(layer)
     role = None if call is None else _moving(call)
-    if call is None or partner is None or role is None:
+    if call is None or partner is None or role is None or runs.their_calls.get(layer) is not call:
         return None
     direction = np.random.default_rng(0).standard_normal(_given(call, role).shape)
     found = [

@@ -9,7 +9,7 @@ import copy
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,10 @@ class Call:
     """Shapes of the floating outputs by role."""
     exchanged: bool = False
     """Whether the module to be run wants time and batch the other way round."""
+    roles: Mapping[str, str] = field(default_factory=dict)
+    """What the reference calls each argument, where that is not what it is called here."""
+    shared: frozenset[str] | None = None
+    """The outputs that the partner gives as well, which alone are given gradients; None: all."""
 
 
 def first_calls(program: Program, inputs: Any, targets: Any = None) -> list[Call]:
@@ -130,7 +134,8 @@ def _run_one(
     leaves: list[tuple[str, Any]] = []
     arguments = tuple(_exchanged(arg) for arg in call.args) if call.exchanged else call.args
     args = tuple(as_leaves(arg, f"input.{place}", dtype, hands, leaves) for place, arg in enumerate(arguments))
-    kwargs = {name: as_leaves(arg, f"input.{name}", dtype, hands, leaves) for name, arg in call.kwargs.items()}
+    named = {name: _exchanged(arg) if call.exchanged else arg for name, arg in call.kwargs.items()}
+    kwargs = {name: as_leaves(arg, f"input.{name}", dtype, hands, leaves) for name, arg in named.items()}
     kind = type(module).__name__
     with shared_masks(program, module, Masks(seed=0)):
         output = canonical_output(framework.kind(module), module(*args, **kwargs))
@@ -142,7 +147,7 @@ def _run_one(
         for role, tensor in leaves:
             gradient = framework.gradient(tensor)
             if gradient is not None:
-                entries.append((Key(path, "backward", 0, 0, role, run), to_numpy(gradient)))
+                entries.append((Key(path, "backward", 0, 0, call.roles.get(role, role), run), to_numpy(gradient)))
         for name, parameter in _parameters(program, module, path):
             gradient = framework.gradient(parameter)
             if gradient is not None:
@@ -161,7 +166,9 @@ def backward_from(program: Program, call: Call, output: Any) -> bool:
     weighted = [
         program.hands.total(tensor, cotangent(call, role, tuple(int(size) for size in tensor.shape)))
         for role, tensor in flatten(output, "output")
-        if framework.is_tensor(tensor) and framework.dtype_of(tensor).startswith("float")
+        if framework.is_tensor(tensor)
+        and framework.dtype_of(tensor).startswith("float")
+        and (call.shared is None or plain_role(role) in call.shared)
     ]
     differentiable = [one for one in weighted if _differentiable(one)]
     if not differentiable:
@@ -179,12 +186,16 @@ def _exchanged(value: Any) -> Any:
 
 def cotangent(call: Call, role: str, shape: tuple[int, ...]) -> Array:
     """The gradient given to an output: the same for both sides, different for every module."""
-    # A lone output is 'output' on one side and may be 'output.0' on the other.
-    seed = hashlib.blake2b(f"{call.path}:{role.removesuffix('.0')}".encode(), digest_size=8).digest()
+    seed = hashlib.blake2b(f"{call.path}:{plain_role(role)}".encode(), digest_size=8).digest()
     generator = np.random.default_rng(int.from_bytes(seed, "little"))
     if call.exchanged and role in ("output", "output.0") and len(shape) == 3:
         return generator.standard_normal((shape[1], shape[0], shape[2])).swapaxes(0, 1).astype(np.float32)
     return generator.standard_normal(shape).astype(np.float32)
+
+
+def plain_role(role: str) -> str:
+    """The role of an output: a lone one is 'output' on one side and may be 'output.0' on the other."""
+    return role.removesuffix(".0")
 
 
 def as_leaves(value: Any, role: str, dtype: str | None, hands: Any, leaves: list[tuple[str, Any]]) -> Any:

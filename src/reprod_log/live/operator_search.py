@@ -32,7 +32,8 @@ def operators_at_fault(alignment: Alignment, runs: Runs, tried: Sequence[Finding
         state = states.get(call.path)
         if call.path not in wrong or not (state == "glue" or (state == "own" and call.path not in explained)):
             continue
-        found = culprits_in(runs.ours, runs.theirs, call, runs.partners[call.path], FLOAT64)
+        calls = call, runs.their_calls.get(call.path, call)
+        found = culprits_in(runs.ours, runs.theirs, calls, runs.partners[call.path], FLOAT64)
         if isinstance(found, str):
             yield _untraced(call.path, found)
         elif found and found.written:

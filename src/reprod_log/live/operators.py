@@ -195,10 +195,11 @@ def _same(one: Array, other: Array) -> bool:
         return bool((equal | (np.abs(one - other) <= _SAME * largest)).all())
 
 
-def culprits_in(ours: Program, theirs: Program, call: Call, partner: str, dtype: str) -> Culprits | str:
+def culprits_in(ours: Program, theirs: Program, calls: tuple[Call, Call], partner: str, dtype: str) -> Culprits | str:
     """The operators at fault inside one layer; why not, when a side cannot be traced."""
+    here, there = calls
     try:
-        return find_culprits(trace_layer(ours, call, call.path, dtype), trace_layer(theirs, call, partner, dtype))
+        return find_culprits(trace_layer(ours, here, here.path, dtype), trace_layer(theirs, there, partner, dtype))
     except ReprodLogError:
         raise
     except Exception as error:  # a framework may raise anything under a trace; its word is said

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from reprod_log.errors import CaptureError, ReprodLogError, first_line
+from reprod_log.live.arguments import arranged, with_shared_outputs
 from reprod_log.live.injection import gradients_by_step, inject_into
 from reprod_log.live.isolation import Call, first_calls, run_isolated
 from reprod_log.live.program import Program
@@ -47,6 +48,8 @@ class Runs:
         self._notes: tuple[list[str], list[str]] = ([], list(notes))
         self.calls: list[Call] = []
         """What each layer of the reference was given at its first call, once the layers were run alone."""
+        self.their_calls: dict[str, Call] = {}
+        """The same for the candidate's layers, by the reference's paths: the reference's tensors, as they take them."""
         self.partners: dict[str, str] = {}
         """The candidate's path for each layer of the reference that was run alone."""
 
@@ -118,7 +121,9 @@ class Runs:
     ) -> None:
         calls = first_calls(self.ours, *self.batches[0])
         there = {call.path: layers.modules[call.path][0] for call in calls if call.path in layers.modules}
-        self.calls, self.partners = calls, there
+        self.partners = there
+        calls, self.their_calls = self._both_calls(calls, candidate)
+        self.calls = calls
         same = {path: path for path in there}
         here_info = {module.path: module for module in reference.modules}
         there_info = {module.path: module for module in candidate.modules}
@@ -132,13 +137,14 @@ class Runs:
         for side, (name, program, paths, swap) in enumerate(
             (("reference", self.ours, same, set[str]()), ("candidate", self.theirs, there, exchanged))
         ):
+            given = calls if side == 0 else list(self.their_calls.values())
             for dtype in (None, FLOAT64):
                 run = f"isolated.{dtype}" if dtype else "isolated"
                 entries, notes = self._told(
                     f"{name}'s layers one by one",
                     run_isolated,
                     program,
-                    calls,
+                    given,
                     run=run,
                     dtype=dtype,
                     paths=paths,
@@ -146,6 +152,26 @@ class Runs:
                 )
                 extra[side].extend(entries)
                 self._notes[side].extend(notes)
+
+    def _both_calls(self, calls: Sequence[Call], candidate: Recording) -> tuple[list[Call], dict[str, Call]]:
+        """The calls of both sides; modules of the user's own are given arguments as they take them."""
+        own = {module.path for module in candidate.modules if module.path and not module.kind}
+        seen = {call.path: call for call in first_calls(self.theirs, *self.batches[0])}
+        ours: list[Call] = []
+        theirs: dict[str, Call] = {}
+        for call in calls:
+            partner = self.partners.get(call.path, "")
+            other = seen.get(partner)
+            call = call if other is None else with_shared_outputs(call, other)
+            ours.append(call)
+            fitting = arranged(call, other) if other is not None and partner in own else call
+            if fitting is not None:
+                theirs[call.path] = fitting
+            else:
+                self._notes[1].append(
+                    f"{partner} ({self.theirs.framework.NAME}) was not run alone: its partner is given other tensors"
+                )
+        return ours, theirs
 
     def _inject(
         self,

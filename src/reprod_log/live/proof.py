@@ -98,7 +98,7 @@ class _Prover:
     def _worst_after(self, mend: Mend) -> float | None:
         """The largest error of the mended layer in shares of the limit; None unless all of it passes."""
         layer = mend.layer
-        calls = [call for call in self._runs.calls if call.path == layer]
+        calls = [call for path, call in self._runs.their_calls.items() if path == layer]
         path = self._runs.partners.get(layer)
         if not calls or path is None:
             return None

@@ -58,7 +58,23 @@ def cut_elsewhere(
         after = list(_after(path, ours, order))
         if all(_same(one, pairs[one], ours, theirs) for one in after) if after else _same_result(ours, theirs):
             found.add(path)
-    return frozenset(found)
+    return frozenset(found | _of_the_same_classes(reference, candidate, blocks, found))
+
+
+def _of_the_same_classes(
+    reference: Recording, candidate: Recording, blocks: Mapping[str, str], found: Collection[str]
+) -> set[str]:
+    """Blocks of two classes of the users' own, of which another pair was shown to be cut elsewhere."""
+    here, there = (
+        {one.path: one.type for one in side.modules if one.origin.partition(".")[0] not in ("torch", "paddle")}
+        for side in (reference, candidate)
+    )
+    shown = {(here.get(path), there.get(blocks[path])) for path in found}
+    return {
+        path
+        for path, partner in blocks.items()
+        if path and path in here and partner in there and (here[path], there[partner]) in shown
+    }
 
 
 def _first_calls(recording: Recording) -> _FirstCalls:

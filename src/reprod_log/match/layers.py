@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from reprod_log.match.boundaries import cut_elsewhere
 from reprod_log.match.calls import order_calls
+from reprod_log.match.exchange import exchange_branches
 from reprod_log.match.pairing import How
 from reprod_log.match.units import recorded_units
 from reprod_log.match.values import lone_tensors, settle_siblings
@@ -53,7 +54,7 @@ def match_layers(reference: Recording, candidate: Recording, *, rename: Mapping[
         (_execution_order(reference), _execution_order(candidate)),
         (_ends(reference), _ends(candidate)),
     )
-    pairs = settle_siblings(pairs, reference, candidate)
+    pairs = exchange_branches(settle_siblings(pairs, reference, candidate), reference, candidate)
     pairs += lone_tensors(*_rest(ours, theirs, pairs), reference, candidate)
     modules: dict[str, tuple[str, How]] = {}
     for pair in pairs:

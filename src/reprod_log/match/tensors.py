@@ -50,7 +50,7 @@ def output_view(reference: Entry, candidate: Entry, ours: ModuleInfo | None, the
         if tuple(candidate.shape[axis] for axis in axes) == reference.shape:
             return View(f"{theirs.type} keeps channels {'last' if right else 'first'}", axes=axes)
     # Only the sequence itself: states and weights that come beside it have no time axis.
-    if rank == 3 and is_sequence_role(reference.key.role) and time_and_batch_exchanged(ours, theirs):
+    if rank == 3 and is_sequence_role(ours, reference.key.role) and time_and_batch_exchanged(ours, theirs):
         axes = (1, 0, 2)
         if tuple(candidate.shape[axis] for axis in axes) == reference.shape:
             return View(f"{theirs.type} has {'batch' if batch_first(theirs) else 'time'} first", axes=axes)

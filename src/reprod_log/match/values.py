@@ -27,7 +27,7 @@ _MOST_SIBLINGS = 6
 
 def settle_siblings(pairs: Sequence[UnitPair], reference: Recording, candidate: Recording) -> list[UnitPair]:
     """The pairs with those re-paired that run on one and the same input, by role or by the values they give."""
-    ours, theirs = _first_outputs(reference), _first_outputs(candidate)
+    ours, theirs = first_outputs(reference), first_outputs(candidate)
     settled = list(pairs)
     for group in _siblings(pairs, reference):
         sources, targets = [pairs[i].source for i in group], [pairs[i].target for i in group]
@@ -42,7 +42,7 @@ def lone_tensors(
     sources: Iterable[Unit], targets: Iterable[Unit], reference: Recording, candidate: Recording
 ) -> list[UnitPair]:
     """Tensors outside of layers that are alone of their shape on either side and whose values agree."""
-    ours, theirs = _parameters(reference), _parameters(candidate)
+    ours, theirs = first_parameters(reference), first_parameters(candidate)
     found = []
     for pair in lone_bare_units(sources, targets):
         one, other = ours.get(pair.source.path), theirs.get(pair.target.path)
@@ -113,7 +113,8 @@ def _values(entry: Entry, other: Entry) -> Array:
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 
 
-def _first_outputs(recording: Recording) -> dict[str, Entry]:
+def first_outputs(recording: Recording) -> dict[str, Entry]:
+    """What every module first gave, by path."""
     found: dict[str, Entry] = {}
     for entry in recording.entries:
         if entry.key.phase == "forward" and entry.key.role.startswith("output") and not entry.key.run:
@@ -121,7 +122,8 @@ def _first_outputs(recording: Recording) -> dict[str, Entry]:
     return found
 
 
-def _parameters(recording: Recording) -> dict[str, Entry]:
+def first_parameters(recording: Recording) -> dict[str, Entry]:
+    """Every parameter after the first step, by path."""
     found: dict[str, Entry] = {}
     for entry in recording.entries:
         if entry.key.phase == "parameter" and entry.detail != "summary" and not entry.key.run:

@@ -24,7 +24,7 @@ def batch_axis(entry: Entry, module: ModuleInfo | None) -> int:
     """The axis of the samples: the first, unless the layer itself says otherwise."""
     if module is None or len(entry.shape) != 3 or not is_sequence(module):
         return 0
-    if is_sequence_role(entry.key.role):
+    if is_sequence_role(module, entry.key.role):
         return 0 if batch_first(module) else 1
     # The states of a recurrent layer are layers × batch × features, whatever its sequence is.
     return 1 if any(word in module.kind for word in _RECURRENT) else 0

@@ -6,35 +6,14 @@ from reprod_log.record.recording import ModuleInfo
 
 _CHANNELS_LAST = ("NHWC", "NLC", "NDHWC")
 _SEQUENCE_ROLES = ("output", "output.0", "input.0")
+_ATTENDED_ROLES = ("input.1", "input.2", "input.query", "input.key", "input.value")
 _SEQUENCE_KINDS = ("lstm", "gru", "rnn", "multihead_attention", "transformer")
 
 
-_ROW_BY_ROW = frozenset(
-    [
-        "linear",
-        "embedding",
-        "layernorm",
-        "rmsnorm",
-        "identity",
-        "dropout",
-        "relu",
-        "relu6",
-        "leaky_relu",
-        "elu",
-        "celu",
-        "selu",
-        "gelu",
-        "silu",
-        "mish",
-        "sigmoid",
-        "logsigmoid",
-        "hardsigmoid",
-        "hardswish",
-        "hardtanh",
-        "tanh",
-        "softplus",
-        "softsign",
-    ]
+_ROW_BY_ROW = (
+    *("linear", "embedding", "layernorm", "rmsnorm", "identity", "dropout"),
+    *("relu", "relu6", "leaky_relu", "elu", "celu", "selu", "gelu", "silu", "mish", "softplus", "softsign"),
+    *("sigmoid", "logsigmoid", "hardsigmoid", "hardswish", "hardtanh", "tanh"),
 )
 
 
@@ -61,15 +40,15 @@ def batch_first(module: ModuleInfo) -> bool:
     return bool(module.settings.get("batch_first", module.origin.startswith("paddle")))
 
 
-def is_sequence_role(role: str) -> bool:
-    """Whether it is the sequence itself: states and weights that come beside it have no time axis."""
-    return role in _SEQUENCE_ROLES
+def is_sequence_role(module: ModuleInfo, role: str) -> bool:
+    """Whether it is a sequence itself: states and weights that come beside it have no time axis."""
+    return role in _SEQUENCE_ROLES or (module.kind == "multihead_attention" and role in _ATTENDED_ROLES)
 
 
 def canonical_axes(module: ModuleInfo, role: str, rank: int) -> tuple[int, ...] | None:
     """The axes that put an activation into channels first or batch first; None when it is so already."""
     if rank >= 3 and channels_last(module):
         return (0, rank - 1, *range(1, rank - 1))
-    if rank == 3 and is_sequence_role(role) and is_sequence(module) and not batch_first(module):
+    if rank == 3 and is_sequence_role(module, role) and is_sequence(module) and not batch_first(module):
         return (1, 0, 2)
     return None
