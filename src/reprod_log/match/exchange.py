@@ -58,7 +58,7 @@ def _exchange(pairs: list[UnitPair], group: list[int], differ: Callable[[Unit, U
     doubtful = [i for i in group if differ(pairs[i].source, pairs[i].target) > _ANOTHER]
     if not 1 < len(doubtful) <= _MOST:
         return
-    targets = [pairs[i].target for i in doubtful]
+    targets = [pairs[i].target for i in group]
     chosen: dict[int, Unit] = {}
     for i in doubtful:
         fitting = [one for one in targets if differ(pairs[i].source, one) < limit]

@@ -5,14 +5,15 @@ shapes are common, but they lie between known layers, and these have partners al
 used anywhere while the block runs; one held by a module of its own at one place only.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from reprod_log.transfer.matching.wording import affine_role, closeness
 from reprod_log.transfer.plan import UnitPair
 from reprod_log.transfer.unit import BARE, Unit, single
 
-# Wording only decides between pairings of equally many tensors.
+# Neighbours and wording only decide between pairings of equally many tensors; neighbours say more.
+_NEIGHBOUR = 0.15
 _WORDING = 0.05
 
 
@@ -44,11 +45,14 @@ def match_loose(
     target_ends: Mapping[str, int],
 ) -> list[UnitPair]:
     """New pairs of single tensors; `…_ends` has the place of every module's first call in the order of ends."""
-    anchors = [
+    sources, targets = tuple(sources), tuple(targets)
+    source_ends = _counted(source_ends, (*sources, *(pair.source for pair in pairs)))
+    target_ends = _counted(target_ends, (*targets, *(pair.target for pair in pairs)))
+    anchors = {
         (source_ends[pair.source.owner], target_ends[pair.target.owner])
         for pair in pairs
         if pair.source.owner in source_ends and pair.target.owner in target_ends and pair.source.kind != BARE
-    ]
+    }
     here, there = _loose(sources, source_ends), _loose(targets, target_ends)
     found: list[UnitPair] = []
     # What has one place only first: what a block holds would fit beside all of its norms.
@@ -58,6 +62,13 @@ def match_loose(
         theirs = [one for one in there if chosen(one) and one.unit.path not in done]
         found += _in_order(ours, theirs, anchors)
     return found
+
+
+def _counted(ends: Mapping[str, int], units: Iterable[Unit]) -> dict[str, int]:
+    """The places of the modules that hold tensors, counted through."""
+    owners = {unit.owner for unit in units}
+    called = sorted((path for path in ends if path in owners), key=lambda path: ends[path])
+    return {path: place for place, path in enumerate(called)}
 
 
 def _loose(units: Iterable[Unit], ends: Mapping[str, int]) -> list[_Loose]:
@@ -83,14 +94,14 @@ def _span(owner: str, ends: Mapping[str, int]) -> Span | None:
     return Span(min([ends[owner], *inside]), ends[owner])
 
 
-def _in_order(ours: list[_Loose], theirs: list[_Loose], anchors: list[tuple[int, int]]) -> list[UnitPair]:
+def _in_order(ours: list[_Loose], theirs: list[_Loose], anchors: Collection[tuple[int, int]]) -> list[UnitPair]:
     """The alignment of both lists with the most pairs that may be partners (an edit distance)."""
     rows = [[0.0] * (len(theirs) + 1)]
     for one in ours:
         above, row = rows[-1], [0.0]
         window = _window(one.span, anchors)
         for place, other in enumerate(theirs):
-            score = _score(one, other, window)
+            score = _score(one, other, window, anchors)
             row.append(max(above[place + 1], row[place], above[place] + score if score else 0.0))
         rows.append(row)
     pairs = []
@@ -106,18 +117,21 @@ def _in_order(ours: list[_Loose], theirs: list[_Loose], anchors: list[tuple[int,
     return pairs[::-1]
 
 
-def _window(span: Span, anchors: list[tuple[int, int]]) -> tuple[float, float]:
+def _window(span: Span, anchors: Collection[tuple[int, int]]) -> tuple[float, float]:
     """Where on the other side the partner may lie: after what ended before, before what ended after."""
     first = max((other for place, other in anchors if place < span.start), default=float("-inf"))
     last = min((other for place, other in anchors if place > span.end), default=float("inf"))
     return first, last
 
 
-def _score(one: _Loose, other: _Loose, window: tuple[float, float]) -> float:
+def _score(one: _Loose, other: _Loose, window: tuple[float, float], anchors: Collection[tuple[int, int]]) -> float:
     """0: no partners; more: more alike."""
     if not one.unit.fits(other.unit) or other.span.end < window[0] or other.span.start > window[1]:
         return 0.0
     roles = affine_role(one.unit.path), affine_role(other.unit.path)
     if None not in roles and roles[0] != roles[1]:
         return 0.0
-    return 1.0 + _WORDING * closeness(one.unit.path, other.unit.path)
+    alike = _WORDING * closeness(one.unit.path, other.unit.path)
+    if one.is_point and other.is_point:
+        alike += _NEIGHBOUR * sum((one.span.end + step, other.span.end + step) in anchors for step in (-1, 1))
+    return 1.0 + alike
