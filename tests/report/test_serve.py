@@ -97,7 +97,7 @@ def test_recording_gives_its_curves_alone_and_beside_another(server: Server) -> 
 
 
 def test_growing_recording_is_followed(server: Server, folder: Path) -> None:
-    recorder = Recorder(folder / "live", provenance=Provenance(framework="torch"))
+    recorder = Recorder(folder / "live", provenance=Provenance(framework="torch", seeds={"torch": 0}))
 
     def step(number: int) -> None:
         recorder.add(f"step{number}/loss/loss", np.array(1.0 / (number + 1)))
@@ -109,6 +109,7 @@ def test_growing_recording_is_followed(server: Server, folder: Path) -> None:
     assert (item["growing"], item["steps"], item["sides"][0]) == (True, 2, "torch")
     found = json.loads(get(server, "/recording.json?name=live")[1])
     assert (found["complete"], found["entries"], len(found["curves"][0]["values"])) == (False, 2, 2)
+    assert found["provenance"]["seeds"] == "torch=0"
     step(2)
     assert len(json.loads(get(server, "/recording.json?name=live")[1])["curves"][0]["values"]) == 3
     recorder.close()

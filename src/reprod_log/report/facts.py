@@ -9,7 +9,7 @@ from typing import Any
 
 from reprod_log.alignment import Alignment
 from reprod_log.judge import Policy, Status
-from reprod_log.record import Key
+from reprod_log.record import Key, Provenance
 from reprod_log.report.view import Row
 
 MATTERS = ("device", "dtype", "threads", "data_hash")
@@ -142,6 +142,13 @@ def policy_rules(alignment: Alignment) -> tuple[Rule, ...]:
 
 def _scope(keys: str, dtype: str) -> str:
     return ", ".join(part for part in (keys if keys != "*" else "", dtype if dtype != "*" else "") if part)
+
+
+def origin_lines(provenance: Provenance) -> list[tuple[str, str]]:
+    """What is known of a recording's origin, as lines to read."""
+    known = provenance.to_dict()
+    further = known.pop("extra", {})
+    return unfolded("", {**known, **further})
 
 
 def unfolded(name: str, value: Any) -> list[tuple[str, str]]:

@@ -16,7 +16,7 @@ from reprod_log.errors import counted
 from reprod_log.record import Entry
 from reprod_log.record.stores import load
 from reprod_log.record.summary import summarise
-from reprod_log.report.facts import unfolded
+from reprod_log.report.facts import origin_lines
 from reprod_log.report.plain import plain, shortened
 from reprod_log.report.terminal import print_indented, terminal
 
@@ -40,9 +40,7 @@ def run(
     passes = f", passes: {', '.join(run or 'plain' for run in content.runs)}" if len(content.runs) > 1 else ""
     many = counted(len(content), "entry", "entries")
     console.print(Text(f"{recording}: {many}{state}{passes}", style="bold"), soft_wrap=True)
-    origin = content.provenance.to_dict()
-    further = origin.pop("extra", {})
-    for name, text in unfolded("", {**origin, **further}):
+    for name, text in origin_lines(content.provenance):
         print_indented(f"{plain(name)}: {shortened(plain(text), _LONGEST)}", 2, console, hanging=2)
     for note in content.notes:
         print_indented(f"note: {plain(note)}", 2, console, "yellow", hanging=2)

@@ -9,6 +9,7 @@ from reprod_log.errors import ReprodLogError
 from reprod_log.record import Entry, Recording
 from reprod_log.record.stores import load
 from reprod_log.report.curves import named_steps
+from reprod_log.report.facts import origin_lines
 from reprod_log.report.html_data import short
 from reprod_log.report.plain import plain
 
@@ -26,7 +27,7 @@ def live_data(path: Path, other: Path | None = None) -> dict[str, Any]:
         "complete": recording.complete,
         "steps": [recording.steps[0], recording.steps[-1]] if recording.steps else [],
         "notes": [plain(note) for note in recording.notes],
-        "provenance": {plain(str(name)): plain(str(one)) for name, one in recording.provenance.to_dict().items()},
+        "provenance": {plain(name): plain(text) for name, text in origin_lines(recording.provenance)},
         "curves": [
             {"name": plain(name), "values": _points(values), "other": _points(beside.get(name, {}))}
             for name, values in curves.items()

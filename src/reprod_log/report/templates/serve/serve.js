@@ -57,6 +57,7 @@ let latest = null;
 
 function liveChart(place, curve) {
   const made = figure({ height: 360 });
+  made.xaxis.ticker = new Bokeh.BasicTicker({ min_interval: 1 });
   const left = curve.values.map(([step, value]) => [step, toNumber(value)]), right = curve.other.map(([step, value]) => [step, toNumber(value)]);
   made.yaxis.axis_label = asText(curve.name); made.xaxis.axis_label = t("step");
   made.line(left.map((one) => one[0]), left.map((one) => one[1]), { line_color: colour("reference"), line_width: 2, legend_label: asText(data.name) });
@@ -69,7 +70,7 @@ function liveChart(place, curve) {
 function drawRecording(found) {
   latest = found;
   const steps = found.steps.length ? `${t("step")} ${found.steps[0]}–${found.steps[1]}, ` : "";
-  say(`${found.complete ? t("serve.complete") : "● " + t("serve.growing")} · ${steps}${found.entries} ${t("entries")} ${found.notes.join(" · ")}`);
+  say(`${found.complete ? t("serve.complete") : "● " + t("serve.growing")} · ${steps}${t("entries.count", { count: found.entries })} ${found.notes.join(" · ")}`);
   document.querySelector("#provenance tbody").replaceChildren(...Object.entries(found.provenance).map(([name, value]) => line([name, make("bdi", {}, value)])));
   const rows = found.keys.map(([key, dtype, shape]) => line([make("bdi", {}, key), dtype, shape.join("×") || "scalar"]));
   if (found.left_out) rows.unshift(make("tr", {}, make("td", { colspan: 3 }, t("table.more", { count: found.left_out, how: "reprod show --all" }))));
