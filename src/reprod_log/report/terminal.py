@@ -55,6 +55,8 @@ _LONGEST_KEY = 300
 _BESIDE_STATUS = 4
 """The mark before a status and the space behind it."""
 _NUMBER_WIDTH = 10
+_REASON_WIDTH = 46
+"""Room in which a reason under its key can be read."""
 _SHORTEST_LINE = 12
 _NARROW = 56
 
@@ -140,23 +142,30 @@ def _table(shown: tuple[Row, ...], told: Words, width: int) -> Table:
     floors = any(row.times_floor is not None for row in shown)
     # The reason of the first divergence stands on top; those of many failures would only push each other away.
     few = sum(row.status in _NUMEROUS for row in shown) <= _MOST_REASONS
+    reasons = [
+        plain(told(row.judgement.reason))
+        if row.status is not Status.PASS and (few or row.status not in _NUMEROUS)
+        else ""
+        for row in shown
+    ]
     keys = [shortened(plain(row.key), _LONGEST_KEY) for row in shown]
     room = width - max(len(row.status.value) for row in shown) - _BESIDE_STATUS
-    columns = _columns(room - max(map(cell_len, keys)), fewest=int(width >= _NARROW), floors=floors)
+    needed = max(*map(cell_len, keys), _REASON_WIDTH if any(reasons) else 0)
+    columns = _columns(room - needed, fewest=int(width >= _NARROW), floors=floors)
     room -= _NUMBER_WIDTH * len(columns)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(told.get("status"), no_wrap=True)
     table.add_column(told.get("entry"), overflow="fold")
     for name in columns:
         table.add_column(told.get(name), justify="right", no_wrap=True)
-    for row, key in zip(shown, keys, strict=True):
+    for row, key, reason in zip(shown, keys, reasons, strict=True):
         table.add_row(
             Text(f"{MARKS[row.status]} {row.status.value}", style=STYLES[row.status]),
             Text(folded(key, room)),
             *(_cell(row, name) for name in columns),
         )
-        if row.judgement.reason and row.status is not Status.PASS and (few or row.status not in _NUMEROUS):
-            table.add_row("", Text(plain(told(row.judgement.reason)), style="dim"))
+        if reason:
+            table.add_row("", Text(reason, style="dim"))
     return table
 
 
