@@ -145,3 +145,12 @@ def test_check_writes_a_report(logs: Path, capsys: pytest.CaptureFixture[str]) -
     assert run(["check", str(logs / "log"), "--report", str(logs / "all.html")]) == 1
     assert "0 of 1 step passes" in capsys.readouterr().out
     assert (logs / "all_steps" / "forward.html").exists()
+
+
+def test_log_without_its_partner_is_unmatched_on_the_screen_and_in_the_report(logs: Path, capsys) -> None:
+    Recording.from_arrays({"acc": np.ones(1)}).save(logs / "log" / "metric_paddle.npy")
+    assert run(["check", str(logs / "log"), "--report", str(logs / "all.md")]) == 1
+    said = capsys.readouterr().out
+    assert "UNMATCHED  metric" in said
+    assert f"written: {logs / 'all.md'}" in said
+    assert "| metric | ∅ UNMATCHED |" in (logs / "all.md").read_text(encoding="utf-8")

@@ -80,7 +80,9 @@ def _row(step: StepResult) -> Row:
     if step.skipped:
         return Row(step.name, "SKIPPED", "", Text("an earlier step did not pass"))
     if step.alignment is None:
-        return Row(step.name, "ERROR", "", Text(step.problem))
+        # One of the two logs was handed in: nothing went wrong, its partner is missing.
+        lonely = (step.reference is None) != (step.candidate is None)
+        return Row(step.name, Status.UNMATCHED.value if lonely else "ERROR", "", Text(step.problem))
     divergence = step.alignment.first_divergence
     findings = [one for one in step.alignment.findings if one.kind != "remark"] or list(step.alignment.findings)
     said: Say | Text = Text(findings[0].cause if findings else divergence.reason if divergence else "")
