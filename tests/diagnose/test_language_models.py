@@ -167,3 +167,47 @@ def test_moving_average_with_another_decay_is_named_with_both_shares() -> None:
     assert align_models(TorchCentre(), PaddleCentre(0.9), data).passed
     found = causes(align_models(TorchCentre(), PaddleCentre(0.99), data))
     assert "a share of 0.01 per step in the candidate, 0.1 in the reference" in found["moving_average"]
+
+
+def test_place_of_epsilon_in_rmsprop_is_named() -> None:
+    alignment = align_models(
+        TorchModel(False),
+        PaddleModel(False),
+        {"ids": IDS},
+        targets=IDS,
+        loss=(torch_loss, paddle_loss),
+        optimizer=(
+            lambda model: torch.optim.RMSprop(model.parameters(), 1e-3, alpha=0.9, eps=1e-2),
+            lambda model: paddle.optimizer.RMSProp(1e-3, rho=0.9, epsilon=1e-2, parameters=model.parameters()),
+        ),
+        steps=1,
+    )
+    assert "outside the root in the reference, under the root in the candidate" in causes(alignment)["rmsprop_epsilon"]
+
+
+def test_ignored_labels_that_one_side_divides_by_are_counted() -> None:
+    def marked(ids: Any) -> Any:
+        ids = ids.clone()
+        ids[:, 3:] = 99
+        return ids[:, 1:].reshape([-1])
+
+    def ours(out: Any, ids: Any) -> Any:
+        return torch.nn.functional.cross_entropy(out[:, :-1].reshape(-1, WORDS), marked(ids), ignore_index=99)
+
+    def theirs(out: Any, ids: Any) -> Any:
+        flat = out[:, :-1].reshape([-1, WORDS])
+        return paddle.nn.functional.cross_entropy(flat, marked(ids), ignore_index=99, reduction="none").mean()
+
+    found = causes(align_models(TorchModel(False), PaddleModel(False), {"ids": IDS}, targets=IDS, loss=(ours, theirs)))[
+        "loss_scale"
+    ]
+    assert "8 predictions count, and one side divides by 16" in found
+
+
+def test_layer_that_is_not_called_is_named_by_its_operator() -> None:
+    class Without(PaddleModel):
+        def forward(self, ids: Any) -> Any:
+            return self.head(paddle.tanh(self.words(ids)))
+
+    found = causes(align_models(TorchModel(False), Without(False), {"ids": IDS}))
+    assert "linear in the reference" in found["operator"]

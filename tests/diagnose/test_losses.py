@@ -66,6 +66,11 @@ def test_predictions_that_count_on_one_side_only_are_counted() -> None:
     assert "8 of 28 do" in found
 
 
+def test_temperature_is_named_with_its_value() -> None:
+    found = said(LOGITS, shifted(0), lambda z: shifted(0)(z / 3.0))
+    assert "divided by 3 first" in found
+
+
 def binary(z: torch.Tensor) -> torch.Tensor:
     return F.binary_cross_entropy_with_logits(z, MARKS)
 

@@ -63,7 +63,12 @@ def _cross_entropy(outputs: Array, gradients: Both, tokens: Iterable[Array]) -> 
     there = _labels(soft, theirs)
     if there is not None:
         return _other_labels(outputs.shape[:-1], here, there, tokens)
-    return _smoothing(soft, here, ours, theirs) or _softmax_twice(soft, here, theirs) or _weighted_rows(ours, theirs)
+    return (
+        _smoothing(soft, here, ours, theirs)
+        or _softmax_twice(soft, here, theirs)
+        or _weighted_rows(ours, theirs)
+        or _temperature(z, here, theirs)
+    )
 
 
 def _labels(soft: Array, gradients: Array) -> _Labels | None:
@@ -102,6 +107,30 @@ def _softmax_twice(soft: Array, here: _Labels, theirs: Array) -> Said | None:
         "softmax is applied twice (before a cross entropy that has its own)",
         "its gradient is that of cross entropy of softmax(logits)",
         "give the loss the logits, or use_softmax=False (NLL of log-probabilities)",
+    )
+
+
+def _temperature(z: Array, here: _Labels, theirs: Array) -> Said | None:
+    """The logits divided by a number: found by trying, since the gradient is no simple function of it."""
+    hot = here.hot(z.shape[-1])
+
+    def error(power: float) -> float:
+        made = _softmax(z * np.exp(-power)) * here.living[:, None] - hot
+        scale = float(np.vdot(made, theirs)) / float(np.vdot(made, made) or 1.0)
+        return float(np.linalg.norm(theirs - scale * made))
+
+    powers = np.linspace(-np.log(20), np.log(20), 241)
+    place = int(np.argmin([error(float(one)) for one in powers]))
+    low, high = float(powers[max(place - 1, 0)]), float(powers[min(place + 1, len(powers) - 1)])
+    for _ in range(60):
+        third = (high - low) / 3
+        low, high = (low, high - third) if error(low + third) < error(high - third) else (low + third, high)
+    if error((low + high) / 2) >= _FIT * float(np.linalg.norm(theirs)):
+        return None
+    return Said(
+        f"the logits are divided by {float(np.exp((low + high) / 2)):.4g} first (a temperature)",
+        "with that temperature the gradient is that of a cross entropy of the same labels",
+        "use the same temperature or logit scale on both sides",
     )
 
 

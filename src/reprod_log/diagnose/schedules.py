@@ -219,7 +219,11 @@ def _other_power(steps: Array, ours: Array, theirs: Array) -> Explanation | None
 
 def _only_early(steps: Array, ours: Array, theirs: Array) -> Explanation | None:
     bad = np.flatnonzero(np.abs(ours - theirs) > _FIT * np.abs(ours).max())
-    if len(ours) >= 3 and bad.size and bad[-1] < len(ours) - 1 and bad[0] == 0:
+    if len(ours) < 3 or not bad.size or bad[-1] == len(ours) - 1:
+        return None
+    # Both may begin at zero, and rise.
+    rising = all((np.diff(rates[: bad[-1] + 2]) >= 0).all() for rates in (ours, theirs))
+    if bad[0] == 0 or (rising and bad[0] == 1):
         return Explanation(
             f"{counted(int(bad[-1]) + 1, 'only the first # step differs', 'only the first # steps differ')}: another "
             "warm-up (length or start)",

@@ -161,9 +161,12 @@ def _culprit(flow: _Flow, other: _Flow) -> Operator | None:
         number: any(_same(values, one) for one in by_size.get(values.size, ()))
         for number, values in flow.values.items()
     }
+    # Weights and constants that the other side does not use come from nowhere in its trace.
+    made = {number for _, _, gives in flow.steps for number in gives}
     for place, (operator, given, gives) in enumerate(flow.steps):
         lost = any(not there[number] for number in gives if number in flow.ends)
-        if lost and all(there[number] for number in given) and not _healed(flow, place, there):
+        known = all(there[number] or number not in made for number in given)
+        if lost and known and not _healed(flow, place, there):
             return operator
     return None
 

@@ -11,7 +11,7 @@ from reprod_log.live.arguments import arranged, with_shared_outputs
 from reprod_log.live.injection import gradients_by_step, inject_into
 from reprod_log.live.isolation import Call, first_calls, run_isolated
 from reprod_log.live.program import Program
-from reprod_log.live.runs import run_in_part, run_program
+from reprod_log.live.runs import as_mapping, run_in_part, run_program
 from reprod_log.match import Pair
 from reprod_log.match.layers import Layers, match_layers
 from reprod_log.match.tensors import time_and_batch_exchanged
@@ -120,7 +120,10 @@ class Runs:
         self, reference: Recording, candidate: Recording, layers: Layers, extra: tuple[list[Entry], list[Entry]]
     ) -> None:
         calls = first_calls(self.ours, *self.batches[0])
-        there = {call.path: layers.modules[call.path][0] for call in calls if call.path in layers.modules}
+        # A model's partner is the other model, whatever is between its layers.
+        roots = as_mapping(self.ours.model).keys() & as_mapping(self.theirs.model).keys()
+        partners = {**{root: root for root in roots}, **{path: found[0] for path, found in layers.modules.items()}}
+        there = {call.path: partners[call.path] for call in calls if call.path in partners}
         self.partners = there
         calls, self.their_calls = self._both_calls(calls, candidate)
         self.calls = calls

@@ -23,7 +23,12 @@ def look(case: Case) -> Iterable[Finding]:
         ours, theirs = both
         ratio, shift = factor(ours, theirs, within=1e-6), theirs - ours
         if ratio is not None and abs(ratio - 1) > 1e-6:
+            count = _deviation_over(ratio, ours.shape)
             said = f"{ratio:.8g} times the reference's"
+            if count is not None:
+                said = (
+                    f"{ratio:.8g} times the reference's (a deviation over N = {count} on one side, N - 1 on the other?)"
+                )
         elif np.ptp(shift) <= 1e-6 * float(np.abs(shift).max()) and np.ptp(ours) > 0:
             said = f"the reference's {float(shift.mean()):+.8g}"
         else:
@@ -36,3 +41,13 @@ def look(case: Case) -> Iterable[Finding]:
             advice=f"look for a factor or an offset in {path}: a scale, a temperature, 1 - p of a dropout",
             keys=(f"isolated@step0/forward/{path}#0:output",),
         )
+
+
+def _deviation_over(ratio: float, shape: tuple[int, ...]) -> int | None:
+    """The size of an axis whose two deviations, biased and unbiased, have this ratio."""
+    for size in shape:
+        expected = ((size - 1) / size) ** 0.5 if size > 1 else 0.0
+        # Epsilon beside the variance moves the ratio by a little.
+        if expected and min(abs(ratio - expected), abs(1 / ratio - expected)) < 1e-4:
+            return size
+    return None

@@ -86,8 +86,10 @@ def _count(material: Material, key: Key, outputs: Array, ratio: float) -> str:
         return f"{rows} is the number of predictions: a sum for a mean"
     gradients = material.best(Key(key.path, "backward", material.steps[0], key.call, key.role))
     living = 0 if gradients is None else int(gradients[0].reshape(rows, -1).any(-1).sum())
-    if 0 < living < rows and any(_is_number(value * rows, living) for value in (ratio, 1 / ratio)):
-        return f"{living} of {rows} predictions count: ignored labels are counted in the mean on one side only"
+    for value in (ratio, 1 / ratio):
+        divisor = round(living / value)
+        if 0 < living < divisor <= rows and abs(living / value - divisor) < 1e-3:
+            return f"{living} predictions count, and one side divides by {divisor}: by the ignored ones, too"
     return ""
 
 

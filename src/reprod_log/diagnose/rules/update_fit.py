@@ -25,6 +25,9 @@ def look(case: Case) -> Iterable[Finding]:
     untrained = [path for path in bad.paths if _untrained(material, path, bad.step, updates)]
     if untrained:
         yield _not_given(untrained, bad)
+    if any((key := Key.parse(text)).phase == "clip" and key.step == bad.step for text in case.failed):
+        # What the optimizers were given differs, which the rule `clipping` says.
+        return
     left = [path for path in bad.paths if path in updates and path not in untrained]
     decays = _fits(material, left, updates, bad.step, rate)
     # A vector of equal numbers may fit by chance; a decay explains most of what differs.
