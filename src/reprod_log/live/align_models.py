@@ -143,8 +143,7 @@ def _carry(source: Any, target: Any, proof: Any, rename: Mapping[str, str] | Non
         )
 
     try:
-        carry()
-        return []
+        return list(carry().doubts)
     except TransferError as refusal:
         if proof is None:
             raise

@@ -42,6 +42,8 @@ class TransferReport:
     allowed: tuple[str, ...] = ()
     reasons: Mapping[str, str] = field(default_factory=dict)
     context: str = ""
+    doubts: tuple[str, ...] = ()
+    """What was taken for granted and may be why the models differ."""
     plan: TransferPlan | None = field(default=None, repr=False, compare=False)
 
     @property

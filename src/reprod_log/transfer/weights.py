@@ -10,6 +10,7 @@ from reprod_log.errors import TransferError, UsageError
 from reprod_log.transfer.execution import Inputs, perturbed
 from reprod_log.transfer.leftovers import find_leftovers
 from reprod_log.transfer.matching.correspondence import Correspondence, Order, correspond, shapes_of
+from reprod_log.transfer.matching.pieces import PIECE
 from reprod_log.transfer.plan import Move, TransferPlan, make_plan
 from reprod_log.transfer.report import TransferReport, TransferRow
 from reprod_log.transfer.survey import Survey, survey
@@ -105,9 +106,23 @@ def prepare(
         left.allowed,
         left.reasons,
         "" if found.context is None else str(found.context),
+        _doubts(here, there, found),
         plan,
     )
     return Prepared(here, there, plan, report)
+
+
+def _doubts(source: Survey, target: Survey, found: Correspondence) -> tuple[str, ...]:
+    """Wide layers that were cut in three on one side, when the models then differ."""
+    if found.context is None or found.context.first is None:
+        return ()
+    linear = {unit.path for survey in (source, target) for unit in survey.units if unit.kind == "Linear"}
+    cut = [unit for pair in found.pairs for unit in (pair.source, pair.target) if unit.class_name == PIECE]
+    return tuple(
+        f"{owner!r} was taken for all queries, then all keys, then all values; if it keeps them head by head, "
+        "rearrange its rows before the weights are carried over, or write the other side's layer in the same way"
+        for owner in dict.fromkeys(unit.owner for unit in cut if unit.owner in linear)
+    )
 
 
 def refuse_incomplete(report: TransferReport, on_difference: str) -> None:
