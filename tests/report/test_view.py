@@ -384,3 +384,17 @@ def test_every_evidence_of_the_calibrated_rule_has_its_words() -> None:
     found = first_screen(replace(made, verdict=judged)).certainty
     assert found.level == first_screen(made).certainty.level == "strong"
     assert any("compared exactly" in words()(one) for one in found.grounds)
+
+
+def test_cause_is_not_shown_when_a_looser_policy_lets_everything_pass() -> None:
+    wrong = fixed()
+    cause = Finding("made_up", "fc has no bias", "the difference is 0.5", "consistent", "add bias=True", ("fc",))
+    found = replace(wrong, findings=(cause,))
+    assert first_screen(found).causes == (cause,)
+    loose = found.judged_by(Policy.fixed(["max_abs:inf"], allow_unmatched=["*"]))
+    assert loose.passed
+    assert first_screen(loose).causes == ()
+    assert "add bias" not in " ".join(
+        words()(one) if not isinstance(one, str) else one for one in first_screen(loose).advice
+    )
+    assert first_screen(loose.judged_by(wrong.policy)).causes == (cause,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -79,7 +80,7 @@ def first_screen(alignment: Alignment, *, all_rows: tuple[Row, ...] | None = Non
     verdict = alignment.verdict
     first, last = verdict.first_divergence, verdict.last_agreement
     divergence = None if first is None else by_key[first.key]
-    causes = sorted((one for one in alignment.findings if one.kind == "cause"), key=lambda one: _RANK[one.confidence])
+    causes = sorted(_causes(alignment), key=lambda one: _RANK[one.confidence])
     counts = tuple((status, verdict.counts[status]) for status in reversed(SEVERITY) if status in verdict.counts)
     return FirstScreen(
         status=verdict.status,
@@ -101,6 +102,12 @@ def _warning(one: UnusedPattern) -> Say:
     near = tuple(map(Name, one.near))
     id = "warning.pattern.near" if near else "warning.pattern"
     return say(id, option=one.option, pattern=Name(one.pattern), **({"near": near} if near else {}))
+
+
+def _causes(alignment: Alignment) -> Iterator[Finding]:
+    """The causes there are; none when every entry passes, as it may under a looser policy than they were found by."""
+    if set(alignment.verdict.counts) != {Status.PASS}:
+        yield from (one for one in alignment.findings if one.kind == "cause")
 
 
 def headline(alignment: Alignment, *, language: str = "en") -> str:
