@@ -238,9 +238,22 @@ class _Finder:
                 known = self.their_constants | self.their_covered
             left = tuple(path for path in left if path not in known)
             if left:
-                shown = ", ".join(left[:5]) + (f" and {len(left) - 5} more" if len(left) > 5 else "")
-                notes.append(f"layers of the {side} without a partner: {shown}")
+                notes.append(f"layers of the {side} without a partner: {_shown(left)}")
+        if self.layers.cut_elsewhere:
+            shown = _shown(sorted(self.layers.cut_elsewhere))
+            notes.append(
+                f"blocks that begin or end elsewhere in the candidate, compared by the layers in them: {shown}"
+            )
+        if self.layers.called_otherwise:
+            shown = _shown(sorted(self.layers.called_otherwise))
+            notes.append(f"layers called on other parts of the data there, compared by weights and gradients: {shown}")
+        if self.layers.call_order:
+            notes.append(f"layers whose calls come in another order there: {_shown(sorted(self.layers.call_order))}")
         return notes
+
+
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _is_alone(key: Key) -> bool:

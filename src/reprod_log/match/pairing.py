@@ -50,7 +50,8 @@ class Pairing:
     only_in_reference: tuple[Entry, ...] = ()
     only_in_candidate: tuple[Entry, ...] = ()
     structural: tuple[Entry, ...] = ()
-    """Outputs of modules without parameters (activations, containers) that the other model does not have as modules:
-    another way to write the same thing, so there is nothing to compare them with. Also gradients that are zero on one
-    side and not there on the other. Not a failure; said in the report."""
+    """What only one author's way of writing has, with nothing to compare it with: outputs of modules that the
+    other model does not have as modules and that hold no tensor of their own (or none that is not compared under
+    another name), arguments and further outputs of inner modules, tables that are only looked up, gradients that are
+    zero on one side and not there on the other. Not a failure; said in the report."""
     notes: tuple[str, ...] = ()
