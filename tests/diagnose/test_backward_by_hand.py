@@ -116,6 +116,18 @@ def test_right_backward_written_by_hand_is_not_accused_of_another_mistake() -> N
     assert "abs" in found["operator"]
 
 
+def test_backward_written_by_hand_beside_a_residual_is_named_and_not_the_addition() -> None:
+    class Ours(TorchNet):
+        def between(self, x: torch.Tensor) -> torch.Tensor:
+            return x + torch.tanh(torch.sin(x))
+
+    class Theirs(PaddleNet):
+        def between(self, x: Any) -> Any:
+            return x + PassedOn.apply(paddle.sin(x))
+
+    assert list(causes(align_models(Ours(), Theirs(), (DATA,)))) == ["wrong_backward"]
+
+
 def test_listening_to_functions_is_undone() -> None:
     before = vars(torch.autograd.Function)["apply"]
     align_models(TorchNet(), with_function(PassedOn)(), (DATA,))

@@ -27,8 +27,14 @@ def first_bad_update(case: Case) -> BadUpdates | None:
     material = case.material
     if material is None:
         return None
-    # A layer that one side writes as a function has no partner and says nothing about the optimizers.
-    alone = {key for one in case.comparison.unmatched if (key := Key.parse(one.key)).phase in _OF_OPTIMIZERS}
+    # A layer that one side writes as a function has no partner and says nothing about the optimizers; a gradient that
+    # is lost does.
+    paired = {*material.parameters, *map(material.partner, material.parameters)}
+    alone = {
+        key
+        for one in case.comparison.unmatched
+        if (key := Key.parse(one.key)).phase in _OF_OPTIMIZERS or (key.phase == "gradient" and key.path in paired)
+    }
     wrong = {Key.parse(key) for key in case.failed} | alone
     wrong = {key for key in wrong if not key.run}
     for step in material.steps:

@@ -146,11 +146,30 @@ def _forward(trace: Trace) -> _Flow:
 def _backward(trace: Trace) -> _Flow:
     """The gradients: every operator takes those of its outputs and gives those of its inputs."""
     known = trace.gradients
+    givers = _givers(trace)
     steps = [
-        (one, tuple(n for n in one.outputs if n in known), tuple(n for n in one.inputs if n in known))
-        for one in reversed(trace.operators)
+        (
+            one,
+            tuple(number for number in one.outputs if number in known),
+            tuple(number for number in one.inputs if number in known and givers[number] == place),
+        )
+        for place, one in reversed(list(enumerate(trace.operators)))
     ]
     return _Flow(tuple(step for step in steps if step[1]), known, frozenset(known))
+
+
+def _givers(trace: Trace) -> dict[int, int]:
+    """The place of the operator that completes the gradient of each tensor.
+
+    The gradient of a tensor with several uses is a sum, whole only when the first of them (the last on the way back)
+    has given its part. One whose backward pass is written by hand comes before all others.
+    """
+    found: dict[int, int] = {}
+    for place, one in enumerate(trace.operators):
+        for number in one.inputs:
+            if number not in found or (one.written and not trace.operators[found[number]].written):
+                found[number] = place
+    return found
 
 
 def _culprit(flow: _Flow, other: _Flow) -> Operator | None:
