@@ -10,9 +10,9 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from reprod_log.match.units import recorded_units
 from reprod_log.record import Entry, Recording
-from reprod_log.transfer.unit import BARE, join
+from reprod_log.transfer.layouts import find_rule
+from reprod_log.transfer.unit import join
 
 
 def constants(recording: Recording) -> frozenset[str]:
@@ -21,7 +21,7 @@ def constants(recording: Recording) -> frozenset[str]:
     Integers outside of known layers, and floating ones that do not change from step to step nor with the precision of
     the run: another model may compute the same numbers whenever it needs them.
     """
-    layers = {unit.owner for unit in recorded_units(recording) if unit.kind != BARE}
+    layers = {module.path for module in recording.modules if find_rule(module.origin) is not None}
     seen: dict[str, list[Entry]] = {}
     for entry in recording.entries:
         if entry.key.phase == "buffer" and entry.key.run in ("", "float64"):

@@ -262,7 +262,8 @@ def _aligned(ours: Sequence[_Call], theirs: Sequence[_Call]) -> list[tuple[_Call
 def _wholes(reference: Recording, candidate: Recording, pieces: Iterable[UnitPair]) -> dict[str, tuple[str, How]]:
     """Layers that were paired in pieces (an attention layer), with the block that holds just these pieces there."""
     found: dict[str, tuple[str, How]] = {}
-    for side, recording in enumerate((candidate, reference)):
+    pieces = list(pieces)
+    for side, recording in enumerate((candidate, reference) if pieces else ()):
         held: dict[frozenset[str], str] = {}
         units = {unit.owner for unit in recorded_units(recording) if unit.kind != BARE}
         for path, content in _contents(recording, None).items():

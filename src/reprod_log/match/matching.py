@@ -70,8 +70,13 @@ class _Finder:
         self.views: dict[str, TensorView] = {}
         self.our_constants, self.their_constants = constants(reference), constants(candidate)
         self.our_covered = self.their_covered = frozenset[str]()
+        self.their_partners, self.our_compared, self.their_compared = set[str](), set[str](), set[str]()
         if reference.modules and candidate.modules:
             self.layers = match_layers(reference, candidate, rename=rename)
+            otherwise = self.layers.called_otherwise
+            self.their_partners = {partner for partner, _ in self.layers.modules.values()}
+            self.our_compared = self.layers.modules.keys() - otherwise
+            self.their_compared = {self.layers.modules[path][0] for path in self.our_compared}
             self.views = tensor_views(self.layers.units, _shapes(reference))
             self.our_covered = covered_modules(reference, self.views.keys() | self.our_constants)
             there = {name for view in self.views.values() for name in view.candidate}
@@ -114,9 +119,7 @@ class _Finder:
     def _module_entry(self, entry: Entry, layers: Layers) -> Pair | None:
         found = layers.modules.get(entry.key.path)
         path, how = found if found is not None else (entry.key.path, "name")
-        if found is None and (
-            path in layers.cut_elsewhere or path in {partner for partner, _ in layers.modules.values()}
-        ):
+        if found is None and (path in layers.cut_elsewhere or path in self.their_partners):
             # The name belongs to another layer there, or to a block that is another piece of the model.
             return None
         if not _is_alone(entry.key):
@@ -198,16 +201,15 @@ class _Finder:
         """Whether an entry of the reference belongs to a module without partner that holds nothing of its own."""
         if self.layers is None:
             return False
-        compared = self.layers.modules.keys() - self.layers.called_otherwise
-        return entry.key.path not in compared and _bare(entry, self.ours, self.our_constants, self.our_covered)
+        return entry.key.path not in self.our_compared and _bare(entry, self.ours, self.our_constants, self.our_covered)
 
     def is_structural_there(self, entry: Entry) -> bool:
         """The same for an entry of the candidate."""
         if self.layers is None:
             return False
-        otherwise = self.layers.called_otherwise
-        partners = {partner for path, (partner, _) in self.layers.modules.items() if path not in otherwise}
-        return entry.key.path not in partners and _bare(entry, self.theirs, self.their_constants, self.their_covered)
+        return entry.key.path not in self.their_compared and _bare(
+            entry, self.theirs, self.their_constants, self.their_covered
+        )
 
     def is_own_interface(self, entry: Entry, pairs: Sequence[Pair]) -> bool:
         """Whether it is an argument, or a further output, that only one author's module has.

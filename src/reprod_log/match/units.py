@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from reprod_log.record import ModuleInfo, Recording
 from reprod_log.transfer.layouts import family_of, find_rule
@@ -15,18 +15,20 @@ def recorded_units(recording: Recording) -> tuple[Unit, ...]:
     """Every layer that a rule knows, and every tensor outside of one, in the order of registration."""
     tensors = _tensors(recording.modules)
     recorded = frozenset(entry.key.path for entry in recording.of_run("") if entry.key.phase in _TENSOR_PHASES)
+    below = _by_ancestor(tensors)
     units: list[Unit] = []
     taken: set[str] = set()
-    inside: tuple[str, ...] = ()
+    inside: set[str] = set()
     for module in recording.modules:
-        if inside and _below(module.path, inside):
+        if not inside.isdisjoint(_ancestors(module.path)):
             continue
-        unit = _layer(module, tensors, taken, recorded)
+        own = {name: tensors[name] for name in below.get(module.path, ()) if name not in taken}
+        unit = _layer(module, own, recorded)
         if unit is not None:
             units.append(unit)
             # What lies inside a known layer (an attention layer's projections) belongs to it.
-            inside = (*inside, module.path)
-            taken.update(name for name in tensors if _below(name, (module.path,)) or module.path == "")
+            inside.add(module.path)
+            taken.update(below[module.path])
             continue
         for name, shape in module.parameters.items():
             full = join(module.path, name)
@@ -40,17 +42,13 @@ def _tensors(modules: tuple[ModuleInfo, ...]) -> dict[str, tuple[int, ...]]:
     return {join(module.path, name): shape for module in modules for name, shape in module.parameters.items()}
 
 
-def _layer(
-    module: ModuleInfo, tensors: Mapping[str, tuple[int, ...]], taken: set[str], recorded: frozenset[str]
-) -> Unit | None:
+def _layer(module: ModuleInfo, tensors: Mapping[str, tuple[int, ...]], recorded: frozenset[str]) -> Unit | None:
     found = find_rule(module.origin)
     if found is None:
         return None
     rule, layout = found
     prefix = f"{module.path}." if module.path else ""
-    own = {
-        name[len(prefix) :]: shape for name, shape in tensors.items() if name.startswith(prefix) and name not in taken
-    }
+    own = {name[len(prefix) :]: shape for name, shape in tensors.items()}
     # paddle's recurrent layers list every weight under two names; entries were recorded under one of them.
     parts = layer_parts(layout, module.path, {n: s for n, s in own.items() if prefix + n in recorded} or own)
     if not parts:
@@ -59,5 +57,16 @@ def _layer(
     return Unit(module.path, rule.kind, family, class_name, parts, owner=module.path)
 
 
-def _below(path: str, roots: tuple[str, ...]) -> bool:
-    return any(path.startswith(f"{root}.") for root in roots)
+def _by_ancestor(tensors: Iterable[str]) -> dict[str, list[str]]:
+    """The names of all tensors inside every module, by its path."""
+    found: dict[str, list[str]] = {}
+    for name in tensors:
+        for path in _ancestors(name):
+            found.setdefault(path, []).append(name)
+    return found
+
+
+def _ancestors(path: str) -> list[str]:
+    """The paths of everything that a path lies in, the root's included; the root lies in nothing."""
+    words = path.split(".") if path else []
+    return [".".join(words[:end]) for end in range(len(words))]
