@@ -198,3 +198,11 @@ def test_one_mistake_in_many_layers_is_one_finding_that_names_them() -> None:
     assert "eps of 0, 1, 2 differs" in found[0].cause
     assert "for 0, 1, 2" in found[0].advice
     assert [mend.layer for mend in found[0].mends] == ["0", "1", "2"]
+
+
+def test_layer_that_another_rule_explains_has_no_operator_beside_it() -> None:
+    ours = torch.nn.Sequential(torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.BatchNorm1d(6)))
+    theirs = paddle.nn.Sequential(paddle.nn.Sequential(paddle.nn.Linear(6, 6), paddle.nn.BatchNorm1D(6)))
+    theirs[0][1].eval()
+    found = causes(align_models(ours, theirs, (DATA,), steps=2, accept=["*running_var*"]))
+    assert list(found) == ["statistics"]

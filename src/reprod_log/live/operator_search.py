@@ -49,8 +49,11 @@ def _layers_of(finding: Finding) -> Iterator[str]:
     """The layers that a finding speaks of."""
     yield from (mend.layer for mend in finding.mends)
     for text in finding.keys:
-        # Rules that look at weights give their bare names.
-        yield layer_alone(Key.parse(text)) if "/" in text else text.rpartition(".")[0]
+        if "/" in text:
+            yield layer_alone(Key.parse(text))
+        else:
+            # Rules give the bare name of a layer, or of a weight of one.
+            yield from (text, text.rpartition(".")[0])
 
 
 def _operator(path: str, found: Culprits) -> Finding:
