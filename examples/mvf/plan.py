@@ -37,7 +37,7 @@ def plan(options: Options) -> Plan:
     batch = {"inputs": given, "targets": data["labels"], "steps": settings.iterations}
     if options.full:
         # All layers of 32 pictures in two precisions are more than a machine has; losses, gradients and updates fit.
-        batch |= {"detailed": 1, "phases": ("loss", "lr", "gradient", "update"), "float64": False}
+        batch |= {"detailed": 1, "phases": ("loss", "lr", "gradient", "update")}
         forward = Step("forward", torch.logits, paddle.logits)
     else:
         forward = Step("forward", torch.model, paddle.model, {"inputs": given})
