@@ -11,12 +11,13 @@ import pytest
 from match.test_matching_cases import FIRST, PADDLE, SECOND, TORCH, Model, pair_of_models, partners
 from reprod_log.errors import RecordingError
 from reprod_log.match import match
-from reprod_log.match.layers import _aligned, _Call, match_layers
+from reprod_log.match.layers import _Call, match_layers
 from reprod_log.match.rename import renamed
 from reprod_log.measure.comparison import measure_pair
 from reprod_log.record import Entry, Key, Recording, dtype_named
 from reprod_log.record.recorder import content_hash
 from reprod_log.record.sketch import Form, sketch_of
+from reprod_log.transfer.matching.alignment import best_alignment
 
 
 def call(path: str, kind: str = "", shape: tuple[int, ...] = (2,)) -> _Call:
@@ -42,7 +43,7 @@ def test_likeness_of_two_calls(one: _Call, other: _Call, likeness: float) -> Non
 
 def test_alignment_of_calls_prefers_the_likest_and_keeps_the_order() -> None:
     def pairs(ours: list[_Call], theirs: list[_Call]) -> list[tuple[str, str]]:
-        return [(one.path, other.path) for one, other in _aligned(ours, theirs)]
+        return [(one.path, other.path) for one, other in best_alignment(ours, theirs, _Call.likeness)]
 
     relu, drop = call("r", "relu"), call("d", "dropout")
     assert pairs([relu, drop], [drop, relu]) in ([("r", "r")], [("d", "d")])

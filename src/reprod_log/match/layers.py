@@ -6,7 +6,7 @@ up in execution order between these anchors; a container belongs to the containe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from reprod_log.match.boundaries import cut_elsewhere
@@ -16,6 +16,7 @@ from reprod_log.match.pairing import How
 from reprod_log.match.units import recorded_units
 from reprod_log.match.values import lone_tensors, settle_siblings
 from reprod_log.record import ModuleInfo, Recording
+from reprod_log.transfer.matching.alignment import best_alignment
 from reprod_log.transfer.matching.loose import match_loose
 from reprod_log.transfer.matching.names import match_names, match_renames
 from reprod_log.transfer.matching.order import match_order
@@ -194,7 +195,7 @@ def _between_anchors(
             # The other side runs this layer elsewhere, or not at all: nothing can be said about what lies between.
             continue
         segment = [call for call in theirs[start_there:end_there] if call.path not in taken]
-        for one, other in _aligned(ours[start_here:end_here], segment):
+        for one, other in best_alignment(ours[start_here:end_here], segment, _Call.likeness):
             if one.path not in anchors and one.path not in found:
                 how: How = "name" if one.path == other.path else "order"
                 found[one.path] = (other.path, how)
@@ -235,28 +236,6 @@ def _leaf_calls(recording: Recording) -> list[_Call]:
 
 def _kind(module: ModuleInfo | None) -> str:
     return "" if module is None else module.kind or module.type.lower()
-
-
-def _aligned(ours: Sequence[_Call], theirs: Sequence[_Call]) -> list[tuple[_Call, _Call]]:
-    """The best alignment of two short sequences (an edit distance by likeness)."""
-    rows = [[0.0] * (len(theirs) + 1)]
-    for one in ours:
-        above, row = rows[-1], [0.0]
-        for place, other in enumerate(theirs):
-            likeness = one.likeness(other)
-            row.append(max(above[place + 1], row[place], above[place] + likeness if likeness else 0.0))
-        rows.append(row)
-    pairs = []
-    i, j = len(ours), len(theirs)
-    while i and j:
-        if rows[i][j] == rows[i - 1][j]:
-            i -= 1
-        elif rows[i][j] == rows[i][j - 1]:
-            j -= 1
-        else:
-            i, j = i - 1, j - 1
-            pairs.append((ours[i], theirs[j]))
-    return pairs[::-1]
 
 
 def _wholes(reference: Recording, candidate: Recording, pieces: Iterable[UnitPair]) -> dict[str, tuple[str, How]]:

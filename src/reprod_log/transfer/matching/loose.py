@@ -8,6 +8,7 @@ used anywhere while the block runs; one held by a module of its own at one place
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from reprod_log.transfer.matching.alignment import best_alignment
 from reprod_log.transfer.matching.wording import affine_role, closeness
 from reprod_log.transfer.plan import UnitPair
 from reprod_log.transfer.unit import BARE, Unit, single
@@ -95,26 +96,10 @@ def _span(owner: str, ends: Mapping[str, int]) -> Span | None:
 
 
 def _in_order(ours: list[_Loose], theirs: list[_Loose], anchors: Collection[tuple[int, int]]) -> list[UnitPair]:
-    """The alignment of both lists with the most pairs that may be partners (an edit distance)."""
-    rows = [[0.0] * (len(theirs) + 1)]
-    for one in ours:
-        above, row = rows[-1], [0.0]
-        window = _window(one.span, anchors)
-        for place, other in enumerate(theirs):
-            score = _score(one, other, window, anchors)
-            row.append(max(above[place + 1], row[place], above[place] + score if score else 0.0))
-        rows.append(row)
-    pairs = []
-    i, j = len(ours), len(theirs)
-    while i and j:
-        if rows[i][j] == rows[i - 1][j]:
-            i -= 1
-        elif rows[i][j] == rows[i][j - 1]:
-            j -= 1
-        else:
-            i, j = i - 1, j - 1
-            pairs.append(UnitPair(ours[i].unit, theirs[j].unit, "execution order"))
-    return pairs[::-1]
+    """The alignment of both lists with the most pairs that may be partners."""
+    windows = {one.place: _window(one.span, anchors) for one in ours}
+    pairs = best_alignment(ours, theirs, lambda one, other: _score(one, other, windows[one.place], anchors))
+    return [UnitPair(one.unit, other.unit, "execution order") for one, other in pairs]
 
 
 def _window(span: Span, anchors: Collection[tuple[int, int]]) -> tuple[float, float]:

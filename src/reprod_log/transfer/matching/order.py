@@ -1,7 +1,8 @@
-"""Pairs by order: two sequences of units laid side by side so that as many as possible fit (an edit distance)."""
+"""Pairs by order: the best alignment of two sequences of units, held by those that were decided before."""
 
 from collections.abc import Mapping, Sequence
 
+from reprod_log.transfer.matching.alignment import best_alignment
 from reprod_log.transfer.matching.wording import closeness
 from reprod_log.transfer.plan import UnitPair
 from reprod_log.transfer.unit import BARE, Unit
@@ -18,35 +19,9 @@ def match_order(
     sources: Sequence[Unit], targets: Sequence[Unit], decided: Mapping[str, str], *, how: str
 ) -> list[UnitPair]:
     """New pairs from the best alignment of the two sequences; `decided` maps source to target paths paired before."""
-    scores = _alignment_scores(sources, targets, decided)
-    pairs = []
-    i, j = len(sources), len(targets)
-    while i and j:
-        here = scores[i][j]
-        if here == scores[i - 1][j]:
-            i -= 1
-        elif here == scores[i][j - 1]:
-            j -= 1
-        else:
-            i, j = i - 1, j - 1
-            if sources[i].path not in decided:
-                pairs.append(UnitPair(sources[i], targets[j], how))
-    return pairs[::-1]
-
-
-def _alignment_scores(
-    sources: Sequence[Unit], targets: Sequence[Unit], decided: Mapping[str, str]
-) -> list[list[float]]:
     bound = set(decided.values())
-    table = [[0.0] * (len(targets) + 1)]
-    for unit in sources:
-        above, row = table[-1], [0.0]
-        for j, other in enumerate(targets):
-            together = _score(unit, other, decided, bound)
-            diagonal = above[j] + together if together else 0.0
-            row.append(max(above[j + 1], row[j], diagonal))
-        table.append(row)
-    return table
+    pairs = best_alignment(sources, targets, lambda unit, other: _score(unit, other, decided, bound))
+    return [UnitPair(unit, other, how) for unit, other in pairs if unit.path not in decided]
 
 
 def _score(unit: Unit, other: Unit, decided: Mapping[str, str], bound: set[str]) -> float:
