@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import sync_playwright
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 
@@ -27,11 +28,8 @@ def chromium_path() -> str | None:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip(
-        "playwright.sync_api", reason="playwright is not installed: install the test group"
-    )
     path = chromium_path()
-    with playwright.sync_playwright() as running:
+    with sync_playwright() as running:
         if path is None and not Path(running.chromium.executable_path).exists():
             pytest.skip(f"no browser: none of {', '.join(_NAMES)} is installed and REPROD_CHROMIUM is not set")
         chromium = running.chromium.launch(executable_path=path, args=["--no-sandbox"])

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
-pytest.importorskip("sphinx", reason="sphinx is not installed: install the docs group")
 
 
 def built(source: Path, target: Path) -> subprocess.CompletedProcess[str]:

@@ -12,6 +12,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+import torch
 from agreement import assert_same
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -127,7 +128,6 @@ def test_kernel_reads_values_at_any_address(way: str) -> None:
 
 @pytest.mark.parametrize("way", KERNELS)
 def test_kernel_counts_subnormal_numbers_when_the_thread_flushes_them(way: str) -> None:
-    torch = pytest.importorskip("torch")
     a = np.zeros(1024, np.float32)
     b = np.full(1024, 1e-45, np.float32)
     flushes = torch.set_flush_denormal(True)
@@ -143,7 +143,6 @@ def test_kernel_counts_subnormal_numbers_when_the_thread_flushes_them(way: str) 
 
 
 def test_numpy_says_so_when_the_thread_flushes_subnormal_numbers() -> None:
-    torch = pytest.importorskip("torch")
     ones = np.ones(4)
     with measured_by("numpy"):
         assert measure_arrays(ones, ones).notes == ()

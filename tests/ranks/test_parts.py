@@ -33,7 +33,6 @@ def test_ranks_are_found_beside_the_name_when_they_are_files(tmp_path, suffix):
 
 
 def test_ranks_of_a_url_are_opened(tmp_path):
-    pytest.importorskip("upath")
     import fsspec
 
     saved(tmp_path, range(2))

@@ -134,7 +134,6 @@ def test_update_with_the_same_values_changes_no_byte(project: Project) -> None:
 
 
 def test_update_works_in_several_processes(project: Project) -> None:
-    pytest.importorskip("xdist")
     code, out = project.run("--reprod-update", "-n", "2", content=TEST.format(shift=1), process=True)
     assert code == 0
     assert "3 written, 1 unchanged" in out

@@ -13,10 +13,8 @@ from typing import Any
 import numpy as np
 
 from reprod_log.live.isolation import Call, plain_role
+from reprod_log.match.values import SAME
 from reprod_log.record import Array
-
-_SAME = 1e-3
-"""Relative difference up to which two arguments are the same tensor."""
 
 
 def arranged(ours: Call, theirs: Call) -> Call | None:
@@ -71,7 +69,7 @@ def _fits(one: Array, other: Array, *, proven: bool) -> bool:
     if not proven:
         return True
     left, right = one.astype(np.float64), other.astype(np.float64)
-    return bool(np.array_equal(left, right) or np.linalg.norm(left - right) <= _SAME * np.linalg.norm(left))
+    return bool(np.array_equal(left, right) or np.linalg.norm(left - right) <= SAME * np.linalg.norm(left))
 
 
 def _leaves(call: Call) -> Iterator[tuple[str, Array]]:

@@ -12,13 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reprod_log.match.values import distance
+from reprod_log.match.values import ANOTHER, SAME, gap
 from reprod_log.record import Entry, Recording
-
-_ANOTHER = 0.05
-"""Relative difference from which on two outputs are not the same thing with an error in it."""
-_SAME = 1e-3
-"""Relative difference up to which a layer is given the same; rounding through a whole float32 model stays below."""
 
 
 @dataclass(frozen=True)
@@ -46,19 +41,23 @@ def cut_elsewhere(
     ours, theirs = _first_calls(reference), _first_calls(candidate)
     pairs = {path: partner for path, partner in known.items() if path in ours.places and partner in theirs.places}
     order = sorted(pairs, key=lambda path: ours.places[path])
-    found = set()
+    unlike, shown = set(), set()
     for path, partner in blocks.items():
         here, there = ours.outputs.get(path), theirs.outputs.get(partner)
-        if not path or not here or not there or not _is_another(here[0], there[0]):
-            continue
-        if path not in layers and sorted(here[0].shape) != sorted(there[0].shape):
-            # There is nothing to compare; a shape that is wrong is wrong for the layers that come next as well.
-            found.add(path)
+        if not path or not here or not there or not gap(here[0], there[0]) > ANOTHER:
             continue
         after = list(_after(path, ours, order))
-        if all(_same(one, pairs[one], ours, theirs) for one in after) if after else _same_result(ours, theirs):
-            found.add(path)
-    return frozenset(found | _of_the_same_classes(reference, candidate, blocks, found))
+        if not after and not _have_results(ours, theirs):
+            # Nothing that is compared lies behind it: what it gives is all there is to say about its end.
+            continue
+        unlike.add(path)
+        # Outputs of other sizes cannot be compared; one that is wrong is wrong for what lies behind as well.
+        other_size = path not in layers and sorted(here[0].shape) != sorted(there[0].shape)
+        if other_size or (
+            all(_same(one, pairs[one], ours, theirs) for one in after) if after else _same_result(ours, theirs)
+        ):
+            shown.add(path)
+    return frozenset(shown | _of_the_same_classes(reference, candidate, blocks, shown) & unlike)
 
 
 def _of_the_same_classes(
@@ -102,14 +101,6 @@ def _after(path: str, calls: _FirstCalls, order: Collection[str]) -> Iterator[st
     yield from [one for one in order if calls.places[one] > calls.places[path]][:1]
 
 
-def _is_another(one: Entry, other: Entry) -> bool:
-    if one.shape != other.shape:
-        return True
-    if (one.hash and one.hash == other.hash) or "summary" in (one.detail, other.detail):
-        return False
-    return distance(one, other) > _ANOTHER
-
-
 def _same(path: str, partner: str, ours: _FirstCalls, theirs: _FirstCalls) -> bool:
     """Whether a layer and its partner were given the same, or gave the same where inputs were not recorded."""
     for here, there in ((ours.inputs, theirs.inputs), (ours.outputs, theirs.outputs)):
@@ -119,21 +110,21 @@ def _same(path: str, partner: str, ours: _FirstCalls, theirs: _FirstCalls) -> bo
     return False
 
 
+def _have_results(ours: _FirstCalls, theirs: _FirstCalls) -> bool:
+    """Whether it was recorded what the models themselves gave."""
+    return bool(ours.outputs.get("") and theirs.outputs.get(""))
+
+
 def _same_result(ours: _FirstCalls, theirs: _FirstCalls) -> bool:
     """Whether the models themselves gave the same: what a block at the end is for."""
-    one, other = ours.outputs.get(""), theirs.outputs.get("")
-    return one is not None and other is not None and _agree(one[0], other[0])
+    return _have_results(ours, theirs) and _agree(ours.outputs[""][0], theirs.outputs[""][0])
 
 
 def _agree(one: Entry, other: Entry) -> bool:
-    if one.hash and one.hash == other.hash:
-        return True
+    if one.shape == other.shape:
+        return bool(one.shape.count(0) == 0 and gap(one, other) < SAME)
     if one.detail != "full" or other.detail != "full":
-        return one.shape == other.shape and "summary" not in (one.detail, other.detail) and distance(one, other) < _SAME
-    left, right = (entry.array().astype(np.float64).ravel() for entry in (one, other))
-    if left.size != right.size:
         return False
-    if one.shape != other.shape:
-        # The layer may keep its channels or its batch in another place.
-        left, right = np.sort(left), np.sort(right)
-    return bool(np.linalg.norm(left - right) <= _SAME * np.linalg.norm(left))
+    # The layer may keep its channels or its batch in another place.
+    left, right = (np.sort(entry.array().astype(np.float64), axis=None) for entry in (one, other))
+    return left.size == right.size > 0 and bool(np.linalg.norm(left - right) <= SAME * np.linalg.norm(left))

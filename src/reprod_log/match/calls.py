@@ -11,13 +11,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from reprod_log.match.values import distance
+from reprod_log.match.values import ANOTHER, SAME, gap
 from reprod_log.record import Array, Entry, Recording
 
-_ANOTHER = 0.05
-"""Relative difference from which on two outputs are not the same call with an error in it."""
-_SAME = 1e-3
-"""Relative difference up to which they are the same call."""
 _MOST_PAIRS_OF_ROWS = 4_000_000
 _DIRECTIONS = 8
 
@@ -71,21 +67,17 @@ def _order(ours: list[Entry], theirs: list[Entry]) -> Mapping[int, int] | None:
     """The other order in which all calls agree; None when they agree as they come, or in no order."""
     if any(entry.detail == "summary" for entry in (*ours, *theirs)):
         return None
-    if all(_gap(one, other) <= _ANOTHER for one, other in zip(ours, theirs, strict=True)):
+    if all(gap(one, other) <= ANOTHER for one, other in zip(ours, theirs, strict=True)):
         return None
     left = list(theirs)
     order: dict[int, int] = {}
     for one in ours:
-        partner = next((other for other in left if _gap(one, other) < _SAME), None)
+        partner = next((other for other in left if gap(one, other) < SAME), None)
         if partner is None or one.key.call is None or partner.key.call is None:
             return None
         left.remove(partner)
         order[one.key.call] = partner.key.call
     return order
-
-
-def _gap(one: Entry, other: Entry) -> float:
-    return 0.0 if one.hash and one.hash == other.hash else distance(one, other)
 
 
 def _same_rows(ours: list[Entry], theirs: list[Entry]) -> bool:
@@ -96,13 +88,13 @@ def _same_rows(ours: list[Entry], theirs: list[Entry]) -> bool:
     if len({entry.shape[-1] for entry in entries}) > 1 or not all(entry.dtype.startswith("float") for entry in entries):
         return False
     few, many = sorted((_directions(ours), _directions(theirs)), key=len)
-    if len(few) == len(many):
+    if len(few) and len(few) == len(many):
         few, many = np.sort(few, axis=0), np.sort(many, axis=0)
-        return bool(np.linalg.norm(few - many) <= _SAME * np.linalg.norm(many))
+        return bool(np.linalg.norm(few - many) <= SAME * np.linalg.norm(many))
     if not len(few) or len(few) * len(many) > _MOST_PAIRS_OF_ROWS:
         return False
     nearest = np.array([np.min(np.linalg.norm(many - row, axis=1)) for row in few])
-    return bool(np.all(nearest <= _SAME * np.sqrt(np.mean(np.square(many)))))
+    return bool(np.all(nearest <= SAME * np.sqrt(np.mean(np.square(many)))))
 
 
 def _directions(entries: list[Entry]) -> Array:

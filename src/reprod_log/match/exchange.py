@@ -13,15 +13,12 @@ from dataclasses import replace
 import numpy as np
 
 from reprod_log.match.tensors import tensor_views
-from reprod_log.match.values import distance, first_outputs, first_parameters
+from reprod_log.match.values import ANOTHER, SAME, first_outputs, first_parameters, gap
 from reprod_log.record import Entry, Recording
 from reprod_log.transfer.matching.pieces import PIECE
 from reprod_log.transfer.plan import UnitPair
 from reprod_log.transfer.unit import BARE, Signature, Unit
 
-_ANOTHER = 0.05
-"""Relative difference from which on a pair is put in question."""
-_SAME = 1e-3
 _MOST = 64
 """Layers of one shape that are tried against each other."""
 
@@ -34,9 +31,9 @@ def exchange_branches(pairs: Sequence[UnitPair], reference: Recording, candidate
 
     def outputs_differ(one: Unit, other: Unit) -> float:
         here, there = ours.get(one.owner), theirs.get(other.owner)
-        return float("nan") if here is None or there is None else distance(here, there)
+        return float("nan") if here is None or there is None else gap(here, there)
 
-    for differ, limit in ((outputs_differ, _SAME), (weights.differ, _ANOTHER)):
+    for differ, limit in ((outputs_differ, SAME), (weights.differ, ANOTHER)):
         for group in _groups(settled):
             _exchange(settled, group, differ, limit)
     return settled
@@ -55,7 +52,7 @@ def _groups(pairs: Sequence[UnitPair]) -> list[list[int]]:
 
 
 def _exchange(pairs: list[UnitPair], group: list[int], differ: Callable[[Unit, Unit], float], limit: float) -> None:
-    doubtful = [i for i in group if differ(pairs[i].source, pairs[i].target) > _ANOTHER]
+    doubtful = [i for i in group if differ(pairs[i].source, pairs[i].target) > ANOTHER]
     if not 1 < len(doubtful) <= _MOST:
         return
     targets = [pairs[i].target for i in group]

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reprod_log.match.values import distance
+from reprod_log.match.values import SAME, gap
 from reprod_log.record import Entry
-
-_SAME = 1e-3
-"""Relative difference up to which two arguments are the same tensor."""
 
 
 def input_partner(entry: Entry, given: Sequence[Entry]) -> Entry | None:
@@ -20,13 +17,7 @@ def input_partner(entry: Entry, given: Sequence[Entry]) -> Entry | None:
     same_role = next((one for one in fitting if one.key.role == entry.key.role), None)
     if len(fitting) == 1 and same_role is not None:
         return same_role
-    by_value = [one for one in fitting if _are_one(entry, one)]
+    by_value = [one for one in fitting if gap(entry, one) < SAME]
     if same_role is not None:
         return same_role if same_role in by_value or len(by_value) != 1 else by_value[0]
     return by_value[0] if by_value else None
-
-
-def _are_one(one: Entry, other: Entry) -> bool:
-    if one.hash and one.hash == other.hash:
-        return True
-    return "summary" not in (one.detail, other.detail) and distance(one, other) < _SAME

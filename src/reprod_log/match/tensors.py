@@ -10,14 +10,13 @@ import numpy as np
 
 from reprod_log.match.pairing import View
 from reprod_log.match.sketches import sketched_view
+from reprod_log.match.values import SAME
 from reprod_log.record import Array, Entry, ModuleInfo
 from reprod_log.record.arrangement import batch_first, channels_last, is_sequence, is_sequence_role, row_by_row
 from reprod_log.transfer.layouts import TensorView
 from reprod_log.transfer.plan import UnitPair, make_plan
 
 _MOST_AXES = 5
-_SAME = 1e-3
-"""Relative difference up to which two tensors hold the same values."""
 
 
 def tensor_views(units: Sequence[UnitPair], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, TensorView]:
@@ -79,7 +78,7 @@ def row_view(reference: Entry, candidate: Entry, ours: ModuleInfo | None, theirs
 
 def _agree(reference: Entry, candidate: Entry, axes: tuple[int, ...]) -> bool:
     one, other = (entry.array().astype(np.float64) for entry in (reference, candidate))
-    return bool(np.linalg.norm(one - other.transpose(axes)) <= _SAME * np.linalg.norm(one))
+    return bool(np.linalg.norm(one - other.transpose(axes)) <= SAME * np.linalg.norm(one))
 
 
 def time_and_batch_exchanged(ours: ModuleInfo, theirs: ModuleInfo) -> bool:

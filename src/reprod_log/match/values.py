@@ -20,8 +20,10 @@ from reprod_log.transfer.matching.wording import attention_role
 from reprod_log.transfer.plan import UnitPair
 from reprod_log.transfer.unit import Unit
 
-_AGREE = 0.05
-"""Relative difference below which two tensors are the same thing (a defect or rounding apart)."""
+ANOTHER = 0.05
+"""Relative difference from which on two tensors are not the same thing with rounding or a defect in it."""
+SAME = 1e-3
+"""Relative difference up to which they hold the same; rounding through a whole float32 model stays below."""
 _MOST_SIBLINGS = 6
 
 
@@ -46,7 +48,7 @@ def lone_tensors(
     found = []
     for pair in lone_bare_units(sources, targets):
         one, other = ours.get(pair.source.path), theirs.get(pair.target.path)
-        if one is not None and other is not None and distance(one, other) < _AGREE:
+        if one is not None and other is not None and distance(one, other) < ANOTHER:
             found.append(replace(pair, how="values"))
     return found
 
@@ -86,12 +88,22 @@ def _by_outputs(
     fitting = [
         order
         for order in permutations(range(len(targets)))
-        if all(table[row][column] < _AGREE for row, column in enumerate(order))
+        if all(table[row][column] < ANOTHER for row, column in enumerate(order))
     ]
     return [(targets[column], "values") for column in fitting[0]] if len(fitting) == 1 else None
 
 
+def gap(first: Entry, second: Entry) -> float:
+    """The relative difference of two entries; NaN, which is neither small nor large, where none of their values are."""
+    if first.shape != second.shape:
+        return float("inf")
+    if first.hash and first.hash == second.hash:
+        return 0.0
+    return float("nan") if "summary" in (first.detail, second.detail) else distance(first, second)
+
+
 def distance(first: Entry, second: Entry) -> float:
+    """The relative difference of two floating entries of one shape whose values, or sketches, are there."""
     if first.shape != second.shape or not first.dtype.startswith(("float", "bfloat", "complex")):
         return float("inf")
     one, other = _values(first, second), _values(second, first)
