@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from reprod_log.calibrate import Evidence, NoiseFloor
@@ -38,7 +37,7 @@ def measured(error: float = 0.0, *, size: float = 1.0, **facts: Any) -> Measurem
         candidate=summary(size),
         worst=Worst((3,), 1.0, 1.5) if error else None,
     )
-    return replace(plain, **facts)
+    return plain._replace(**facts)
 
 
 def evidence(key: str, mode: str = "", **facts: Any) -> Evidence:
@@ -47,7 +46,7 @@ def evidence(key: str, mode: str = "", **facts: Any) -> Evidence:
 
 def row(key: str, measurement: Measurement | None = None, **facts: Any) -> Compared:
     plain = Compared(key, key, (100,), (100,), "float32", "float32", measurement)
-    return replace(plain, **facts)
+    return plain._replace(**facts)
 
 
 def judged(

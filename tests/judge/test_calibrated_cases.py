@@ -104,7 +104,7 @@ def test_isolated_layer_is_held_to_three_floors_and_may_be_suspect(
 
 def test_zero_reference_is_suspect_with_an_infinite_share() -> None:
     one = wide(0.0, mode="isolated", size=0.0)
-    error = replace(measured(1e-9, size=0.0), max_abs=1e-9)
+    error = measured(1e-9, size=0.0, max_abs=1e-9)
     one = replace(one, float64=error, noise=measured(1e-8, size=0.0))
     # Rounding of a true zero is noise only, so nothing relative is asked of it.
     assert only(judged(one)).status is Status.PASS
@@ -384,7 +384,7 @@ def test_without_float64_what_has_a_history_gets_the_wider_limit() -> None:
 
 def test_learning_rates_agree_to_a_share_of_the_largest() -> None:
     def rate(step: int, value: float, difference: float, *, narrow_too: bool = False):
-        found = measured(difference, size=value, max_abs=difference, reference=replace(summary(value), abs_max=value))
+        found = measured(difference, size=value, max_abs=difference, reference=summary(value)._replace(abs_max=value))
         name = "float32" if narrow_too else "float64"
         return evidence(f"step{step}/lr/group0", **{name: found})
 

@@ -354,11 +354,11 @@ def test_pairs_found_by_order_are_no_doubt_when_values_prove_them() -> None:
         made = replace(made, comparison=replace(made.comparison, rows=rows))
         return [words()(one) for one in first_screen(made).certainty.doubts]
 
-    by_order = tuple(replace(row, how="order", confidence=0.8) for row in fixed(wrong=False).comparison.rows)
+    by_order = tuple(row._replace(how="order", confidence=0.8) for row in fixed(wrong=False).comparison.rows)
     assert doubts(by_order) == []
     layer = "layer1.1.conv2"
     unproven = tuple(
-        replace(row, measurement=replace(row.measurement, rel_l2=0.5)) if layer in row.key and row.measurement else row
+        row._replace(measurement=row.measurement._replace(rel_l2=0.5)) if layer in row.key and row.measurement else row
         for row in by_order
     )
     count = sum(layer in row.key for row in by_order)

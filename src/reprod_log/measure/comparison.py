@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple
 
 from reprod_log.errors import RecordingError, near_names
 from reprod_log.match import Pair, Pairing
@@ -17,7 +17,6 @@ from reprod_log.measure.measurement import Measurement, Worst
 from reprod_log.measure.sketch import estimate_notes, estimate_pair, has_values
 from reprod_log.measure.small import is_small, measure_small
 from reprod_log.measure.spread import spread
-from reprod_log.measure.totals import made
 from reprod_log.record.collecting import collecting_put_off
 from reprod_log.record.portable import portable_entry
 
@@ -30,8 +29,7 @@ _SMALL = 1 << 16
 """Pairs of up to this many elements always tell their worst; larger ones only when something is beyond a limit."""
 
 
-@dataclass(frozen=True)
-class Compared:
+class Compared(NamedTuple):
     """One pair as it was measured; holds no tensor, so it can be stored and judged again."""
 
     key: str
@@ -55,15 +53,14 @@ class Compared:
     """The elements that differ most, largest difference first."""
 
     def to_dict(self) -> dict[str, Any]:
-        data = {item.name: getattr(self, item.name) for item in fields(self)}
+        data = self._asdict()
         data["measurement"] = None if self.measurement is None else self.measurement.to_dict()
         data["worst_elements"] = [one.to_dict() for one in self.worst_elements]
         return data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Compared:
-        known = {item.name for item in fields(cls)}
-        values = {name: value for name, value in data.items() if name in known}
+        values = {name: value for name, value in data.items() if name in cls._fields}
         values["reference_shape"] = tuple(values["reference_shape"])
         values["candidate_shape"] = tuple(values["candidate_shape"])
         if values["measurement"] is not None:
@@ -113,8 +110,7 @@ class Comparison:
         )
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(NamedTuple):
     """One pair and what is asked about it; can go to another process if its entries can."""
 
     pair: Pair
@@ -167,7 +163,7 @@ def measure_tasks(
 ) -> list[Compared]:
     """Every task done, in order, by threads or by an executor."""
     if executor is not None:
-        tasks = [replace(task, pair=_portable(task.pair)) for task in tasks]
+        tasks = [task._replace(pair=_portable(task.pair)) for task in tasks]
     with collecting_put_off():
         return spread(
             measure_batch, tasks, size=lambda task: task.nbytes, executor=executor, threads=threads, progress=progress
@@ -193,7 +189,7 @@ def measure_batch(tasks: Sequence[Task]) -> list[Compared]:
             continue
         found = _arrays(task.pair)
         if isinstance(found, str):
-            rows[place] = made(Compared, **_facts(task.pair), measurement=None, incomparable=found, **_NO_ELEMENTS)
+            rows[place] = _row(task.pair, None, incomparable=found)
         elif is_small(*found):
             small.append((place, *found))
         else:
@@ -209,7 +205,7 @@ def _estimated(pair: Pair) -> Compared:
     """A pair whose values were not both recorded."""
     found = _kinds_differ(pair.reference.dtype, pair.candidate.dtype) or estimate_pair(pair)
     measurement, reason = (None, found) if isinstance(found, str) else (found, "")
-    return made(Compared, **_facts(pair), measurement=measurement, incomparable=reason, **_NO_ELEMENTS)
+    return _row(pair, measurement, incomparable=reason)
 
 
 def _arrays(pair: Pair) -> tuple[Array, Array] | str:
@@ -233,23 +229,31 @@ def _arrays(pair: Pair) -> tuple[Array, Array] | str:
     return reason
 
 
-def _facts(pair: Pair) -> dict[str, Any]:
+def _row(
+    pair: Pair,
+    measurement: Measurement | None,
+    *,
+    incomparable: str = "",
+    samples: Samples = (),
+    worst_elements: tuple[Worst, ...] = (),
+) -> Compared:
     reference, candidate = pair.reference, pair.candidate
-    return {
-        "key": str(reference.key),
-        "candidate_key": str(candidate.key),
-        "reference_shape": reference.shape,
-        "candidate_shape": candidate.shape,
-        "reference_dtype": reference.dtype,
-        "candidate_dtype": candidate.dtype,
-        "how": pair.how,
-        "confidence": pair.confidence,
-        "view": pair.view.reason if pair.view else "",
-        "layer_type": reference.layer_type,
-    }
-
-
-_NO_ELEMENTS: dict[str, Any] = {"samples": (), "worst_elements": ()}
+    return Compared(
+        str(reference.key),
+        str(candidate.key),
+        reference.shape,
+        candidate.shape,
+        reference.dtype,
+        candidate.dtype,
+        measurement,
+        incomparable,
+        pair.how,
+        pair.confidence,
+        pair.view.reason if pair.view else "",
+        reference.layer_type,
+        samples,
+        worst_elements,
+    )
 
 
 def _compared(task: Task, ours: Array, theirs: Array, measurement: Measurement) -> Compared:
@@ -258,11 +262,9 @@ def _compared(task: Task, ours: Array, theirs: Array, measurement: Measurement) 
     outside = bool(far or measurement.nonfinite_mismatched)
     look = task.worst > 0 and not measurement.identical and (outside or measurement.count <= _SMALL)
     most = max(task.samples, task.samples_beyond) if outside else task.samples
-    return made(
-        Compared,
-        **_facts(task.pair),
-        measurement=measurement,
-        incomparable="",
+    return _row(
+        task.pair,
+        measurement,
         samples=samples_of(ours, theirs, most=most) if most else (),
         worst_elements=worst_elements(ours, theirs, most=task.worst) if look else (),
     )
@@ -275,7 +277,7 @@ def _within_budget(rows: list[Compared], usual: int) -> Iterator[Compared]:
     for row in rows:
         extra = len(row.samples) - usual
         if extra > 0 and spare < _MOST_SAMPLES:
-            row = replace(row, samples=thinned(row.samples, usual))
+            row = row._replace(samples=thinned(row.samples, usual))
         elif extra > 0:
             spare -= extra
         yield row

@@ -84,6 +84,12 @@ def dtype_pair(reference: DType, candidate: DType) -> DtypePair:
     )
 
 
+def notes_of(pair: DtypePair, count: int) -> tuple[str, ...]:
+    """What a reader of the measurement should know about how these dtypes were compared."""
+    notes = () if pair.note is None else (pair.note,)
+    return notes if count else (*notes, "both are empty")
+
+
 def dtype_name(dtype: DType) -> str:
     """The name people use: 'float32' for either byte order, '<U5' for text."""
     return dtype.name if _family(dtype) != "other" else str(dtype)

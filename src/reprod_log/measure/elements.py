@@ -13,7 +13,6 @@ from reprod_log.measure.blocks import BLOCK, paired_blocks
 from reprod_log.measure.differences import Widener
 from reprod_log.measure.dtypes import Arithmetic, Array, DType, dtype_pair
 from reprod_log.measure.measurement import Worst
-from reprod_log.measure.totals import made
 
 Samples = tuple[tuple[float, float], ...]
 
@@ -96,7 +95,7 @@ def element_at(at: int, reference: Array, candidate: Array) -> Worst:
     for length in reversed(reference.shape):
         rest, place = divmod(rest, length)
         index.append(place)
-    return made(Worst, index=tuple(reversed(index)), reference=_plain(reference, at), candidate=_plain(candidate, at))
+    return Worst(tuple(reversed(index)), _plain(reference, at), _plain(candidate, at))
 
 
 def _plain(array: Array, at: int) -> float | complex | int | bool:

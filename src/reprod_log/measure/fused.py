@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from reprod_log.errors import UsageError
 from reprod_log.measure import blocked, kernel
 from reprod_log.measure.blocks import BLOCK
-from reprod_log.measure.dtypes import Arithmetic, DtypePair, dtype_pair
+from reprod_log.measure.dtypes import Arithmetic, dtype_pair, notes_of
 from reprod_log.measure.elements import worst_at
 from reprod_log.measure.equality import measure_equality
 from reprod_log.measure.measurement import Measurement
@@ -68,12 +68,6 @@ def measure_arrays(
         has_ulp=pair.ulp_component is not None,
         notes=notes,
     )
-
-
-def notes_of(pair: DtypePair, count: int) -> tuple[str, ...]:
-    """What a reader of the measurement should know about how these dtypes were compared."""
-    notes = () if pair.note is None else (pair.note,)
-    return notes if count else (*notes, "both are empty")
 
 
 def _flushed() -> tuple[str, ...]:

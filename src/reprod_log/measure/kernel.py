@@ -5,18 +5,20 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from reprod_log.measure.blocks import paired_blocks
 from reprod_log.measure.build_kernel import LIBRARY, SWITCH, source_digest, switched_off
+from reprod_log.measure.columns import EndToEnd, cut_octaves, measurements
 from reprod_log.measure.dtypes import Arithmetic, Array, DtypePair
 from reprod_log.measure.measurement import Measurement, SideSummary, Worst
-from reprod_log.measure.totals import SideTotals, Totals, made
+from reprod_log.measure.totals import SideTotals, Totals
 
 # A call that is too long could not be interrupted by the keyboard; this one takes a few hundredths of a second.
 _CALL = 1 << 24
@@ -34,12 +36,26 @@ _OCTAVES = 2100
 _LOWEST_OCTAVE = -1074
 
 
-# The State of kernel.c up to its lists: 10 counts, 10 numbers, for each side 3 counts and 5 numbers; then what an
-# ordinary pair amounts to: 2 counts, 6 numbers, and 4 for both sides.
-_TOTALS = struct.Struct("=10q10d3q5d3q5d")
-_ORDINARY = struct.Struct("=2q6d8d")
+# The State of kernel.c up to its lists; q: counts, d: numbers. From `ordinary` on: what an ordinary pair amounts to.
+_FACTS = tuple(
+    (name, kind)
+    for kind, names in (
+        ("q", "started pairs equal_infinities nan_both nonfinite_mismatched differing beyond worst_at lowest highest"),
+        ("d", "max_abs min_abs sum_abs squares max_rel sum_rel reference_squares candidate_squares max_ulp ulp_sum"),
+        ("q", "finite_a nan_a inf_a"),
+        ("d", "min_a max_a sum_a squares_a deviations_a"),
+        ("q", "finite_b nan_b inf_b"),
+        ("d", "min_b max_b sum_b squares_b deviations_b"),
+        ("q", "ordinary listed"),
+        ("d", "mean_abs rmse mean_rel rel_l2 cosine_distance mean_ulp"),
+        ("d", "mean_a mean_b std_a std_b rms_a rms_b abs_max_a abs_max_b"),
+    )
+    for name in names.split()
+)
+_NAMES = tuple(name for name, _ in _FACTS)
+_ALL_FACTS = struct.Struct("=" + "".join(kind for _, kind in _FACTS))
 _OCTAVE = struct.Struct("=2q")
-_LIST = (_TOTALS.size + _ORDINARY.size) // 8
+_LIST = len(_FACTS)
 _LISTED = 64
 _BINS = _LIST + 2 * _LISTED
 _State = ctypes.c_int64 * (_BINS + _OCTAVES)
@@ -87,136 +103,92 @@ def run(
     return Run(memoryview(state).cast("B"), reference.size)
 
 
-def knows(pair: DtypePair, reference: Array, candidate: Array) -> bool:
-    """Whether the kernel can read both arrays where they lie."""
-    return pair.same and pair.reference in _CODES and _contiguous(reference) and _contiguous(candidate)
+def knows(pair: DtypePair) -> bool:
+    """Whether there is a kernel that takes arrays of these dtypes where they lie."""
+    return load().measure_many is not None and pair.same and pair.reference in _CODES
 
 
-def run_many(pairs: Sequence[tuple[Array, Array, DtypePair, float | None]]) -> list[Run] | None:
-    """The passes over many small pairs that the kernel `knows`, in one call; only good for `measurement`.
-
-    None: there is no kernel.
-    """
-    measure_many = load().measure_many
-    if measure_many is None:
-        return None
-    n = len(pairs)
-    # Copied end to end: asking numpy for the address of each array takes longer than the copy.
-    left = _end_to_end([left for left, _, _, _ in pairs])
-    right = _end_to_end([right for _, right, _, _ in pairs])
-    counts = np.array([one.size for one, _, _, _ in pairs], np.int64)
-    nbytes = counts * np.array([one.itemsize for one, _, _, _ in pairs], np.int64)
-    offsets = np.cumsum(nbytes) - nbytes
-    codes = np.array([_CODES[pair.reference] for _, _, pair, _ in pairs], np.int32)
-    limits = np.array([math.inf if limit is None else limit for _, _, _, limit in pairs], np.float64)
-    state = np.empty(_BINS * n, np.int64)
+def measure_many(laid: EndToEnd) -> list[Measurement | None]:
+    """The measurements of many small pairs that the kernel `knows`, in one call; None asks for a pass of its own."""
+    call, n = load().measure_many, len(laid.pairs)
+    if call is None:
+        return [None] * n
+    left, right = laid.left, laid.right
+    codes = np.full(n, _CODES[laid.kind.reference], np.int32)
+    offsets = laid.starts * left.itemsize
+    state = np.empty((n, _BINS), np.int64)
     starts = offsets + _address(left), offsets + _address(right)
-    measure_many(n, *map(_address, (codes, *starts, counts, limits, state)))
-    view = state.view(np.uint8).data
-    return [Run(view, count, 8 * _BINS * place) for place, count in enumerate(counts.tolist())]
-
-
-def _end_to_end(arrays: list[Array]) -> Array:
-    """The bytes of all arrays, one after the other."""
-    if len({array.dtype for array in arrays}) == 1:
-        return np.concatenate(arrays, axis=None)
-    return np.concatenate([array.reshape(-1).view(np.uint8) for array in arrays])
+    call(n, *map(_address, (codes, *starts, laid.sizes, laid.limits, state)))
+    numbers = state.view(np.float64)
+    columns = {name: (numbers if kind == "d" else state)[:, place] for place, (name, kind) in enumerate(_FACTS)}
+    listed = columns["listed"]
+    octaves = state[:, _LIST:].reshape(n, _LISTED, 2)[np.arange(_LISTED) < listed[:, None]]
+    ends = np.cumsum(np.minimum(listed, _LISTED)).tolist()
+    return measurements(
+        laid, columns, octaves=cut_octaves(octaves[:, 0], octaves[:, 1], ends), ordinary=columns["ordinary"] != 0
+    )
 
 
 class Run:
     """What the kernel left of one pair."""
 
-    __slots__ = ("_count", "_start", "_state", "_values", "worst_at")
-
-    def __init__(self, state: memoryview, count: int, start: int = 0) -> None:
+    def __init__(self, state: memoryview, count: int) -> None:
         self._state = state
         self._count = count
-        self._start = start
-        self._values = _TOTALS.unpack_from(state, start)
-        self.worst_at: int | None = self._values[7] if self._values[1] + self._values[2] else None
+        self._facts: dict[str, Any] = dict(zip(_NAMES, _ALL_FACTS.unpack_from(state), strict=True))
+
+    @property
+    def worst_at(self) -> int | None:
+        """The place of the element that differs most, if any can be compared."""
+        facts = self._facts
+        return facts["worst_at"] if facts["pairs"] + facts["equal_infinities"] else None
 
     def measurement(
         self, *, pair: DtypePair, worst: Worst | None, limit: float | None, notes: tuple[str, ...]
     ) -> Measurement | None:
         """The finished measurement of an ordinary pair; None asks for the totals, which hold for every pair."""
-        (
-            ordinary, listed, mean_abs, rmse, mean_rel, rel_l2, cosine_distance, mean_ulp,
-            mean_a, mean_b, std_a, std_b, rms_a, rms_b, abs_max_a, abs_max_b,
-        ) = _ORDINARY.unpack_from(self._state, self._start + _TOTALS.size)  # fmt: skip
-        if not ordinary:
+        facts = self._facts
+        if not facts["ordinary"]:
             return None
-        (
-            _, _, _, nan_both, mismatched, differing, beyond, _, _, _,
-            max_abs, min_abs, _, _, max_rel, _, _, _, max_ulp, _,
-            _, nan_a, inf_a, min_a, max_a, _, _, _,
-            _, nan_b, inf_b, min_b, max_b, _, _, _,
-        ) = self._values  # fmt: skip
         has_ulp = pair.ulp_component is not None
-        return made(
-            Measurement,
-            count=self._count,
-            reference_dtype=pair.reference,
-            candidate_dtype=pair.candidate,
-            differing=differing,
-            max_abs=max_abs,
-            mean_abs=mean_abs,
-            min_abs=min_abs,
-            rmse=rmse,
-            max_rel=max_rel,
-            mean_rel=mean_rel,
-            rel_l2=rel_l2,
-            cosine_distance=cosine_distance,
-            max_ulp=max_ulp if has_ulp else None,
-            mean_ulp=mean_ulp if has_ulp else None,
-            reference=made(SideSummary, min=min_a, max=max_a, mean=mean_a, std=std_a, rms=rms_a, abs_max=abs_max_a,
-                           nan=nan_a, inf=inf_a),
-            candidate=made(SideSummary, min=min_b, max=max_b, mean=mean_b, std=std_b, rms=rms_b, abs_max=abs_max_b,
-                           nan=nan_b, inf=inf_b),
-            worst=worst,
-            nan_both=nan_both,
-            nonfinite_mismatched=mismatched,
-            limit=limit,
-            beyond_limit=None if limit is None else beyond,
-            octaves=tuple(_OCTAVE.iter_unpack(self._octaves(listed))),
-            notes=notes,
-            estimate=None,
-        )  # fmt: skip
-
-    def _octaves(self, listed: int) -> memoryview:
-        start = self._start + 8 * _LIST
-        return self._state[start : start + 16 * listed]
+        given = {
+            "count": self._count,
+            "reference_dtype": pair.reference,
+            "candidate_dtype": pair.candidate,
+            "max_ulp": facts["max_ulp"] if has_ulp else None,
+            "mean_ulp": facts["mean_ulp"] if has_ulp else None,
+            "reference": SideSummary._make(facts[f"{name}_a"] for name in SideSummary._fields),
+            "candidate": SideSummary._make(facts[f"{name}_b"] for name in SideSummary._fields),
+            "worst": worst,
+            "limit": limit,
+            "beyond_limit": None if limit is None else facts["beyond"],
+            "octaves": tuple(_OCTAVE.iter_unpack(self._state[8 * _LIST : 8 * _LIST + 16 * facts["listed"]])),
+            "notes": notes,
+            "estimate": None,
+        }
+        return Measurement._make(given[name] if name in given else facts[name] for name in Measurement._fields)
 
     def totals(self) -> Totals:
         """The sums, for what has to be looked at more closely."""
-        (
-            _, pairs, equal_infinities, nan_both, mismatched, differing, beyond, _, lowest, highest,
-            max_abs, min_abs, sum_abs, squares, max_rel, sum_rel, reference_squares, candidate_squares,
-            ulp_max, ulp_sum, *sides,
-        ) = self._values  # fmt: skip
+        facts = self._facts
+        lowest, highest = facts["lowest"], facts["highest"]
         used = self._state.cast("q")[_BINS + lowest : _BINS + highest + 1].tolist()
+        same = ("pairs", "equal_infinities", "nan_both", "differing", "beyond", "max_abs", "min_abs", "sum_abs",
+                "squares", "max_rel", "sum_rel", "reference_squares", "candidate_squares", "ulp_sum")  # fmt: skip
         return Totals(
             self._count,
-            pairs=pairs,
-            equal_infinities=equal_infinities,
-            nan_both=nan_both,
-            mismatched=mismatched,
-            differing=differing,
-            beyond=beyond,
-            max_abs=max_abs,
-            min_abs=min_abs,
-            sum_abs=sum_abs,
-            squares=squares,
-            max_rel=max_rel,
-            sum_rel=sum_rel,
-            reference_squares=reference_squares,
-            candidate_squares=candidate_squares,
-            ulp_max=ulp_max,
-            ulp_sum=ulp_sum,
+            **{name: facts[name] for name in same},
+            mismatched=facts["nonfinite_mismatched"],
+            ulp_max=facts["max_ulp"],
             worst_at=self.worst_at,
             octaves={octave: n for octave, n in enumerate(used, lowest + _LOWEST_OCTAVE) if n},
-            reference=SideTotals(*sides[:8]),
-            candidate=SideTotals(*sides[8:]),
+            reference=self._side("_a"),
+            candidate=self._side("_b"),
         )
+
+    def _side(self, side: str) -> SideTotals:
+        names = ("finite", "nan", "inf", "min", "max", "sum", "squares", "deviations")
+        return SideTotals(**{name: self._facts[name + side] for name in names})
 
 
 @lru_cache(maxsize=4)

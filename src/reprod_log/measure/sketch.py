@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -111,8 +110,7 @@ def _equal(pair: Pair) -> Measurement:
     count = math.prod(pair.reference.shape)
     zero = 0.0 if count > side.nan or not count else math.nan
     has_ulp = pair.reference.dtype.startswith(("float", "bfloat"))
-    return replace(
-        _measurement(pair, side, side, zero),
+    return _measurement(pair, side, side, zero)._replace(
         differing=0,
         max_ulp=zero if has_ulp else None,
         mean_ulp=zero if has_ulp else None,
@@ -193,8 +191,7 @@ def _from_sketches(pair: Pair, ours: Sketch, theirs: Sketch) -> Measurement | st
     comparable = max(count - nan_both - mismatched, 1)
     size = _norm(left, count)
     bounds = _bounds(norm, error, ours.made.size, left, right, comparable, size)
-    return replace(
-        _measurement(pair, left, right, math.nan),
+    return _measurement(pair, left, right, math.nan)._replace(
         differing=_fewest_differing(pair),
         rmse=norm / math.sqrt(comparable),
         rel_l2=_share(norm, size),
@@ -288,8 +285,7 @@ def _from_statistics(pair: Pair) -> Measurement:
         "mean_abs": (mean, math.inf),
         "max_abs": (max(low, peak), math.inf),
     }
-    return replace(
-        _measurement(pair, left, right, math.nan),
+    return _measurement(pair, left, right, math.nan)._replace(
         differing=_fewest_differing(pair),
         nonfinite_mismatched=abs(left.nan - right.nan) + abs(left.inf - right.inf),
         estimate=Estimate("statistics", math.nan, bounds),

@@ -4,13 +4,12 @@ tensors that is nothing. The kernel takes them in one call, numpy lays them end 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from reprod_log.measure import kernel
-from reprod_log.measure.dtypes import Arithmetic, Array, DtypePair, dtype_pair
-from reprod_log.measure.elements import worst_at
-from reprod_log.measure.fused import measure_arrays, notes_of
+from reprod_log.measure.columns import EndToEnd
+from reprod_log.measure.dtypes import Arithmetic, Array, DType, dtype_pair
+from reprod_log.measure.fused import measure_arrays
 from reprod_log.measure.measurement import Measurement
 from reprod_log.measure.segments import Segments
 
@@ -19,7 +18,7 @@ SMALL = 1 << 14
 # What numpy lays end to end stays in the cache.
 _TOGETHER = 1 << 16
 
-Small = tuple[Array, Array, DtypePair, float | None]
+Small = tuple[Array, Array, float | None]
 
 
 def is_small(reference: Array, candidate: Array) -> bool:
@@ -34,42 +33,33 @@ def is_small(reference: Array, candidate: Array) -> bool:
     )
 
 
-def measure_small(pairs: Sequence[tuple[Array, Array, float | None]]) -> list[Measurement]:
+def measure_small(pairs: Sequence[Small]) -> list[Measurement]:
     """The measurements of (reference, candidate, limit), all of which are small, in their order."""
-    described = [(left, right, dtype_pair(left.dtype, right.dtype), limit) for left, right, limit in pairs]
-    found = _by_kernel(described) if kernel.load().measure_many is not None else _by_numpy(described)
+    found: list[Measurement | None] = [None] * len(pairs)
+    by_dtype: dict[DType, list[int]] = {}
+    for place, (left, _, _) in enumerate(pairs):
+        by_dtype.setdefault(left.dtype, []).append(place)
+    for dtype, places in by_dtype.items():
+        for together, measured in _measured(dtype, places, pairs):
+            for place, measurement in zip(together, measured, strict=True):
+                found[place] = measurement
     return [
         measure_arrays(left, right, limit=limit) if one is None else one
         for one, (left, right, limit) in zip(found, pairs, strict=True)
     ]
 
 
-def _by_kernel(pairs: Sequence[Small]) -> list[Measurement | None]:
-    """What the kernel can say; None for a pair that needs a closer look."""
-    found: list[Measurement | None] = [None] * len(pairs)
-    places = [place for place, (left, right, pair, _) in enumerate(pairs) if kernel.knows(pair, left, right)]
-    runs = kernel.run_many([pairs[place] for place in places]) if places else []
-    for place, run in zip(places, runs or (), strict=False):
-        left, right, pair, limit = pairs[place]
-        worst = worst_at(run.worst_at, left, right)
-        found[place] = run.measurement(pair=pair, worst=worst, limit=limit, notes=notes_of(pair, left.size))
-    return found
-
-
-def _by_numpy(pairs: Sequence[Small]) -> list[Measurement | None]:
-    """What segments can say; None for a pair that needs a closer look."""
-    found: list[Measurement | None] = [None] * len(pairs)
-    groups: dict[Any, list[int]] = {}
-    for place, (left, _, pair, _) in enumerate(pairs):
-        # isbuiltin 1: numpy's own; the odd kinds of ml_dtypes have their own ways.
-        if pair.arithmetic is Arithmetic.FLOAT64 and (left.dtype.isbuiltin == 1 or pair.reference == "bfloat16"):
-            groups.setdefault(left.dtype, []).append(place)
-    for places in groups.values():
+def _measured(
+    dtype: DType, places: list[int], pairs: Sequence[Small]
+) -> Iterator[tuple[list[int], list[Measurement | None]]]:
+    """What can be said of the pairs at these places, all of one dtype, some of them at a time."""
+    kind = dtype_pair(dtype, dtype)
+    if kernel.knows(kind):
+        yield places, kernel.measure_many(EndToEnd([pairs[place] for place in places]))
+    # isbuiltin 2: not numpy's own; the odd kinds of ml_dtypes have their own ways.
+    elif kind.arithmetic is Arithmetic.FLOAT64 and (dtype.isbuiltin != 2 or kind.reference == "bfloat16"):
         for together in _cut(places, [pairs[place][0].size for place in places]):
-            segments = Segments([pairs[place] for place in together])
-            for place, measurement in zip(together, segments.measurements(), strict=True):
-                found[place] = measurement
-    return found
+            yield together, Segments(EndToEnd([pairs[place] for place in together])).measurements()
 
 
 def _cut(places: list[int], sizes: list[int]) -> list[list[int]]:

@@ -19,6 +19,8 @@ Result = TypeVar("Result")
 _BATCH_BYTES = 1 << 23
 """A batch is worth a thread's or a far machine's while: 8 MB, or one pair that is larger."""
 _BATCH_ITEMS = 512
+_WORTH_THREADS = 1 << 15
+"""Of items with fewer bytes on average most of the work is Python's, which threads only hinder."""
 
 
 def spread(
@@ -43,7 +45,7 @@ def spread(
     batches = list(_batches(items, sizes))
     total, done = sum(sizes), 0
     results: list[Result] = []
-    workers = min(threads or usable_cores(), len(batches))
+    workers = min(threads or usable_cores(), len(batches)) if total >= _WORTH_THREADS * len(items) else 1
     with _doing(work, batches, executor, workers) as finished:
         for batch in finished:
             done += sum(sizes[len(results) : len(results) + len(batch)])

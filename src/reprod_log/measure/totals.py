@@ -9,11 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from reprod_log.measure.measurement import Measurement, SideSummary, Worst
 
-Value = TypeVar("Value")
 _NAN = math.nan
 # Beyond these, squares of float64 values leave the range of float64.
 _HUGE, _TINY = 2.0**480, 2.0**-440
@@ -60,8 +58,7 @@ class SideTotals:
         if n == 0:
             return SideSummary(_NAN, _NAN, _NAN, _NAN, _NAN, _NAN, self.nan, self.inf)
         mean = scaled(self.sum / n, e)
-        return made(
-            SideSummary,
+        return SideSummary(
             min=low,
             max=high,
             # Rounding may put the mean of equal values one step outside of them.
@@ -146,17 +143,6 @@ class Totals:
         )
 
 
-def made(kind: type[Value], **values: object) -> Value:
-    """A frozen value with all of its fields given.
-
-    The __init__ of a frozen dataclass sets each field by a call of its own, which takes longer than measuring a
-    small tensor does, and there may be ten thousand of them.
-    """
-    instance = object.__new__(kind)
-    object.__setattr__(instance, "__dict__", values)
-    return instance
-
-
 def scaled(value: float, exponent: int) -> float:
     """value * 2^exponent, infinite where float64 ends."""
     if exponent == 0:
@@ -178,8 +164,7 @@ def finish(
 ) -> Measurement:
     """The Measurement that the totals amount to."""
     n = totals.pairs + totals.equal_infinities
-    return made(
-        Measurement,
+    return Measurement(
         count=totals.count,
         reference_dtype=names[0],
         candidate_dtype=names[1],

@@ -1,4 +1,4 @@
-"""Values that were read from a file, held against the types that their dataclass says they have."""
+"""Values that were read from a file, held against the types that their dataclass or named tuple says they have."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LARGEST = 1 << 64
 
 
 def check_types(value: Any) -> None:
-    """Raise TypeError, with the name of the field, unless every field of this dataclass has the type it says."""
+    """Raise TypeError, with the name of the field, unless every field of this value has the type it says."""
     kind: Any = type(value)
     for name, fits in _checks(kind):
         if not fits(getattr(value, name)):
@@ -28,7 +28,8 @@ def check_types(value: Any) -> None:
 @cache
 def _checks(kind: Any) -> tuple[tuple[str, Check], ...]:
     hints = get_type_hints(kind)
-    return tuple((field.name, _check(hints[field.name])) for field in fields(kind))
+    names = kind._fields if issubclass(kind, tuple) else [field.name for field in fields(kind)]
+    return tuple((name, _check(hints[name])) for name in names)
 
 
 def _check(hint: Any) -> Check:
@@ -64,14 +65,14 @@ def _plain(hint: Any) -> Check:
     if hint is float:
         # JSON does not tell 1.0 from 1.
         return lambda value: type(value) is float or (type(value) is int and -_LARGEST < value < _LARGEST)
-    if isinstance(hint, type) and is_dataclass(hint):
-        return _dataclass(hint)
+    if isinstance(hint, type) and (is_dataclass(hint) or hasattr(hint, "_fields")):
+        return _value(hint)
     if isinstance(hint, type) and issubclass(hint, (str, bool, complex, type(None), Enum)):
         return lambda value: isinstance(value, hint)
     raise AssertionError(f"no check for fields of type {hint!r}")
 
 
-def _dataclass(kind: Any) -> Check:
+def _value(kind: Any) -> Check:
     def fits(value: Any) -> bool:
         return value.__class__ is kind and all(one(getattr(value, name)) for name, one in _checks(kind))
 
