@@ -28,7 +28,7 @@ def _as_it_is(rank: int) -> Form:
     return Form()
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Staged:
     """An entry in the making. Its path is put together when it is written, since roots may get their names later."""
 

@@ -99,11 +99,10 @@ _TRIALS = {
         "assert int.from_bytes(state.raw[8:16], sys.byteorder) == 64\n"
     ),
     "sketch.c": _LOAD + (
-        "values, found = (ctypes.c_float * 64)(*range(64)), (ctypes.c_double * 4)()\n"
-        "library.reprod_summary.argtypes = [ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_double,\n"
-        "                                   ctypes.c_void_p]\n"
-        "library.reprod_summary(0, values, 64, 0.0, found)\n"
-        "assert list(found) == [0.0, 63.0, 2016.0, 85344.0]\n"
+        "values, found = (ctypes.c_float * 64)(*range(64)), (ctypes.c_double * 8)()\n"
+        "library.reprod_summary.argtypes = [ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p]\n"
+        "assert library.reprod_summary(0, values, 64, found) == 1\n"
+        "assert (found[0], found[1], found[2], found[6], found[7]) == (0.0, 63.0, 31.5, 2016.0, 85344.0)\n"
     ),
 }  # fmt: skip
 

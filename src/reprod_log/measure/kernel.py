@@ -19,6 +19,7 @@ from reprod_log.measure.columns import EndToEnd, cut_octaves, measurements
 from reprod_log.measure.dtypes import Arithmetic, Array, DtypePair
 from reprod_log.measure.measurement import Measurement, SideSummary, Worst
 from reprod_log.measure.totals import SideTotals, Totals
+from reprod_log.record.address import address_of, is_plain
 
 # A call that is too long could not be interrupted by the keyboard; this one takes a few hundredths of a second.
 _CALL = 1 << 24
@@ -85,8 +86,8 @@ def run(
     state = _State()
     bound = math.inf if limit is None else limit
     code = _CODES.get(pair.reference) if pair.same else None
-    if code is not None and _contiguous(reference) and _contiguous(candidate):
-        left, right, size = _address(reference), _address(candidate), reference.itemsize
+    if code is not None and is_plain(reference) and is_plain(candidate):
+        left, right, size = address_of(reference), address_of(candidate), reference.itemsize
         count, step = reference.size, block or _CALL
         for offset in range(0, count, step):
             n = min(step, count - offset)
@@ -99,7 +100,7 @@ def run(
             return None
         cast, code = np.dtype(np.float64), _CODES["float64"]
     for offset, a, b in paired_blocks(reference, candidate, size=block or _GATHER, cast=cast):
-        measure(code, _address(a), _address(b), a.size, offset, bound, state)
+        measure(code, address_of(a), address_of(b), a.size, offset, bound, state)
     return Run(memoryview(state).cast("B"), reference.size)
 
 
@@ -117,8 +118,8 @@ def measure_many(laid: EndToEnd) -> list[Measurement | None]:
     codes = np.full(n, _CODES[laid.kind.reference], np.int32)
     offsets = laid.starts * left.itemsize
     state = np.empty((n, _BINS), np.int64)
-    starts = offsets + _address(left), offsets + _address(right)
-    call(n, *map(_address, (codes, *starts, laid.sizes, laid.limits, state)))
+    starts = offsets + address_of(left), offsets + address_of(right)
+    call(n, *map(address_of, (codes, *starts, laid.sizes, laid.limits, state)))
     numbers = state.view(np.float64)
     columns = {name: (numbers if kind == "d" else state)[:, place] for place, (name, kind) in enumerate(_FACTS)}
     listed = columns["listed"]
@@ -218,34 +219,3 @@ def load(library: Path = LIBRARY) -> Kernel:
     measure_many.restype = None
     measure_many.argtypes = [ctypes.c_int64, *[ctypes.c_void_p] * 6]
     return Kernel(measure, f"in use ({instructions})", measure_many)
-
-
-class _ArrayInterface(ctypes.Structure):
-    """numpy's array interface for C, up to the address of the elements."""
-
-    _fields_ = [
-        ("two", ctypes.c_int),
-        ("nd", ctypes.c_int),
-        ("typekind", ctypes.c_char),
-        ("itemsize", ctypes.c_int),
-        ("flags", ctypes.c_int),
-        ("shape", ctypes.c_void_p),
-        ("strides", ctypes.c_void_p),
-        ("data", ctypes.c_void_p),
-    ]
-
-
-_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-_capsule_pointer.restype = ctypes.c_void_p
-_capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-
-
-def _contiguous(array: Array) -> bool:
-    """Whether the elements lie one after the other, in native bytes; at which address does not matter."""
-    return array.flags.c_contiguous and array.dtype.isnative
-
-
-def _address(array: Array) -> int:
-    """Where the elements lie; twice as fast as array.ctypes.data, which ten thousand small tensors feel."""
-    address: int = _ArrayInterface.from_address(_capsule_pointer(array.__array_struct__, None)).data
-    return address

@@ -31,7 +31,8 @@ typedef float f32 RAW;
 typedef double f64 RAW;
 
 typedef struct {
-    double min, max, sum, squares;
+    double min, max, mean, std, rms, abs_max;
+    double sum, squares;
 } Statistics;
 
 /* splitmix64: what is random about a row depends on the seed and its number only. */
@@ -96,16 +97,49 @@ ROW(row_f64, f64, double)
 PLAIN(plain_f32, f32, float)
 PLAIN(plain_f64, f64, double)
 
+static void add_plain(int32_t wide, const void *values, int64_t n, double around, Statistics *s)
+{
+    for (int64_t start = 0; start < n; start += BLOCK) {
+        int64_t count = n - start < BLOCK ? n - start : BLOCK;
+        if (wide)
+            plain_f64((const f64 *)values + start, count, around, s);
+        else
+            plain_f32((const f32 *)values + start, count, around, s);
+    }
+}
+
+static const Statistics NOTHING = {.min = INFINITY, .max = -INFINITY};
+/* Below this share of the mean square, a variance has lost too many digits to be told from it by subtraction. */
+#define CANCELLED 1e-4
+
+/* What the sums of the n values amount to. False: a value is not finite, or a square overflowed. A NaN may slip past
+ * minimum and maximum, but not past the squares. */
+static int32_t conclude(int32_t wide, const void *values, int64_t n, Statistics *s)
+{
+    if (!(isfinite(s->squares) && isfinite(s->min) && isfinite(s->max)))
+        return 0;
+    double mean = s->sum / (double)n, squares = s->squares / (double)n, variance = squares - mean * mean;
+    if (!(variance > CANCELLED * squares)) {
+        /* A large offset has eaten the digits of the variance: once more, around the mean. */
+        Statistics again = NOTHING;
+        add_plain(wide, values, n, mean, &again);
+        double shift = again.sum / (double)n;
+        mean += shift;
+        variance = again.squares / (double)n - shift * shift;
+    }
+    s->mean = mean;
+    s->std = sqrt(variance > 0 ? variance : 0);
+    s->rms = hypot(s->std, mean);
+    s->abs_max = -s->min > s->max ? -s->min : s->max;
+    return 1;
+}
+
 #define BLOCK_ROWS 64
 
-/* Adds `n` values to the `size` buckets (there are twice that many: the caller folds them at the end), a block of rows
- * at a time; `block` is room for as many numbers. `wide` is 1 for double and 0 for float. The table holds `period` +
- * `size` signs. */
-EXPORT void reprod_sketch(int32_t wide, const void *values, int64_t n, int64_t size, uint64_t seed,
-                          const double *table, int64_t period, double *block, double *buckets, Statistics *statistics)
+/* Adds `n` values to twice `size` buckets, a block of rows at a time; `block` is room for as many numbers. */
+static void add_rows(int32_t wide, const void *values, int64_t n, int64_t size, uint64_t seed, const double *table,
+                     int64_t period, double *block, double *buckets, Statistics *statistics)
 {
-    Environment saved;
-    ENTER(saved);
     int64_t row = 0, start = 0;
     while (start < n) {
         memset(block, 0, 2 * (size_t)size * sizeof *block);
@@ -123,21 +157,41 @@ EXPORT void reprod_sketch(int32_t wide, const void *values, int64_t n, int64_t s
         for (int64_t i = 0; i < 2 * size; i++)
             buckets[i] += block[i];
     }
-    LEAVE(saved);
 }
 
-EXPORT void reprod_summary(int32_t wide, const void *values, int64_t n, double around, Statistics *statistics)
+/* The sketches of `parts` arrays of `n` values that stand one after the other, `size` numbers each, and the statistics
+ * of all. `wide` is 1 for double and 0 for float. The table holds `period` + `size` signs; `room` is for 4 * `size`
+ * numbers. A row that starts late runs on beyond the last bucket, and is folded back at the end. */
+EXPORT int32_t reprod_sketch(int32_t wide, const void *values, int64_t parts, int64_t n, int64_t size, uint64_t seed,
+                             const double *table, int64_t period, double *room, double *sketches,
+                             Statistics *statistics)
 {
     Environment saved;
     ENTER(saved);
-    for (int64_t start = 0; start < n; start += BLOCK) {
-        int64_t count = n - start < BLOCK ? n - start : BLOCK;
-        if (wide)
-            plain_f64((const f64 *)values + start, count, around, statistics);
-        else
-            plain_f32((const f32 *)values + start, count, around, statistics);
+    *statistics = NOTHING;
+    double *buckets = room + 2 * size;
+    for (int64_t part = 0; part < parts; part++) {
+        const char *first = (const char *)values + part * n * (wide ? 8 : 4);
+        memset(buckets, 0, 2 * (size_t)size * sizeof *buckets);
+        add_rows(wide, first, n, size, seed, table, period, room, buckets, statistics);
+        for (int64_t i = 0; i < size; i++)
+            sketches[part * size + i] = buckets[i] + buckets[size + i];
     }
+    int32_t sound = conclude(wide, values, parts * n, statistics);
     LEAVE(saved);
+    return sound;
+}
+
+/* The statistics alone. */
+EXPORT int32_t reprod_summary(int32_t wide, const void *values, int64_t n, Statistics *statistics)
+{
+    Environment saved;
+    ENTER(saved);
+    *statistics = NOTHING;
+    add_plain(wide, values, n, 0, statistics);
+    int32_t sound = conclude(wide, values, n, statistics);
+    LEAVE(saved);
+    return sound;
 }
 
 EXPORT const char *reprod_sketch_source(void)

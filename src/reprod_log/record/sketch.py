@@ -23,10 +23,9 @@ import numpy as np
 import xxhash
 
 from reprod_log.errors import UnreadableFile, UsageError
-from reprod_log.record import sketch_kernel
 from reprod_log.record.entry import Array, Entry
-from reprod_log.record.sketch_kernel import Sums
-from reprod_log.record.summary import Summary, from_sums, summarise
+from reprod_log.record.sketch_kernel import Six, sketch_into
+from reprod_log.record.summary import Summary, of_finite, summarise
 
 _PERIOD = 2048
 """Length of the table of signs. Two rows that meet the same stretch are one in so many, which adds little error."""
@@ -122,19 +121,15 @@ def read_facts(facts: object, *, where: str) -> tuple[Form, Sketching, str]:
 def sketch_of(array: Array, *, form: Form = Form(), made: Sketching = Sketching()) -> Sketch:  # noqa: B008
     """The sketch of an array of numbers, with its statistics."""
     parts = _real(form.cut(array))
-    values = np.zeros((form.parts, made.size))
-    found = [_add(part, row, made) for part, row in zip(parts, values, strict=True)]
-    if all(sums is not None and sums.sound for sums in found) and array.dtype.kind != "c":
-        return Sketch(values, from_sums([sums for sums in found if sums is not None], parts), form, made)
+    values, found = _sketched(parts, made)
+    if found is not None and array.dtype.kind != "c":
+        return Sketch(values, of_finite(found), form, made)
     summary = summarise(array)
     if not summary["nan"] and not summary["inf"]:
         return Sketch(values, summary, form, made)
     finite = np.isfinite(parts)
     clean = np.where(finite, parts, 0).astype(parts.dtype)
-    values = np.zeros((form.parts, made.size))
-    for part, row in zip(clean, values, strict=True):
-        _add(part, row, made)
-    return Sketch(values, summary, form, made, _places(parts, finite))
+    return Sketch(_sketched(clean, made)[0], summary, form, made, _places(parts, finite))
 
 
 def _real(parts: Array) -> Array:
@@ -147,29 +142,28 @@ def _real(parts: Array) -> Array:
     return parts.astype(np.float32 if size <= 2 else np.float64)
 
 
-def _add(part: Array, row: Array, made: Sketching) -> Sums | None:
-    """Put the sketch of one part into `row`; gives its sums where they come along."""
-    signs = _signs(made.size, made.seed)
-    # Twice as many buckets as needed: a row that starts late runs on, and is folded back at the end.
-    buckets = np.zeros(2 * made.size)
-    sums = sketch_kernel.add_to_buckets(
-        part, buckets, size=made.size, seed=_base(made.seed), signs=signs, period=_PERIOD
-    )
-    if sums is None:
+def _sketched(parts: Array, made: Sketching) -> tuple[Array, Six | None]:
+    """The sketch of each part, and the statistics of all where they come along."""
+    values = np.empty((len(parts), made.size))
+    done, six = sketch_into(parts, values, seed=_base(made.seed), signs=_signs(made.size, made.seed), period=_PERIOD)
+    if not done:
         with np.errstate(invalid="ignore", over="ignore"):
-            _add_with_numpy(part, buckets, made)
-    np.add(buckets[: made.size], buckets[made.size :], out=row)
-    return sums
+            for part, row in zip(parts, values, strict=True):
+                _sketch_with_numpy(part, row, made)
+    return values, six
 
 
-def _add_with_numpy(part: Array, buckets: Array, made: Sketching) -> None:
+def _sketch_with_numpy(part: Array, row: Array, made: Sketching) -> None:
     size = made.size
+    # Twice as many buckets as needed: a row that starts late runs on, and is folded back at the end.
+    buckets = np.zeros(2 * size)
     signed = np.empty(_ROWS * size)
     for start in range(0, part.size, _ROWS * size):
         block = part[start : start + _ROWS * size]
         places, signs = _block(start // size, made)
         np.multiply(block, signs[: block.size], out=signed[: block.size])
         buckets += np.bincount(places[: block.size], signed[: block.size], 2 * size)
+    np.add(buckets[:size], buckets[size:], out=row)
 
 
 # The rows of every tensor are drawn alike, so those of the first million elements are kept (16 MB).

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,20 +12,26 @@ from pathlib import Path
 
 import numpy as np
 
+from reprod_log.record.address import address_of
 from reprod_log.record.entry import Array
 
 SOURCE = Path(__file__).with_name("sketch.c")
 LIBRARY = Path(__file__).with_name("_sketch.so")
 _SWITCH = "REPROD_LOG_NO_KERNEL"
 _WIDE = {np.dtype(np.float32): 0, np.dtype(np.float64): 1}
+# The Statistics of sketch.c: six that are told, and the sums they were made from.
+_Statistics = ctypes.c_double * 8
+
+Six = tuple[float, ...]
+"""min, max, mean, std, rms and abs_max."""
 
 
 @dataclass(frozen=True)
 class SketchKernel:
     """The two functions of the library."""
 
-    sketch: Callable[..., None]
-    summary: Callable[..., None]
+    sketch: Callable[..., int]
+    summary: Callable[..., int]
 
 
 @lru_cache(maxsize=4)
@@ -44,50 +49,36 @@ def load(library: Path = LIBRARY) -> SketchKernel | None:
         return None
     if built_from != hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]:
         return None
-    whole, number, place = ctypes.c_int64, ctypes.c_double, ctypes.c_void_p
-    loaded.reprod_sketch.restype = loaded.reprod_summary.restype = None
+    whole, place = ctypes.c_int64, ctypes.c_void_p
+    loaded.reprod_sketch.restype = loaded.reprod_summary.restype = ctypes.c_int32
     loaded.reprod_sketch.argtypes = [
-        ctypes.c_int32, place, whole, whole, ctypes.c_uint64, place, whole, place, place, place,
+        ctypes.c_int32, place, whole, whole, whole, ctypes.c_uint64, place, whole, place, place, place,
     ]  # fmt: skip
-    loaded.reprod_summary.argtypes = [ctypes.c_int32, place, whole, number, place]
+    loaded.reprod_summary.argtypes = [ctypes.c_int32, place, whole, place]
     return kernel
 
 
-@dataclass(frozen=True)
-class Sums:
-    """Extremes and sums of an array whose values are all finite (if one is not, or a square overflows, they tell)."""
-
-    count: int
-    min: float
-    max: float
-    sum: float
-    squares: float
-
-    @property
-    def sound(self) -> bool:
-        """Whether they can be relied on. A NaN may slip past minimum and maximum, but not past the squares."""
-        return math.isfinite(self.squares) and math.isfinite(self.min) and math.isfinite(self.max)
-
-
-def sums(flat: Array, *, around: float = 0.0) -> Sums | None:
-    """The sums of a contiguous array, `around` taken from each value first; None when the library cannot do it."""
+def statistics_of(flat: Array) -> Six | None:
+    """The statistics of a contiguous array, not empty and all finite; None when the library cannot tell them."""
     kernel, wide = load(), _WIDE.get(flat.dtype)
     if kernel is None or wide is None:
         return None
-    statistics = (ctypes.c_double * 4)(math.inf, -math.inf, 0.0, 0.0)
-    kernel.summary(wide, flat.ctypes.data, flat.size, around, statistics)
-    return Sums(flat.size, *statistics)
+    found = _Statistics()
+    return tuple(found[:6]) if kernel.summary(wide, address_of(flat), flat.size, found) else None
 
 
-def add_to_buckets(flat: Array, buckets: Array, *, size: int, seed: int, signs: Array, period: int) -> Sums | None:
-    """Sketch a contiguous array into the buckets, with its sums; None (and nothing done) without the library."""
-    kernel, wide = load(), _WIDE.get(flat.dtype)
+def sketch_into(parts: Array, sketches: Array, *, seed: int, signs: Array, period: int) -> tuple[bool, Six | None]:
+    """Whether the sketches of the parts (contiguous, a row each) were made; and the statistics of all, if finite.
+
+    Without the library nothing is done.
+    """
+    kernel, wide = load(), _WIDE.get(parts.dtype)
     if kernel is None or wide is None:
-        return None
-    statistics = (ctypes.c_double * 4)(math.inf, -math.inf, 0.0, 0.0)
-    block = np.empty_like(buckets)
-    kernel.sketch(
-        wide, flat.ctypes.data, flat.size, size, seed, signs.ctypes.data, period,
-        block.ctypes.data, buckets.ctypes.data, statistics,
+        return False, None
+    (number, length), size = parts.shape, sketches.shape[1]
+    found, room = _Statistics(), np.empty(4 * size)
+    sound = kernel.sketch(
+        wide, address_of(parts), number, length, size, seed, address_of(signs), period,
+        address_of(room), address_of(sketches), found,
     )  # fmt: skip
-    return Sums(flat.size, *statistics)
+    return True, tuple(found[:6]) if sound else None

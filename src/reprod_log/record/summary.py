@@ -9,7 +9,7 @@ import numpy as np
 
 from reprod_log.errors import UnreadableFile
 from reprod_log.record.entry import Array
-from reprod_log.record.sketch_kernel import Sums, sums
+from reprod_log.record.sketch_kernel import Six, statistics_of
 
 Summary = dict[str, float | int]
 STATISTICS = ("min", "max", "mean", "std", "rms", "abs_max", "nan", "inf")
@@ -18,8 +18,6 @@ _BLOCK = 1 << 15
 """Elements handled at a time, so that the float64 copies stay in the cache."""
 
 _ONES = np.ones(_BLOCK)
-_CANCELLED = 1e-4
-"""Below this share of the mean square, a variance has lost too many digits to be told from it by subtraction."""
 
 
 def summarise(array: Array) -> Summary:
@@ -33,39 +31,19 @@ def summarise(array: Array) -> Summary:
     elif flat.dtype.kind not in "fiu" or flat.dtype.itemsize == 2:
         # bool, and half precision, whose minimum numpy computes many times slower than that of wide floats.
         flat = flat.astype(np.float32 if flat.dtype.itemsize <= 2 else np.float64)
-    found = sums(flat) if flat.size else None
-    if found is not None and found.sound:
-        return from_sums([found], flat)
+    found = statistics_of(flat) if flat.size else None
+    if found is not None:
+        return of_finite(found)
     moments = _Moments()
     with np.errstate(over="ignore", invalid="ignore"):
         moments.add(flat)
     return moments.summary()
 
 
-def from_sums(found: Sequence[Sums], values: Array) -> Summary:
-    """The statistics of finite `values` whose sums are known, piece by piece."""
-    count = sum(one.count for one in found)
-    mean = math.fsum(one.sum for one in found) / count
-    squares = math.fsum(one.squares for one in found) / count
-    variance = squares - mean * mean
-    if not variance > _CANCELLED * squares:
-        # A large offset has eaten the digits of the variance: once more, around the mean.
-        again = sums(values.reshape(-1), around=mean)
-        assert again is not None
-        shift = again.sum / count
-        mean, variance = mean + shift, again.squares / count - shift * shift
-    low, high = min(one.min for one in found), max(one.max for one in found)
-    std = math.sqrt(max(variance, 0.0))
-    return {
-        "min": low,
-        "max": high,
-        "mean": mean,
-        "std": std,
-        "rms": math.hypot(std, mean),
-        "abs_max": max(abs(low), abs(high)),
-        "nan": 0,
-        "inf": 0,
-    }
+def of_finite(six: Six) -> Summary:
+    """The statistics of values that are all finite."""
+    low, high, mean, std, rms, abs_max = six
+    return {"min": low, "max": high, "mean": mean, "std": std, "rms": rms, "abs_max": abs_max, "nan": 0, "inf": 0}
 
 
 def check_summary(summary: object, *, where: str, needed: bool) -> None:

@@ -25,6 +25,12 @@ def is_tensor(value: object) -> bool:
 
 
 def view(tensor: Any) -> tuple[Array, bool]:
+    if type(tensor) in (torch.Tensor, torch.nn.Parameter):
+        # The usual case without a question asked: a hook that is called between two heavy operators pays for each one.
+        try:
+            return tensor.detach().numpy(), False
+        except (RuntimeError, TypeError):
+            pass  # on another device, sparse, a dtype that numpy does not have, conjugated …
     try:
         plain = _plain(tensor)
         # A tensor that was moved or made dense is a copy already.
