@@ -1,15 +1,17 @@
 """The noise floor from recordings made by hand: what is measured against what, and what it is called."""
 
 import math
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
-from reprod_log.calibrate import Evidence, NoiseFloor, calibrate
+from reprod_log.calibrate import Evidence, NoiseFloor, calibrate, layer_alone, noise_floor
 from reprod_log.match import Pair, Pairing, match
 from reprod_log.match.pairing import View
-from reprod_log.record import Recording, entry_of
+from reprod_log.record import Key, Recording, entry_of
 
 KEY = "step0/forward/fc#0:output"
 TRUTH = np.array([1.0, 2.0, 3.0])
@@ -182,3 +184,37 @@ def test_floor_survives_when_written_and_read() -> None:
     assert data["evidence"][1]["noise"] is None
     del data["notes"]
     assert NoiseFloor.from_dict(data).notes == ()
+
+
+def test_evidence_of_a_mode_is_found_by_it() -> None:
+    floor = NoiseFloor((Evidence("a", ""), Evidence("b", "isolated"), Evidence("c", "")))
+    assert [one.key for one in floor.of_mode("")] == ["a", "c"]
+    assert [one.key for one in floor.of_mode("isolated")] == ["b"]
+
+
+def test_measuring_is_done_by_whom_the_caller_names() -> None:
+    reference = recording({"": 0.0})
+    pairing = match(reference, reference)
+    with (
+        ThreadPoolExecutor(1) as pool,
+        mock.patch.object(noise_floor, "measure_tasks", wraps=noise_floor.measure_tasks) as measuring,
+    ):
+        wanted: list[tuple[Executor | None, int | None]] = [(pool, None), (None, 3), (None, None)]
+        for executor, threads in wanted:
+            calibrate(pairing, reference=reference, executor=executor, threads=threads)
+        assert [(call.kwargs["executor"], call.kwargs["threads"]) for call in measuring.call_args_list] == wanted
+
+
+@pytest.mark.parametrize(
+    ("key", "layer"),
+    [
+        ("isolated@step0/forward/a.b#0:output", "a.b"),
+        ("isolated@step0/backward/a.b#0:input", "a.b"),
+        ("isolated@step0/gradient/fc.weight:of fc", "fc"),
+        ("isolated@step0/gradient/fc.weight:of part of it", "part of it"),
+        ("isolated@step0/gradient/fc.weight:of model", ""),
+        ("isolated@step0/gradient/fc.weight", ""),
+    ],
+)
+def test_layer_that_ran_alone_is_read_from_the_key(key: str, layer: str) -> None:
+    assert layer_alone(Key.parse(key)) == layer

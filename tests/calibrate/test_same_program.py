@@ -1,11 +1,16 @@
 """A float64 pass that is not the same program as the plain one is refused; rounding, however large, is not."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from reprod_log.alignment import align
+from reprod_log.calibrate import Evidence
+from reprod_log.calibrate.same_program import check_same_program
 from reprod_log.errors import RecordingError
 from reprod_log.judge import Status
+from reprod_log.measure.fused import measure_arrays
 from reprod_log.record import Recording, entry_of
 
 
@@ -77,3 +82,51 @@ def test_later_steps_may_drift_apart() -> None:
     wide = {**program(), **{key: array * 1.3 if "data" not in key else array for key, array in program(step=1).items()}}
     both = passes(plain, wide)
     assert align(both, both).passed
+
+
+def off(share: float, dtype: str = "float32", *, key: str = "step0/forward/fc#0:output") -> Evidence:
+    """Evidence whose plain pass has this relative distance to the float64 one."""
+    exact = measure_arrays(np.ones(200), np.ones(200, dtype="float32"))
+    return Evidence(key, "", replace(exact, rel_l2=share, candidate_dtype=dtype), basis="reference in float64")
+
+
+DATA = "step0/data/#0:input"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "bound"),
+    [("float32", 0.01), ("complex64", 0.01), ("float16", 0.06), ("bfloat16", 0.3), ("float8_e4m3fn", 1.0)],
+)
+@pytest.mark.parametrize("key", [DATA, "step0/forward/fc#0:output"])
+def test_distance_beyond_what_rounding_reaches_is_another_program(dtype: str, bound: float, key: str) -> None:
+    check_same_program([off(bound, dtype, key=key)])
+    with pytest.raises(RecordingError, match=f"{key} differs"):
+        check_same_program([off(bound * 1.01, dtype, key=key)])
+
+
+def test_half_of_the_outputs_must_be_other_and_other_entries_do_not_count() -> None:
+    far, near = off(5.0), off(1e-7)
+    check_same_program([far, near, near])
+    for innocent in (near, off(1e-7, key="step0/gradient/fc.weight"), off(1e-7, "int64")):
+        others = [innocent] * (3 if innocent is not near else 1)
+        with pytest.raises(RecordingError, match="half of the [23] outputs"):
+            check_same_program([far, far, *others])
+    check_same_program([off(5.0, key="step0/gradient/fc.weight"), off(5.0, key="step1/forward/fc#0:output")])
+    check_same_program([replace(far, mode="isolated"), replace(far, basis="repeats of the reference")])
+
+
+def test_one_in_a_hundred_of_the_numbers_fed_may_be_chosen_otherwise() -> None:
+    ids = np.arange(200)
+    for differing, refused in ((2, False), (3, True)):
+        moved = np.where(ids < differing, ids + 1, ids)
+        noise = measure_arrays(ids, moved)
+        case = [Evidence("step0/data/ids", "", noise, basis="reference in float64")]
+        if refused:
+            with pytest.raises(RecordingError) as caught:
+                check_same_program(case)
+            assert str(caught.value).endswith(
+                "step0/data/ids differs in 3 of 200 elements (relative error 0.0011). Record both passes with the same "
+                "script, data, starting weights and random numbers (dropout masks count, too)"
+            )
+        else:
+            check_same_program(case)

@@ -1,5 +1,7 @@
 """Patterns that fit nothing are named, with what they may have meant."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -39,3 +41,10 @@ def test_pattern_that_fits_nothing_is_named_with_near_names(options: dict, expec
 
 def test_pattern_of_nothing_but_stars_has_no_near_names() -> None:
     assert near_pattern("[*]", ["a"]) == []
+
+
+def test_star_is_never_unused() -> None:
+    empty = align(Recording.from_arrays({"a": np.ones(1)}), Recording.from_arrays({"a": np.ones(1)}))
+    nothing = replace(empty.comparison, rows=(), unmatched=())
+    policy = replace(empty.policy, accept=("*",), allow_unmatched=("*",))
+    assert unused_patterns(nothing, policy) == ()

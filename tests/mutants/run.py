@@ -1,167 +1,145 @@
 """Mutation testing of the parts that decide: plants faults in a copy and asks whether the tests notice them.
 
-    python tests/mutants/run.py                 every group
-    python tests/mutants/run.py judge           one group; the copy stays in build/mutants/judge
-    python tests/mutants/run.py judge --report  what the last run of it found
+    python tests/mutants/run.py                     every group
+    python tests/mutants/run.py judge               one group; the copy stays in build/mutants/judge
+    python tests/mutants/run.py judge --report      what the last run of it found
+    python tests/mutants/run.py judge --survivors   tries again only those that lived, after tests were added
 
-    python tests/mutants/run.py measure --only "*7"   every tenth mutant, by the last digit of its number
-
-Each group names the modules and the smallest set of quick tests that holds them; those without a framework, so that a
-mutant costs a fraction of a second. Survivors are listed; those in EQUIVALENT change nothing that can be seen.
+A run that was stopped goes on where it was when neither source nor tests have changed. mutmut makes the mutants;
+trying.py tries them. Survivors are listed; those in equivalent.txt change nothing that can be seen. CHILDREN processes.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
-import difflib
+import hashlib
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
-from functools import cache
+from collections import Counter
+from fnmatch import fnmatch
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-_LINE = re.compile(r"^\s+(reprod_log\S+): (survived|no tests|timeout|suspicious|killed|segfault)", re.MULTILINE)
+from groups import GROUPS, Group
+from planting import ROOT, Mutant, mutants_of, plant
 
-# mutmut 3.8 asks for an attribute that pytest 9 no longer has.
-_NODE_ID = "\nimport pytest\n\npytest.Item._nodeid = property(lambda self: self.nodeid)\n"
-
-
-@dataclass(frozen=True)
-class Group:
-    """Modules and the tests that are asked about them."""
-
-    modules: tuple[str, ...]
-    tests: tuple[str, ...]
+HERE = Path(__file__).parent
+LIVED = ("survived", "no tests", "broken")
 
 
-GROUPS = {
-    "judge": Group(("judge/*",), ("tests/judge/test_calibrated_cases.py", "tests/judge/test_fixed_cases.py")),
-    "calibrate": Group(("calibrate/*",), ("tests/calibrate/test_noise_floor.py",)),
-    "match": Group(
-        ("match/*",),
-        ("tests/match/test_by_name.py", "tests/match/test_matching_cases.py", "tests/match/test_matching_details.py"),
-    ),
-    "measure": Group(
-        ("measure/*",),
-        (
-            "tests/measure/test_exact_cases.py",
-            "tests/measure/test_comparison_cases.py",
-            "tests/measure/test_metrics.py",
-            "tests/measure/test_elements.py",
-            "tests/measure/test_small.py",
-            "tests/measure/test_sketch_comparison.py",
-        ),
-    ),
-}
-NOT_MUTATED = ("measure/build_kernel.py",)
-# Wording is held by the reports' own tests; an annotation or a type variable changes nothing that runs.
-PATTERNS = ("raise \\w+", "from error$", "TYPE_CHECKING")
+def fates(place: Path) -> dict[str, str]:
+    """What became of every mutant that was tried."""
+    path = place / "results.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return {row["name"]: row["fate"] for row in rows}
 
 
-def prepare(name: str) -> Path:
-    """A copy of source and tests with mutmut's settings."""
+def prepare(group: Group, place: Path, *, survivors: bool) -> None:
+    """Make the copy anew unless nothing changed; with `survivors` the killed ones stay killed."""
+    mark = hashlib.sha256()
+    for path in sorted([*(ROOT / "src").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]):
+        mark.update(str(path).encode() + path.read_bytes())
+    stamp = place / "stamp.txt"
+    if stamp.exists() and stamp.read_text() == mark.hexdigest() and not survivors:
+        return
+    killed = {}
+    if survivors and stamp.exists():
+        names = {one.name: one.key for one in mutants_of(place)}
+        killed = {names[name]: fate for name, fate in fates(place).items() if fate not in LIVED}
+    plant(group, place)
+    kept = [{"name": one.name, "fate": killed[one.key]} for one in mutants_of(place) if one.key in killed]
+    (place / "results.jsonl").write_text("".join(json.dumps(row) + "\n" for row in kept))
+    stamp.write_text(mark.hexdigest())
+
+
+def run(name: str, *, survivors: bool, only: list[str], seconds: float) -> None:
+    """Try every mutant of a group that has no fate yet."""
     group, place = GROUPS[name], ROOT / "build" / "mutants" / name
-    shutil.rmtree(place, ignore_errors=True)
-    place.mkdir(parents=True)
-    shutil.copytree(ROOT / "src", place / "src", ignore=shutil.ignore_patterns("__pycache__"))
-    folders = {Path(test).parent for test in group.tests}
-    for folder in folders:
-        shutil.copytree(ROOT / folder, place / folder, ignore=shutil.ignore_patterns("__pycache__", "corpus"))
-    settings = (ROOT / "tests" / "conftest.py").read_text()
-    (place / "tests" / "conftest.py").write_text(settings + _NODE_ID)
-    listing = "\n".join(f"    src/reprod_log/{one}" for one in group.modules)
-    (place / "setup.cfg").write_text(
-        "[mutmut]\nsource_paths=\n    src/\n"
-        f"only_mutate=\n{listing}\n"
-        "do_not_mutate=\n" + "\n".join(f"    src/reprod_log/{one}" for one in NOT_MUTATED) + "\n"
-        "also_copy=\n    tests/\n    pytest.ini\n"
-        "do_not_mutate_patterns=\n" + "\n".join(f"    {one}" for one in PATTERNS) + "\n"
-        # Workers that start without having run a test: caches of earlier tests would hide mutants.
-        "process_isolation=forkserver\n"
-        "pytest_add_cli_args=\n    -x\n    -p\n    no:cacheprovider\n    -k\n    not (small and kernel)\n"
-        "pytest_add_cli_args_test_selection=\n" + "\n".join(f"    {one}" for one in group.tests) + "\n"
-    )
-    (place / "pytest.ini").write_text("[pytest]\npythonpath = tests\nmarkers =\n    slow: long\n")
-    return place
+    prepare(group, place, survivors=survivors)
+    known = fates(place)
+    left = [one.name for one in mutants_of(place) if one.name not in known]
+    left = [one for one in left if not only or any(fnmatch(one, pattern) for pattern in only)]
+    if not left:
+        return
+    tests = sorted({str(path.relative_to(place)) for one in group.tests for path in (place / "tests").glob(one)})
+    choice = " and ".join(f"not {one}" for one in group.without)
+    children = int(os.environ.get("CHILDREN", "1"))
+    running = []
+    for number in range(children):
+        wanted = place / f"wanted{number}.txt"
+        wanted.write_text("\n".join(left[number::children]))
+        command = [sys.executable, "-m", "pytest", "-p", "trying", "-p", "no:cacheprovider", "-qs", "--tb=no"]
+        command += ["--assert=plain", f"--basetemp={place / f'temporary{number}'}", "-k", choice, *tests]
+        environment = {
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": os.pathsep.join((str(place / "src"), str(HERE))),
+            "MUTANTS_WANTED": str(wanted),
+            "MUTANTS_ONCE": group.once,
+            "MUTANTS_SECONDS": str(seconds),
+        }
+        with (place / f"run{number}.log").open("w") as log:
+            running.append(subprocess.Popen(command, cwd=place, env=environment, stdout=log, stderr=log))
+    ends = [one.wait() for one in running]
+    if any(ends):
+        raise SystemExit((place / "run0.log").read_text()[-3000:])
 
 
-def survivors(place: Path) -> tuple[dict[str, int], list[str]]:
-    """How many mutants had which fate, and the names of those that lived."""
-    counts: dict[str, int] = {}
-    lived = []
-    for path in sorted((place / "mutants").rglob("*.meta")):
-        for name, code in json.loads(path.read_text()).get("exit_code_by_key", {}).items():
-            fate = {None: "not run", 0: "survived", 33: "no tests", 5: "no tests", 34: "skipped"}.get(code, "killed")
-            counts[fate] = counts.get(fate, 0) + 1
-            if fate in ("survived", "no tests"):
-                lived.append(name)
-    return counts, lived
+def equivalent() -> frozenset[str]:
+    """The mutants that change nothing that can be seen: function and changed lines, as equivalent.txt has them."""
+    blocks = (HERE / "equivalent.txt").read_text().split("\n\n")
+    lines = ([line.strip() for line in block.splitlines() if line.strip()] for block in blocks)
+    # A block is the reason (#), the function, and the lines that the mutant takes away and puts there.
+    return frozenset("\n".join(line for line in block if not line.startswith("#")) for block in lines)
 
 
-@cache
-def _bodies(path: Path) -> dict[str, list[str]]:
-    """The lines of every function of a mutated file, by its name."""
-    lines = path.read_text().splitlines()
-    return {
-        node.name: lines[node.lineno : node.end_lineno]
-        for node in ast.walk(ast.parse("\n".join(lines)))
-        if isinstance(node, ast.FunctionDef)
-    }
+def _loosens_zip(one: Mutant) -> bool:
+    """Whether all it does is to let a zip end early: strict=True is there to catch our own mistakes."""
+    plain = [re.sub(r",? *strict=\w+|, *(?=\))", "", line[1:]) for line in one.changed]
+    return len(plain) == 2 and plain[0] == plain[1] and "strict=True" in one.changed[0]
 
 
-def change(place: Path, mutant: str) -> list[str]:
-    """The lines in which a mutant differs from the original."""
-    module, _, function = mutant.rpartition(".")
-    path = place / "mutants" / "src" / (module.replace(".", "/") + ".py")
-    bodies = _bodies(path if path.exists() else path.with_suffix("") / "__init__.py")
-    original = bodies.get(function.rsplit("__mutmut_", 1)[0] + "__mutmut_orig", [])
-    changed = difflib.unified_diff(original, bodies.get(function, []), lineterm="", n=0)
-    return [line for line in changed if line[:1] in "+-" and line[:3] not in ("+++", "---")]
-
-
-def run(name: str, *, wanted: list[str]) -> None:
-    """Try every mutant of a group, in a copy under build/."""
-    place = prepare(name)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "mutmut", "run", "--max-children", os.environ.get("CHILDREN", "1"), *wanted]
-    answer = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True)
-    (place / "run.log").write_text(answer.stdout[-200_000:] + answer.stderr)
-    if not (place / "mutants").is_dir():
-        raise SystemExit(answer.stdout[-3000:] + answer.stderr[-3000:])
-
-
-def report(name: str) -> tuple[int, int]:
-    """How many mutants died, and how many there were without the equivalent ones."""
+def report(name: str) -> tuple[int, int, int]:
+    """How many mutants died, how many there were without the equivalent ones, and how many were not tried."""
     place = ROOT / "build" / "mutants" / name
-    counts, lived = survivors(place)
-    known = set((Path(__file__).parent / "equivalent.txt").read_text().split())
-    left = [one for one in lived if one not in known]
-    judged = counts.get("killed", 0) + len(left)
-    share = counts.get("killed", 0) / judged if judged else 0.0
-    print(f"{name}: {counts}; equivalent {len(lived) - len(left)}; {share:.1%} killed", flush=True)
-    for one in left:
-        print(f"    {one}", *(f"        {line}" for line in change(place, one)), sep="\n")
-    return counts.get("killed", 0), judged
+    everything, known, same = mutants_of(place), fates(place), equivalent()
+    counts = Counter(known.get(one.name, "not tried") for one in everything)
+    lived = [one for one in everything if known.get(one.name) in LIVED]
+    left = [one for one in lived if one.key not in same and not _loosens_zip(one)]
+    died = counts["killed"] + counts["died"]
+    judged = died + len(left)
+    for module, rows in _by_module(left).items():
+        for one in rows:
+            print(f"    {one.name} {known[one.name]}", *(f"        {line}" for line in one.changed), sep="\n")
+        print(f"  {module}: {len(rows)} of {sum(module in other.name for other in everything)} live")
+    share = died / judged if judged else 0.0
+    print(f"{name}: {len(everything)} mutants, {dict(counts)}; {len(lived) - len(left)} equivalent; {share:.1%} killed")
+    return died, judged, counts["not tried"]
+
+
+def _by_module(mutants: list[Mutant]) -> dict[str, list[Mutant]]:
+    found: dict[str, list[Mutant]] = {}
+    for one in mutants:
+        found.setdefault(one.name.rpartition(".")[0], []).append(one)
+    return found
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("groups", nargs="*", default=[])
     parser.add_argument("--report", action="store_true", help="say again what the last run found")
+    parser.add_argument("--survivors", action="store_true", help="keep what the last run killed")
     parser.add_argument("--only", action="append", default=[], help="a pattern of mutants' names")
+    parser.add_argument("--seconds", type=float, default=2.0, help="of tests that a mutant is shown (default 2)")
     options = parser.parse_args()
     results = []
     for name in options.groups or GROUPS:
         if not options.report:
-            run(name, wanted=options.only)
+            run(name, survivors=options.survivors, only=options.only, seconds=options.seconds)
         results.append(report(name))
-    return 0 if all(died >= 0.9 * judged and judged for died, judged in results) else 1
+    return 0 if all(died >= 0.9 * judged and judged and not left for died, judged, left in results) else 1
 
 
 if __name__ == "__main__":

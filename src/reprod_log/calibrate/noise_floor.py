@@ -92,7 +92,7 @@ def calibrate(
         for pair in pairing.pairs
         if pair.reference.key.run == mode
     ]
-    again = _repeated(reference) if "repeat" in repeats else []
+    again = _repeated(reference)
     pairs = [pair for one in wanted for pair in one.pairs]
     rows = measure_tasks([Task(pair) for pair in (*pairs, *again)], executor=executor, threads=threads)
     found = [row.measurement for row in rows]
@@ -142,7 +142,7 @@ def _wanted(
     return _Wanted(
         replace(plain, basis="reference in float64" if wide_pair is None else "both in float64"),
         (Pair(truth, pair.reference),),
-        Pair(truth, pair.candidate, pair.how, pair.confidence, pair.view),
+        Pair(truth, pair.candidate, view=pair.view),
         wide_pair,
     )
 

@@ -75,7 +75,7 @@ def _isolated(one: Evidence, policy: CalibratedPolicy) -> Judgement:
     """Tier 2 for one entry."""
     if Key.parse(one.key).phase == "buffer":
         # Running statistics get the wider limit: paddle keeps momentum in float32, and 1 - 0.9 is then off by 4 EPS.
-        return wide(one, policy.free, policy, suspect=False)
+        return wide(one, policy.free, policy)
     return wide(one, policy.isolated, policy, suspect=True)
 
 
@@ -131,7 +131,7 @@ def _free(one: Evidence, floor: NoiseFloor, policy: CalibratedPolicy) -> Judgeme
     if one.float64 is not None and one.noise is not None:
         # Second moments are squares of gradients: their relative error is twice as large.
         factor = 2 * policy.free if key.phase == "optimizer" else policy.free
-        return wide(one, factor, policy, suspect=False)
+        return wide(one, factor, policy)
     if one.noise is not None and one.float32 is not None:
         if _drifts(one, floor):
             reason = "without float64 a free run drifts by chance; judged with the reference's gradients instead"
@@ -154,14 +154,12 @@ def _drifts(one: Evidence, floor: NoiseFloor) -> bool:
 def _lr(one: Evidence, floor: NoiseFloor, policy: CalibratedPolicy) -> Judgement:
     # Rates are Python floats in every precision: those of the plain run are held to the same limit.
     errors = [found for found in (one.float64, one.float32) if found is not None]
-    if not errors:
-        return Judgement(one.key, Status.INCOMPARABLE, reason="no learning rate to compare")
     rates = [
         other_error.reference.abs_max
         for other in floor.of_mode(one.mode)
         if Key.parse(other.key).phase == "lr" and (other_error := other.float64 or other.float32) is not None
     ]
-    limit = policy.lr * max(rates, default=0.0)
+    limit = policy.lr * max(rates)
     error = next((found for found in errors if not found.max_abs <= limit), errors[0])
     check = Check("max_abs", error.max_abs, limit, bool(error.max_abs <= limit))
     if check.passed:

@@ -16,7 +16,7 @@ EPS = 2.0**-24
 """Half a unit in the last place of float32, relative to the value: the rounding of one operation."""
 
 
-def wide(one: Evidence, factor: float, policy: CalibratedPolicy, *, suspect: bool) -> Judgement:
+def wide(one: Evidence, factor: float, policy: CalibratedPolicy, *, suspect: bool = False) -> Judgement:
     """Both in float64: the error in noise floors, by norm and by largest element."""
     assert one.float64 is not None
     error, noise = one.float64, one.noise
@@ -32,8 +32,7 @@ def wide(one: Evidence, factor: float, policy: CalibratedPolicy, *, suspect: boo
     if not all(check.passed for check in checks):
         return Judgement(one.key, Status.FAIL, checks, _sentence(checks), one.basis)
     if suspect and error.rmse > policy.suspect * size.rms and noise_rms <= policy.noise_only * size.rms:
-        share = error.rmse / size.rms if size.rms else math.inf
-        reason = f"{share:.1e} relative in float64: within float32 rounding, but a constant may differ"
+        reason = f"{error.rmse / size.rms:.1e} relative in float64: within float32 rounding, but a constant may differ"
         return Judgement(one.key, Status.SUSPECT, checks, reason, one.basis)
     return Judgement(one.key, Status.PASS, checks, "", one.basis)
 
@@ -62,8 +61,7 @@ def assumed(one: Evidence, policy: CalibratedPolicy) -> Judgement:
     floor = EPS * math.sqrt(max(one.reduction, 1)) * size.rms
     check = _check("rms", error.rmse, floor, policy.default)
     basis = "assumed rounding; record a float64 run of the reference for a real floor"
-    reason = "" if check.passed else _sentence((check,))
-    return Judgement(one.key, Status.PASS if check.passed else Status.FAIL, (check,), reason, basis)
+    return Judgement(one.key, Status.PASS if check.passed else Status.FAIL, (check,), _sentence((check,)), basis)
 
 
 def _nonfinite(one: Evidence, error: Measurement, policy: CalibratedPolicy) -> Judgement | None:
@@ -91,16 +89,12 @@ def _sentence(checks: tuple[Check, ...]) -> str:
 def pooled_floor(one: Evidence, floor: NoiseFloor) -> float:
     """The floor with the length of sums in it; for single numbers the worst noise of their kind over all steps."""
     assert one.float32 is not None
-    noise, size = one.noise, one.float32.reference
-    rms = noise.rmse if noise is not None else 0.0
+    assert one.noise is not None
+    rms, size = one.noise.rmse, one.float32.reference
     if one.float32.count == 1:
         kind = series(one)
-        peers = [other for other in floor.evidence if series(other) == kind and other.noise is not None]
-        shares = [
-            other.noise.rmse / other.noise.reference.rms
-            for other in peers
-            if other.noise is not None and other.noise.reference.rms
-        ]
+        peers = [other.noise for other in floor.evidence if series(other) == kind and other.noise is not None]
+        shares = [noise.rmse / noise.reference.rms for noise in peers if noise.reference.rms]
         rms = max([rms, *(share * size.rms for share in shares)])
     return rms + EPS * math.sqrt(max(one.reduction, 1)) * (size.rms + _spread(one, floor))
 
@@ -127,6 +121,7 @@ def series(one: Evidence) -> tuple[str, str, str]:
 
 
 def ratio(one: Evidence, floor: NoiseFloor) -> float:
-    below = pooled_floor(one, floor)
-    error = one.float32.rmse if one.float32 is not None else math.nan
+    """The candidate's error in its own precision, in floors."""
+    assert one.float32 is not None
+    error, below = one.float32.rmse, pooled_floor(one, floor)
     return error / below if below else (0.0 if error == 0 else math.inf)

@@ -44,10 +44,8 @@ def _first_step(floor: NoiseFloor, policy: CalibratedPolicy) -> Iterator[Judgeme
 
     Without it a candidate that is right in float64 alone, or whose two passes are of different programs, would pass.
     """
-    steps = [key.step for one in floor.of_mode("") if (key := Key.parse(one.key)).step is not None]
-    rows = [
-        one for one in floor.of_mode("") if Key.parse(one.key).step == min(steps, default=0) and _tells(one, policy)
-    ]
+    steps = {key.step for one in floor.of_mode("") if (key := Key.parse(one.key)).step is not None}
+    rows = [one for one in floor.of_mode("") if Key.parse(one.key).step in sorted(steps)[:1] and _tells(one, policy)]
     judged = [(one, narrow(one, floor, policy, policy.precision, Status.PRECISION)) for one in rows]
     flipped = any(
         not found.status.passed and _may_be_kink(one, policy, phases=("gradient", "backward")) for one, found in judged

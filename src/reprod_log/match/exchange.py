@@ -6,6 +6,7 @@ layer gives, or the weights that were carried into it, say which it is.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -31,7 +32,7 @@ def exchange_branches(pairs: Sequence[UnitPair], reference: Recording, candidate
 
     def outputs_differ(one: Unit, other: Unit) -> float:
         here, there = ours.get(one.owner), theirs.get(other.owner)
-        return float("nan") if here is None or there is None else gap(here, there)
+        return math.nan if here is None or there is None else gap(here, there)
 
     for differ, limit in ((outputs_differ, SAME), (weights.differ, ANOTHER)):
         for group in _groups(settled):
@@ -80,12 +81,12 @@ class _Weights:
         tensor = one.tensors[0]
         mine = self._ours.get(tensor)
         if mine is None or mine.detail != "full":
-            return float("nan")
+            return math.nan
         view = tensor_views([UnitPair(one, other, "values")], dict.fromkeys(one.tensors, mine.shape)).get(tensor)
         parts = [] if view is None else [self._theirs.get(name) for name in view.candidate]
         known: list[Entry] = [part for part in parts if part is not None and part.detail == "full"]
         if view is None or len(known) < len(parts):
-            return float("nan")
+            return math.nan
         here = mine.array().astype(np.float64)
         there = view.apply([part.array() for part in known], shape=mine.shape).astype(np.float64)
         return float(np.linalg.norm(here - there) / (np.linalg.norm(here) or 1.0))

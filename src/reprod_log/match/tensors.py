@@ -22,7 +22,7 @@ _MOST_AXES = 5
 def tensor_views(units: Sequence[UnitPair], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, TensorView]:
     """For each tensor of the reference the view of candidate tensors that equals it; `shapes` are the reference's."""
     # A plan fills its target from its source; here the reference is to be filled from the candidate.
-    swapped = [UnitPair(pair.target, pair.source, pair.how, pair.note) for pair in units]
+    swapped = [UnitPair(pair.target, pair.source, pair.how) for pair in units]
     return {move.target: move.view for move in make_plan(swapped, shapes).moves}
 
 

@@ -6,6 +6,7 @@ two sides were given the same weights, only one pairing makes their numbers agre
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -96,22 +97,22 @@ def _by_outputs(
 def gap(first: Entry, second: Entry) -> float:
     """The relative difference of two entries; NaN, which is neither small nor large, where none of their values are."""
     if first.shape != second.shape:
-        return float("inf")
+        return math.inf
     if first.hash and first.hash == second.hash:
         return 0.0
-    return float("nan") if "summary" in (first.detail, second.detail) else distance(first, second)
+    return math.nan if "summary" in (first.detail, second.detail) else distance(first, second)
 
 
 def distance(first: Entry, second: Entry) -> float:
     """The relative difference of two floating entries of one shape whose values, or sketches, are there."""
     if first.shape != second.shape or not first.dtype.startswith(("float", "bfloat", "complex")):
-        return float("inf")
+        return math.inf
     one, other = _values(first, second), _values(second, first)
     if one.shape != other.shape:
-        return float("inf")
+        return math.inf
     left, right = one.reshape(-1), other.reshape(-1)
     size = float(np.linalg.norm(left))
-    return float(np.linalg.norm(left - right)) / size if size else float("inf")
+    return float(np.linalg.norm(left - right)) / size if size else math.inf
 
 
 def _values(entry: Entry, other: Entry) -> Array:
