@@ -87,7 +87,7 @@ def test_later_steps_may_drift_apart() -> None:
 def off(share: float, dtype: str = "float32", *, key: str = "step0/forward/fc#0:output") -> Evidence:
     """Evidence whose plain pass has this relative distance to the float64 one."""
     exact = measure_arrays(np.ones(200), np.ones(200, dtype="float32"))
-    return Evidence(key, "", replace(exact, rel_l2=share, candidate_dtype=dtype), basis="reference in float64")
+    return Evidence(key, "", exact._replace(rel_l2=share, candidate_dtype=dtype), basis="reference in float64")
 
 
 DATA = "step0/data/#0:input"

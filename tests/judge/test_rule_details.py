@@ -68,7 +68,7 @@ def test_error_in_floors_of_what_has_none_is_nothing_or_endless() -> None:
 
 def test_learning_rate_is_told_in_the_pass_in_which_it_differs() -> None:
     def rate(difference: float) -> Any:
-        return measured(difference, max_abs=difference, reference=replace(summary(1.0), abs_max=1.0))
+        return measured(difference, max_abs=difference, reference=summary(1.0)._replace(abs_max=1.0))
 
     one = only(judged(evidence("step0/lr/group0", float64=rate(0.0), float32=rate(0.5))))
     assert (one.status, one.checks[0].value) == (Status.FAIL, 0.5)
@@ -182,8 +182,8 @@ def test_difference_without_size_is_told_without_its_place_when_that_is_not_know
     lost = measured(float("nan"), worst=None, differing=2, count=3)
     assert has_no_size(lost)
     assert mismatch_line(row("a", lost), ()) == "2 of 3 values not equal"
-    assert mismatch_line(row("a", replace(lost, count=1)), ()) == "the two are not equal: "
-    assert not has_no_size(replace(lost, nonfinite_mismatched=1))
-    assert not has_no_size(replace(lost, differing=0))
+    assert mismatch_line(row("a", lost._replace(count=1)), ()) == "the two are not equal: "
+    assert not has_no_size(lost._replace(nonfinite_mismatched=1))
+    assert not has_no_size(lost._replace(differing=0))
     assert not has_no_size(measured(1.0))
     assert mismatch_line(row("a"), ()) == ""

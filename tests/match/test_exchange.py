@@ -119,10 +119,12 @@ def test_too_many_layers_are_not_tried_against_each_other() -> None:
 
 
 def outputs(path: str, *values: list[float]) -> Recording:
+    """Linear layers that gave these values, and nothing else about them."""
     model = Model()
     for place, value in enumerate(values):
-        model.linear(f"{path}{place}", WEIGHTS[0], np.array([value] * 1))
-    return Recording(tuple(one for one in model.recording().entries if one.key.phase == "forward"), modules=tuple(model.modules))  # fmt: skip
+        model.linear(f"{path}{place}", WEIGHTS[0], np.array([value]))
+    given = tuple(one for one in model.recording().entries if one.key.phase == "forward")
+    return Recording(given, modules=tuple(model.modules))
 
 
 def test_doubt_begins_beyond_a_defect_and_outputs_must_be_the_same() -> None:
