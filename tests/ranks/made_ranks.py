@@ -38,10 +38,10 @@ def rules(alignment, kind=None):
     return [one.rule for one in alignment.findings if kind in (None, one.kind)]
 
 
-def launched(launcher, *options, program, folder):
-    """The folder, after two processes have run the program into it."""
+def launched(launcher, *options, program, folder, processes=2):
+    """The folder, after several processes have run the program into it."""
     done = subprocess.run(
-        [sys.executable, "-m", launcher, "--nproc_per_node", "2", *options, program, str(folder)],
+        [sys.executable, "-m", launcher, "--nproc_per_node", str(processes), *options, program, str(folder)],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,

@@ -238,7 +238,7 @@ def test_shards_that_do_not_tile_are_refused():
 
 def test_batches_that_do_not_tile_are_refused():
     with pytest.raises(
-        RecordingError, match=r"the parts of 'step0/data/x' do not tile along axis 0.*Declare their dims"
+        RecordingError, match=r"the parts of 'step0/data/x' do not tile along dim 0.*Declare their dims"
     ):
         join_ranks(ranks_of({"step0/data/x": numbers(2, 3)}, {"step0/data/x": numbers(2, 4)}))
 
@@ -268,8 +268,9 @@ def test_dims_that_cannot_be_read_are_refused(text):
 
 
 def test_dims_are_read():
-    assert Dims.parse(" b  s h[tp] d ") == Dims(" b  s h[tp] d ", ("b", "s", "h", "d"), 2, "tp")
-    assert Dims.parse("b s").axis is None
+    assert Dims.parse(" b  s h[tp] d ") == Dims(" b  s h[tp] d ", ("b", "s", "h", "d"), (("tp", 2),))
+    assert Dims.parse("b[dp] h[tp]").marks == (("dp", 0), ("tp", 1))
+    assert Dims.parse("b s").marks == ()
     assert read_dims(["fc.weight=o[tp] i"]) == {"fc.weight": "o[tp] i"}
     with pytest.raises(UsageError, match="write PATTERN=DIMS"):
         read_dims(["o[tp] i"])

@@ -14,7 +14,7 @@ from reprod_log.report import render_report
 from reprod_log.report.phrases import phrases, phrases_from
 
 SOURCE = Path(__file__).parents[2] / "src" / "reprod_log"
-_OF_RANKS = ("explaining", "joining", "reduction", "replicas", "settings", "statistics")
+_OF_RANKS = ("explaining", "joining", "model_axes", "reduction", "replicas", "settings", "statistics")
 WRITERS = (
     *sorted((SOURCE / "diagnose" / "rules").glob("*.py")),
     SOURCE / "diagnose" / "schedules.py",
@@ -59,7 +59,8 @@ PIECES = {
     "; after the first step 1 parameter differs: X", "of X of 1 parameter its gradients are",
     "; first at X: X", "X of X values not equalX",
     "rank 0's", "rank 0:", "X, ranks 1 to X", "ranks, ranks 1 to X", ", or declare the dims of those that are split",
-    "rank X misses the all-reduce in step X: X those that it computed itself", "see them with `reprod ranks`X",
+    "rank X misses the all-reduce in step X: X those that it computed itself", "dims say", "a mesh says",
+    "rank X misses the all-reduce along X in step X: X those that it computed itself", "see them with `reprod ranks`X",
     "the hash of all parameters and buffers when recording began is another oneX",
 }  # fmt: skip
 """What a scan of the sources finds that is never a whole sentence."""

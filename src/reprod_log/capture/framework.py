@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 from reprod_log.capture.hook import Undo
 from reprod_log.errors import CaptureError, listed
 from reprod_log.record import Array
+from reprod_log.record.axes import Place
+from reprod_log.record.shard import Shard
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -75,6 +77,19 @@ class Framework(TensorFramework, Protocol):
 
     def in_place_version(self, tensor: Any) -> int:
         """How often the tensor was written in place: after a write, its gradient is that of another value."""
+
+    # several processes
+
+    def shard(self, tensor: Any) -> Shard | None:
+        """How a tensor that knows it is distributed over the processes; None for one that is all here."""
+
+    def pieces(self, module: Any) -> list[tuple[Any, Shard]]:
+        """The parameters that this wrapper keeps in pieces without their knowing it, with how these lie."""
+
+    def mesh(self, given: Any, modules: Sequence[Any], tensors: Sequence[Any]) -> tuple[Place, ...] | None:
+        """This process's place on the axes of a mesh: the framework's object that the user has `given`, or else the
+        one that tensors or modules lie on; () when there is none, None when `given` is no mesh.
+        """
 
     # modules
 

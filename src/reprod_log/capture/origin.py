@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ import xxhash
 from reprod_log.capture.framework import Framework
 from reprod_log.capture.stage import Stage
 from reprod_log.capture.tree import Tree
+from reprod_log.errors import UsageError
 from reprod_log.record import Provenance, current_provenance
+from reprod_log.record.axes import FACT, Place, counted_through
 
 _RANK_VARIABLES = (("RANK", "WORLD_SIZE"), ("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM"))
 
@@ -36,7 +39,9 @@ def path_of_rank(path: str | Path, rank: int, size: int) -> Path:
     return path.with_name(f"{path.stem}.rank{rank}{path.suffix}") if path.suffix else path / f"rank{rank}"
 
 
-def provenance_of(framework: Framework, tree: Tree, optimizers: Mapping[str, Any], stage: Stage) -> Provenance:
+def provenance_of(
+    framework: Framework, tree: Tree, optimizers: Mapping[str, Any], stage: Stage, mesh: Any = None
+) -> Provenance:
     """What is known of a run when it starts."""
     state = list(tree.state())
     dtypes = Counter(framework.dtype_of(tensor) for _, tensor in state)
@@ -49,18 +54,51 @@ def provenance_of(framework: Framework, tree: Tree, optimizers: Mapping[str, Any
         seeds=framework.seeds(),
         threads=framework.threads(),
         weights_hash=_digest(f"{path} {stage.digest(tensor)}" for path, tensor in state) if state else "",
-        extra=extra_facts(framework, tree, optimizers),
+        extra=extra_facts(framework, tree, optimizers, mesh),
     )
 
 
-def extra_facts(framework: Framework, tree: Tree, optimizers: Mapping[str, Any]) -> dict[str, Any]:
+def extra_facts(framework: Framework, tree: Tree, optimizers: Mapping[str, Any], mesh: Any = None) -> dict[str, Any]:
     """What has no field of its own: the place among the processes, shared modules and weights, the optimizers."""
     rank, size = rank_and_size()
     facts: dict[str, Any] = {"rank": rank, "world_size": size}
+    places = _places(framework, tree, mesh) if size > 1 else ()
+    if places:
+        facts[FACT] = [place.to_dict() for place in places]
     facts.update({name: names for name, names in tree.second_names().items() if names})
     if optimizers:
         facts["optimizers"] = {name: _described(framework, tree, one) for name, one in optimizers.items()}
     return facts
+
+
+def _places(framework: Framework, tree: Tree, mesh: Any) -> tuple[Place, ...]:
+    """Where this process stands on the named axes of the run; () when nobody says.
+
+    Axes of one place tell nothing apart, so they are left out.
+    """
+    rank, size = rank_and_size()
+    if isinstance(mesh, Mapping):
+        wrong = [name for name, length in mesh.items() if not isinstance(length, int) or length < 1]
+        if wrong or prod(mesh.values()) != size:
+            raise UsageError(
+                f"mesh={dict(mesh)!r} does not hold the {size} processes of this run: give the sizes of its axes, the "
+                'outermost first, e.g. {"dp": 2, "tp": 2}'
+            )
+        found: tuple[Place, ...] | None = counted_through(mesh, rank)
+    else:
+        found = framework.mesh(mesh, [node.module for node in tree.nodes], [slot.tensor for slot in tree.slots])
+    if found is None:
+        raise UsageError(
+            f"mesh must be {framework.NAME}'s own mesh of processes or the sizes of its axes by name, not a "
+            f"{type(mesh).__name__}"
+        )
+    found = tuple(place for place in found if place.axis.size > 1)
+    if found and prod(place.axis.size for place in found) != size:
+        if mesh is None:
+            # The tensors lie on some of the processes only; they do not tell about the others.
+            return ()
+        raise UsageError(f"the mesh has {prod(place.axis.size for place in found)} places, but there are {size} ranks")
+    return found
 
 
 def _described(framework: Framework, tree: Tree, optimizer: Any) -> dict[str, Any]:

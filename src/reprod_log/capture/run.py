@@ -44,6 +44,7 @@ class Run:
         budget: int | None = None,
         run: str = "",
         step_after: str | None = None,
+        mesh: Any = None,
         facts: Mapping[str, Any] | None = None,
     ) -> None:
         self._models = dict(models)
@@ -57,6 +58,7 @@ class Run:
         self._name = run
         self._budget = budget
         self._step_after = step_after
+        self._mesh = mesh
         self._facts = dict(facts or {})
         """What else the provenance should say."""
 
@@ -74,6 +76,7 @@ class Run:
         stage = Stage(
             self._recorder,
             view=view_any,
+            shard=framework.shard if self._ranks > 1 else None,
             selection=self._selection,
             run=self._name,
             budget=self._budget,
@@ -153,7 +156,9 @@ class Run:
     def describe(self) -> None:
         """Put into the recording where it comes from, as far as it is known now."""
         session = self._session
-        origin = provenance_of(session.framework, session.tree, self._listening.updates.optimizers, session.stage)
+        origin = provenance_of(
+            session.framework, session.tree, self._listening.updates.optimizers, session.stage, self._mesh
+        )
         self._recorder.describe(replace(origin, extra={**origin.extra, **self._facts}), session.tree.infos())
 
     def _check_layers(self) -> None:
@@ -189,7 +194,7 @@ class Run:
     def _describe_again(self) -> None:
         """Add what was not known at the start: parameters and optimizers made since, the data."""
         session, recorder = self._session, self._recorder
-        known = extra_facts(session.framework, session.tree, self._listening.updates.optimizers)
+        known = extra_facts(session.framework, session.tree, self._listening.updates.optimizers, self._mesh)
         recorder.modules = session.tree.infos()
         recorder.provenance = replace(
             recorder.provenance, data_hash=data_hash(self._listening.data_hashes), extra={**known, **self._facts}

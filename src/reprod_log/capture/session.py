@@ -14,6 +14,7 @@ from reprod_log.capture.selection import Selection
 from reprod_log.capture.stage import Stage, Staged
 from reprod_log.capture.steps import Steps
 from reprod_log.capture.tree import Node, Slot, Tree
+from reprod_log.record.shard import FACT
 
 
 class Session:
@@ -72,6 +73,10 @@ class Session:
         self, phase: str, slot: Slot, value: Any, *, role: str = "", meta: dict[str, Any] | None = None
     ) -> Staged | None:
         """An entry about a parameter, not yet in its place."""
+        piece = None if self.ranks == 1 or role == "local" else self.tree.piece(slot)
+        if piece is not None and tuple(value.shape) == self.framework.view(slot.tensor)[0].shape:
+            # What is kept for a parameter lies as it does; counters do not.
+            meta = {**(meta or {}), FACT: piece.to_dict()}
         return self.stage.make(
             phase,
             value,

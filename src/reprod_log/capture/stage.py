@@ -15,6 +15,7 @@ from reprod_log.errors import UsageError, counted
 from reprod_log.record import Array, Entry, Key, dtype_name
 from reprod_log.record.entry import Detail
 from reprod_log.record.recorder import Recorder, content_hash
+from reprod_log.record.shard import FACT, Shard
 from reprod_log.record.sketch import Form, Sketch, sketch_of
 from reprod_log.record.summary import Summary, summarise
 
@@ -63,6 +64,7 @@ class Stage:
         recorder: Recorder,
         *,
         view: Callable[[Any], tuple[Array, bool]],
+        shard: Callable[[Any], Shard | None] | None = None,
         selection: Selection,
         run: str = "",
         budget: int | None = None,
@@ -73,6 +75,7 @@ class Stage:
         self.waiting: list[Staged] = []
         self.count = 0
         self._view = view
+        self._shard = shard
         self._selection = selection
         self._run = run
         self._budget = budget
@@ -110,6 +113,9 @@ class Stage:
             self._problem(f"step{step}/{phase}/{inside if root is None else root.path(inside)}:{role}", error)
             return None
         plain = np.asarray(array, order="C")
+        shard = None if self._shard is None else self._shard(tensor)
+        if shard is not None:
+            meta = {**(meta or {}), FACT: shard.to_dict()}
         staged = Staged(
             phase=phase,
             step=step,

@@ -9,6 +9,7 @@ from typing import Any
 
 from reprod_log.capture.framework import Framework
 from reprod_log.record import ModuleInfo
+from reprod_log.record.shard import Shard
 
 
 @dataclass(eq=False)
@@ -85,6 +86,8 @@ class Tree:
         self.notes: list[str] = []
         self._node_of: dict[int, Node] = {}
         self._slot_of: dict[int, Slot] = {}
+        self._pieces: dict[int, Shard] = {}
+        self._distributed: set[tuple[Node, str]] = set()
 
     def add(self, root: Root) -> list[Node]:
         """Take in a model; gives the nodes that were not known before."""
@@ -105,11 +108,16 @@ class Tree:
     def slot_of(self, parameter: Any) -> Slot | None:
         return self._slot_of.get(id(parameter))
 
+    def piece(self, slot: Slot) -> Shard | None:
+        """How this process's piece of a parameter lies, when it is distributed over several."""
+        return self._pieces.get(id(slot.tensor))
+
     def _visit(self, root: Root, module: Any, inside: str, parent: Node | None, *, audible: bool) -> None:
         known = self._node_of.get(id(module))
         if known is not None:
             known.names.append(root.path(inside))
             return
+        self._pieces.update({id(parameter): shard for parameter, shard in self._framework.pieces(module)})
         reason = self._framework.opaque(module)
         content = self._framework.wrapped(module)
         if content is not None and not reason:
@@ -137,7 +145,14 @@ class Tree:
     def _take_parameters(self, node: Node) -> None:
         for name, tensor in self._framework.parameters(node.content):
             node.has_parameters = True
+            if (node, name) in self._distributed:
+                # While a wrapper has gathered the whole, it stands in for the piece.
+                continue
             slot = Slot(node, name, tensor)
+            shard = self._framework.shard(tensor) or self._pieces.get(id(tensor))
+            if shard is not None:
+                self._pieces[id(tensor)] = shard
+                self._distributed.add((node, name))
             known = self._slot_of.setdefault(id(tensor), slot)
             if known is slot:
                 self.slots.append(slot)
@@ -168,9 +183,13 @@ class Tree:
             type=node.type,
             kind=node.kind,
             origin=f"{origin.__module__}.{origin.__qualname__}",
-            parameters={name: tuple(int(size) for size in tensor.shape) for name, tensor in own},
+            parameters={name: self._whole_shape(tensor) for name, tensor in own},
             settings=self._framework.settings(node.content),
         )
+
+    def _whole_shape(self, tensor: Any) -> tuple[int, ...]:
+        shard = self._pieces.get(id(tensor))
+        return tuple(int(size) for size in tensor.shape) if shard is None else shard.whole
 
     def _layer_class(self, node: Node) -> type:
         """The class; of a layer that was derived from the framework's, the framework's: its layout is known.
@@ -194,6 +213,7 @@ class Tree:
         """Let go of the models; names stay."""
         self._node_of.clear()
         self._slot_of.clear()
+        self._pieces.clear()
         for root in self.roots:
             root.module = None
         for node in self.nodes:

@@ -26,6 +26,7 @@ def watch(
     budget: int | None = None,
     run: str = "",
     step_after: str | None = None,
+    mesh: Any = None,
 ) -> Run:
     """A context manager that records everything `model` computes inside it; `recording` is there afterwards.
 
@@ -51,6 +52,9 @@ def watch(
     budget      most bytes of values to keep; what does not fit any more is summarised, and the recording says so
     run         the name of the pass, when several recordings of one program are put together ("float64" …)
     step_after  the name of the optimizer whose update ends a step, when one iteration has several updates
+    mesh        with several processes, the named axes that they lie on: torch's DeviceMesh, paddle's ProcessMesh or
+                HybridCommunicateGroup, or sizes by name, the outermost first: {"dp": 2, "tp": 2}. Found by itself when
+                parameters are distributed tensors or paddle's fleet was given hybrid_configs
 
     A step is everything up to an optimizer's update: batches accumulated into one update are one step, and a loss
     logged after the update still belongs to it. Without optimizers each call of the model is a step.
@@ -78,6 +82,7 @@ def watch(
         budget=budget,
         run=run,
         step_after=step_after,
+        mesh=mesh,
     )
 
 

@@ -43,6 +43,15 @@ Dims = Annotated[
         "several times.",
     ),
 ]
+MeshSizes = Annotated[
+    str | None,
+    typer.Option(
+        "--mesh",
+        metavar="AXIS=SIZE,…",
+        help="The axes that the ranks lie on, the outermost first, e.g. dp=2,tp=2; for ranks that were recorded "
+        "without watch(mesh=…).",
+    ),
+]
 EqualNan = Annotated[bool, typer.Option("--equal-nan", help="NaN on both sides at the same place counts as equal.")]
 Trust = Annotated[
     bool,

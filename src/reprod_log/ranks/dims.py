@@ -1,8 +1,8 @@
 """Dims: how the shards of a tensor lie on the ranks, declared in a string such as "b s h[tp] d".
 
-One name for each axis. The axis with a mark in brackets is cut into pieces, one on each rank, in rank order; the others
-are whole everywhere. No mark: every rank has all of it. The mark [dp] says that the pieces are parts of the batch, any
-other ([tp], [sp] …) that a layer is split.
+One name for each dim. The dim with a mark in brackets is cut into pieces, one on each rank along the axis of that name,
+in their order; the others are whole everywhere. No mark: every rank has all of it. A mark such as [dp] says that the
+pieces are parts of the batch, any other ([tp], [sp] …) that a layer is split.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from reprod_log.errors import RecordingError, UsageError, listed, near_names
+from reprod_log.ranks.mesh import Mesh, unknown_axis
+from reprod_log.ranks.parts import Ranks
 from reprod_log.record import Entry, Key
+from reprod_log.record.axes import Axis, is_batch
 
 BATCH = "dp"
-_AXIS = re.compile(r"(?P<name>[A-Za-z0-9_]+)(?:\[(?P<mark>[A-Za-z]\w*)\])?")
+_DIM = re.compile(r"(?P<name>[A-Za-z0-9_]+)(?:\[(?P<mark>[A-Za-z]\w*)\])?")
 
 
 @dataclass(frozen=True)
@@ -25,42 +28,43 @@ class Dims:
 
     text: str
     names: tuple[str, ...]
-    axis: int | None = None
-    """The axis that is cut into pieces; None when every rank has all of it."""
-    mark: str = ""
+    marks: tuple[tuple[str, int], ...] = ()
+    """The axes of the run with the dim that is cut along each."""
 
     @classmethod
     def parse(cls, text: str) -> Dims:
-        found = [_AXIS.fullmatch(word) for word in text.split()]
+        found = [_DIM.fullmatch(word) for word in text.split()]
         names = [one["name"] for one in found if one is not None]
         if not found or len(names) < len(found) or len(set(names)) < len(names):
             raise UsageError(
-                f"cannot read the dims {text!r}: write one name for each axis, with the name of the parallel axis in "
+                f"cannot read the dims {text!r}: write one name for each dim, with the name of the parallel axis in "
                 'brackets behind the one that is split, e.g. "b s h[tp] d"'
             )
-        marked = [(axis, one["mark"]) for axis, one in enumerate(found) if one is not None and one["mark"]]
-        if len(marked) > 1:
-            raise UsageError(f"the dims {text!r} split {len(marked)} axes; shards are put together along one axis only")
-        axis, mark = marked[0] if marked else (None, "")
-        return cls(text, tuple(names), axis, mark)
+        marks = tuple((one["mark"], dim) for dim, one in enumerate(found) if one is not None and one["mark"])
+        if len({mark for mark, _ in marks}) < len(marks):
+            raise UsageError(f"the dims {text!r} split two dims along the same axis; shards lie along one of them only")
+        return cls(text, tuple(names), marks)
 
-    def check(self, shards: Sequence[Entry]) -> None:
-        """Raise unless these shards, one of each rank, tile a tensor of these dims."""
+    def check(self, shards: Sequence[Entry], ranks: Sequence[int]) -> None:
+        """Raise unless these shards, those of the ranks along the marked axes, tile a tensor of these dims."""
         key, shapes = str(shards[0].key), [list(shard.shape) for shard in shards]
         if len(self.names) != len(shapes[0]):
             raise UsageError(
-                f"the dims {self.text!r} name {len(self.names)} axes, but {key!r} has shape {shapes[0]} on rank 0"
+                f"the dims {self.text!r} name {len(self.names)} axes, but {key!r} has shape {shapes[0]} on rank "
+                f"{ranks[0]}"
             )
-        for rank, shape in enumerate(shapes):
+        cut = {dim for _, dim in self.marks}
+        for rank, shape in zip(ranks, shapes, strict=True):
             wrong = [
                 name
-                for axis, name in enumerate(self.names)
-                if axis != self.axis and shape[axis : axis + 1] != shapes[0][axis : axis + 1]
+                for dim, name in enumerate(self.names)
+                if dim not in cut and shape[dim : dim + 1] != shapes[0][dim : dim + 1]
             ]
             if wrong or len(shape) != len(shapes[0]):
                 raise RecordingError(
                     f"the shards of {key!r} do not tile: with the dims {self.text!r} all ranks must agree in "
-                    f"{listed(wrong or self.names)}, but rank 0 has shape {shapes[0]} and rank {rank} {shape}"
+                    f"{listed(wrong or self.names)}, but rank {ranks[0]} has shape {shapes[0]} and "
+                    f"rank {rank} {shape}"
                 )
         kinds = {shard.dtype for shard in shards}
         if len(kinds) > 1:
@@ -77,10 +81,18 @@ class Layout:
     def of(cls, dims: Mapping[str, str] | None) -> Layout:
         return cls(tuple((pattern, Dims.parse(text)) for pattern, text in (dims or {}).items()))
 
-    @property
-    def data_parallel(self) -> bool:
-        """Whether each rank has its own part of the batch: unless a layer is declared to be split."""
-        return all(one.mark in ("", BATCH) for _, one in self.rules)
+    def mesh(self, ranks: Ranks) -> Mesh:
+        """The mesh of a run. When it does not know its own there is one axis: that of the batch, unless a layer is
+        declared to be split.
+        """
+        marks = dict.fromkeys(mark for _, dims in self.rules for mark, _ in dims.marks)
+        if ranks.mesh is None:
+            split = [mark for mark in marks if not is_batch(mark)]
+            return Mesh.ordered([Axis(split[0] if split else BATCH, ranks.size, batch=not split)])
+        for mark in marks:
+            if ranks.mesh.is_grid and ranks.mesh.axis(mark) is None:
+                raise unknown_axis(mark, ranks.mesh)
+        return ranks.mesh
 
     def dims(self, key: Key) -> Dims | None:
         """What is declared for this entry."""

@@ -10,7 +10,8 @@ from reprod_log.alignment import Alignment
 from reprod_log.diagnose import Finding, ranked
 from reprod_log.errors import UsageError, counted, listed
 from reprod_log.ranks.joining import JoinedRecording, join_ranks
-from reprod_log.ranks.parts import has_ranks, load_ranks
+from reprod_log.ranks.parts import Group, has_ranks, load_ranks
+from reprod_log.ranks.placing import Placing
 from reprod_log.ranks.reduction import named_ratio
 from reprod_log.ranks.replicas import rank_findings
 from reprod_log.record import Key, Recording
@@ -21,14 +22,20 @@ _CONSTANTS = ("loss_scale", "constant_factor")
 
 
 def open_sides(
-    reference: str | Path, candidate: str | Path, *, dims: Mapping[str, str] | None = None, trust: bool = False
+    reference: str | Path,
+    candidate: str | Path,
+    *,
+    dims: Mapping[str, str] | None = None,
+    mesh: Mapping[str, int] | None = None,
+    trust: bool = False,
 ) -> tuple[Recording, Recording]:
     """Both recordings, ready to be compared; where there are the parts of several ranks, put together from them."""
     ranks = [has_ranks(path) for path in (reference, candidate)]
-    if dims and not any(ranks):
-        raise UsageError(f"dims say how ranks are put together, but neither {reference} nor {candidate} has any")
+    for name, given in (("dims say", dims), ("a mesh says", mesh)):
+        if given and not any(ranks):
+            raise UsageError(f"{name} how ranks are put together, but neither {reference} nor {candidate} has any")
     ours, theirs = (
-        join_ranks(load_ranks(path, trust=trust), dims=dims) if split else load(path, trust=trust)
+        join_ranks(load_ranks(path, mesh=mesh, trust=trust), dims=dims) if split else load(path, trust=trust)
         for path, split in zip((reference, candidate), ranks, strict=True)
     )
     return ours, theirs
@@ -53,16 +60,18 @@ def explained(alignment: Alignment, reference: Recording, candidate: Recording) 
 
 def _of_side(side: JoinedRecording, alignment: Alignment, name: str) -> Iterator[Finding]:
     assert side.ranks is not None
-    found = list(rank_findings(side.ranks, side.layout))
-    if side.layout.data_parallel and not any(one.rule in ("sum_for_mean", "missed_reduction") for one in found):
-        found += _ratio_to_other(alignment, side.ranks.size, name)
+    mesh = side.mesh
+    found = list(rank_findings(side.ranks, Placing(side.ranks, side.layout, mesh)))
+    if mesh.has_batch and not any(one.rule in ("sum_for_mean", "missed_reduction") for one in found):
+        group = side.ranks.groups(mesh, *mesh.batch)[0]
+        found += _ratio_to_other(alignment, group, name)
     yield from found
     yield from _separate_statistics(side, alignment, name)
     if side.differing and not any(one.kind == "cause" for one in found):
         yield _not_replicas(side)
 
 
-def _ratio_to_other(alignment: Alignment, size: int, name: str) -> Iterator[Finding]:
+def _ratio_to_other(alignment: Alignment, group: Group, name: str) -> Iterator[Finding]:
     """A sum for a mean, seen in the gradients of the other side when the ranks' own were not recorded."""
     ratios, keys = [], []
     for row in alignment.comparison.rows:
@@ -76,7 +85,7 @@ def _ratio_to_other(alignment: Alignment, size: int, name: str) -> Iterator[Find
         keys.append(row.key)
     if len(ratios) >= 2 and max(ratios) - min(ratios) <= 1e-3 * max(ratios):
         evidence = f"every reduced gradient is {ratios[0]:.6g} times that of the single process, in the same direction"
-        yield from named_ratio(ratios[0], size, evidence, tuple(keys[:3]))
+        yield from named_ratio(ratios[0], group.size, evidence, tuple(keys[:3]), axis=group.axis)
 
 
 def _first_step(alignment: Alignment) -> int | None:
@@ -89,7 +98,7 @@ def _separate_statistics(side: JoinedRecording, alignment: Alignment, name: str)
     """A batch norm is the first that differs: it normalised each rank's share of the batch by itself."""
     first = alignment.first_divergence
     row = None if first is None else alignment.row(first.key)
-    if row is None or not side.layout.data_parallel:
+    if row is None or not side.mesh.has_batch:
         return
     key = Key.parse(row.key if name == "reference" else row.candidate_key)
     module = next((one for one in side.modules if one.path == key.path), None)
@@ -107,15 +116,20 @@ def _separate_statistics(side: JoinedRecording, alignment: Alignment, name: str)
 
 
 def _not_replicas(side: JoinedRecording) -> Finding:
-    split = "" if side.layout.data_parallel else ", or declare the dims of those that are split"
+    differing = list(side.differing)
+    axes = dict.fromkeys(axis for found in side.differing.values() for axis in found)
+    along = ", ".join(axes) if side.mesh.is_grid else ""
+    split = (
+        "" if side.mesh.batch == tuple(range(len(side.mesh.axes))) else ", or declare the dims of those that are split"
+    )
     return Finding(
         rule="rank_replicas",
         cause=(
-            f"{counted(len(side.differing), 'entry differs', 'entries differ')} between ranks although "
-            "every rank should have the same"
+            f"{counted(len(differing), 'entry differs', 'entries differ')} between ranks"
+            f"{f' along {along}' if along else ''} although every rank should have the same"
         ),
-        evidence=f"the first are {listed(side.differing, most=3)}",
+        evidence=f"the first are {listed(differing, most=3)}",
         confidence="possible",
         advice=f"see them with `reprod ranks`{split}",
-        keys=side.differing[:3],
+        keys=tuple(differing[:3]),
     )

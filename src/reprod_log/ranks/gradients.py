@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from reprod_log.diagnose.material import factor
-from reprod_log.ranks.parts import Ranks
+from reprod_log.ranks.bits import digest, same
+from reprod_log.ranks.parts import Group, Ranks
+from reprod_log.ranks.pieces import along_axes
+from reprod_log.ranks.placing import Placing
 from reprod_log.record import Array, Entry, Key, Recording
-from reprod_log.record.recorder import content_hash
 
 Contributions = tuple[Entry, ...]
 """What one rank's backward passes of a step gave for one parameter, before any reduction."""
@@ -18,12 +20,16 @@ Contributions = tuple[Entry, ...]
 
 @dataclass(frozen=True)
 class Reduction:
-    """One parameter's gradient in one step, on all ranks."""
+    """One parameter's gradient in one step, on all ranks that reduce it together."""
 
     key: Key
     """Of what the ranks went on with: `raw`, or `clipped` when the program reduces by itself after `backward`."""
     local: tuple[Contributions, ...]
     reduced: tuple[Entry, ...]
+    numbers: tuple[int, ...] = ()
+    """Which ranks they are."""
+    axis: str = ""
+    """What they lie along; '' when the run has only one axis."""
     late: bool = False
     """Whether it was reduced after `backward`, so that `raw` is still what the rank itself contributed."""
 
@@ -70,52 +76,58 @@ class Reduction:
         return replace(reduced, read=read, hash="", key=replace(self.key, role=f"{self.key.role}.mean"))
 
 
-def reductions(ranks: Ranks) -> Iterator[Reduction]:
-    """Every gradient of which the local contributions were recorded, in execution order."""
-    found = [(one, _used_instead(one, ranks)) for one in _read_after_backward(ranks)]
-    # Equal contributions are their own mean, so only what differs between ranks tells that a step reduces later.
-    late = {(one.key.run, one.key.step) for one, used in found if used is not None and one.locals_differ}
-    for one, used in found:
-        yield used if used is not None and (one.key.run, one.key.step) in late else one
+def reductions(ranks: Ranks, placing: Placing) -> Iterator[Reduction]:
+    """Every gradient of which the local contributions were recorded, in execution order, group after group.
+
+    Along a batch axis gradients are reduced; each group of ranks along all batch axes does it for itself.
+    """
+    mesh = placing.mesh
+    for group in ranks.groups(mesh, *mesh.batch) if mesh.has_batch else ():
+        found = [(one, _used_instead(one, group)) for one in _read_after_backward(group, ranks, placing)]
+        # Equal contributions are their own mean, so only what differs between ranks tells that a step reduces later.
+        late = {(one.key.run, one.key.step) for one, used in found if used is not None and one.locals_differ}
+        for one, used in found:
+            yield used if used is not None and (one.key.run, one.key.step) in late else one
 
 
-def _read_after_backward(ranks: Ranks) -> Iterator[Reduction]:
-    for text in ranks.keys:
-        key = ranks.parts[0][text].key
+def _read_after_backward(group: Group, ranks: Ranks, placing: Placing) -> Iterator[Reduction]:
+    for text in group.keys:
+        key = group.parts[0][text].key
         raw = replace(key, role="raw")
-        if key.phase == "gradient" and key.role == "local" and key.call is None and ranks.all_have(raw):
-            local = tuple(tuple(_contributions(part, key)) for part in ranks.parts)
-            yield Reduction(raw, local, ranks.entries(raw))
+        if key.phase == "gradient" and key.role == "local" and key.call is None and group.all_have(raw):
+            local = tuple(tuple(_contributions(part, key)) for part in group.parts)
+            reduced = _whole(group, ranks, raw, placing)
+            if reduced is not None:
+                yield Reduction(raw, local, reduced, group.numbers, group.axis)
 
 
-def _used_instead(one: Reduction, ranks: Ranks) -> Reduction | None:
+def _whole(group: Group, ranks: Ranks, raw: Key, placing: Placing) -> tuple[Entry, ...] | None:
+    """What each rank of the group goes on with; all have the whole in hand when they keep it in pieces (FSDP)."""
+    entries = group.entries(raw)
+    if not ranks.all.all_have(raw):
+        return entries
+    placed = placing.of(ranks.entries(raw))
+    batch = placing.mesh.batch
+    if not set(placed.cut_axes) & set(batch):
+        return entries
+    whole = along_axes(dict(zip(group.numbers, entries, strict=True)), placed, placing.mesh, batch)
+    return None if whole is None else (whole,) * group.size
+
+
+def _used_instead(one: Reduction, group: Group) -> Reduction | None:
     """The same gradient as the optimizers used it, if every rank still had its own after `backward`."""
     used = replace(one.key, phase="clip", role="clipped")
-    if not any(used in part for part in ranks.parts) or not all(map(one.stayed_local, range(ranks.size))):
+    if not any(used in part for part in group.parts) or not all(map(one.stayed_local, range(group.size))):
         return None
     # A rank that changed nothing has no other reading.
-    last = (part[used] if used in part else part[one.key] for part in ranks.parts)
-    return Reduction(used, one.local, tuple(last), late=True)
+    last = (part[used] if used in part else part[one.key] for part in group.parts)
+    return replace(one, key=used, reduced=tuple(last), late=True)
 
 
 def total(local: Contributions) -> Array:
     """The sum of one rank's contributions, in float64."""
     found: Array = np.sum([np.asarray(entry.array(), np.float64) for entry in local], axis=0)
     return found
-
-
-def same(ours: Entry, theirs: Entry) -> bool:
-    """Whether two ranks recorded the same bits; by content hash, so that nothing is read where it is known."""
-    return digest(ours) == digest(theirs) != ""
-
-
-def digest(entry: Entry) -> str:
-    """The content hash of an entry; '' when neither it nor the values were recorded."""
-    if entry.hash or entry.detail != "full":
-        return entry.hash
-    if entry.dtype == "object":
-        return repr(entry.array().tolist())
-    return content_hash(np.asarray(entry.array(), order="C"))
 
 
 def _contributions(part: Recording, key: Key) -> Iterator[Entry]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence, Sized
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from reprod_log.errors import RecordingError, UnreadableFile, UsageError, listed
+from reprod_log.ranks.mesh import Mesh, declared_mesh, missing_places, recorded_mesh
 from reprod_log.record import Entry, Key, Recording
 from reprod_log.record.remote import is_file, is_remote, location, reading
 from reprod_log.record.stores import load
@@ -21,17 +22,14 @@ _START_TOGETHER = 1800
 
 
 @dataclass(frozen=True)
-class Ranks:
-    """The recordings of all ranks of one run, in rank order."""
+class Group:
+    """The recordings of some ranks of one run that belong together, in the order of their places on an axis."""
 
     parts: tuple[Recording, ...]
-    source: str = ""
-
-    def __post_init__(self) -> None:
-        if len(self.parts) < 2:
-            raise UsageError(f"{self.source or 'ranks'}: at least two ranks are needed, not {len(self.parts)}")
-        _check_places(self.parts, self.source)
-        _check_same_run(self.parts, self.source)
+    numbers: tuple[int, ...]
+    """Which ranks they are."""
+    axis: str = ""
+    """What the group lies along; '' when the run has only one axis."""
 
     @property
     def size(self) -> int:
@@ -52,8 +50,48 @@ class Ranks:
     def lonely(self) -> Iterator[tuple[int, Entry]]:
         """Every entry that some rank does not have, with the rank that has it."""
         shared = set(self.keys)
-        for rank, part in enumerate(self.parts):
+        for rank, part in zip(self.numbers, self.parts, strict=True):
             yield from ((rank, entry) for entry in part.entries if str(entry.key) not in shared)
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The recordings of all ranks of one run, in rank order."""
+
+    parts: tuple[Recording, ...]
+    source: str = ""
+    mesh: Mesh | None = None
+    """Where each rank stands; None when there is one axis and nobody has named it."""
+
+    def __post_init__(self) -> None:
+        if len(self.parts) < 2:
+            raise UsageError(f"{self.source or 'ranks'}: at least two ranks are needed, not {len(self.parts)}")
+        _check_places(self.parts, self.source)
+        _check_same_run(self.parts, self.source)
+        if self.mesh is None:
+            object.__setattr__(self, "mesh", recorded_mesh(self.parts, self.source))
+
+    @property
+    def size(self) -> int:
+        return len(self.parts)
+
+    @cached_property
+    def all(self) -> Group:
+        return Group(self.parts, tuple(range(self.size)))
+
+    def groups(self, mesh: Mesh, *along: int) -> tuple[Group, ...]:
+        """The ranks that differ only in their places on these axes of the mesh."""
+        name = mesh.named(along)
+        return tuple(Group(tuple(self.parts[r] for r in ranks), ranks, name) for ranks in mesh.groups(*along))
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys that every rank has, in the order of rank 0."""
+        return self.all.keys
+
+    def entries(self, key: str | Key) -> tuple[Entry, ...]:
+        """The entry of every rank under one key that all of them have."""
+        return self.all.entries(key)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -66,8 +104,12 @@ def has_ranks(path: str | Path) -> bool:
     return bool(_parts_at(location(path)))
 
 
-def load_ranks(path: str | Path, *, trust: bool = False) -> Ranks:
-    """The ranks recorded at `path`, the one that `watch(save=…)` was given. Opening reads no tensor data."""
+def load_ranks(path: str | Path, *, mesh: Mapping[str, int] | None = None, trust: bool = False) -> Ranks:
+    """The ranks recorded at `path`, the one that `watch(save=…)` was given. Opening reads no tensor data.
+
+    `mesh` declares the axes that the ranks lie on when they do not know it themselves, the outermost first:
+    {"dp": 2, "tp": 2}.
+    """
     place = location(path)
     found = _parts_at(place)
     if not found:
@@ -83,12 +125,16 @@ def load_ranks(path: str | Path, *, trust: bool = False) -> Ranks:
     missing = [rank for rank in range(max(size, max(parts) + 1)) if rank not in parts]
     if missing and len(sizes) <= 1:
         # With several sizes the parts are of different runs, which Ranks says.
-        total = f" of {size} {_be(missing)}" if size else f" {_be(missing)}"
+        total = f" of {size}" if size else ""
+        places = list(missing_places(list(parts.values())))
+        total += f" ({'; '.join(places[:5])})" if len(places) == len(missing) <= 5 else ""
+        total += f" {_be(missing)}"
         raise UnreadableFile(
             f"{path}: {said_ranks(missing)}{total} missing; there {_be(parts)} {said_ranks(sorted(parts))}. Copy the "
             "missing parts there (each machine writes its own ranks), or record again."
         )
-    return Ranks(tuple(parts.values()), source=str(path))
+    declared = None if mesh is None else declared_mesh(mesh, len(parts), str(path))
+    return Ranks(tuple(parts.values()), source=str(path), mesh=declared)
 
 
 def _parts_at(place: Path) -> dict[int, Path]:

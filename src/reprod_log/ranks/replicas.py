@@ -11,12 +11,14 @@ from reprod_log.diagnose import ranked as surest_first
 from reprod_log.judge import Limit, Policy, judge, whole
 from reprod_log.match import Pair, Pairing
 from reprod_log.measure.comparison import measure
-from reprod_log.ranks import reduction, settings, statistics
+from reprod_log.ranks import model_axes, reduction, settings, statistics
 from reprod_log.ranks.dims import Layout
 from reprod_log.ranks.gradients import Reduction, reductions
-from reprod_log.ranks.parts import Ranks
-from reprod_log.ranks.roles import is_split, of_rank, parameter_shapes
-from reprod_log.record import Entry, Key
+from reprod_log.ranks.mesh import Mesh
+from reprod_log.ranks.parts import Group, Ranks
+from reprod_log.ranks.placing import Parts, Placing
+from reprod_log.ranks.roles import of_rank
+from reprod_log.record import Entry
 from reprod_log.record.side import Side
 
 _REPLICAS = ("gradient", "clip", "lr", "update", "parameter", "buffer", "optimizer")
@@ -49,19 +51,23 @@ def compare_ranks(
     """
     layout = Layout.of(dims)
     layout.check_used([entry.key for entry in ranks.parts[0].entries])
+    mesh = layout.mesh(ranks)
+    placing = Placing(ranks, layout, mesh)
+    found = tuple(reductions(ranks, placing))
+    left_out: set[str] = set()
+    for group in statistics_groups(ranks, mesh):
+        apart = statistics.differing_statistics(group)
+        if statistics.may_differ(group, statistics.keeping(group, apart)):
+            left_out |= set(apart)
+    pairing = _pairing(ranks, placing, found, left_out)
     given = tuple(Limit.parse(one) if isinstance(one, str) else one for one in limits)
     policy = Policy.fixed(
-        (*_MEANS, *(given or (_EQUAL,))),
+        (*_limits_of_means(pairing), *(given or (_EQUAL,))),
         accept=accept,
         allow_unmatched=allow_unmatched,
         allow_incomplete=allow_incomplete,
         equal_nan=equal_nan,
     )
-    found = tuple(reductions(ranks)) if layout.data_parallel else ()
-    apart = statistics.differing_statistics(ranks)
-    kept = statistics.keeping(ranks, apart)
-    left_out = set(apart) if statistics.may_differ(ranks, kept) else set()
-    pairing = _pairing(ranks, layout, found, left_out)
     comparison = measure(pairing, progress=progress, threads=threads, elements=True)
     complete = all(part.complete for part in ranks.parts)
     verdict = whole(judge(comparison, policy), complete=complete, allow_incomplete=allow_incomplete)
@@ -72,38 +78,59 @@ def compare_ranks(
         complete=all(part.complete for part in ranks.parts[1:]),
         notes=tuple(note for note in ranks.notes if not note.startswith("rank 0:")),
     )
-    causes = surest_first(rank_findings(ranks, layout, found=found))
+    causes = surest_first(rank_findings(ranks, placing, found=found))
     return Alignment(Side.of(ranks.parts[0]), others, comparison, policy, verdict, causes)
 
 
-def rank_findings(ranks: Ranks, layout: Layout, *, found: tuple[Reduction, ...] | None = None) -> Iterator[Finding]:
+def _limits_of_means(pairing: Pairing) -> list[Limit]:
+    """The limits for means over ranks of those dtypes that there are; one that fits nothing would be warned about."""
+    means = [pair.candidate for pair in pairing.pairs if str(pair.candidate.key).endswith(".mean")]
+    return [one for one in _MEANS if any(one.fits(str(entry.key), entry.dtype) for entry in means)]
+
+
+def rank_findings(ranks: Ranks, placing: Placing, *, found: tuple[Reduction, ...] | None = None) -> Iterator[Finding]:
     """What is wrong with the ranks, whatever they are compared with."""
-    if layout.data_parallel:
-        yield from reduction.look(tuple(reductions(ranks)) if found is None else found, ranks.size)
-        yield from settings.look(ranks)
-    apart = statistics.differing_statistics(ranks)
-    said = statistics.look(ranks, apart, statistics.keeping(ranks, apart))
-    if said is not None:
-        yield said
+    mesh = placing.mesh
+    if mesh.has_batch:
+        yield from reduction.look(tuple(reductions(ranks, placing)) if found is None else found)
+        yield from settings.look(ranks, mesh)
+    yield from model_axes.look(ranks, placing)
+    for group in statistics_groups(ranks, mesh):
+        apart = statistics.differing_statistics(group)
+        said = statistics.look(group, apart, statistics.keeping(group, apart))
+        if said is not None:
+            yield said
+            return
 
 
-def _pairing(ranks: Ranks, layout: Layout, found: tuple[Reduction, ...], left_out: set[str]) -> Pairing:
+def statistics_groups(ranks: Ranks, mesh: Mesh) -> tuple[Group, ...]:
+    """The ranks whose running statistics may come from different data: those along the batch, else all."""
+    return ranks.groups(mesh, *mesh.batch) if mesh.has_batch else (ranks.all,)
+
+
+def _pairing(ranks: Ranks, placing: Placing, found: tuple[Reduction, ...], left_out: set[str]) -> Pairing:
+    mesh = placing.mesh
     late = {str(one.raw) for one in found if one.late}
-    means = {str(one.key): one for one in _checkable(found, ranks.size)}
-    shapes = parameter_shapes(ranks.parts[0])
+    means: dict[str, list[Reduction]] = {}
+    for one in _checkable(found):
+        means.setdefault(str(one.key), []).append(one)
     pairs: list[Pair] = []
     for text in ranks.keys:
-        first, *others = ranks.entries(text)
-        one = means.get(text)
-        if one is not None:
+        parts = ranks.entries(text)
+        for one in means.get(text, ()):
             expected = one.expected()
             pairs.append(Pair(expected, replace(one.reduced[0], key=expected.key)))
-        if text not in late and _is_replica(first, layout, shapes) and first.key.path not in left_out:
-            pairs += [_pair(first, other, rank) for rank, other in enumerate(others, start=1)]
+        if text not in late and _is_comparable(parts[0]):
+            axes = placing.of(parts).same
+            if parts[0].key.path in left_out or parts[0].key.phase not in _REPLICAS:
+                # What each rank has of its own along the batch says nothing about the others there.
+                axes = tuple(axis for axis in axes if not mesh.axes[axis].batch)
+            pairs += _replicas(parts, axes, mesh)
+    everywhere = set(range(len(mesh.axes)))
     alone = [
         (rank, replace(entry, key=of_rank(entry.key, rank)))
-        for rank, entry in ranks.lonely()
-        if _is_replica(entry, layout, shapes)
+        for rank, entry in ranks.all.lonely()
+        if _is_comparable(entry) and set(placing.may_differ(entry)) != everywhere
     ]
     return Pairing(
         tuple(pairs),
@@ -112,28 +139,32 @@ def _pairing(ranks: Ranks, layout: Layout, found: tuple[Reduction, ...], left_ou
     )
 
 
+def _replicas(parts: Parts, axes: tuple[int, ...], mesh: Mesh) -> Iterator[Pair]:
+    """Every rank with the first along the axes where they should have the same."""
+    firsts = {rank: ranks[0] for ranks in mesh.groups(*axes) for rank in ranks} if axes else {}
+    for rank, part in enumerate(parts):
+        if firsts.get(rank, rank) != rank:
+            yield _pair(parts[firsts[rank]], part, rank)
+
+
 def _pair(first: Entry, other: Entry, rank: int) -> Pair:
     key = of_rank(first.key, rank)
     return Pair(replace(first, key=key), replace(other, key=key))
 
 
-def _is_replica(entry: Entry, layout: Layout, shapes: Mapping[str, tuple[int, ...]]) -> bool:
-    """Whether every rank should have the same under this key."""
-    key: Key = entry.key
-    if key.phase == "gradient" and key.role == "local":
-        return False
-    dims = layout.dims(key)
-    if dims is not None and is_split(entry, shapes):
-        return dims.axis is None
-    return key.phase in _REPLICAS or not layout.data_parallel
+def _is_comparable(entry: Entry) -> bool:
+    """Whether there is something that ranks could have alike: not what each contributed to a reduction."""
+    return not (entry.key.phase == "gradient" and entry.key.role == "local")
 
 
-def _checkable(found: tuple[Reduction, ...], size: int) -> Iterator[Reduction]:
+def _checkable(found: tuple[Reduction, ...]) -> Iterator[Reduction]:
     """The reductions that can be held against the mean: not those that were clipped in between."""
     late = tuple(one for one in found if one.late)
     steps = reduction.by_step(late)
     ratio = reduction.uniform_ratio(next(iter(steps.values()))) if steps else None
+    size = len(late[0].numbers) if late else 1
     plain = ratio is not None and min(abs(ratio - 1), abs(ratio / size - 1)) < 1e-3
+    plain = plain or reduction.over_all_ranks(late) is not None
     for one in found:
         if one.has_values and (plain or not one.late):
             yield one

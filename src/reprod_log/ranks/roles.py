@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from reprod_log.ranks.parts import Group
 from reprod_log.record import Entry, Key, ModuleInfo, Recording
 from reprod_log.record.arrangement import batch_first, is_sequence, is_sequence_role
+from reprod_log.record.shard import shard_of
 
 STATISTICS = (("running_mean", "running_var"), ("_mean", "_variance"))
 """What torch and paddle call a batch norm's running mean and variance."""
@@ -54,3 +56,15 @@ def running_statistics(recording: Recording) -> dict[str, ModuleInfo]:
             for names in STATISTICS:
                 found.update({f"{module.path}.{name}": module for name in names if name in module.parameters})
     return found
+
+
+def other_weights(group: Group) -> list[int]:
+    """The ranks of a group that began with other weights than its first.
+
+    Of weights that lie in pieces along it the hashes differ and tell nothing.
+    """
+    first, *_ = group.parts
+    if any(shard_of(entry.meta) is not None for entry in first.entries if entry.key.phase == "parameter"):
+        return []
+    hashes = [part.provenance.weights_hash for part in group.parts]
+    return [rank for rank, one in zip(group.numbers, hashes, strict=True) if one and hashes[0] and one != hashes[0]]

@@ -8,30 +8,36 @@ from typing import Any
 
 from reprod_log.diagnose import Finding
 from reprod_log.errors import counted, listed
-from reprod_log.ranks.gradients import digest, same
-from reprod_log.ranks.parts import Ranks, said_ranks
+from reprod_log.ranks.bits import digest, same
+from reprod_log.ranks.mesh import Mesh
+from reprod_log.ranks.parts import Group, Ranks, said_ranks
+from reprod_log.ranks.roles import other_weights
 from reprod_log.record import Key
 
 _RATES = ("lr", "learning_rate", "initial_lr", "parameters")
 
 
-def look(ranks: Ranks) -> Iterable[Finding]:
-    """What ranks of a data-parallel run were given that they should not have been."""
-    yield from _weights(ranks)
-    yield from _rates(ranks)
-    yield from _optimizers(ranks)
-    yield from same_data(ranks)
+def look(ranks: Ranks, mesh: Mesh) -> Iterable[Finding]:
+    """What ranks were given that they should not have been; weights and data along the axes of the batch."""
+    groups = ranks.groups(mesh, *mesh.batch) if mesh.has_batch else ()
+    for group in groups:
+        yield from _weights(group)
+    yield from _rates(ranks.all)
+    yield from _optimizers(ranks.all)
+    # Along other axes all ranks are fed the same, so one group shows what was fed.
+    for group in groups[:1]:
+        yield from same_data(group)
 
 
-def _weights(ranks: Ranks) -> Iterator[Finding]:
-    hashes = [part.provenance.weights_hash for part in ranks.parts]
-    others = [rank for rank, one in enumerate(hashes) if one and hashes[0] and one != hashes[0]]
+def _weights(group: Group) -> Iterator[Finding]:
+    others = other_weights(group)
     if not others:
         return
+    first = group.numbers[0]
     keys = [
-        key for key in map(Key.parse, ranks.keys) if key.phase == "parameter" and key.step == ranks.parts[0].steps[0]
+        key for key in map(Key.parse, group.keys) if key.phase == "parameter" and key.step == group.parts[0].steps[0]
     ]
-    entries = [ranks.entries(key) for key in keys]
+    entries = [group.entries(key) for key in keys]
     apart = [str(parts[0].key) for parts in entries if not all(same(parts[0], part) for part in parts[1:])]
     shown = (
         f"; after the first step {counted(len(apart), 'parameter differs', 'parameters differ')}: "
@@ -41,7 +47,7 @@ def _weights(ranks: Ranks) -> Iterator[Finding]:
     )
     yield Finding(
         rule="rank_weights",
-        cause=f"{said_ranks(others)} started from other weights than rank 0",
+        cause=f"{said_ranks(others)} started from other weights than rank {first}",
         evidence=f"the hash of all parameters and buffers when recording began is another one{shown}",
         confidence="consistent",
         advice="seed every rank alike, load the same checkpoint on all, or broadcast rank 0's parameters before "
@@ -50,7 +56,7 @@ def _weights(ranks: Ranks) -> Iterator[Finding]:
     )
 
 
-def _rates(ranks: Ranks) -> Iterator[Finding]:
+def _rates(ranks: Group) -> Iterator[Finding]:
     for text in ranks.keys:
         key = Key.parse(text)
         if key.phase != "lr" or key.run:
@@ -71,7 +77,7 @@ def _rates(ranks: Ranks) -> Iterator[Finding]:
             return
 
 
-def _optimizers(ranks: Ranks) -> Iterator[Finding]:
+def _optimizers(ranks: Group) -> Iterator[Finding]:
     first = _settings(ranks, 0)
     for rank in range(1, ranks.size):
         other = _settings(ranks, rank)
@@ -89,7 +95,7 @@ def _optimizers(ranks: Ranks) -> Iterator[Finding]:
             return
 
 
-def same_data(ranks: Ranks) -> Iterator[Finding]:
+def same_data(ranks: Group) -> Iterator[Finding]:
     """Ranks that were fed the same batch: what should differ and does not."""
     steps: dict[int, list[Key]] = {}
     for key in map(Key.parse, ranks.keys):
@@ -98,7 +104,7 @@ def same_data(ranks: Ranks) -> Iterator[Finding]:
     alike: dict[tuple[int, ...], list[int]] = {}
     for step, keys in steps.items():
         fed: dict[tuple[str, ...], list[int]] = {}
-        for rank, part in enumerate(ranks.parts):
+        for rank, part in zip(ranks.numbers, ranks.parts, strict=True):
             fed.setdefault(tuple(digest(part[key]) for key in keys), []).append(rank)
         for what, who in fed.items():
             if len(who) > 1 and all(what):
@@ -116,7 +122,7 @@ def same_data(ranks: Ranks) -> Iterator[Finding]:
         )
 
 
-def _settings(ranks: Ranks, rank: int) -> dict[str, Any]:
+def _settings(ranks: Group, rank: int) -> dict[str, Any]:
     """The optimizers' settings under dotted names; learning rates are compared step by step instead."""
     optimizers = ranks.parts[rank].provenance.extra.get("optimizers", {})
     return dict(_flat(optimizers, ""))

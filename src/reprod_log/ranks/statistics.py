@@ -14,8 +14,8 @@ import numpy as np
 
 from reprod_log.diagnose import Finding
 from reprod_log.errors import listed
-from reprod_log.ranks.gradients import same
-from reprod_log.ranks.parts import Ranks
+from reprod_log.ranks.bits import same
+from reprod_log.ranks.parts import Group
 from reprod_log.ranks.roles import running_statistics
 from reprod_log.record import Array, Entry, Key, ModuleInfo, Recording
 from reprod_log.record.arrangement import channels_last
@@ -24,7 +24,7 @@ Keeping = Literal["equal", "own", "rank 0's", "unknown"]
 _FITS = 1e-4
 
 
-def differing_statistics(ranks: Ranks) -> dict[str, ModuleInfo]:
+def differing_statistics(ranks: Group) -> dict[str, ModuleInfo]:
     """Paths of the running statistics that are not the same on all ranks in some step, with their layer."""
     statistics = running_statistics(ranks.parts[0])
     found: dict[str, ModuleInfo] = {}
@@ -37,7 +37,7 @@ def differing_statistics(ranks: Ranks) -> dict[str, ModuleInfo]:
     return found
 
 
-def keeping(ranks: Ranks, differing: dict[str, ModuleInfo]) -> Keeping:
+def keeping(ranks: Group, differing: dict[str, ModuleInfo]) -> Keeping:
     """How the ranks keep statistics that differ: each its own, or rank 0's for all from one step to the next."""
     if not differing:
         return "equal"
@@ -47,12 +47,12 @@ def keeping(ranks: Ranks, differing: dict[str, ModuleInfo]) -> Keeping:
     return next(iter(said)) if len(said) == 1 else "unknown"
 
 
-def may_differ(ranks: Ranks, kept: Keeping) -> bool:
+def may_differ(ranks: Group, kept: Keeping) -> bool:
     """Whether differing statistics are what the wrapper is meant to leave at the end of a step."""
     return kept == "rank 0's" or (kept == "unknown" and ranks.parts[0].provenance.framework == "torch")
 
 
-def look(ranks: Ranks, differing: dict[str, ModuleInfo], kept: Keeping) -> Finding | None:
+def look(ranks: Group, differing: dict[str, ModuleInfo], kept: Keeping) -> Finding | None:
     """What to say about statistics that differ between ranks."""
     if not differing:
         return None
@@ -85,7 +85,7 @@ def look(ranks: Ranks, differing: dict[str, ModuleInfo], kept: Keeping) -> Findi
     )
 
 
-def _told(ranks: Ranks, rank: int, path: str, module: ModuleInfo) -> Keeping:
+def _told(ranks: Group, rank: int, path: str, module: ModuleInfo) -> Keeping:
     """What the running mean of one layer on one rank says."""
     if not path.endswith("mean"):
         return "unknown"

@@ -20,6 +20,7 @@ from reprod_log.cli.options import (
     Full,
     Language,
     Limits,
+    MeshSizes,
     ModuleTree,
     Renames,
     Reports,
@@ -29,6 +30,7 @@ from reprod_log.cli.options import (
 from reprod_log.cli.progress import byte_progress
 from reprod_log.ranks import explained, open_sides
 from reprod_log.ranks.dims import read_dims
+from reprod_log.ranks.mesh import read_mesh
 
 NAME = "compare"
 
@@ -43,6 +45,7 @@ def run(
     allow_incomplete: AllowIncomplete = False,
     equal_nan: EqualNan = False,
     dims: Dims = [],  # noqa: B006
+    mesh: MeshSizes = None,
     json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Save the alignment as JSON.")] = None,
     report: Reports = [],  # noqa: B006
     full: Full = False,
@@ -63,7 +66,7 @@ def run(
     A folder with the parts of several ranks is put together first: as data-parallel, or as --dims say.
     """
     check_reports(report, language)
-    ours, theirs = open_sides(reference, candidate, dims=read_dims(dims), trust=trust)
+    ours, theirs = open_sides(reference, candidate, dims=read_dims(dims), mesh=read_mesh(mesh), trust=trust)
     with cluster_executor(dask) as executor, byte_progress("comparing") as progress:
         alignment = align(
             ours,

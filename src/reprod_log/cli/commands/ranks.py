@@ -18,6 +18,7 @@ from reprod_log.cli.options import (
     Full,
     Language,
     Limits,
+    MeshSizes,
     ModuleTree,
     Reports,
     Trust,
@@ -25,6 +26,7 @@ from reprod_log.cli.options import (
 from reprod_log.cli.progress import byte_progress
 from reprod_log.ranks import compare_ranks, load_ranks
 from reprod_log.ranks.dims import read_dims
+from reprod_log.ranks.mesh import read_mesh
 
 NAME = "ranks"
 
@@ -32,6 +34,7 @@ NAME = "ranks"
 def run(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="What watch(save=…) was given under the launcher.")],
     dims: Dims = [],  # noqa: B006  # typer's way of saying 'none given'
+    mesh: MeshSizes = None,
     limit: Limits = [],  # noqa: B006
     allow_unmatched: AllowUnmatched = [],  # noqa: B006
     accept: Accept = [],  # noqa: B006
@@ -47,7 +50,7 @@ def run(
 ) -> int:
     """Compare the ranks of a parallel run with each other: replicas must be equal, reduced gradients the mean."""
     check_reports(report, language)
-    ranks = load_ranks(folder, trust=trust)
+    ranks = load_ranks(folder, mesh=read_mesh(mesh), trust=trust)
     with byte_progress("comparing") as progress:
         alignment = compare_ranks(
             ranks,

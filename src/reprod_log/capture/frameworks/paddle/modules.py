@@ -6,11 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import paddle
+from paddle.distributed.fleet.meta_parallel import SegmentParallel, ShardingParallel, TensorParallel
 from paddle.jit.dy2static.program_translator import ProgramTranslator, StaticFunction
 from paddle.nn.layer.rnn import RNNBase
 
 from reprod_log.capture.frameworks.paddle.kinds import KINDS
 from reprod_log.capture.hook import Hook, Undo, replaced
+
+_WRAPPERS = (paddle.DataParallel, TensorParallel, ShardingParallel, SegmentParallel)
 
 _STATISTICS = {"batchnorm": ("_mean", "_variance"), "spectral_norm": ("weight_u", "weight_v")}
 """What stands among the parameters but is never trained."""
@@ -91,7 +94,7 @@ def is_training(module: Any) -> bool:
 
 
 def wrapped(module: Any) -> Any | None:
-    return module._layers if isinstance(module, paddle.DataParallel) else None
+    return module._layers if isinstance(module, _WRAPPERS) else None
 
 
 def opaque(module: Any) -> str:

@@ -1,5 +1,6 @@
 """PyTorch: everything that capture needs to know of it."""
 
+from reprod_log.capture.frameworks.torch.distributed import mesh, pieces, shard
 from reprod_log.capture.frameworks.torch.gradients import (
     gradient,
     on_backward,
@@ -76,6 +77,7 @@ __all__ = [
     "is_training",
     "kind",
     "learning_rates",
+    "mesh",
     "on_any_call",
     "on_backward",
     "on_call",
@@ -88,11 +90,13 @@ __all__ = [
     "optimizer_settings",
     "optimizer_state",
     "parameters",
+    "pieces",
     "rng_state",
     "seed",
     "seeds",
     "set_rng_state",
     "settings",
+    "shard",
     "switches",
     "takes_gradient",
     "threads",
