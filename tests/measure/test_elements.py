@@ -2,10 +2,15 @@
 
 import json
 import math
+from collections.abc import Iterator
 
 import ml_dtypes
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies_for_arrays import array_pairs
+from ways import WAYS, measured_by
 
 from reprod_log import Recording
 from reprod_log.match import match
@@ -47,7 +52,26 @@ def test_half_precision_gives_samples_as_numbers() -> None:
     assert samples_of(array, array, most=10) == ((1.5, 1.5), (-2.0, -2.0))
 
 
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest) -> Iterator[None]:
+    with measured_by(request.param):
+        yield
+
+
+@settings(max_examples=150, deadline=None)
+@given(array_pairs(), st.integers(1, 20))
+@pytest.mark.parametrize("way", ["kernel", "plain kernel"])
+def test_the_kernel_finds_the_same_worst_elements_as_numpy(
+    way: str, pair: tuple[np.ndarray, np.ndarray], most: int
+) -> None:
+    with measured_by("numpy"):
+        wanted = worst_elements(*pair, most=most)
+    with measured_by(way):
+        assert repr(worst_elements(*pair, most=most)) == repr(wanted)
+
+
 @pytest.mark.parametrize("size", [1, 7, 40_000, 100_000])
+@pytest.mark.usefixtures("way")
 def test_worst_elements_are_those_of_a_full_sort(size: int) -> None:
     reference = RNG.normal(size=size).astype(np.float32)
     candidate = (reference + RNG.normal(size=size).astype(np.float32) * 1e-3).astype(np.float32)
@@ -56,22 +80,26 @@ def test_worst_elements_are_those_of_a_full_sort(size: int) -> None:
     assert [one.index for one in worst_elements(reference, candidate, most=6)] == [(int(place),) for place in wanted]
 
 
+@pytest.mark.usefixtures("way")
 def test_ties_among_the_worst_go_to_the_earlier_place() -> None:
     reference, candidate = np.zeros(100_000), np.ones(100_000)
     assert [one.index for one in worst_elements(reference, candidate, most=3)] == [(0,), (1,), (2,)]
 
 
+@pytest.mark.usefixtures("way")
 def test_equal_elements_are_never_among_the_worst() -> None:
     found = worst_elements(np.array([[1, 2], [3, 4]]), np.array([[1, 2], [3, 9]]), most=5)
     assert [(one.index, one.reference, one.candidate) for one in found] == [((1, 1), 4, 9)]
 
 
+@pytest.mark.usefixtures("way")
 def test_nan_without_its_equal_comes_first_and_equal_infinities_not_at_all() -> None:
     reference = np.array([math.inf, 1.0, 2.0, math.nan])
     candidate = np.array([math.inf, 50.0, math.nan, 1.0])
     assert [one.index for one in worst_elements(reference, candidate, most=4)] == [(2,), (3,), (1,)]
 
 
+@pytest.mark.usefixtures("way")
 def test_large_integers_are_ranked_exactly() -> None:
     top = np.iinfo(np.int64).max
     found = worst_elements(np.array([top, top]), np.array([top - 1, top - 2]), most=2)

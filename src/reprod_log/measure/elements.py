@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from reprod_log.measure import kernel
 from reprod_log.measure.blocks import BLOCK, paired_blocks
 from reprod_log.measure.differences import Widener
-from reprod_log.measure.dtypes import Arithmetic, Array, DType, dtype_pair
+from reprod_log.measure.dtypes import Arithmetic, Array, DType, DtypePair, dtype_pair
 from reprod_log.measure.measurement import Worst
 
 Samples = tuple[tuple[float, float], ...]
@@ -42,6 +43,13 @@ def worst_elements(reference: Array, candidate: Array, *, most: int) -> tuple[Wo
     pair = dtype_pair(reference.dtype, candidate.dtype)
     if pair.arithmetic is Arithmetic.EQUALITY or most < 1:
         return ()
+    places = kernel.worst_places(reference, candidate, pair=pair, most=most)
+    if places is None:
+        places = _worst_places(reference, candidate, pair=pair, most=most)
+    return tuple(element_at(place, reference, candidate) for place in places)
+
+
+def _worst_places(reference: Array, candidate: Array, *, pair: DtypePair, most: int) -> list[int]:
     widener = Widener(pair, size=min(BLOCK, max(reference.size, 1)))
     # A heap of (size, -place): its first item is the least of those kept, so most blocks are passed over by one max().
     kept: list[tuple[float, int]] = []
@@ -69,7 +77,7 @@ def worst_elements(reference: Array, candidate: Array, *, most: int) -> tuple[Wo
                     heapq.heappush(kept, item)
                 else:
                     heapq.heappushpop(kept, item)
-    return tuple(element_at(-place, reference, candidate) for _, place in sorted(kept, reverse=True))
+    return [-place for _, place in sorted(kept, reverse=True)]
 
 
 def plain_number(value: Any) -> float | complex | int | bool:

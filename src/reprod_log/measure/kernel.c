@@ -327,6 +327,19 @@ STAGE int count_zeros(const double *d, int n)
     return (int)zeros;
 }
 
+/* The largest difference; infinite if there is one that is no number. */
+STAGE double largest(const double *d, int n)
+{
+    double hi = 0;
+    int64_t odd = 0;
+#pragma omp simd reduction(max : hi) reduction(| : odd)
+    for (int i = 0; i < n; i++) {
+        hi = d[i] > hi ? d[i] : hi;
+        odd |= d[i] != d[i];
+    }
+    return odd ? INFINITY : hi;
+}
+
 STAGE int count_beyond(const double *d, int n, double limit)
 {
     int64_t beyond = 0;
@@ -1039,6 +1052,19 @@ static void conclude(State *s)
 
 /* ---------------------------------------------------------------- what Python calls */
 
+/* The block of `n` elements that starts at element `i` of both arrays. */
+static Block block_at(int32_t dtype, const void *a, const void *b, int64_t n, int64_t i, double *distances)
+{
+    int64_t at = i * item_size[dtype];
+    int size = n - i < BLOCK ? (int)(n - i) : BLOCK;
+    return (Block){.raw = {(const char *)a + at, (const char *)b + at},
+                   .dtype = dtype,
+                   .n = size,
+                   .pairs = size,
+                   .offset = i,
+                   .distances = distances};
+}
+
 /* Add n elements of both arrays, which start at `offset` of the whole, to a State that was all zero at first. */
 EXPORT void reprod_measure(int32_t dtype, const void *a, const void *b, int64_t n, int64_t offset, double limit,
                            State *state)
@@ -1050,14 +1076,8 @@ EXPORT void reprod_measure(int32_t dtype, const void *a, const void *b, int64_t 
     Walk w;
     start(&w, state, limit);
     for (int64_t i = 0; i < n; i += BLOCK) {
-        int64_t at = i * item_size[dtype];
-        int size = n - i < BLOCK ? (int)(n - i) : BLOCK;
-        Block block = {.raw = {(const char *)a + at, (const char *)b + at},
-                       .dtype = dtype,
-                       .n = size,
-                       .pairs = size,
-                       .offset = offset + i,
-                       .distances = distances};
+        Block block = block_at(dtype, a, b, n, i, distances);
+        block.offset += offset;
         widen(&block, room);
         add_block(&w, &block);
     }
@@ -1081,6 +1101,49 @@ EXPORT void reprod_measure_many(int64_t pairs, const int32_t *dtype, const void 
             state.octaves[bin] = 0;
         memset(&state, 0, brief);
     }
+}
+
+/* Whether both wide values at a place are the same; NaN never is. */
+static int same_at(const Block *b, int i)
+{
+    if (b->is_float)
+        return ((const f32 *)b->wide[0])[i] == ((const f32 *)b->wide[1])[i];
+    return ((const f64 *)b->wide[0])[i] == ((const f64 *)b->wide[1])[i];
+}
+
+/* Adds n elements to a list of at most `most` places where both arrays differ most, `kept` of which are there already:
+ * the largest difference first, the earlier of two equal ones first, no zeros. What is not finite on one side differs
+ * by infinity, and so does NaN from NaN. Gives how many are in the list now. */
+EXPORT int32_t reprod_worst(int32_t dtype, const void *a, const void *b, int64_t n, int64_t offset, int32_t most,
+                            int32_t kept, int64_t *places, double *sizes)
+{
+    Environment environment;
+    ENTER(environment);
+    char room[2][BLOCK * 8] __attribute__((aligned(64)));
+    double distances[BLOCK];
+    for (int64_t i = 0; i < n; i += BLOCK) {
+        Block block = block_at(dtype, a, b, n, i, distances);
+        widen(&block, room);
+        const double *d = distances_of(&block);
+        double least = kept == most ? sizes[most - 1] : 0;
+        if (!(largest(d, block.n) > least))
+            continue;
+        for (int j = 0; j < block.n; j++) {
+            double size = d[j] == d[j] ? d[j] : same_at(&block, j) ? 0 : INFINITY;
+            if (!(size > least))
+                continue;
+            int at = kept < most ? kept++ : most - 1;
+            for (; at > 0 && sizes[at - 1] < size; at--) {
+                sizes[at] = sizes[at - 1];
+                places[at] = places[at - 1];
+            }
+            sizes[at] = size;
+            places[at] = offset + i + j;
+            least = kept == most ? sizes[most - 1] : 0;
+        }
+    }
+    LEAVE(environment);
+    return kept;
 }
 
 /* Python uses a library only if it was built from the kernel.c that lies beside it. */

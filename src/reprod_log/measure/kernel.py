@@ -69,6 +69,7 @@ class Kernel:
     measure: Callable[..., None] | None
     status: str
     measure_many: Callable[..., None] | None = None
+    worst: Callable[..., int] | None = None
 
 
 def status() -> str:
@@ -102,6 +103,21 @@ def run(
     for offset, a, b in paired_blocks(reference, candidate, size=block or _GATHER, cast=cast):
         measure(code, address_of(a), address_of(b), a.size, offset, bound, state)
     return Run(memoryview(state).cast("B"), reference.size)
+
+
+def worst_places(reference: Array, candidate: Array, *, pair: DtypePair, most: int) -> list[int] | None:
+    """Where the flattened arrays differ most, largest difference first; None if the kernel cannot tell."""
+    worst, code = load().worst, _CODES.get(pair.reference) if pair.same else None
+    if worst is None or code is None or not (is_plain(reference) and is_plain(candidate)):
+        return None
+    left, right, size, count = address_of(reference), address_of(candidate), reference.itemsize, reference.size
+    places, sizes, kept = np.empty(most, np.int64), np.empty(most), 0
+    lists = address_of(places), address_of(sizes)
+    for offset in range(0, count, _CALL):
+        n = min(_CALL, count - offset)
+        kept = worst(code, left + offset * size, right + offset * size, n, offset, most, kept, *lists)
+    found: list[int] = places[:kept].tolist()
+    return found
 
 
 def knows(pair: DtypePair) -> bool:
@@ -206,7 +222,7 @@ def load(library: Path = LIBRARY) -> Kernel:
         for name in ("reprod_source", "reprod_instructions"):
             getattr(loaded, name).restype = ctypes.c_char_p
         built_from, instructions = loaded.reprod_source().decode(), loaded.reprod_instructions().decode()
-        measure, measure_many = loaded.reprod_measure, loaded.reprod_measure_many
+        measure, measure_many, worst = loaded.reprod_measure, loaded.reprod_measure_many, loaded.reprod_worst
     except (OSError, AttributeError) as error:
         return Kernel(None, f"cannot be loaded ({error}); numpy measures instead. Install again to build it anew")
     if built_from != source_digest():
@@ -218,4 +234,7 @@ def load(library: Path = LIBRARY) -> Kernel:
     ]  # fmt: skip
     measure_many.restype = None
     measure_many.argtypes = [ctypes.c_int64, *[ctypes.c_void_p] * 6]
-    return Kernel(measure, f"in use ({instructions})", measure_many)
+    whole, small, place = ctypes.c_int64, ctypes.c_int32, ctypes.c_void_p
+    worst.restype = small
+    worst.argtypes = [small, place, place, whole, whole, small, small, place, place]
+    return Kernel(measure, f"in use ({instructions})", measure_many, worst)
