@@ -74,6 +74,34 @@ def test_next_layer_is_the_next_that_runs_and_has_a_partner_that_ran() -> None:
     assert apart(ours, lacking) == set(), "the partner never ran: nothing lies behind"
 
 
+def test_layer_inside_of_the_block_is_not_behind_it() -> None:
+    ours = {"block:input": X, "fc:input": X, "fc:output": X, "block:output": X, "head:input": X, "head:output": X}
+    theirs = {"part:input": X, "linear:input": X, "linear:output": X, "part:output": 2 * X, "out:input": 3 * X}
+    assert apart(ours, {**theirs, "out:output": X}) == set()
+    # One that was called before the block ended, and gave its output behind it, lies behind it.
+    late = {"head:input": X, "block:output": X, "head:output": X}
+    assert apart(late, {"out:input": X, "part:output": 2 * X, "out:output": X}) == {"block"}
+
+
+def test_layer_that_gave_nothing_to_hold_it_against_says_nothing() -> None:
+    ours = {"block:output": X, "fc:input": X, "fc:output": X}
+    assert apart(ours, {"part:output": 2 * X, "linear:output": summary_only("linear:output", X)}) == set()
+
+
+def test_single_numbers_can_be_what_a_layer_was_given() -> None:
+    ours = {"block:output": X, "fc:input": [[5.0]], "fc:output": X}
+    theirs = {"part:output": 2 * X, "linear:input": [5.0], "linear:output": X}
+    assert apart(ours, theirs) == {"block"}
+    assert apart({**ours, "fc:input": [5.0]}, theirs) == {"block"}
+
+
+def test_every_block_is_looked_at() -> None:
+    ours = recording({"a:output": X, "c:output": X, "b:output": X, "fc:output": X})
+    theirs = recording({"p:output": X, "q:output": 2 * X, "linear:output": X})
+    assert cut_elsewhere(ours, theirs, {"a": "p", "c": "gone", "b": "q"}, KNOWN) == {"b"}
+    assert cut_elsewhere(Recording(()), Recording(()), {"a": "p"}, KNOWN) == frozenset()
+
+
 def test_layers_that_were_seen_to_take_what_the_block_gave_are_asked_all_of_them() -> None:
     ours = {"block:output": X, "head:input": X, "head:output": X, "fc:input": X, "fc:output": X}
     theirs = {"part:output": 2 * X, "out:input": X, "out:output": X, "linear:input": 3 * X, "linear:output": X}

@@ -160,3 +160,11 @@ def test_wide_rows_are_told_apart_by_a_few_directions() -> None:
     assert told([wide[:3], wide[3:]], [other]) == "unlike"
     assert calls._directions(list(recording("a", wide).entries)).shape == (6, 8)
     assert calls._directions(list(recording("a", A).entries)).shape == (2, 3)
+
+
+def test_every_module_is_looked_at() -> None:
+    ours = Recording((*recording("a", A, B).entries, *recording("c", A, B).entries))
+    theirs = Recording((*recording("b", B, A).entries, *recording("d", B, A).entries))
+    found = order_calls(ours, theirs, {"gone": "gone", "a": "gone", "c": "d"})
+    assert found.exchanged == {"c": {0: 1, 1: 0}}
+    assert order_calls(Recording(()), Recording(()), {"a": "b"}) == CallOrder()

@@ -95,10 +95,21 @@ def equivalent() -> frozenset[str]:
     return frozenset("\n".join(line for line in block if not line.startswith("#")) for block in lines)
 
 
-def _loosens_zip(one: Mutant) -> bool:
-    """Whether all it does is to let a zip end early: strict=True is there to catch our own mistakes."""
-    plain = [re.sub(r",? *strict=\w+|, *(?=\))", "", line[1:]) for line in one.changed]
-    return len(plain) == 2 and plain[0] == plain[1] and "strict=True" in one.changed[0]
+_SAME_EVERYWHERE = {
+    "strict=True is there to catch our own mistakes": r",? *strict=\w+|, *(?=\))",
+    "numpy makes the room that it is not given": r",? *out=(None|[\w.]+(\(.*?\))?(\[[^\]]*\])?)|, *(?=\))",
+    "numpy takes None for float64": r"\b(None|np\.float64)\b",
+    "numpy takes any negative length for the missing one": r"reshape\(-[12]",
+}
+"""Changes that cannot be seen wherever they stand; only what no test noticed is asked for them."""
+
+
+def _is_same_everywhere(one: Mutant) -> bool:
+    # A call whose result nobody takes works through its room alone.
+    if len(one.changed) != 2 or one.changed[0].startswith("- np."):
+        return False
+    before, after = (line[1:] for line in one.changed)
+    return any(re.sub(pattern, "", before) == re.sub(pattern, "", after) for pattern in _SAME_EVERYWHERE.values())
 
 
 def report(name: str) -> tuple[int, int, int]:
@@ -107,7 +118,7 @@ def report(name: str) -> tuple[int, int, int]:
     everything, known, same = mutants_of(place), fates(place), equivalent()
     counts = Counter(known.get(one.name, "not tried") for one in everything)
     lived = [one for one in everything if known.get(one.name) in LIVED]
-    left = [one for one in lived if one.key not in same and not _loosens_zip(one)]
+    left = [one for one in lived if one.key not in same and not _is_same_everywhere(one)]
     died = counts["killed"] + counts["died"]
     judged = died + len(left)
     for module, rows in _by_module(left).items():

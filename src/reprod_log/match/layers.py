@@ -47,11 +47,12 @@ class Layers:
 def match_layers(reference: Recording, candidate: Recording, *, rename: Mapping[str, str]) -> Layers:
     """The modules of both recordings lined up as far as they can be."""
     ours, theirs = recorded_units(reference), recorded_units(candidate)
-    paths = {module.path for module in reference.modules}
+    modules_here, units_here = {module.path for module in reference.modules}, {unit.path for unit in ours}
     pairs = _unit_pairs(
         ours,
         theirs,
-        {old: new for old, new in rename.items() if any(path == old or path.startswith(f"{old}.") for path in paths)},
+        # A rule for a module without tensors (an activation) is followed by its entries; there is no unit to pair.
+        {old: new for old, new in rename.items() if _names(old, modules_here) and _names(old, units_here)},
         (_execution_order(reference), _execution_order(candidate)),
         (_ends(reference), _ends(candidate)),
     )
@@ -109,6 +110,11 @@ def _unit_pairs(
     pairs += found
     pairs += match_single_tensors(*_rest(here, there, pairs))
     return pairs + match_loose(*_rest(here, there, pairs), pairs, *ends)
+
+
+def _names(front: str, paths: Iterable[str]) -> bool:
+    """Whether it is one of these paths, or what one of them lies in."""
+    return any(path == front or path.startswith(f"{front}.") for path in paths)
 
 
 def _sorted(units: Iterable[Unit], order: Mapping[str, int]) -> list[Unit]:

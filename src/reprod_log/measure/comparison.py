@@ -27,6 +27,8 @@ _WORST_ELEMENTS = 8
 _WORTH_A_PICTURE = 1e-6
 _SMALL = 1 << 16
 """Pairs of up to this many elements always tell their worst; larger ones only when something is beyond a limit."""
+_MOST_HINTS = 100_000
+"""Likeness is quadratic to find; a thousand missing names need no hints."""
 
 
 class Compared(NamedTuple):
@@ -294,8 +296,7 @@ def _kinds_differ(reference: str, candidate: str) -> str:
 def _unmatched(pairing: Pairing) -> tuple[Unmatched, ...]:
     lonely = [str(entry.key) for entry in pairing.only_in_reference]
     extra = [str(entry.key) for entry in pairing.only_in_candidate]
-    # Likeness is quadratic to find; a thousand missing names need no hints.
-    hints = len(lonely) * len(extra) <= 100_000
+    hints = len(lonely) * len(extra) <= _MOST_HINTS
     return (
         *(Unmatched(name, "reference", tuple(near_names(name, tuple(extra))) if hints else ()) for name in lonely),
         *(Unmatched(name, "candidate", tuple(near_names(name, tuple(lonely))) if hints else ()) for name in extra),
