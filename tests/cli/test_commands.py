@@ -5,11 +5,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
 
-from reprod_log import Recording
+from reprod_log import Recording, cli
 from reprod_log.cli import run
 from reprod_log.record import Provenance
 
@@ -181,6 +182,37 @@ def test_reader_that_leaves_early_changes_no_answer(logs: Path, command: str, co
         os.close(writing)
     assert (answer.returncode, answer.stderr) == (code, "")
     assert (logs / "out.json").exists() == (code == 1)
+
+
+@pytest.mark.parametrize("command", ["--help", "--version", "convert {0}/ref.npy {0}/out.safetensors"])
+def test_reader_that_leaves_before_there_is_an_answer_leaves_141(logs: Path, command: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    arguments = [sys.executable, "-m", "reprod_log", *command.format(logs).split()]
+    try:
+        answer = subprocess.run(arguments, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    finally:
+        os.close(writing)
+    assert (answer.returncode, answer.stderr) == (cli.READER_GONE, "")
+
+
+def test_reader_that_leaves_after_the_first_line_changes_no_verdict(tmp_path: Path) -> None:
+    for name, value in (("ref", 1.0), ("off", 2.0)):
+        Recording.from_arrays({f"loss_{place}": np.full(1, value) for place in range(3000)}).save(tmp_path / name)
+    command = [sys.executable, "-m", "reprod_log", "compare", "ref", "off", "--all"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        first = process.stdout.readline()
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait()) == ("", 1)
+    assert first.startswith("NOT ALIGNED")
+
+
+def test_interrupted_command_leaves_with_130(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with mock.patch("reprod_log.cli.commands.compare.align", side_effect=KeyboardInterrupt):
+        assert answer(capsys, "compare", logs / "ref.npy", logs / "off.npy")[0] == cli.INTERRUPTED
+    assert answer(capsys, "compare", logs / "ref.npy", logs / "off.npy")[0] == 1
 
 
 def test_what_was_written_is_named(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:

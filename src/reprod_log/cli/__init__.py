@@ -42,11 +42,12 @@ def run(arguments: list[str]) -> int:
         print(f"reprod: {error}", file=sys.stderr)
         return WRONG_USE
     except BrokenPipeError:
-        # The reader of our output has gone (reprod show … | head) before there was an answer.
-        from reprod_log.report.terminal import drop_output
-
-        drop_output(sys.stdout)
-        return READER_GONE
+        return _unheard()
+    except SystemExit as leaving:
+        # click leaves with 1, which is our word for "not aligned", when the reader of its output has gone.
+        if isinstance(leaving.__context__, BrokenPipeError):
+            return _unheard()
+        raise
     except OSError as error:
         if error.filename is None:
             return _bug()
@@ -55,6 +56,14 @@ def run(arguments: list[str]) -> int:
     except Exception:
         return _bug()
     return answer if isinstance(answer, int) else ALIGNED
+
+
+def _unheard() -> int:
+    """The reader of our output has gone (reprod show … | head) before there was an answer."""
+    from reprod_log.report.terminal import drop_output
+
+    drop_output(sys.__stdout__ or sys.stdout)
+    return READER_GONE
 
 
 def _bug() -> int:
