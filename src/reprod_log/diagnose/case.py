@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -69,13 +68,15 @@ class Case:
         """The layers whose error is their own, in execution order."""
         return tuple(path for path, state in self.states.items() if state == "own")
 
-    def series(self) -> Iterator[tuple[str, tuple[Point, ...]]]:
-        """Every quantity over the steps, with its name."""
-        for name, members in series(self.rows).items():
-            points = tuple(
+    @cached_property
+    def series(self) -> dict[str, tuple[Point, ...]]:
+        """Every quantity over the steps, by its name."""
+        found = {
+            name: tuple(
                 Point(step, row, row.measurement, self.judgements[key])
                 for step, key in members
                 if (row := self.rows[key]).measurement is not None
             )
-            if points:
-                yield name, points
+            for name, members in series(self.rows).items()
+        }
+        return {name: points for name, points in found.items() if points}

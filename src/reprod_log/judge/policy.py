@@ -37,7 +37,10 @@ class Limit:
         return 0 if self.dtype == "*" else 1 if "*" in self.dtype else 2
 
     def fits(self, key: str, dtype: str) -> bool:
-        return fnmatchcase(key, self.keys) and fnmatchcase(dtype, self.dtype)
+        # Most limits hold for all keys; a pattern takes longer to ask than a small tensor takes to measure.
+        return (self.keys == "*" or fnmatchcase(key, self.keys)) and (
+            self.dtype == "*" or fnmatchcase(dtype, self.dtype)
+        )
 
     @classmethod
     def parse(cls, text: str) -> Limit:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 PHASES = (
     "data",
@@ -64,15 +64,21 @@ class Key:
         role = f":{self.role}" if self.role else ""
         return f"{prefix}step{self.step or 0}/{self.phase}/{self.path}{call}{role}"
 
-    @classmethod
-    def parse(cls, text: str) -> Key:
+    @staticmethod
+    def parse(text: str) -> Key:
         """The key that prints as `text`; anything that is not of our form is a classic name."""
-        found = _STRUCTURED.fullmatch(text)
-        if found is None:
-            return cls(path=text)
-        run, step, phase, path, call, role = found.groups()
-        return cls(path, phase, int(step), None if call is None else int(call), role or "", run or "")
+        return _parsed(text)
 
     def in_run(self, run: str) -> Key:
         """The same entry of another pass."""
         return replace(self, run=run)
+
+
+# Every part of a comparison asks for the same keys again.
+@lru_cache(maxsize=1 << 16)
+def _parsed(text: str) -> Key:
+    found = _STRUCTURED.fullmatch(text)
+    if found is None:
+        return Key(path=text)
+    run, step, phase, path, call, role = found.groups()
+    return Key(path, phase, int(step), None if call is None else int(call), role or "", run or "")

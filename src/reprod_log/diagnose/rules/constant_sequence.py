@@ -17,10 +17,9 @@ _STEPS = 5
 
 
 def look(case: Case) -> Iterable[Finding]:
-    everything = list(case.series())
-    if not all(_is_rate(name) for name, _ in everything):
+    if not all(map(_is_rate, case.series)):
         return
-    for name, points in everything:
+    for name, points in case.series.items():
         if len(points) >= _STEPS and all(point.measurement.count == 1 for point in points):
             sides = [{getattr(p.measurement, side).mean for p in points} for side in ("reference", "candidate")]
             if all(len(values) == 1 for values in sides):

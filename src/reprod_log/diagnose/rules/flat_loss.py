@@ -17,7 +17,7 @@ def look(case: Case) -> Iterable[Finding]:
     if any("/update/" in key or "/gradient/" in key for key in rows):
         # Updates were compared themselves, so nothing hangs on the loss.
         return
-    for name, points in case.series():
+    for name, points in case.series.items():
         if "loss" not in name.lower() or len(points) < _STEPS or any(p.measurement.count != 1 for p in points):
             continue
         values = [point.measurement.reference.mean for point in points]

@@ -20,7 +20,7 @@ def look(case: Case) -> Iterable[Finding]:
     if len(frameworks) == 1 and "" not in frameworks:
         # The same framework twice is what same_program speaks about.
         return
-    for name, points in case.series():
+    for name, points in case.series.items():
         floating = all(point.row.reference_dtype.startswith("float") for point in points)
         if "loss" not in name.lower() or len(points) < _STEPS or not floating:
             continue

@@ -13,7 +13,7 @@ from reprod_log.record import Key
 
 
 def look(case: Case) -> Iterable[Finding]:
-    for name, points in case.series():
+    for name, points in case.series.items():
         if not _is_rate(name, points) or not any(point.row.key in case.failed for point in points):
             continue
         one = points[0].measurement
