@@ -44,6 +44,20 @@ def test_right_training_agrees_along_both_axes_and_with_a_single_process(folder,
     assert len(among.verdict.judgements) == 188
 
 
+@pytest.mark.parametrize("name", ["sharded_and_split", "hybrid_sharded"])
+def test_what_torch_distributes_over_two_axes_needs_no_dims(folder, name):
+    ours, theirs = open_sides(folder / "plain", folder / name)
+    found = explained(align(ours, theirs), ours, theirs)
+    assert found.passed
+    assert not found.findings
+    assert len(found.comparison.rows) == 58
+    among = compare_ranks(load_ranks(folder / name))
+    assert among.passed
+    assert not among.findings
+    keys = [one.key for one in among.verdict.judgements]
+    assert len(set(keys)) == len(keys)
+
+
 @pytest.mark.parametrize(
     ("name", "cause"),
     [

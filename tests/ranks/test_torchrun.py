@@ -2,7 +2,7 @@
 
 import pytest
 import train_torch
-from made_ranks import launched, rules
+from made_ranks import rules
 
 from reprod_log import Status, align
 from reprod_log.errors import RecordingError
@@ -18,10 +18,8 @@ SPLIT = {
 
 
 @pytest.fixture(scope="module")
-def ranks(tmp_path_factory):
-    """All runs of train_torch.py, in one launch."""
-    folder = tmp_path_factory.mktemp("torchrun")
-    return launched("torch.distributed.run", "--standalone", program=train_torch.__file__, folder=folder)
+def ranks(torch_ranks):
+    return torch_ranks
 
 
 @pytest.fixture(scope="module")

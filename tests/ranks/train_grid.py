@@ -11,6 +11,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from train_torch import BATCH, batches
 
 from reprod_log import watch
@@ -84,6 +86,12 @@ class SplitMlp(nn.Module):
         return self.down(torch.tanh(self.up(torch.tanh(self.before(x)))))
 
 
+def plain():
+    """For torch's own ways of distributing it; an uneven bias at the end."""
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(5, HIDDEN), nn.Tanh(), nn.Linear(HIDDEN, 3))
+
+
 def train(model, data, save, *, reduce=None, lr=0.1, mesh=None):
     optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
     with watch(model, optimizer=optimizer, save=save, mesh=mesh):
@@ -98,6 +106,7 @@ def train(model, data, save, *, reduce=None, lr=0.1, mesh=None):
 def single(folder):
     """The same training in one process, on whole batches."""
     train(SplitMlp(), batches(2), folder / "single")
+    train(plain(), batches(2), folder / "plain")
 
 
 def main(folder):
@@ -128,6 +137,15 @@ def main(folder):
     train(split(forward_group=None), data, folder / "no_sum_forward", reduce=reduced(), mesh=mesh)
     train(split(backward_group=None), data, folder / "no_sum_backward", reduce=reduced(), mesh=mesh)
     train(split(), data, folder / "other_rate", reduce=reduced(), mesh=mesh, lr=0.1 if dist.get_rank() < 3 else 0.2)
+    split_and_sharded = parallelize_module(
+        plain(), mesh["tp"], {"0": ColwiseParallel(use_local_output=False), "2": RowwiseParallel()}
+    )
+    train(fully_shard(split_and_sharded, mesh=mesh["dp"]), data, folder / "sharded_and_split")
+    hybrid = init_device_mesh("cpu", (DP, TP), mesh_dim_names=("replicate", "shard"))
+    quarter = BATCH // (DP * TP)
+    mine = slice(dist.get_rank() * quarter, (dist.get_rank() + 1) * quarter)
+    shares = [tuple(tensor[mine] for tensor in batch) for batch in batches(2)]
+    train(fully_shard(plain(), mesh=hybrid), shares, folder / "hybrid_sharded")
     dist.destroy_process_group()
 
 

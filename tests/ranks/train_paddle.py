@@ -82,7 +82,10 @@ def main(folder):
     train(missed, data, folder / "missed", reduce=missing_all_reduce, backward_in=missed.no_sync)
     train(paddle.DataParallel(mlp()), [share(batch, 0) for batch in batches()], folder / "same_data")
     train(paddle.DataParallel(with_batch_norm()), data, folder / "batch_norm")
+    train_paddle_sharded.distributed(folder)
 
 
 if __name__ == "__main__":
+    import train_paddle_sharded
+
     main(Path(sys.argv[1]))

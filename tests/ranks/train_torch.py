@@ -170,8 +170,11 @@ def main(folder):
     train(mlp(), data, folder / "not_reduced")
     train(SplitMlp(RANKS, rank), batches(), folder / "tensor_parallel")
     missing_all_reduce(data, rank, folder / "missed")
+    train_sharded.distributed(folder)
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
+    import train_sharded
+
     main(Path(sys.argv[1]))

@@ -54,9 +54,12 @@ class Calls:
     recorded again, but its gradients are listened to when the first call had none.
     """
 
-    def __init__(self, session: Session, before_outermost: Callable[[Node], None]) -> None:
+    def __init__(
+        self, session: Session, before_outermost: Callable[[Node], None], gathered: Callable[[Node], None]
+    ) -> None:
         self._session = session
         self._before_outermost = before_outermost
+        self._gathered = gathered
         self._running: list[tuple[Node, int | None]] = []
         self._counts: dict[Node, int] = {}
         self._sizes: dict[Node, int] = {}
@@ -125,6 +128,8 @@ class Calls:
         self.heard.add(node)
         if not session.listening:
             return
+        if session.tree.has_pieces and node.has_parameters:
+            self._gathered(node)
         phases = session.selection.phases
         if outermost and "data" in phases:
             self._record_data(node, call, args, kwargs)

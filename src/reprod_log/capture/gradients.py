@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from reprod_log.capture.hook import Undo
+from reprod_log.capture.hook import Undo, passing
 from reprod_log.capture.session import Session
 from reprod_log.capture.stage import Staged
-from reprod_log.capture.tree import Slot
+from reprod_log.capture.tree import Node, Slot
 
 
 class Gradients:
@@ -27,6 +27,7 @@ class Gradients:
         self._fresh: dict[Slot, None] = {}
         self._waiting: dict[Slot, Staged] = {}
         self._last: dict[Slot, str] = {}
+        self._stand_ins: dict[int, tuple[Any, Undo]] = {}
         self.touched: set[Slot] = set()
 
     def attach_new(self) -> None:
@@ -44,6 +45,9 @@ class Gradients:
         for undo in self._attached.values():
             undo()
         self._attached.clear()
+        for _, undo in self._stand_ins.values():
+            undo()
+        self._stand_ins.clear()
         self.reset()
 
     def reset(self) -> None:
@@ -66,10 +70,44 @@ class Gradients:
 
         return hear
 
+    def gathered(self, node: Node) -> None:
+        """Listen to what stands in for the node's parameters while it is called: the wholes that a wrapper gathers of
+        pieces. Their gradients are what this process contributes.
+        """
+        for slot in self._attached:
+            stand_in = getattr(node.content, slot.name, None) if slot.node is node else None
+            if stand_in is None or stand_in is slot.tensor or id(stand_in) in self._stand_ins:
+                continue
+            if self._session.framework.is_tensor(stand_in):
+                undo = self._session.framework.on_gradient(stand_in, self._hearer_of_part(slot))
+                if undo is not None and undo is not passing:
+                    self._stand_ins[id(stand_in)] = stand_in, undo
+
+    def _hearer_of_part(self, slot: Slot) -> Callable[[Any], None]:
+        def hear(gradient: Any) -> None:
+            session = self._session
+            if session.listening:
+                self.touched.add(slot)
+                if "gradient" in session.selection.phases:
+                    session.stage.add(session.stage_parameter("gradient", slot, gradient, role="local"))
+
+        return hear
+
+    def _delivered(self) -> None:
+        """Gradients of distributed parameters are put into their place when all is reduced; nobody hears it."""
+        for slot in self._attached:
+            if slot in self._fresh or self._session.tree.piece(slot) is None:
+                continue
+            if self._session.framework.gradient(slot.tensor) is not None:
+                self._fresh[slot] = None
+                self.touched.add(slot)
+
     def after_backward(self) -> None:
         """Read what the pass has added to. Later passes of the same step read again: the sum counts."""
         session = self._session
         if session.listening:
+            if session.tree.has_pieces:
+                self._delivered()
             for slot in self._fresh:
                 gradient = session.framework.gradient(slot.tensor)
                 if gradient is not None:

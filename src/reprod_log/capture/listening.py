@@ -18,8 +18,8 @@ class Listening:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.calls = Calls(session, self._before_outermost)
         self.gradients = Gradients(session, self._terms)
+        self.calls = Calls(session, self._before_outermost, self.gradients.gathered)
         self.updates = Updates(session, self.gradients)
         self.losses = Losses(session)
         self.data_hashes: list[str] = []

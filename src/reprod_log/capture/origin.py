@@ -86,7 +86,8 @@ def _places(framework: Framework, tree: Tree, mesh: Any) -> tuple[Place, ...]:
             )
         found: tuple[Place, ...] | None = counted_through(mesh, rank)
     else:
-        found = framework.mesh(mesh, [node.module for node in tree.nodes], [slot.tensor for slot in tree.slots])
+        modules = [*tree.wrappers, *(node.module for node in tree.nodes)]
+        found = framework.mesh(mesh, modules, [slot.tensor for slot in tree.slots])
     if found is None:
         raise UsageError(
             f"mesh must be {framework.NAME}'s own mesh of processes or the sizes of its axes by name, not a "

@@ -86,6 +86,8 @@ class Tree:
         self.notes: list[str] = []
         self._node_of: dict[int, Node] = {}
         self._slot_of: dict[int, Slot] = {}
+        self.wrappers: list[Any] = []
+        """Modules that only wrap another one, and so are no nodes."""
         self._pieces: dict[int, Shard] = {}
         self._distributed: set[tuple[Node, str]] = set()
 
@@ -108,6 +110,11 @@ class Tree:
     def slot_of(self, parameter: Any) -> Slot | None:
         return self._slot_of.get(id(parameter))
 
+    @property
+    def has_pieces(self) -> bool:
+        """Whether any parameter is distributed over several processes."""
+        return bool(self._distributed)
+
     def piece(self, slot: Slot) -> Shard | None:
         """How this process's piece of a parameter lies, when it is distributed over several."""
         return self._pieces.get(id(slot.tensor))
@@ -121,6 +128,7 @@ class Tree:
         reason = self._framework.opaque(module)
         content = self._framework.wrapped(module)
         if content is not None and not reason:
+            self.wrappers.append(module)
             self._visit(root, content, inside, parent, audible=audible)
             return
         content = module if content is None else content
@@ -194,13 +202,15 @@ class Tree:
     def _layer_class(self, node: Node) -> type:
         """The class; of a layer that was derived from the framework's, the framework's: its layout is known.
 
-        Derived by a user, or on the fly by the framework itself: a parametrized layer of torch has a class of its own.
+        Derived by a user, or on the fly by the framework itself: a parametrized layer of torch has a class of its own,
+        and so has one that fully_shard was applied to, which mixes in a class that is no layer.
         """
         own = type(node.content)
         if not node.kind:
             return own
         frameworks = (one for one in own.__mro__ if one.__module__.partition(".")[0] == self._framework.NAME)
-        return next((one for one in frameworks if _stands_in_its_module(one)), own)
+        layers = (one for one in frameworks if hasattr(one, "forward") and _stands_in_its_module(one))
+        return next(layers, own)
 
     def second_names(self) -> dict[str, dict[str, str]]:
         """Shared modules and tied weights: every further path with the path they are recorded under."""
@@ -214,6 +224,7 @@ class Tree:
         self._node_of.clear()
         self._slot_of.clear()
         self._pieces.clear()
+        self.wrappers.clear()
         for root in self.roots:
             root.module = None
         for node in self.nodes:

@@ -13,6 +13,7 @@ from reprod_log.ranks.parts import Group, Ranks
 from reprod_log.ranks.pieces import along_axes
 from reprod_log.ranks.placing import Placing
 from reprod_log.record import Array, Entry, Key, Recording
+from reprod_log.record.shard import shard_of
 
 Contributions = tuple[Entry, ...]
 """What one rank's backward passes of a step gave for one parameter, before any reduction."""
@@ -73,7 +74,9 @@ class Reduction:
         def read() -> Array:
             return self.mean().astype(reduced.array().dtype)
 
-        return replace(reduced, read=read, hash="", key=replace(self.key, role=f"{self.key.role}.mean"))
+        # Several groups of a grid have a mean each; all but that of rank 0 are known by their first rank.
+        group = f".rank{self.numbers[0]}" if self.numbers and self.numbers[0] else ""
+        return replace(reduced, read=read, hash="", key=replace(self.key, role=f"{self.key.role}{group}.mean"))
 
 
 def reductions(ranks: Ranks, placing: Placing) -> Iterator[Reduction]:
@@ -95,10 +98,18 @@ def _read_after_backward(group: Group, ranks: Ranks, placing: Placing) -> Iterat
         key = group.parts[0][text].key
         raw = replace(key, role="raw")
         if key.phase == "gradient" and key.role == "local" and key.call is None and group.all_have(raw):
+            if _is_of_all(group.parts[0][text], placing):
+                continue
             local = tuple(tuple(_contributions(part, key)) for part in group.parts)
             reduced = _whole(group, ranks, raw, placing)
             if reduced is not None:
                 yield Reduction(raw, local, reduced, group.numbers, group.axis)
+
+
+def _is_of_all(local: Entry, placing: Placing) -> bool:
+    """Whether it is a part of one gradient of all ranks (a distributed tensor) rather than one rank's own."""
+    shard = shard_of(local.meta)
+    return shard is not None and any(placing.mesh.axes[axis].name in shard.axes for axis in placing.mesh.batch)
 
 
 def _whole(group: Group, ranks: Ranks, raw: Key, placing: Placing) -> tuple[Entry, ...] | None:

@@ -99,7 +99,7 @@ def _of_output(parts: Parts, ranks: Ranks, placing: Placing, axis: int) -> Itera
     framework = ranks.parts[0].provenance.framework
     whole_sums = _INPUT_DIMS.get(module.kind, {}).get(framework)
     if whole_sums is not None and cut.get("weight", whole_sums) != whole_sums:
-        # A column-parallel layer: its output lies in pieces, which the user has not declared.
+        yield _undeclared(key, name)
         return
     apart = said_ranks(_apart(parts, placing.mesh, axis))
     yield Finding(
@@ -111,6 +111,19 @@ def _of_output(parts: Parts, ranks: Ranks, placing: Placing, axis: int) -> Itera
         confidence="possible" if whole_sums is None else "consistent",
         advice="sum the output of a row-parallel layer over the ranks (all-reduce) before its bias is added; if it is "
         "meant to lie in pieces, declare its dims",
+        keys=(str(key),),
+    )
+
+
+def _undeclared(key: Key, axis: str) -> Finding:
+    """A column-parallel layer gives pieces of the output."""
+    return Finding(
+        rule="undeclared_pieces",
+        cause=f"the output of {key.path} lies in pieces along {axis}, and nothing declares them",
+        evidence=f"the outputs of its weight are split, and {key} differs between the ranks",
+        confidence="consistent",
+        advice="declare the dims of what lies in pieces, or have layers give DTensors (use_local_output=False), which "
+        "know it themselves",
         keys=(str(key),),
     )
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from reprod_log.errors import RecordingError, UnreadableFile, UsageError, listed
+from reprod_log.ranks.empty import with_empty_pieces
 from reprod_log.ranks.mesh import Mesh, declared_mesh, missing_places, recorded_mesh
 from reprod_log.record import Entry, Key, Recording
 from reprod_log.record.remote import is_file, is_remote, location, reading
@@ -68,6 +69,7 @@ class Ranks:
             raise UsageError(f"{self.source or 'ranks'}: at least two ranks are needed, not {len(self.parts)}")
         _check_places(self.parts, self.source)
         _check_same_run(self.parts, self.source)
+        object.__setattr__(self, "parts", with_empty_pieces(self.parts))
         if self.mesh is None:
             object.__setattr__(self, "mesh", recorded_mesh(self.parts, self.source))
 

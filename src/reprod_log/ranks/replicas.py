@@ -93,7 +93,7 @@ def rank_findings(ranks: Ranks, placing: Placing, *, found: tuple[Reduction, ...
     mesh = placing.mesh
     if mesh.has_batch:
         yield from reduction.look(tuple(reductions(ranks, placing)) if found is None else found)
-        yield from settings.look(ranks, mesh)
+    yield from settings.look(ranks, mesh)
     yield from model_axes.look(ranks, placing)
     for group in statistics_groups(ranks, mesh):
         apart = statistics.differing_statistics(group)

@@ -19,6 +19,9 @@ def is_tensor(value: object) -> bool:
 
 
 def view(tensor: Any) -> tuple[Array, bool]:
+    if tensor.is_dist():
+        # The other ranks record their own parts.
+        tensor = tensor._local_value()
     if tensor.is_sparse():
         tensor = tensor.to_dense()
     name = dtype_of(tensor)

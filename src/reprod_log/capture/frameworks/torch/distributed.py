@@ -12,6 +12,9 @@ from reprod_log.errors import UsageError
 from reprod_log.record.axes import Axis, Place, is_batch
 from reprod_log.record.shard import Shard
 
+FLAT_PARAMETER = "_flat_param"
+"""What the first FSDP registers in a module when it is not told to keep the parameters themselves."""
+
 
 def shard(tensor: Any) -> Shard | None:
     if type(tensor) in (torch.Tensor, torch.nn.Parameter) or not hasattr(tensor, "placements"):
@@ -44,7 +47,7 @@ def _is_cut(placement: Any) -> bool:
 
 def pieces(module: Any) -> list[tuple[Any, Shard]]:
     """Those of FSDP's first version, with use_orig_params=True: each rank has a stretch of all flattened parameters."""
-    if not _is_first_fsdp(module) or module._handle is None:
+    if not is_first_fsdp(module) or module._handle is None:
         return []
     flat = module._handle.flat_param
     if getattr(flat, "_params", None) is None or not module._handle.uses_sharded_strategy:
@@ -67,7 +70,7 @@ def mesh(given: Any, modules: Sequence[Any], tensors: Sequence[Any]) -> tuple[Pl
             # A part of the mesh knows the whole that it was taken from.
             found = tensor.device_mesh
             return _places(found._get_root_mesh() if hasattr(found, "_get_root_mesh") else found, modules)
-    if any(_is_first_fsdp(module) for module in modules):
+    if any(is_first_fsdp(module) for module in modules):
         size = torch.distributed.get_world_size()
         return (Place(Axis("axis0", size, batch=True), torch.distributed.get_rank()),)
     return ()
@@ -96,6 +99,7 @@ def _is_sharded_data_parallel(module: Any) -> bool:
     return fsdp is not None and isinstance(module, (fsdp.FSDPModule, fsdp.FullyShardedDataParallel))
 
 
-def _is_first_fsdp(module: Any) -> bool:
+def is_first_fsdp(module: Any) -> bool:
+    """Whether the module is FSDP's first version, which wraps another one."""
     fsdp = sys.modules.get("torch.distributed.fsdp")
     return fsdp is not None and isinstance(module, fsdp.FullyShardedDataParallel)

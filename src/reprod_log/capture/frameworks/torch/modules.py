@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from reprod_log.capture.frameworks.torch.distributed import FLAT_PARAMETER, is_first_fsdp
 from reprod_log.capture.frameworks.torch.kinds import KINDS
 from reprod_log.capture.hook import Hook, Undo, replaced
 
@@ -24,7 +25,9 @@ def children(module: Any) -> list[tuple[str, Any]]:
 
 
 def parameters(module: Any) -> list[tuple[str, Any]]:
-    return [(name, tensor) for name, tensor in module._parameters.items() if _has_values(tensor)]
+    return [
+        (name, tensor) for name, tensor in module._parameters.items() if _has_values(tensor) and name != FLAT_PARAMETER
+    ]
 
 
 def buffers(module: Any) -> list[tuple[str, Any]]:
@@ -71,7 +74,7 @@ def is_training(module: Any) -> bool:
 
 
 def wrapped(module: Any) -> Any | None:
-    if isinstance(module, _WRAPPERS):
+    if isinstance(module, _WRAPPERS) or is_first_fsdp(module):
         return module.module
     if _is_compiled_wrapper(module):
         return module._orig_mod
@@ -87,6 +90,11 @@ def opaque(module: Any) -> str:
 
 
 def caveat(module: Any) -> str:
+    if FLAT_PARAMETER in module._parameters:
+        return (
+            "its parameters lie in one flat parameter, so neither they nor their gradients are recorded; make "
+            "FullyShardedDataParallel with use_orig_params=True, or use fully_shard"
+        )
     in_evaluation = isinstance(module, nn.TransformerEncoderLayer) and not module.training
     if not in_evaluation or not torch.backends.mha.get_fastpath_enabled():
         return ""
