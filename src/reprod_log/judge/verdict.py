@@ -207,7 +207,9 @@ def mismatch_line(row: Compared, checks: tuple[Check, ...]) -> str:
 
 def has_no_size(measurement: Measurement) -> bool:
     """Whether elements differ that cannot be subtracted: texts, objects, dates."""
-    return bool(measurement.differing) and math.isnan(measurement.max_abs) and not measurement.nonfinite_mismatched
+    if measurement.estimate is not None or measurement.nonfinite_mismatched:
+        return False
+    return bool(measurement.differing) and math.isnan(measurement.max_abs)
 
 
 def _unequal_line(measurement: Measurement) -> str:

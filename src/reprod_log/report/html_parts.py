@@ -73,7 +73,7 @@ class HtmlParts:
             "relative_own": number(row.relative_own),
             "shape": escape(row.shape),
         }
-        line = (cells[name] if name in cells else number(row.number(name)) for name in columns)
+        line = (cells[name] if name in cells else row.text(name) for name in columns)
         return Markup(f"<tr id=r{row.place} class={row.status.value}><td>{'<td>'.join(line)}\n")
 
 

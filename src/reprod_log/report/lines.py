@@ -39,11 +39,15 @@ def first_lines(screen: FirstScreen, words: Words) -> list[Line]:
     if screen.more_causes:
         lines.append(Line("detail", 2, words(say("cause.more", count=len(screen.more_causes)))))
     lines += [Line("cause", 2, f"{words.get('cause')}: {told(one)}") for one in screen.cause]
+    advice = [Line("advice", 2, f"{words.get('what.to.do')}: {told(one)}") for one in screen.advice]
+    if screen.shown_causes:
+        # It is about them; other findings bring their own.
+        lines, advice = lines + advice, []
     for found in screen.suspicious:
         lines += _finding(found, words.get("suspicious"), words)
     for found in screen.observations:
         lines += _finding(found, words.get("note"), words)
-    lines += [Line("advice", 2, f"{words.get('what.to.do')}: {told(one)}") for one in screen.advice]
+    lines += advice
     level = words.get(f"sure.{screen.certainty.level}")
     lines.append(Line("detail", 2, f"{words.get('how.sure')}: {level}"))
     lines += [Line("detail", 4, told(one)) for one in (*screen.certainty.doubts, *screen.certainty.grounds)]

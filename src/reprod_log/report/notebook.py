@@ -7,7 +7,7 @@ from markupsafe import Markup
 from reprod_log.alignment import Alignment
 from reprod_log.report.first_screen import first_screen
 from reprod_log.report.lines import Line, first_lines, side_lines
-from reprod_log.report.plain import number, plain, times
+from reprod_log.report.plain import plain, times
 from reprod_log.report.view import MARKS, Row, rows
 from reprod_log.report.words import words
 
@@ -47,7 +47,7 @@ def _line(line: Line, mark: str) -> Markup:
 
 
 def _row(row: Row) -> Markup:
-    numbers = [number(row.number(name)) for name in ("rel_l2", "max_abs", "mean_abs")]
+    numbers = [row.text(name) for name in ("rel_l2", "max_abs", "mean_abs")]
     cells = [
         _CELL.format("left", f"{MARKS[row.status]} {row.status.value}"),
         _CELL.format("left", Markup("<bdi><code>{}</code></bdi>").format(plain(row.key))),

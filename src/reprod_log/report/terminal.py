@@ -16,7 +16,7 @@ from reprod_log.judge import Status
 from reprod_log.report.first_screen import first_screen, headline
 from reprod_log.report.groups import Node, module_tree
 from reprod_log.report.lines import Role, first_lines, note_lines, side_lines
-from reprod_log.report.plain import number, plain, shortened, times
+from reprod_log.report.plain import plain, shortened, times
 from reprod_log.report.view import MARKS, Row, rows
 from reprod_log.report.words import Words, say, words
 
@@ -132,7 +132,7 @@ def _grow(tree: Tree, node: Node) -> None:
     total = sum(node.counts.values())
     bad = sum(count for status, count in node.counts.items() if not status.passed)
     share = f"{bad}/{total}" if bad else str(total)
-    label.append(f"  {share}  rel L2 {number(node.worst.number('rel_l2'))}", style="dim")
+    label.append(f"  {share}  rel L2 {node.worst.text('rel_l2')}", style="dim")
     branch = tree.add(label)
     for child in node.children:
         _grow(branch, child)
@@ -191,4 +191,4 @@ def _columns(room: int, *, fewest: int, floors: bool) -> list[str]:
 def _cell(row: Row, name: str) -> str:
     if name.startswith("times_"):
         return times(row.times_floor if name == "times_floor" else row.times_limit)
-    return number(row.number(name))
+    return row.text(name)

@@ -14,6 +14,7 @@ from reprod_log.judge.verdict import has_no_size
 from reprod_log.measure.comparison import Compared
 from reprod_log.measure.measurement import Measurement
 from reprod_log.record import Key
+from reprod_log.report.plain import number
 from reprod_log.report.words import Say, Text, say
 
 SEVERITY = (
@@ -74,6 +75,12 @@ class Row:
         estimated = self.measurement.estimate is not None
         return None if estimated and value is not None and math.isnan(value) else value
 
+    def text(self, name: str) -> str:
+        """The same as a table shows it, with a sign before an estimate."""
+        value = self.number(name)
+        estimated = value is not None and self.measurement is not None and self.measurement.estimate is not None
+        return f"≈{number(value)}" if estimated else number(value)
+
     @property
     def shape(self) -> str:
         if self.compared is None:
@@ -96,9 +103,11 @@ class Row:
 
     @property
     def times_limit(self) -> float | None:
-        """The deciding value in limits: beyond 1 it does not pass."""
-        has_none = self.check is None or (self.measurement is not None and has_no_size(self.measurement))
-        return None if has_none or self.check is None else _of_limit(self.check)
+        """The deciding value in limits: beyond 1 it does not pass. Of an estimate only bounds are known."""
+        measured = self.measurement
+        if self.check is None or (measured is not None and (measured.estimate is not None or has_no_size(measured))):
+            return None
+        return _of_limit(self.check)
 
     @property
     def floor(self) -> float | None:

@@ -110,7 +110,7 @@ def _steps(everything: Iterable[Row], told: Words) -> Section:
                 f"{MARKS[group.status]} {group.status.value}",
                 code(group.worst.key),
                 f"{bad}/{total}" if bad else str(total),
-                number(group.worst.number("rel_l2")),
+                group.worst.text("rel_l2"),
                 times(group.worst.times_limit),
             )
         )
@@ -129,7 +129,7 @@ def _entries(shown: Iterable[Row], told: Words, title: str) -> Section:
                 f"{MARKS[row.status]} {row.status.value}",
                 code(row.key),
                 text(row.shape),
-                *(number(row.number(name)) for name in _NUMBERS),
+                *(row.text(name) for name in _NUMBERS),
                 *last,
             )
         )

@@ -1,0 +1,39 @@
+"""Estimates from sketches in reports: the number that is known is shown, with a sign, and no other one is made up."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from reprod_log import Recording, align
+from reprod_log.alignment import Alignment
+from reprod_log.record.recorder import Recorder
+from reprod_log.report import render_report
+from reprod_log.report.view import rows
+
+
+def recorded(values: np.ndarray, detail: str) -> Recording:
+    recorder = Recorder()
+    recorder.add("step0/forward/fc#0:output", values, detail=detail)  # type: ignore[arg-type]
+    return recorder.close()
+
+
+def alignment(detail: str) -> Alignment:
+    values = np.random.default_rng(0).standard_normal((64, 64))
+    return align(recorded(values, detail), recorded(values * (1 + 1e-3), detail))
+
+
+@pytest.mark.parametrize("format", ["markdown", "html"])
+def test_relative_error_of_sketches_is_shown_as_an_estimate(format: str) -> None:
+    (row,) = rows(alignment("sketch"))
+    assert row.number("rel_l2") == pytest.approx(1e-3, rel=0.2)
+    assert row.text("rel_l2") == f"≈{row.number('rel_l2'):.1e}".replace("e-0", "e-")
+    assert (row.number("max_abs"), row.text("max_abs"), row.times_limit) == (None, "–", None)
+    assert row.text("rel_l2") in render_report(alignment("sketch"), format=format, full=True)
+
+
+def test_measured_error_has_no_sign_before_it() -> None:
+    (row,) = rows(alignment("full"))
+    assert row.text("rel_l2") == "1.0e-3"
+    assert row.times_limit is not None
+    assert row.times_limit > 1
