@@ -166,6 +166,8 @@ def test_float64_runs_of_other_modes_are_evidence_too() -> None:
     rows += (row(f"isolated.float64@{OUTPUT}", measured(0.0)), row("float64@step0/loss/loss", measured(0.0)))
     found = [one.key for one in judge(Comparison(rows, ()), Policy.fixed()).judgements]
     assert found == [OUTPUT, f"isolated@{OUTPUT}", "float64@step0/loss/loss"]
+    alone = tuple(row(f"{run}@{OUTPUT}", measured(0.0)) for run in ("isolated", "isolated.float64"))
+    assert [one.key for one in judge(Comparison(alone, ()), Policy.fixed()).judgements] == [f"isolated@{OUTPUT}"]
 
 
 def test_texts_that_differ_are_told_with_the_first_of_them() -> None:

@@ -13,7 +13,9 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -33,7 +35,9 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
     seen = json.loads(_answer(lambda: _observe(session)))
     if seen["failed"]:
         raise pytest.UsageError(f"tests fail without any mutant: {seen['failed'][:5]}")
-    answer = _answer(lambda: _try("", session.items), limit=_SECONDS + _TIMES * sum(seen["seconds"].values()))
+    # Slower ones will never be shown a mutant.
+    quick = [item for item in session.items if seen["seconds"][item.nodeid] < float(os.environ["MUTANTS_SECONDS"])]
+    answer = _answer(lambda: _try("", quick), limit=_SECONDS + _TIMES * sum(seen["seconds"].values()))
     if answer != "survived":
         raise pytest.UsageError(f"without any mutant one is seen: {answer}")
     items = {item.nodeid: item for item in session.items}
@@ -42,7 +46,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
         for function in functions:
             callers.setdefault(function, []).append(test)
     for tests in callers.values():
-        tests.sort(key=seen["seconds"].__getitem__)
+        tests[:] = _varied(tests, seen["seconds"])
 
     def hunt(mutant: Mutant) -> dict[str, str]:
         tests = callers.get(mutant.name.rpartition("__mutmut_")[0], [])
@@ -69,6 +73,17 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
                 results.write(json.dumps(row) + "\n")
                 results.flush()
     return True
+
+
+def _varied(tests: list[str], seconds: Mapping[str, float]) -> list[str]:
+    """The quickest first, two cases of each test before a third of any: cases of one test see much the same."""
+    rounds: Counter[str] = Counter()
+    ordered = []
+    for test in sorted(tests, key=seconds.__getitem__):
+        name = test.partition("[")[0]
+        ordered.append((rounds[name] // 2, test))
+        rounds[name] += 1
+    return [test for _, test in sorted(ordered, key=itemgetter(0))]
 
 
 def _answer(work: Callable[[], str], *, limit: float | None = None) -> str:

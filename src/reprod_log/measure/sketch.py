@@ -190,7 +190,7 @@ def _from_sketches(pair: Pair, ours: Sketch, theirs: Sketch) -> Measurement | st
     norm, error = _norm_of_difference(ours, theirs)
     comparable = max(count - nan_both - mismatched, 1)
     size = _norm(left, count)
-    bounds = _bounds(norm, error, ours.made.size, left, right, comparable, size)
+    bounds = _bounds(norm, error, ours.made.size, (left, right), (size, _norm(right, count)), comparable)
     return _measurement(pair, left, right, math.nan)._replace(
         differing=_fewest_differing(pair),
         rmse=norm / math.sqrt(comparable),
@@ -233,20 +233,25 @@ def _share(norm: float, size: float) -> float:
 
 
 def _bounds(
-    norm: float, error: float, buckets: int, left: SideSummary, right: SideSummary, comparable: int, size: float
+    norm: float,
+    error: float,
+    buckets: int,
+    sides: tuple[SideSummary, SideSummary],
+    sizes: tuple[float, float],
+    comparable: int,
 ) -> dict[str, tuple[float, float]]:
     # Sums of n / k values in float64 round; a difference below that is not seen.
-    sizes = [one for one in (size, _norm(right, comparable)) if math.isfinite(one)]
-    rounding = _ROUNDING * math.sqrt(comparable / buckets) * max(sizes, default=math.inf)
+    known = [size for size in sizes if math.isfinite(size)]
+    rounding = _ROUNDING * math.sqrt(comparable / buckets) * max(known, default=math.inf)
     # The square of the norm is what is estimated, with twice the relative error.
     spread = 2 * _ERRORS_WIDE * error
     times = math.sqrt(1 + spread + spread * spread)
     low, high = max(norm / times - rounding, 0.0), norm * times + rounding
     root = math.sqrt(comparable)
-    mean, peak = _apart(left, right, rounding / root)
+    mean, peak = _apart(*sides, rounding / root)
     rmse = (max(low / root, mean), high / root)
     return {
-        "rel_l2": (_share(low, size), _share(high, size)),
+        "rel_l2": (_share(low, sizes[0]), _share(high, sizes[0])),
         "rmse": rmse,
         "mean_abs": (max(low / comparable, mean), high / root),
         "max_abs": (max(rmse[0], peak), high),
