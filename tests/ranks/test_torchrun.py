@@ -98,6 +98,26 @@ def test_batch_norm_over_parts_of_the_batch_is_named_against_a_single_process(si
     found = against(single / "batch_norm", ranks / "batch_norm")
     assert found.first_divergence.key == "step0/forward/1#0:output"
     assert "normalises each rank's share of the batch by itself" in found.findings[0].cause
+    assert "SyncBatchNorm" in found.findings[0].advice
+
+
+def test_synchronised_batch_norm_agrees_with_a_single_process(single, ranks):
+    found = against(single / "batch_norm", ranks / "sync_batch_norm")
+    assert found.passed
+    assert {row.key for row in found.comparison.rows} >= {"step2/buffer/1.running_var", "step2/backward/0#0:output"}
+    assert not rules(found, "cause")
+    among = compare_ranks(load_ranks(ranks / "sync_batch_norm"))
+    assert among.passed
+    assert not among.findings
+
+
+def test_synchronised_batch_norm_that_stays_alone_is_named(single, ranks):
+    for found in (
+        compare_ranks(load_ranks(ranks / "sync_alone")),
+        against(single / "batch_norm", ranks / "sync_alone"),
+    ):
+        assert found.status is Status.FAIL
+        assert found.findings[0].cause.startswith("the statistics of '1' differ between ranks, although SyncBatchNorm")
 
 
 def test_other_initial_weights_are_found(single, ranks):

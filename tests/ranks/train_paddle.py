@@ -39,6 +39,36 @@ def with_batch_norm():
     return nn.Sequential(nn.Linear(5, 6), nn.BatchNorm1D(6), nn.ReLU(), nn.Linear(6, 3))
 
 
+class Total(paddle.autograd.PyLayer):
+    """The sum over ranks, whose gradient is the sum of the ranks' gradients."""
+
+    @staticmethod
+    def forward(ctx, x):
+        x = x.clone()
+        dist.all_reduce(x)
+        return x
+
+    backward = forward
+
+
+class SyncBatchNorm(nn.SyncBatchNorm):
+    """What paddle's own computes; that one says "The kernel `sync_batch_norm` is not registered"."""
+
+    def forward(self, x):
+        count = x.shape[0] * dist.get_world_size()
+        mean = Total.apply(x.sum(0)) / count
+        variance = Total.apply(((x - mean) ** 2).sum(0)) / count
+        with paddle.no_grad():
+            for kept, new in ((self._mean, mean), (self._variance, variance)):
+                kept.set_value(self._momentum * kept + (1 - self._momentum) * new)
+        return (x - mean) / paddle.sqrt(variance + self._epsilon) * self.weight + self.bias
+
+
+def with_sync_batch_norm():
+    paddle.seed(0)
+    return nn.Sequential(nn.Linear(5, 6), SyncBatchNorm(6), nn.ReLU(), nn.Linear(6, 3))
+
+
 def train(model, data, save, *, reduce=None, backward_in=nullcontext):
     optimizer = paddle.optimizer.Momentum(0.1, 0.9, parameters=model.parameters())
     with watch(model, optimizer=optimizer, save=save):
@@ -55,6 +85,7 @@ def train(model, data, save, *, reduce=None, backward_in=nullcontext):
 def single(folder):
     """The same training in one process, on whole batches."""
     train(mlp(), batches(), folder / "mlp")
+    train(with_batch_norm(), batches(), folder / "batch_norm")
 
 
 def only_add(model):
@@ -82,6 +113,7 @@ def main(folder):
     train(missed, data, folder / "missed", reduce=missing_all_reduce, backward_in=missed.no_sync)
     train(paddle.DataParallel(mlp()), [share(batch, 0) for batch in batches()], folder / "same_data")
     train(paddle.DataParallel(with_batch_norm()), data, folder / "batch_norm")
+    train(paddle.DataParallel(with_sync_batch_norm()), data, folder / "sync_batch_norm")
     train_paddle_sharded.distributed(folder)
 
 

@@ -41,6 +41,44 @@ def with_batch_norm():
     return nn.Sequential(nn.Linear(5, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 3))
 
 
+class Total(torch.autograd.Function):
+    """The sum over ranks, whose gradient is the sum of the ranks' gradients."""
+
+    @staticmethod
+    def forward(ctx, x):
+        x = x.clone()
+        dist.all_reduce(x)
+        return x
+
+    backward = forward
+
+
+class SyncBatchNorm(nn.SyncBatchNorm):
+    """What torch's own computes; that one says "SyncBatchNorm expected input tensor to be on GPU"."""
+
+    alone = False
+
+    def forward(self, x):
+        total, ranks = ((lambda one: one), 1) if self.alone else (Total.apply, dist.get_world_size())
+        count = x.shape[0] * ranks
+        mean = total(x.sum(0)) / count
+        variance = total(((x - mean) ** 2).sum(0)) / count
+        with torch.no_grad():
+            self.running_mean.lerp_(mean, self.momentum)
+            self.running_var.lerp_(variance * count / (count - 1), self.momentum)
+            self.num_batches_tracked += 1
+        return (x - mean) / torch.sqrt(variance + self.eps) * self.weight + self.bias
+
+
+def with_sync_batch_norm(*, alone=False):
+    """Alone: like one whose process group holds nobody else."""
+    model = with_batch_norm()
+    model[1], plain = SyncBatchNorm(6), model[1]
+    model[1].alone = alone
+    model[1].load_state_dict(plain.state_dict())
+    return model
+
+
 def train(model, data, save, *, lr=0.1, reduce=None, backward_in=nullcontext):
     optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
     with watch(model, optimizer=optimizer, save=save):
@@ -162,6 +200,9 @@ def main(folder):
     train(DistributedDataParallel(mlp()), [share(batch, 0) for batch in batches()], folder / "same_data")
     train(DistributedDataParallel(with_batch_norm()), data, folder / "batch_norm")
     train(DistributedDataParallel(with_batch_norm(), broadcast_buffers=False), data, folder / "own_statistics")
+    # DistributedDataParallel says "SyncBatchNorm layers only work with GPU modules".
+    train(with_sync_batch_norm(), data, folder / "sync_batch_norm", reduce=average)
+    train(with_sync_batch_norm(alone=True), data, folder / "sync_alone", reduce=average)
     train(mlp(), data, folder / "by_hand", reduce=average)
     train(mlp(), data, folder / "by_hand_sum", reduce=only_add)
     train(mlp(), data, folder / "by_hand_copy", reduce=average_a_copy)

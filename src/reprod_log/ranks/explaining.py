@@ -14,6 +14,7 @@ from reprod_log.ranks.parts import Group, has_ranks, load_ranks
 from reprod_log.ranks.placing import Placing
 from reprod_log.ranks.reduction import named_ratio
 from reprod_log.ranks.replicas import rank_findings
+from reprod_log.ranks.statistics import is_synchronised
 from reprod_log.record import Key, Recording
 from reprod_log.record.stores import load
 
@@ -105,7 +106,7 @@ def _separate_statistics(side: JoinedRecording, alignment: Alignment, name: str)
         return
     key = Key.parse(row.key if name == "reference" else row.candidate_key)
     module = next((one for one in side.modules if one.path == key.path), None)
-    if module is None or module.kind != "batchnorm" or key.phase != "forward" or "Sync" in module.type:
+    if module is None or module.kind != "batchnorm" or key.phase != "forward" or is_synchronised(module):
         return
     yield Finding(
         rule="rank_statistics",

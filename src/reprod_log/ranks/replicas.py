@@ -57,7 +57,7 @@ def compare_ranks(
     left_out: set[str] = set()
     for group in statistics_groups(ranks, mesh):
         apart = statistics.differing_statistics(group)
-        if statistics.may_differ(group, statistics.keeping(group, apart)):
+        if statistics.may_differ(group, apart, statistics.keeping(group, apart)):
             left_out |= set(apart)
     pairing = _pairing(ranks, placing, found, left_out)
     given = tuple(Limit.parse(one) if isinstance(one, str) else one for one in limits)

@@ -47,8 +47,15 @@ def keeping(ranks: Group, differing: dict[str, ModuleInfo]) -> Keeping:
     return next(iter(said)) if len(said) == 1 else "unknown"
 
 
-def may_differ(ranks: Group, kept: Keeping) -> bool:
+def is_synchronised(module: ModuleInfo) -> bool:
+    """Whether a batch norm says of itself that it takes its statistics over all ranks."""
+    return "Sync" in module.type or "SyncBatchNorm" in module.origin
+
+
+def may_differ(ranks: Group, differing: dict[str, ModuleInfo], kept: Keeping) -> bool:
     """Whether differing statistics are what the wrapper is meant to leave at the end of a step."""
+    if any(is_synchronised(module) for module in differing.values()):
+        return False
     return kept == "rank 0's" or (kept == "unknown" and ranks.parts[0].provenance.framework == "torch")
 
 
@@ -56,6 +63,17 @@ def look(ranks: Group, differing: dict[str, ModuleInfo], kept: Keeping) -> Findi
     """What to say about statistics that differ between ranks."""
     if not differing:
         return None
+    apart = dict.fromkeys(module.path for module in differing.values() if is_synchronised(module))
+    if apart:
+        return Finding(
+            rule="rank_statistics",
+            cause=f"the statistics of {listed(apart)} differ between ranks, although SyncBatchNorm takes them over all",
+            evidence="after the same step the running statistics have other bits",
+            confidence="consistent",
+            advice="look at its process_group: it must hold all ranks that have parts of the batch; every rank must "
+            "call the layer in each step",
+            keys=tuple(differing)[:3],
+        )
     layers = listed(dict.fromkeys(module.path for module in differing.values()))
     sync = "use SyncBatchNorm (its convert_sync_batchnorm turns a whole model) for statistics of the whole batch"
     if kept == "rank 0's":
@@ -72,7 +90,7 @@ def look(ranks: Group, differing: dict[str, ModuleInfo], kept: Keeping) -> Findi
     proof = "fitted to the running means: those of each rank follow from its own of the step before"
     if kept == "unknown":
         proof = "from what was recorded it cannot be told whether rank 0's are given to the others later"
-    passes = may_differ(ranks, kept)
+    passes = may_differ(ranks, differing, kept)
     return Finding(
         rule="rank_statistics",
         cause=f"the BatchNorm statistics of {layers} differ between ranks: each rank keeps those of its own data",
