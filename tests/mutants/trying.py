@@ -24,7 +24,7 @@ from mutmut.state import state  # type: ignore[import-not-found, unused-ignore]
 from planting import Mutant, mutants_of
 
 # A mutant may loop for ever, wait for ever, or ask for all the memory there is.
-_SECONDS, _TIMES, _WAIT, _MEMORY = 3.0, 8.0, 60, 6 << 30
+_SECONDS, _TIMES, _WAIT, _MEMORY = 3.0, 3.0, 60, 6 << 30
 
 
 def pytest_runtestloop(session: pytest.Session) -> bool:

@@ -54,7 +54,7 @@ def _worst_places(reference: Array, candidate: Array, *, pair: DtypePair, most: 
     # A heap of (size, -place): its first item is the least of those kept, so most blocks are passed over by one max().
     kept: list[tuple[float, int]] = []
     with np.errstate(all="ignore"):
-        for offset, left, right in paired_blocks(reference, candidate):
+        for offset, left, right in paired_blocks(reference, candidate, size=BLOCK):
             sizes = widener.widened(left, right).difference
             largest = float(sizes.max())
             if math.isnan(largest):
