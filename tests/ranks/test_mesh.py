@@ -196,3 +196,15 @@ def test_causes_of_other_weights_compare_ranks_with_the_same_pieces_only():
     found = compare_ranks(Ranks(tuple(parts), source="run"))
     assert rules(found) == ["rank_weights"]
     assert found.findings[0].cause == "rank 3 started from other weights than rank 1"
+
+
+def test_stages_of_a_pipeline_are_refused():
+    parts = [grid_part(rank, {"step0/parameter/w": numbers(2)}, (("pp", 2),)) for rank in range(2)]
+    with pytest.raises(UsageError, match="the ranks along 'pp' are stages of a pipeline"):
+        compare_ranks(Ranks(tuple(parts), source="run"))
+
+
+def test_place_on_a_mesh_that_cannot_be_read_is_refused():
+    parts = [part(rank, {}, extra={"mesh": [{"name": "dp"}]}) for rank in range(2)]
+    with pytest.raises(RecordingError, match="cannot read the place of a process"):
+        Ranks(tuple(parts), source="run")

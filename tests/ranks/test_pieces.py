@@ -107,6 +107,12 @@ def test_what_a_shard_knows_survives_a_file(tmp_path):
     assert shard_of(load(tmp_path / "one")["step0/parameter/w"].meta) == shard
 
 
+def test_distribution_that_cannot_be_read_is_refused():
+    with pytest.raises(RecordingError, match="cannot read how an entry is distributed"):
+        shard_of({"shard": {"whole": [2], "cuts": 3}})
+    assert shard_of({}) is None
+
+
 # what watch is told
 
 

@@ -67,9 +67,10 @@ def test_rank_fed_the_other_ones_data_is_found(folder):
     assert against(folder, "mlp", "same_data").status is Status.FAIL
 
 
-def test_flat_parameters_are_not_taken_for_anything_and_it_is_said(folder):
+def test_parameters_that_were_not_recorded_are_named_as_such(folder):
     found = against(folder, "mlp", "flat")
     assert found.status is Status.FAIL
+    assert rules(found, "cause") == ["rank_parameters"]
     assert any("use_orig_params=True" in note for note in found.candidate.notes)
     assert not any("_flat_param" in row.key for row in found.comparison.rows)
 

@@ -19,6 +19,7 @@ from reprod_log.record import Entry, Key
 from reprod_log.record.axes import Axis, is_batch
 
 BATCH = "dp"
+_PIPELINE = ("pp", "pipe", "pipeline", "stage")
 _DIM = re.compile(r"(?P<name>[A-Za-z0-9_]+)(?:\[(?P<mark>[A-Za-z]\w*)\])?")
 
 
@@ -89,6 +90,12 @@ class Layout:
         if ranks.mesh is None:
             split = [mark for mark in marks if not is_batch(mark)]
             return Mesh.ordered([Axis(split[0] if split else BATCH, ranks.size, batch=not split)])
+        stages = [axis.name for axis in ranks.mesh.axes if axis.name in _PIPELINE]
+        if stages:
+            raise UsageError(
+                f"the ranks along {stages[0]!r} are stages of a pipeline: each has other layers, which cannot be put "
+                "together. Record each stage's ranks in a folder of their own and compare it by itself."
+            )
         for mark in marks:
             if ranks.mesh.is_grid and ranks.mesh.axis(mark) is None:
                 raise unknown_axis(mark, ranks.mesh)

@@ -9,6 +9,7 @@ from pathlib import Path
 from reprod_log.alignment import Alignment
 from reprod_log.diagnose import Finding, ranked
 from reprod_log.errors import UsageError, counted, listed
+from reprod_log.judge import Status
 from reprod_log.ranks.joining import JoinedRecording, join_ranks
 from reprod_log.ranks.parts import Group, has_ranks, load_ranks
 from reprod_log.ranks.placing import Placing
@@ -20,6 +21,9 @@ from reprod_log.record.stores import load
 
 _CONSTANTS = ("loss_scale", "constant_factor")
 """Rules that see a constant factor in every gradient and do not know of ranks."""
+
+_ABOUT_PARAMETERS = ("missing_parameter", "cut_graph", "update_fit")
+"""Rules that take parameters which were not recorded for missing in the model."""
 
 
 def open_sides(
@@ -57,6 +61,8 @@ def explained(alignment: Alignment, reference: Recording, candidate: Recording) 
     if any(side.differing for _, side in joined):
         # A rank's own version of a parameter has no partner; the parameter itself is not missing.
         others = [one for one in others if one.rule != "missing_parameter"]
+    if any(one.rule == "rank_parameters" for one in found):
+        others = [one for one in others if one.rule not in _ABOUT_PARAMETERS]
     if any(one.rule == "sum_for_mean" for one in found):
         others = [one for one in others if one.rule not in _CONSTANTS]
     return replace(alignment, findings=ranked([*others, *found]))
@@ -70,9 +76,29 @@ def _of_side(side: JoinedRecording, alignment: Alignment, name: str) -> Iterator
         group = side.ranks.groups(mesh, *mesh.batch)[0]
         found += _ratio_to_other(alignment, group, name)
     yield from found
+    yield from _no_parameters(side, alignment)
     yield from _separate_statistics(side, alignment, name)
     if side.differing and not any(one.kind == "cause" for one in found):
         yield _not_replicas(side)
+
+
+def _no_parameters(side: JoinedRecording, alignment: Alignment) -> Iterator[Finding]:
+    """The other side has parameters and gradients, the ranks recorded none at all."""
+    phases = ("parameter", "gradient")
+    if any(entry.key.phase in phases for entry in side.entries):
+        return
+    unmatched = [one.key for one in alignment.verdict.judgements if one.status is Status.UNMATCHED]
+    missing = [key for key in unmatched if Key.parse(key).phase in phases]
+    if missing:
+        yield Finding(
+            rule="rank_parameters",
+            cause="no parameter of the ranks was recorded, so neither parameters nor gradients can be compared",
+            evidence=f"{counted(len(missing), 'entry of', 'entries of')} the other side have no partner",
+            confidence="consistent",
+            advice="FullyShardedDataParallel keeps them in one flat parameter unless it is made with "
+            "use_orig_params=True; otherwise look at the phases and layers that watch was given",
+            keys=tuple(missing[:3]),
+        )
 
 
 def _ratio_to_other(alignment: Alignment, group: Group, name: str) -> Iterator[Finding]:

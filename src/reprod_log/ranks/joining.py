@@ -20,7 +20,7 @@ from reprod_log.ranks.mesh import Mesh
 from reprod_log.ranks.parts import Ranks, said_ranks
 from reprod_log.ranks.pieces import together
 from reprod_log.ranks.placing import Parts, Placed, Placing
-from reprod_log.ranks.roles import of_rank, other_weights, running_statistics
+from reprod_log.ranks.roles import has_pieces, of_rank, other_weights, running_statistics
 from reprod_log.record import Entry, ModuleInfo, Recording
 from reprod_log.record.axes import FACT
 
@@ -47,7 +47,8 @@ def join_ranks(ranks: Ranks, *, dims: Mapping[str, str] | None = None) -> Joined
     entries = tuple(joiner.entries())
     first = ranks.parts[0]
     extra = {name: value for name, value in first.provenance.extra.items() if name not in ("rank", FACT)}
-    weights = first.provenance.weights_hash if mesh.batch == tuple(range(len(mesh.axes))) else ""
+    whole = mesh.batch == tuple(range(len(mesh.axes))) and not has_pieces(first)
+    weights = first.provenance.weights_hash if whole else ""
     return JoinedRecording(
         entries=entries,
         provenance=replace(first.provenance, weights_hash=weights, data_hash="", extra=extra),

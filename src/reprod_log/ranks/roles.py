@@ -58,13 +58,17 @@ def running_statistics(recording: Recording) -> dict[str, ModuleInfo]:
     return found
 
 
+def has_pieces(part: Recording) -> bool:
+    """Whether a rank has parameters only in pieces."""
+    return any(shard_of(entry.meta) is not None for entry in part.entries if entry.key.phase == "parameter")
+
+
 def other_weights(group: Group) -> list[int]:
     """The ranks of a group that began with other weights than its first.
 
     Of weights that lie in pieces along it the hashes differ and tell nothing.
     """
-    first, *_ = group.parts
-    if any(shard_of(entry.meta) is not None for entry in first.entries if entry.key.phase == "parameter"):
+    if has_pieces(group.parts[0]):
         return []
     hashes = [part.provenance.weights_hash for part in group.parts]
     return [rank for rank, one in zip(group.numbers, hashes, strict=True) if one and hashes[0] and one != hashes[0]]

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from reprod_log.errors import RecordingError
+
 FACT = "mesh"
 """Its name in a recording's provenance."""
 _BATCH = re.compile(r"d?dp(_\w+)?|fsdp|hsdp|data(_parallel)?|batch|sharding|replicate|shard")
@@ -60,4 +62,7 @@ def counted_through(sizes: Mapping[str, int], rank: int) -> tuple[Place, ...]:
 def places_of(provenance_extra: Mapping[str, Any]) -> tuple[Place, ...]:
     """Where a recorded process stood; () when it did not know."""
     facts: Sequence[Mapping[str, Any]] = provenance_extra.get(FACT) or ()
-    return tuple(Place.from_dict(fact) for fact in facts)
+    try:
+        return tuple(Place.from_dict(fact) for fact in facts)
+    except (KeyError, TypeError, ValueError) as error:
+        raise RecordingError(f"cannot read the place of a process on its mesh: {facts!r} ({error!r})") from error

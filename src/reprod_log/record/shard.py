@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from reprod_log.errors import RecordingError
+
 FACT = "shard"
 """Its name among the facts beside an entry."""
 
@@ -51,13 +53,16 @@ class Shard:
 def shard_of(meta: Mapping[str, Any]) -> Shard | None:
     """What the facts beside an entry say of its distribution; None when it is not distributed."""
     fact = meta.get(FACT)
-    if not isinstance(fact, Mapping):
+    if fact is None:
         return None
-    return Shard(
-        whole=tuple(int(size) for size in fact["whole"]),
-        axes=tuple(fact["axes"]),
-        cuts=tuple((str(axis), int(dim)) for axis, dim in fact.get("cuts", ())),
-        summed=tuple(fact.get("summed", ())),
-        averaged=tuple(fact.get("averaged", ())),
-        flat=bool(fact.get("flat", False)),
-    )
+    try:
+        return Shard(
+            whole=tuple(int(size) for size in fact["whole"]),
+            axes=tuple(str(axis) for axis in fact["axes"]),
+            cuts=tuple((str(axis), int(dim)) for axis, dim in fact.get("cuts", ())),
+            summed=tuple(str(axis) for axis in fact.get("summed", ())),
+            averaged=tuple(str(axis) for axis in fact.get("averaged", ())),
+            flat=bool(fact.get("flat", False)),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RecordingError(f"cannot read how an entry is distributed: {fact!r} ({error!r})") from error

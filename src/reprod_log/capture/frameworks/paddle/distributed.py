@@ -9,6 +9,7 @@ import paddle.distributed as dist
 from paddle.distributed import fleet
 from paddle.distributed.fleet.base.topology import CommunicateTopology, HybridCommunicateGroup
 
+from reprod_log.capture.frameworks.paddle.tensors import is_distributed
 from reprod_log.errors import UsageError
 from reprod_log.record.axes import Axis, Place
 from reprod_log.record.shard import Shard
@@ -18,7 +19,7 @@ _SHORT = {"data": "dp", "pipe": "pp", "model": "mp"}
 
 
 def shard(tensor: Any) -> Shard | None:
-    if not hasattr(tensor, "is_dist") or not tensor.is_dist():
+    if not is_distributed(tensor):
         return None
     where = tensor.process_mesh
     laid = [
@@ -67,7 +68,7 @@ def mesh(given: Any, modules: Sequence[Any], tensors: Sequence[Any]) -> tuple[Pl
 
 def _found(tensors: Sequence[Any]) -> tuple[Place, ...]:
     for tensor in tensors:
-        if hasattr(tensor, "is_dist") and tensor.is_dist():
+        if is_distributed(tensor):
             return _on_mesh(tensor.process_mesh)
     group = _hybrid_group()
     return () if group is None else _on_topology(group.topology())

@@ -6,14 +6,19 @@ from collections.abc import Callable
 from typing import Any
 
 import paddle
-from paddle.distributed.fleet.meta_parallel import SegmentParallel, ShardingParallel, TensorParallel
+from paddle.distributed.fleet import meta_parallel
 from paddle.jit.dy2static.program_translator import ProgramTranslator, StaticFunction
 from paddle.nn.layer.rnn import RNNBase
 
 from reprod_log.capture.frameworks.paddle.kinds import KINDS
 from reprod_log.capture.hook import Hook, Undo, replaced
 
-_WRAPPERS = (paddle.DataParallel, TensorParallel, ShardingParallel, SegmentParallel)
+_FLEET = ("TensorParallel", "ShardingParallel", "SegmentParallel")
+_WRAPPERS = (
+    paddle.DataParallel,
+    *(getattr(meta_parallel, name) for name in _FLEET if hasattr(meta_parallel, name)),
+)
+"""Layers around a model whose name should not show; which of fleet's there are depends on the version."""
 
 _STATISTICS = {"batchnorm": ("_mean", "_variance"), "spectral_norm": ("weight_u", "weight_v")}
 """What stands among the parameters but is never trained."""

@@ -18,8 +18,13 @@ def is_tensor(value: object) -> bool:
     return isinstance(value, paddle.Tensor)
 
 
+def is_distributed(tensor: Any) -> bool:
+    """Whether it is one process's part of a tensor that lies on several."""
+    return hasattr(tensor, "is_dist") and bool(tensor.is_dist())
+
+
 def view(tensor: Any) -> tuple[Array, bool]:
-    if tensor.is_dist():
+    if is_distributed(tensor):
         # The other ranks record their own parts.
         tensor = tensor._local_value()
     if tensor.is_sparse():

@@ -94,12 +94,15 @@ def _names(device_mesh: Any) -> tuple[str, ...]:
 
 
 def _is_sharded_data_parallel(module: Any) -> bool:
-    # Whoever uses it has imported it; it is slow to import.
-    fsdp = sys.modules.get("torch.distributed.fsdp")
-    return fsdp is not None and isinstance(module, (fsdp.FSDPModule, fsdp.FullyShardedDataParallel))
+    return is_first_fsdp(module) or _is_a("FSDPModule", module)
 
 
 def is_first_fsdp(module: Any) -> bool:
     """Whether the module is FSDP's first version, which wraps another one."""
-    fsdp = sys.modules.get("torch.distributed.fsdp")
-    return fsdp is not None and isinstance(module, fsdp.FullyShardedDataParallel)
+    return _is_a("FullyShardedDataParallel", module)
+
+
+def _is_a(name: str, module: Any) -> bool:
+    # Whoever uses it has imported it; it is slow to import, and not in every torch.
+    kind = getattr(sys.modules.get("torch.distributed.fsdp"), name, None)
+    return kind is not None and isinstance(module, kind)
