@@ -18,13 +18,13 @@ class Group:
 
 
 GROUPS = {
-    "judge": Group(("judge/*.py",), ("judge/test_*.py",)),
-    "calibrate": Group(("calibrate/*.py",), ("calibrate/test_*.py",)),
+    "judge": Group(("judge/**/*.py",), ("judge/test_*.py",)),
+    "calibrate": Group(("calibrate/**/*.py",), ("calibrate/test_*.py",)),
     "match": Group(
-        ("match/*.py",), ("match/test_*.py",), without=("test_blocks_cut_elsewhere", "test_matching_model_pairs")
+        ("match/**/*.py",), ("match/test_*.py",), without=("test_blocks_cut_elsewhere", "test_matching_model_pairs")
     ),
     "measure": Group(
-        ("measure/*.py",),
+        ("measure/**/*.py",),
         ("measure/test_*.py",),
         without=("test_build_hook", "test_spread", "test_a_variant_that_does_not_compile"),
         once="import ways; ways.library('kernel'); ways.library('plain kernel')",
