@@ -104,11 +104,10 @@ def _sides(columns: Mapping[str, Array], side: str) -> Iterable[SideSummary]:
     return map(SideSummary._make, zip(*(columns[name + side].tolist() for name in SideSummary._fields), strict=True))
 
 
-def _worst(laid: EndToEnd, places: Array) -> list[Worst]:
+def _worst(laid: EndToEnd, places: Array) -> Iterable[Worst]:
     """The worst element of every pair, from its place among the flattened elements."""
     at = laid.starts + places
-    values = zip(_plain(laid.left[at]), _plain(laid.right[at]), strict=True)
-    return [Worst(index, left, right) for index, (left, right) in zip(_indices(laid, places), values, strict=True)]
+    return map(Worst._make, zip(_indices(laid, places), _plain(laid.left[at]), _plain(laid.right[at]), strict=True))
 
 
 def _plain(values: Array) -> list[float]:

@@ -285,10 +285,12 @@ def _within_budget(rows: list[Compared], usual: int) -> Iterator[Compared]:
         yield row
 
 
+_NO_NUMBERS = frozenset({"str", "object"})
+
+
 def _kinds_differ(reference: str, candidate: str) -> str:
     """Text and objects compare only with their own kind."""
-    special = {"str", "object"}
-    if reference != candidate and (reference in special or candidate in special):
+    if reference != candidate and (reference in _NO_NUMBERS or candidate in _NO_NUMBERS):
         return f"kinds differ: reference {reference}, candidate {candidate}"
     return ""
 
