@@ -281,3 +281,10 @@ def test_of_long_texts_the_part_is_shown_where_they_begin_to_differ() -> None:
     assert equality._cut("x" * 80, 0) == "x" * 80
     assert equality._cut("x" * 81, 0) == "x" * 79 + "…"
     assert equality._cut("abc", 1) == "…bc"
+
+
+def test_distance_of_65_bits_is_rounded_once() -> None:
+    far = measure_arrays(np.array([2**64 - 1], np.uint64), np.array([-2050], np.int64))
+    assert far.max_abs == float(2**64 + 2049) == 2.0**64 + 4096
+    near = measure_arrays(np.array([2**64 - 1], np.uint64), np.array([-2049], np.int64))
+    assert near.max_abs == float(2**64 + 2048) == 2.0**64
