@@ -44,13 +44,16 @@ def test_right_training_agrees_along_both_axes_and_with_a_single_process(folder,
     assert len(among.verdict.judgements) == 188
 
 
-@pytest.mark.parametrize("name", ["sharded_and_split", "hybrid_sharded"])
-def test_what_torch_distributes_over_two_axes_needs_no_dims(folder, name):
-    ours, theirs = open_sides(folder / "plain", folder / name)
+@pytest.mark.parametrize(
+    ("single", "name", "entries"),
+    [("plain", "sharded_and_split", 58), ("plain", "hybrid_sharded", 58), ("words", "split_words", 108)],
+)
+def test_what_torch_distributes_over_two_axes_needs_no_dims(folder, single, name, entries):
+    ours, theirs = open_sides(folder / single, folder / name)
     found = explained(align(ours, theirs), ours, theirs)
     assert found.passed
     assert not found.findings
-    assert len(found.comparison.rows) == 58
+    assert len(found.comparison.rows) == entries
     among = compare_ranks(load_ranks(folder / name))
     assert among.passed
     assert not among.findings

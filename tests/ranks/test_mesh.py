@@ -124,6 +124,25 @@ def test_right_reduction_along_one_axis_passes():
     assert not found.findings
 
 
+def test_gradients_that_are_summed_along_a_split_axis_too_are_held_against_that_sum():
+    """A norm on a split sequence: every rank has all of its parameters, and a part of their gradient."""
+    local = [numbers(5, seed=rank) for rank in range(4)]
+    total = np.sum(local, axis=0, dtype="float64").astype("float32") / 2
+
+    def recorded(dp, tp, scale=1.0):
+        return {
+            "step0/data/x": numbers(4, 3, seed=100 + dp),
+            "step0/gradient/norm:local": local[2 * dp + tp],
+            "step0/gradient/norm:raw": total * np.float32(scale),
+        }
+
+    found = compare_ranks(grid(recorded))
+    assert found.passed
+    assert not found.findings
+    doubled = compare_ranks(grid(lambda dp, tp: recorded(dp, tp, scale=2)))
+    assert [one.rule for one in doubled.findings] == ["sum_for_mean"]
+
+
 def test_different_data_along_the_axis_of_a_split_layer_is_named():
     found = compare_ranks(grid(lambda dp, tp: {"step0/data/x": numbers(4, 3, seed=2 * dp + tp)}))
     assert found.status is Status.FAIL

@@ -85,6 +85,27 @@ def test_pieces_along_an_axis_that_the_run_does_not_have_are_refused():
         join_ranks(Ranks(tuple(parts), source="run"))
 
 
+def test_pieces_without_values_are_joined_or_left_out_and_it_is_said():
+    from reprod_log.record.summary import summarise
+
+    def told(recording):
+        entries = (
+            replace(one, detail="summary", hash="", meta={**one.meta, "summary": summarise(one.array())})
+            if one.key.phase == "parameter"
+            else one
+            for one in recording.entries
+        )
+        return replace(recording, entries=tuple(entries))
+
+    flat = Shard((2, 3), ("dp",), cuts=(("dp", 0),), flat=True)
+    for pieces, left_out in (((3, 3), ()), ((4, 2), ("step0/parameter/w",))):
+        cut = np.split(numbers(6), pieces[:1])
+        joined = join_ranks(Ranks(tuple(map(told, line(cut, flat).parts)), source="run"))
+        assert joined.left_out == left_out
+        assert left_out or joined["step0/parameter/w"].shape == (2, 3)
+        assert any("left out" in note for note in joined.notes) == bool(left_out)
+
+
 def test_tensor_cut_twice_along_one_dim_is_put_together_in_the_order_of_its_cuts():
     whole = numbers(8)
     for cuts in ((("tp", 0), ("dp", 0)), (("dp", 0), ("tp", 0))):

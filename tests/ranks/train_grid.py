@@ -12,7 +12,13 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    SequenceParallel,
+    parallelize_module,
+)
 from train_torch import BATCH, batches
 
 from reprod_log import watch
@@ -92,6 +98,37 @@ def plain():
     return nn.Sequential(nn.Linear(5, HIDDEN), nn.Tanh(), nn.Linear(HIDDEN, 3))
 
 
+class Words(nn.Module):
+    """Layers that are split in all the usual ways, the norm along the sequence."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed, self.norm = nn.Embedding(10, HIDDEN), nn.LayerNorm(HIDDEN)
+        self.up, self.down, self.head = nn.Linear(HIDDEN, 8), nn.Linear(8, HIDDEN), nn.Linear(HIDDEN, 10)
+
+    def forward(self, words):
+        return self.head(self.down(torch.tanh(self.up(self.norm(self.embed(words)))))).transpose(1, 2)
+
+
+def split_words(mesh):
+    whole = {"use_local_output": False}
+    plan = {
+        "embed": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1), **whole),
+        "norm": SequenceParallel(),
+        "up": ColwiseParallel(input_layouts=Shard(1), **whole),
+        "down": RowwiseParallel(output_layouts=Replicate(), **whole),
+        "head": ColwiseParallel(output_layouts=Replicate()),
+    }
+    return parallelize_module(Words(), mesh, plan)
+
+
+def sentences():
+    generator = torch.Generator().manual_seed(3)
+    words = [torch.randint(0, 10, (4, 4), generator=generator) for _ in range(4)]
+    return list(zip(words[::2], words[1::2], strict=True))
+
+
 def train(model, data, save, *, reduce=None, lr=0.1, mesh=None):
     optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
     with watch(model, optimizer=optimizer, save=save, mesh=mesh):
@@ -107,6 +144,7 @@ def single(folder):
     """The same training in one process, on whole batches."""
     train(SplitMlp(), batches(2), folder / "single")
     train(plain(), batches(2), folder / "plain")
+    train(Words(), sentences(), folder / "words")
 
 
 def main(folder):
@@ -141,6 +179,8 @@ def main(folder):
         plain(), mesh["tp"], {"0": ColwiseParallel(use_local_output=False), "2": RowwiseParallel()}
     )
     train(fully_shard(split_and_sharded, mesh=mesh["dp"]), data, folder / "sharded_and_split")
+    words = [tuple(one[2 * row : 2 * row + 2] for one in batch) for batch in sentences()]
+    train(fully_shard(split_words(mesh["tp"]), mesh=mesh["dp"]), words, folder / "split_words")
     hybrid = init_device_mesh("cpu", (DP, TP), mesh_dim_names=("replicate", "shard"))
     quarter = BATCH // (DP * TP)
     mine = slice(dist.get_rank() * quarter, (dist.get_rank() + 1) * quarter)

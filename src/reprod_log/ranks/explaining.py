@@ -58,8 +58,8 @@ def explained(alignment: Alignment, reference: Recording, candidate: Recording) 
             told = [replace(one, kind="suspicious pass") if one.kind == "cause" else one for one in told]
         found += told if len(joined) == 1 else [replace(one, cause=f"{name}: {one.cause}") for one in told]
     others = list(alignment.findings)
-    if any(side.differing for _, side in joined):
-        # A rank's own version of a parameter has no partner; the parameter itself is not missing.
+    if any(side.differing or side.left_out for _, side in joined):
+        # A rank's own version of a parameter has no partner, and one that was left out neither; it is not missing.
         others = [one for one in others if one.rule != "missing_parameter"]
     if any(one.rule == "rank_parameters" for one in found):
         others = [one for one in others if one.rule not in _ABOUT_PARAMETERS]

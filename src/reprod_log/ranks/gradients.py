@@ -33,6 +33,8 @@ class Reduction:
     """What they lie along; '' when the run has only one axis."""
     late: bool = False
     """Whether it was reduced after `backward`, so that `raw` is still what the rank itself contributed."""
+    peers: tuple[Contributions, ...] = ()
+    """What the ranks beside each one along other axes contributed, where that is summed too."""
 
     @property
     def raw(self) -> Key:
@@ -41,7 +43,8 @@ class Reduction:
 
     @property
     def has_values(self) -> bool:
-        return all(entry.detail == "full" for entry in (*self.reduced, *(one for local in self.local for one in local)))
+        contributed = (one for local in (*self.local, *self.peers) for one in local)
+        return all(entry.detail == "full" for entry in (*self.reduced, *contributed))
 
     @property
     def locals_differ(self) -> bool:
@@ -60,7 +63,8 @@ class Reduction:
 
     def mean(self) -> Array:
         """The mean of all contributions, in float64."""
-        found: Array = np.mean([total(local) for local in self.local], axis=0)
+        beside = self.peers or ((),) * len(self.local)
+        found: Array = np.mean([total((*own, *more)) for own, more in zip(self.local, beside, strict=True)], axis=0)
         return found
 
     def ratio(self) -> float | None:
@@ -90,7 +94,8 @@ def reductions(ranks: Ranks, placing: Placing) -> Iterator[Reduction]:
         # Equal contributions are their own mean, so only what differs between ranks tells that a step reduces later.
         late = {(one.key.run, one.key.step) for one, used in found if used is not None and one.locals_differ}
         for one, used in found:
-            yield used if used is not None and (one.key.run, one.key.step) in late else one
+            chosen = used if used is not None and (one.key.run, one.key.step) in late else one
+            yield replace(chosen, peers=_peers(chosen, ranks, placing))
 
 
 def _read_after_backward(group: Group, ranks: Ranks, placing: Placing) -> Iterator[Reduction]:
@@ -102,8 +107,38 @@ def _read_after_backward(group: Group, ranks: Ranks, placing: Placing) -> Iterat
                 continue
             local = tuple(tuple(_contributions(part, key)) for part in group.parts)
             reduced = _whole(group, ranks, raw, placing)
-            if reduced is not None:
+            if reduced is not None and _fit(local, reduced):
                 yield Reduction(raw, local, reduced, group.numbers, group.axis)
+
+
+def _peers(one: Reduction, ranks: Ranks, placing: Placing) -> tuple[Contributions, ...]:
+    """What is summed along axes of split layers as well: parameters that all ranks there have, but use on a part each.
+
+    Those of a norm whose activations are split along the sequence, for example.
+    """
+    local = replace(one.raw, role="local")
+    if not (ranks.all.all_have(one.key) and ranks.all.all_have(local) and ranks.all.all_have(one.raw)):
+        return ()
+    whole = placing.of(ranks.entries(one.raw)).same
+    axes = tuple(axis for axis in whole if not placing.mesh.axes[axis].batch)
+    lines = placing.mesh.groups(*axes) if axes else ()
+    reduced, own = ranks.entries(one.key), ranks.entries(local)
+    if not _differ(own, lines) or _differ(reduced, lines):
+        return ()
+    beside = {rank: [other for other in line if other != rank] for line in lines for rank in line}
+    return tuple(
+        tuple(part for other in beside[rank] for part in _contributions(ranks.parts[other], local))
+        for rank in one.numbers
+    )
+
+
+def _differ(entries: tuple[Entry, ...], lines: tuple[tuple[int, ...], ...]) -> bool:
+    return any(len({digest(entries[rank]) for rank in line}) > 1 for line in lines)
+
+
+def _fit(local: tuple[Contributions, ...], reduced: tuple[Entry, ...]) -> bool:
+    """Whether contributions lie as what was made of them; a distributed one may still wait for a sum of its own."""
+    return all(one.shape == whole.shape for own, whole in zip(local, reduced, strict=True) for one in own)
 
 
 def _is_of_all(local: Entry, placing: Placing) -> bool:

@@ -35,6 +35,8 @@ class JoinedRecording(Recording):
     mesh: Mesh = field(default_factory=lambda: Mesh((), ()))
     differing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Keys of entries that should be the same on several ranks and are not, with the axes along which they differ."""
+    left_out: tuple[str, ...] = ()
+    """Keys of entries that could not be put together, because their values were not recorded."""
 
 
 def join_ranks(ranks: Ranks, *, dims: Mapping[str, str] | None = None) -> JoinedRecording:
@@ -60,6 +62,7 @@ def join_ranks(ranks: Ranks, *, dims: Mapping[str, str] | None = None) -> Joined
         layout=layout,
         mesh=mesh,
         differing={key: tuple(axes) for key, axes in joiner.differing.items()},
+        left_out=tuple(joiner.left_out),
     )
 
 
@@ -75,7 +78,7 @@ class _Joiner:
             if one.late:
                 self._late.setdefault(str(one.raw), []).append(one)
         self.differing: dict[str, dict[str, None]] = {}
-        self._left_out: list[str] = []
+        self.left_out: list[str] = []
 
     def entries(self) -> Iterator[Entry]:
         for text in self._ranks.keys:
@@ -99,10 +102,10 @@ class _Joiner:
                 f"in {counted(len(uneven), 'step')} the ranks' batches differ in size, so the mean over "
                 "ranks is not the mean over samples"
             )
-        if self._left_out:
+        if self.left_out:
             yield (
-                f"{counted(len(self._left_out), 'entry is', 'entries are')} left out, their values were not "
-                f"recorded: {listed(self._left_out)}"
+                f"{counted(len(self.left_out), 'entry is', 'entries are')} left out, their values were not "
+                f"recorded: {listed(self.left_out)}"
             )
 
     def _joined(self, parts: Parts) -> Iterator[Entry]:
@@ -117,7 +120,7 @@ class _Joiner:
         placed = self._placing.of(parts)
         whole = together(parts, placed, self._mesh)
         if whole is None:
-            self._left_out.append(str(key))
+            self.left_out.append(str(key))
             return
         yield whole
         yield from self._odd_ones(parts, placed)

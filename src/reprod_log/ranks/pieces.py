@@ -42,7 +42,7 @@ def along_axes(parts: dict[int, Entry], placed: Placed, mesh: Mesh, axes: tuple[
     for axis, dim in reversed(placed.cuts[len(placed.cuts) - own :]):
         if axis in axes:
             pile = pile.joined(axis, 0 if placed.shard is not None and placed.shard.flat else dim)
-    if placed.shard is not None:
+    if placed.shard is not None and pile.complete:
         complete = all(axis in axes for axis in placed.cut_axes[len(placed.cuts) - own :])
         pile = pile.each(partial(_shaped, shard=placed.shard, complete=complete))
     for axis, dim in reversed(placed.cuts[: len(placed.cuts) - own]):
@@ -96,9 +96,10 @@ def _joined(parts: Parts, ranks: tuple[int, ...], mesh: Mesh, axis: int, dim: in
             return np.concatenate([part.array() for part in parts], axis=dim)
 
         return replace(first, shape=shape, read=read, hash="", meta=_without_shard(first))
-    if len({part.shape for part in parts}) == 1 and all("summary" in part.meta for part in parts):
+    told = [part for part in parts if prod(part.shape)]
+    if len({part.shape for part in told}) == 1 and all("summary" in part.meta for part in told):
         # A sketch of a whole cannot be made from sketches of its pieces; its statistics can.
-        whole = joined_summary([part.meta["summary"] for part in parts])
+        whole = joined_summary([part.meta["summary"] for part in told])
         return replace(first, shape=shape, read=nothing_to_read, detail="summary", hash="", meta={"summary": whole})
     return None
 
@@ -132,8 +133,8 @@ def _divided(entry: Entry, share: int) -> Entry | None:
 
 def _shaped(entry: Entry, *, shard: Shard, complete: bool) -> Entry:
     """The entry, checked to be the whole that its parts speak of when all of them are in it."""
-    if complete and shard.flat and entry.shape == (prod(shard.whole),) and entry.detail == "full":
-        return replace(entry, shape=shard.whole, read=lambda: entry.array().reshape(shard.whole))
+    if complete and shard.flat and entry.shape == (prod(shard.whole),):
+        return replace(entry, shape=shard.whole, read=lambda: entry.read().reshape(shard.whole))
     if complete and entry.shape != shard.whole:
         raise RecordingError(
             f"the shards of {str(entry.key)!r} do not tile: together they have shape {list(entry.shape)}, but they are "
