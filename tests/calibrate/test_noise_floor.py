@@ -71,6 +71,13 @@ def test_without_float64_the_worst_repeat_is_the_noise() -> None:
     assert none.basis == "none"
 
 
+def test_worst_repeat_is_the_one_with_the_largest_root_mean_square() -> None:
+    reference = recording({"": 0.0, "perturbed1": np.array([0.3, 0.0, 0.0]), "perturbed2": 0.11})
+    (one,) = floor_of(reference, recording({"": 0.0})).evidence
+    assert one.noise is not None
+    assert (one.noise.differing, round(one.noise.max_abs, 3)) == (1, 0.3)
+
+
 def test_other_runs_are_no_repeats() -> None:
     reference = recording({"": 0.0, "other": 0.3})
     (one,) = floor_of(reference, recording({"": 0.0})).evidence
