@@ -43,3 +43,35 @@ def test_sum_for_mean_is_named_with_its_axis(folder):
         assert found.status is Status.FAIL
         assert rules(found, "cause") == ["sum_for_mean"]
         assert "along dp" in found.findings[0].cause
+
+
+def test_split_layers_agree_with_those_of_another_framework(folder, tmp_path):
+    """The weights of the paddle model in torch, trained there in one process."""
+    import torch
+    from train_paddle import batches
+
+    from reprod_log import transfer_weights, watch
+
+    class Whole(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.before, self.up, self.down = torch.nn.Linear(5, 5), torch.nn.Linear(5, 6), torch.nn.Linear(6, 3)
+
+        def forward(self, x):
+            return self.down(torch.tanh(self.up(torch.tanh(self.before(x)))))
+
+    model = Whole()
+    transfer_weights(train_paddle_grid.Whole(), model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    with watch(model, optimizer=optimizer, save=tmp_path / "torch"):
+        for inputs, labels in batches(2):
+            optimizer.zero_grad()
+            loss = torch.nn.functional.cross_entropy(model(torch.from_numpy(inputs)), torch.from_numpy(labels))
+            loss.backward()
+            optimizer.step()
+    ours, theirs = open_sides(tmp_path / "torch", folder / "right", dims=ACTIVATIONS)
+    found = explained(align(ours, theirs), ours, theirs)
+    assert found.passed
+    rows = {row.key: (row.reference_shape, row.candidate_shape) for row in found.comparison.rows}
+    assert rows["step1/gradient/up.weight:raw"] == ((6, 5), (6, 5))
+    assert len(rows) == 74

@@ -16,7 +16,10 @@ def _rows(layer: LayerFacts, random: np.random.Generator) -> tuple[Array, ...]:
 RULES = (
     Rule(
         "Embedding",
-        (Layout("torch", ("Embedding",), same("weight")), Layout("paddle", ("Embedding",), same("weight"))),
+        (
+            Layout("torch", ("Embedding",), same("weight")),
+            Layout("paddle", ("Embedding", "VocabParallelEmbedding"), same("weight")),
+        ),
         Probe(_rows),
         scale_only=True,
     ),

@@ -20,7 +20,12 @@ RULES = (
         "Linear",
         (
             Layout("torch", ("Linear",), same("weight", "bias")),
-            Layout("paddle", ("Linear",), (TensorMap("weight", ("weight",), SWAP), *same("bias"))),
+            # fleet's split layers have pieces of what a whole one has.
+            Layout(
+                "paddle",
+                ("Linear", "ColumnParallelLinear", "RowParallelLinear"),
+                (TensorMap("weight", ("weight",), SWAP), *same("bias")),
+            ),
             Layout("paddle.compat", ("Linear",), same("weight", "bias")),
         ),
         Probe(_rows),

@@ -132,3 +132,10 @@ KINDS = {
     "HingeEmbeddingLoss": "hinge_embedding_loss",
 }
 """Class name to kind; subclasses are of their parent's kind. Containers have none."""
+
+SPLIT_KINDS = {
+    "ColumnParallelLinear": "linear",
+    "RowParallelLinear": "linear",
+    "VocabParallelEmbedding": "embedding",
+}
+"""The same for fleet's layers that lie in pieces on several processes."""

@@ -10,7 +10,7 @@ from paddle.distributed.fleet import meta_parallel
 from paddle.jit.dy2static.program_translator import ProgramTranslator, StaticFunction
 from paddle.nn.layer.rnn import RNNBase
 
-from reprod_log.capture.frameworks.paddle.kinds import KINDS
+from reprod_log.capture.frameworks.paddle.kinds import KINDS, SPLIT_KINDS
 from reprod_log.capture.hook import Hook, Undo, replaced
 
 _FLEET = ("TensorParallel", "ShardingParallel", "SegmentParallel")
@@ -19,6 +19,8 @@ _WRAPPERS = (
     *(getattr(meta_parallel, name) for name in _FLEET if hasattr(meta_parallel, name)),
 )
 """Layers around a model whose name should not show; which of fleet's there are depends on the version."""
+
+_KINDS = {**KINDS, **SPLIT_KINDS}
 
 _STATISTICS = {"batchnorm": ("_mean", "_variance"), "spectral_norm": ("weight_u", "weight_v")}
 """What stands among the parameters but is never trained."""
@@ -71,8 +73,8 @@ def _is_derived(name: str, module: Any) -> bool:
 
 def kind(module: Any) -> str:
     for ancestor in type(module).__mro__:
-        if ancestor.__module__.startswith("paddle.") and ancestor.__name__ in KINDS:
-            return KINDS[ancestor.__name__]
+        if ancestor.__module__.startswith("paddle.") and ancestor.__name__ in _KINDS:
+            return _KINDS[ancestor.__name__]
     return ""
 
 
