@@ -7,9 +7,9 @@ import pytest
 import torch
 from made_ranks import numbers, part, ranks_of
 
-from reprod_log import Recording, watch
+from reprod_log import Recording, Status, watch
 from reprod_log.errors import RecordingError, UsageError
-from reprod_log.ranks import Ranks, join_ranks
+from reprod_log.ranks import Ranks, compare_ranks, join_ranks
 from reprod_log.record.axes import counted_through
 from reprod_log.record.shard import Shard, shard_of
 
@@ -118,6 +118,32 @@ def test_tensor_cut_twice_along_one_dim_is_put_together_in_the_order_of_its_cuts
             parts.append(knowing(recorded, Shard((8,), ("dp", "tp"), cuts=cuts)))
         joined = join_ranks(Ranks(tuple(parts), source="run"))
         np.testing.assert_array_equal(joined["step0/parameter/w"].array(), whole)
+
+
+def test_distributed_activations_of_batches_that_differ_in_size_are_put_together():
+    whole = numbers(5, 4)
+    parts = []
+    for rank in range(4):
+        dp, tp = divmod(rank, 2)
+        rows = slice(0, 3) if dp == 0 else slice(3, 5)
+        arrays = {
+            "step0/data/x": whole[rows],
+            "step0/forward/up#0:output": np.ascontiguousarray(whole[rows, 2 * tp : 2 * tp + 2]),
+        }
+        facts = [one.to_dict() for one in counted_through({"dp": 2, "tp": 2}, rank)]
+        shard = Shard((rows.stop - rows.start, 4), ("tp",), cuts=(("tp", 1),))
+        parts.append(knowing(part(rank, arrays, size=4, extra={"mesh": facts}), shard, "step0/forward/up#0:output"))
+    ranks = Ranks(tuple(parts), source="run")
+    np.testing.assert_array_equal(join_ranks(ranks)["step0/forward/up#0:output"].array(), whole)
+    assert compare_ranks(ranks).passed
+
+
+def test_piece_that_a_rank_lacks_is_missed():
+    cut = Shard((4,), ("dp",), cuts=(("dp", 0),))
+    found = compare_ranks(line([numbers(2), None], cut))
+    assert found.verdict.counts == {Status.PASS: 1, Status.UNMATCHED: 1}
+    with pytest.raises(RecordingError, match="do not tile"):
+        compare_ranks(line([numbers(2), numbers(1)], cut))
 
 
 def test_what_a_shard_knows_survives_a_file(tmp_path):

@@ -60,6 +60,7 @@ PIECES = {
     "; first at X: X", "X of X values not equalX",
     "rank 0's", "rank 0:", "X, ranks 1 to X", "ranks, ranks 1 to X", ", or declare the dims of those that are split",
     "rank X misses the all-reduce in step X: X those that it computed itself", "dims say", "a mesh says",
+    "rank X: X", " and X more",
     "rank X misses the all-reduce along X in step X: X those that it computed itself", "see them with `reprod ranks`X",
     "the hash of all parameters and buffers when recording began is another oneX",
 }  # fmt: skip

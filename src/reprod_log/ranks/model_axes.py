@@ -60,7 +60,8 @@ def _named(parts: Parts, ranks: Ranks, placing: Placing, axis: int) -> Iterator[
             cause=f"ranks along {name} were fed different data",
             evidence=f"{key} differs between {apart}, which work on the same samples",
             confidence="consistent",
-            advice="give all ranks that share a layer the same batch: a sampler counts only the ranks along the batch",
+            advice="give all ranks that share a layer the same batch: a sampler counts only the ranks along the batch; "
+            "if the ranks lie on axes that were not recorded, declare them with --mesh",
             keys=(str(key),),
         )
     elif key.phase == "forward" and key.role.startswith("output"):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from math import prod
 
 import numpy as np
@@ -16,7 +15,7 @@ from reprod_log.errors import RecordingError
 from reprod_log.ranks.mesh import Mesh
 from reprod_log.ranks.placing import Parts, Placed
 from reprod_log.record import Array, Entry
-from reprod_log.record.shard import FACT, Shard
+from reprod_log.record.shard import FACT, Shard, shard_of
 from reprod_log.record.summary import joined as joined_summary
 
 
@@ -44,7 +43,7 @@ def along_axes(parts: dict[int, Entry], placed: Placed, mesh: Mesh, axes: tuple[
             pile = pile.joined(axis, 0 if placed.shard is not None and placed.shard.flat else dim)
     if placed.shard is not None and pile.complete:
         complete = all(axis in axes for axis in placed.cut_axes[len(placed.cuts) - own :])
-        pile = pile.each(partial(_shaped, shard=placed.shard, complete=complete))
+        pile = pile.shaped(parts, complete=complete)
     for axis, dim in reversed(placed.cuts[: len(placed.cuts) - own]):
         if axis in axes:
             pile = pile.joined(axis, dim)
@@ -78,8 +77,13 @@ class _Pile:
     def joined(self, axis: int, dim: int) -> _Pile:
         return self.combined(axis, lambda parts, ranks: _joined(parts, ranks, self.mesh, axis, dim))
 
-    def each(self, change: Callable[[Entry], Entry]) -> _Pile:
-        return replace(self, parts={rank: change(entry) for rank, entry in self.parts.items()})
+    def shaped(self, known: dict[int, Entry], *, complete: bool) -> _Pile:
+        """The wholes in the shapes that their parts speak of, when they are complete."""
+        found = {}
+        for rank, entry in self.parts.items():
+            shard = shard_of(known[rank].meta)
+            found[rank] = _shaped(entry, shard) if complete and shard is not None else _plain(entry)
+        return replace(self, parts=found)
 
     def _lines(self, axis: int) -> list[tuple[int, ...]]:
         lines = (tuple(rank for rank in ranks if rank in self.parts) for ranks in self.mesh.groups(axis))
@@ -131,15 +135,19 @@ def _divided(entry: Entry, share: int) -> Entry | None:
     return replace(entry, read=read, hash="")
 
 
-def _shaped(entry: Entry, *, shard: Shard, complete: bool) -> Entry:
-    """The entry, checked to be the whole that its parts speak of when all of them are in it."""
-    if complete and shard.flat and entry.shape == (prod(shard.whole),):
-        return replace(entry, shape=shard.whole, read=lambda: entry.read().reshape(shard.whole))
-    if complete and entry.shape != shard.whole:
+def _shaped(entry: Entry, shard: Shard) -> Entry:
+    """The entry, checked to be the whole that its parts speak of."""
+    if shard.flat and entry.shape == (prod(shard.whole),):
+        return replace(_plain(entry), shape=shard.whole, read=lambda: entry.read().reshape(shard.whole))
+    if entry.shape != shard.whole:
         raise RecordingError(
             f"the shards of {str(entry.key)!r} do not tile: together they have shape {list(entry.shape)}, but they are "
             f"{shard.said}"
         )
+    return _plain(entry)
+
+
+def _plain(entry: Entry) -> Entry:
     return replace(entry, meta=_without_shard(entry))
 
 

@@ -8,7 +8,7 @@ averaged; everything else is the same everywhere.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from reprod_log.errors import RecordingError
@@ -65,26 +65,29 @@ class Placing:
             return self._declared(parts, dims)
         return self._usual(parts, self.mesh.batch)
 
-    def may_differ(self, entry: Entry) -> tuple[int, ...]:
-        """The axes along which an entry need not be the same, as far as one part of it tells."""
-        placed = self.of((entry,) * len(self.mesh.coordinates))
-        usual = self.mesh.batch if entry.key.phase in (*_ACTIVATIONS, *_NUMBERS, "") else ()
-        return tuple({*placed.cut_axes, *placed.summed, *placed.averaged, *usual})
-
     def _recorded(self, parts: Parts, shard: Shard) -> Placed:
-        for rank, part in enumerate(parts):
-            other = shard_of(part.meta)
-            if other != shard:
-                raise RecordingError(
-                    f"{str(part.key)!r} lies on the ranks in two ways: rank 0 has {shard.said}, rank {rank} "
-                    f"{'all of it' if other is None else other.said}. Distribute it in the same way on every rank."
-                )
+        self._check_one_way(parts, shard)
         rest = tuple(axis for axis in self.mesh.batch if self.mesh.axes[axis].name not in shard.axes)
         usual = self._usual(parts, rest)
         cuts = (*usual.cuts, *((self._place(name, parts), dim) for name, dim in shard.cuts))
         summed = tuple(self._place(name, parts) for name in shard.summed)
         averaged = (*usual.averaged, *(self._place(name, parts) for name in shard.averaged))
         return self._rest_is_same(cuts, summed, averaged, divided=usual.divided, shard=shard)
+
+    def _check_one_way(self, parts: Parts, shard: Shard) -> None:
+        """Raise unless all parts are of the same kind, and those that make a whole together of the same whole."""
+        along = tuple(axis for axis, one in enumerate(self.mesh.axes) if one.name in shard.axes)
+        for ranks in self.mesh.groups(*along):
+            # Beside the axes that it knows, batches may differ in size.
+            expected = replace(shard, whole=getattr(shard_of(parts[ranks[0]].meta), "whole", ()))
+            for rank in ranks:
+                other = shard_of(parts[rank].meta)
+                if other != expected:
+                    raise RecordingError(
+                        f"{str(parts[0].key)!r} lies on the ranks in two ways: rank {ranks[0]} has {expected.said}, "
+                        f"rank {rank} {'all of it' if other is None else other.said}. Distribute it in the same way on "
+                        "every rank."
+                    )
 
     def _declared(self, parts: Parts, dims: Dims) -> Placed:
         cuts = tuple(sorted((self.mesh.axis(mark) or 0, dim) for mark, dim in dims.marks))

@@ -16,6 +16,7 @@ from reprod_log.ranks.dims import Layout
 from reprod_log.ranks.gradients import Reduction, reductions
 from reprod_log.ranks.mesh import Mesh
 from reprod_log.ranks.parts import Group, Ranks
+from reprod_log.ranks.pieces import together
 from reprod_log.ranks.placing import Parts, Placing
 from reprod_log.ranks.roles import of_rank
 from reprod_log.record import Entry
@@ -29,6 +30,8 @@ _MEANS = (
     Limit("rel_l2", 2.0**-9, keys="*:*.mean", dtype="float16", reason="the mean over ranks in half precision"),
     Limit("rel_l2", 2.0**-6, keys="*:*.mean", dtype="bfloat16", reason="the mean over ranks in half precision"),
 )
+
+_MOST_PLACES = 8
 
 
 def compare_ranks(
@@ -76,10 +79,20 @@ def compare_ranks(
         entries=sum(len(part) for part in ranks.parts[1:]),
         provenance=ranks.parts[1].provenance,
         complete=all(part.complete for part in ranks.parts[1:]),
-        notes=tuple(note for note in ranks.notes if not note.startswith("rank 0:")),
+        notes=(*_places(mesh), *(note for note in ranks.notes if not note.startswith("rank 0:"))),
     )
     causes = surest_first(rank_findings(ranks, placing, found=found))
     return Alignment(Side.of(ranks.parts[0]), others, comparison, policy, verdict, causes)
+
+
+def _places(mesh: Mesh) -> Iterator[str]:
+    """Who stands where, for reading the keys of single ranks."""
+    if mesh.is_grid:
+        axes = " × ".join(f"{axis.name} {axis.size}" for axis in mesh.axes)
+        ranks = range(min(len(mesh.coordinates), _MOST_PLACES))
+        places = "; ".join(f"rank {rank}: {mesh.where(rank)}" for rank in ranks)
+        rest = f" and {len(mesh.coordinates) - _MOST_PLACES} more" if len(mesh.coordinates) > _MOST_PLACES else ""
+        yield f"the ranks lie on {axes} ({places}{rest})"
 
 
 def _limits_of_means(pairing: Pairing) -> list[Limit]:
@@ -121,16 +134,20 @@ def _pairing(ranks: Ranks, placing: Placing, found: tuple[Reduction, ...], left_
             expected = one.expected()
             pairs.append(Pair(expected, replace(one.reduced[0], key=expected.key)))
         if text not in late and _is_comparable(parts[0]):
-            axes = placing.of(parts).same
+            placed = placing.of(parts)
+            if placed.shard is not None:
+                # Refuses parts that do not make the whole they speak of; reads nothing.
+                together(parts, placed, mesh)
+            axes = placed.same
             if parts[0].key.path in left_out or parts[0].key.phase not in _REPLICAS:
                 # What each rank has of its own along the batch says nothing about the others there.
                 axes = tuple(axis for axis in axes if not mesh.axes[axis].batch)
             pairs += _replicas(parts, axes, mesh)
-    everywhere = set(range(len(mesh.axes)))
+    shared = any(not axis.batch for axis in mesh.axes)
     alone = [
         (rank, replace(entry, key=of_rank(entry.key, rank)))
         for rank, entry in ranks.all.lonely()
-        if _is_comparable(entry) and set(placing.may_differ(entry)) != everywhere
+        if _is_comparable(entry) and (shared or entry.key.phase in _REPLICAS)
     ]
     return Pairing(
         tuple(pairs),
