@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from made_ranks import numbers, part, rules
+from made_ranks import numbers, part, ranks_of, rules
 
 from reprod_log import Status
 from reprod_log.cli import run
@@ -192,6 +192,15 @@ def test_dims_that_mark_an_unknown_axis_are_refused():
     ranks = grid(lambda dp, tp: {"step0/parameter/w": numbers(2)})
     with pytest.raises(UsageError, match=r"there is no axis 'sp' in this run; it has 'dp', 'tp'"):
         join_ranks(ranks, dims={"w": "o[sp]"})
+    one = Ranks(tuple(grid_part(rank, {"step0/parameter/w": numbers(2)}, (("dp", 2),)) for rank in (0, 1)))
+    with pytest.raises(UsageError, match=r"there is no axis 'tp' in this run; it has 'dp'"):
+        join_ranks(one, dims={"w": "o[tp]"})
+
+
+def test_two_marks_need_two_axes():
+    own = [{"step0/parameter/w": numbers(2, 3, seed=rank)} for rank in range(2)]
+    with pytest.raises(UsageError, match="split 2 dims, but the ranks lie on one axis"):
+        join_ranks(ranks_of(*own), dims={"w": "o[dp] i[tp]"})
 
 
 def test_mesh_may_be_declared_when_ranks_do_not_know_it(tmp_path, capsys):

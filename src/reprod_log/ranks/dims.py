@@ -16,7 +16,7 @@ from reprod_log.errors import RecordingError, UsageError, listed, near_names
 from reprod_log.ranks.mesh import Mesh, unknown_axis
 from reprod_log.ranks.parts import Ranks
 from reprod_log.record import Entry, Key
-from reprod_log.record.axes import Axis, is_batch
+from reprod_log.record.axes import UNNAMED, Axis, is_batch
 
 BATCH = "dp"
 _PIPELINE = ("pp", "pipe", "pipeline", "stage")
@@ -93,11 +93,11 @@ class Layout:
         stages = [axis.name for axis in ranks.mesh.axes if axis.name in _PIPELINE]
         if stages:
             raise UsageError(
-                f"the ranks along {stages[0]!r} are stages of a pipeline: each has other layers, which cannot be put "
-                "together. Record each stage's ranks in a folder of their own and compare it by itself."
+                f"the ranks along {stages[0]!r} are stages of a pipeline: each has other layers, and they cannot be "
+                "put together. Compare the part of one rank of each stage (…/rank0, an ordinary recording) by itself."
             )
         for mark in marks:
-            if ranks.mesh.is_grid and ranks.mesh.axis(mark) is None:
+            if ranks.mesh.axis(mark) is None and (ranks.mesh.is_grid or ranks.mesh.axes[0].name != UNNAMED):
                 raise unknown_axis(mark, ranks.mesh)
         return ranks.mesh
 

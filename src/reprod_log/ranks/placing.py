@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from reprod_log.errors import RecordingError
+from reprod_log.errors import RecordingError, UsageError
 from reprod_log.ranks.bits import same
 from reprod_log.ranks.dims import Dims, Layout
 from reprod_log.ranks.mesh import Mesh
@@ -92,6 +92,11 @@ class Placing:
     def _declared(self, parts: Parts, dims: Dims) -> Placed:
         cuts = tuple(sorted((self.mesh.axis(mark) or 0, dim) for mark, dim in dims.marks))
         marked = tuple(axis for axis, _ in cuts)
+        if len(set(marked)) < len(marked):
+            raise UsageError(
+                f"the dims {dims.text!r} split {len(marked)} dims, but the ranks lie on one axis. Declare their axes "
+                "with --mesh, e.g. --mesh dp=2,tp=2."
+            )
         for ranks in self.mesh.groups(*marked) if marked else (tuple(range(len(parts))),):
             dims.check([parts[rank] for rank in ranks], ranks)
         if not dims.marks:

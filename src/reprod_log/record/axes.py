@@ -11,6 +11,8 @@ from reprod_log.errors import RecordingError
 
 FACT = "mesh"
 """Its name in a recording's provenance."""
+UNNAMED = "axis0"
+"""What the first axis of a mesh without names is called."""
 _BATCH = re.compile(r"d?dp(_\w+)?|fsdp|hsdp|data(_parallel)?|batch|sharding|replicate|shard")
 
 

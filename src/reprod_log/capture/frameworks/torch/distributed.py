@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from reprod_log.errors import UsageError
-from reprod_log.record.axes import Axis, Place, is_batch
+from reprod_log.record.axes import UNNAMED, Axis, Place, is_batch
 from reprod_log.record.shard import Shard
 
 FLAT_PARAMETER = "_flat_param"
@@ -53,7 +53,7 @@ def pieces(module: Any) -> list[tuple[Any, Shard]]:
     if getattr(flat, "_params", None) is None or not module._handle.uses_sharded_strategy:
         return []
     size = module._handle.world_size
-    names = _names(module._device_mesh) if getattr(module, "_device_mesh", None) is not None else ("axis0",)
+    names = _names(module._device_mesh) if getattr(module, "_device_mesh", None) is not None else (UNNAMED,)
     if size == 1:
         return []
     return [
@@ -72,7 +72,7 @@ def mesh(given: Any, modules: Sequence[Any], tensors: Sequence[Any]) -> tuple[Pl
             return _places(found._get_root_mesh() if hasattr(found, "_get_root_mesh") else found, modules)
     if any(is_first_fsdp(module) for module in modules):
         size = torch.distributed.get_world_size()
-        return (Place(Axis("axis0", size, batch=True), torch.distributed.get_rank()),)
+        return (Place(Axis(UNNAMED, size, batch=True), torch.distributed.get_rank()),)
     return ()
 
 
