@@ -92,6 +92,25 @@ def test_parameter_that_is_not_reduced_on_one_rank_is_named():
     assert "'b'" in found.findings[0].evidence
 
 
+def test_parameter_that_no_rank_reduces_is_named_once():
+    parts = [stepped(rank) for rank in range(2)]
+    for arrays in parts:
+        arrays["step0/gradient/b:raw"] = arrays["step0/gradient/b:local"]
+    found = compare_ranks(ranks_of(*parts))
+    assert found.status is Status.FAIL
+    assert [one.cause for one in found.findings] == [
+        "the gradients of 'b' are not reduced in step 0: every rank trains them on its own data alone"
+    ]
+    assert "ignored_params" in found.findings[0].advice
+
+
+def test_rank_that_took_fewer_steps_is_named():
+    arrays = {"step0/update/w": numbers(2), "step1/update/w": numbers(2)}
+    found = compare_ranks(ranks_of(arrays, {"step0/update/w": numbers(2)}))
+    assert found.status is Status.FAIL
+    assert found.findings[0].cause == "rank 1 took 1 step, rank 0 took 2"
+
+
 def test_nothing_reduced_is_named_once():
     found = compare_ranks(ranks_of(*(stepped(rank, own=(0, 1)) for rank in range(2))))
     assert [one.cause for one in found.findings] == [

@@ -111,9 +111,15 @@ def _missed(found: tuple[Reduction, ...]) -> Iterator[Finding]:
         if len(alone) == len(places) and all(len(own[place]) == len(telling) for place in alone):
             yield _nothing_reduced(step, telling)
             return
+        shared = set.intersection(*({one.key for one in own[place]} for place in places))
+        everywhere = [one for one in telling if one.key in shared]
+        if everywhere and len(alone) == len(places):
+            yield _left_out_of_it(step, everywhere, len(telling))
         for place in alone:
             told.add(place)
-            yield _kept_own(found[0].numbers[place], step, own[place], len(telling))
+            kept = [one for one in own[place] if one.key not in shared]
+            if kept:
+                yield _kept_own(found[0].numbers[place], step, kept, len(telling))
 
 
 def _nothing_reduced(step: int, telling: list[Reduction]) -> Finding:
@@ -128,6 +134,21 @@ def _nothing_reduced(step: int, telling: list[Reduction]) -> Finding:
         advice="wrap the model (DistributedDataParallel, paddle.DataParallel) and call the wrapper; leave no_sync "
         "before the last backward of a step",
         keys=tuple(str(one.key) for one in telling[:3]),
+    )
+
+
+def _left_out_of_it(step: int, never: list[Reduction], total: int) -> Finding:
+    axis = never[0].axis
+    return Finding(
+        rule="missed_reduction",
+        cause=f"the gradients of {listed([one.key.path for one in never])} are not reduced"
+        f"{f' along {axis}' if axis else ''} in step {step}: every rank trains them on its own data alone",
+        evidence=f"on every rank they are the ones it computed itself; those of the other "
+        f"{counted(total - len(never), 'parameter')} are reduced",
+        confidence="consistent",
+        advice="look for parameters that the wrapper does not know: ignored_params, made after the model was wrapped, "
+        "or used outside of its forward",
+        keys=tuple(str(one.key) for one in never[:3]),
     )
 
 

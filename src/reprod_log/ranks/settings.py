@@ -22,6 +22,7 @@ def look(ranks: Ranks, mesh: Mesh) -> Iterable[Finding]:
     groups = ranks.groups(mesh, *mesh.batch) if mesh.has_batch else ()
     for group in groups:
         yield from _weights(group)
+    yield from _steps(ranks.all)
     yield from _rates(ranks.all)
     yield from _optimizers(ranks.all)
     # Along other axes all ranks are fed the same, so one group shows what was fed.
@@ -54,6 +55,21 @@ def _weights(group: Group) -> Iterator[Finding]:
         "training (the wrappers do it when they are made, not for what is changed afterwards)",
         keys=tuple(apart[:3]),
     )
+
+
+def _steps(ranks: Group) -> Iterator[Finding]:
+    first = len(ranks.parts[0].steps)
+    for rank, part in enumerate(ranks.parts):
+        if len(part.steps) != first and part.complete and ranks.parts[0].complete:
+            yield Finding(
+                rule="rank_steps",
+                cause=f"rank {rank} took {counted(len(part.steps), 'step')}, rank 0 took {first}",
+                evidence="a step ends with the optimizer's update, or with the call of the model when none is watched",
+                confidence="consistent",
+                advice="every rank must update in each iteration, on as many batches as the others: look for a "
+                "condition on the rank, a skipped update, or a sampler without drop_last",
+            )
+            return
 
 
 def _rates(ranks: Group) -> Iterator[Finding]:
