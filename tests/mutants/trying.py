@@ -1,9 +1,9 @@
 """A pytest plugin that tries mutants: tests are collected once, and each mutant is tried in a process forked there.
 
-The first such process runs every test without a mutant and says which functions each of them called and how long it
-took. A mutant is then shown to the tests that call its function: first the one that last noticed a fault there, then
-the nearest, as many as take MUTANTS_SECONDS together. The first that fails ends it. No test ever runs in the parent,
-so nothing that one mutant did reaches the next.
+First each test runs without a mutant, in a process of its own too, because what one test has left in a cache another
+does not call any more: which functions it calls, and how long it takes. A mutant is then shown to the tests that call
+its function: first the one that last noticed a fault there, then the nearest, as many as take MUTANTS_SECONDS together.
+The first that fails ends it. No test ever runs in the parent, so nothing that one mutant did reaches the next.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 
@@ -32,21 +33,25 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
     exec(os.environ["MUTANTS_ONCE"])
     place = Path.cwd()
     wanted = set(Path(os.environ["MUTANTS_WANTED"]).read_text().splitlines())
-    seen = json.loads(_answer(lambda: _observe(session)))
-    if seen["failed"]:
-        raise pytest.UsageError(f"tests fail without any mutant: {seen['failed'][:5]}")
+    calls: dict[str, list[str]] = {}
+    seconds: dict[str, float] = {}
+    for item in session.items:
+        seen = json.loads(_answer(partial(_observe, item)))
+        if seen["failed"]:
+            raise pytest.UsageError(f"it fails without any mutant: {item.nodeid}")
+        calls[item.nodeid], seconds[item.nodeid] = seen["calls"], seen["seconds"]
     # Slower ones will never be shown a mutant.
-    quick = [item for item in session.items if seen["seconds"][item.nodeid] < float(os.environ["MUTANTS_SECONDS"])]
-    answer = _answer(lambda: _try("", quick), limit=_SECONDS + _TIMES * sum(seen["seconds"].values()))
+    quick = [item for item in session.items if seconds[item.nodeid] < float(os.environ["MUTANTS_SECONDS"])]
+    answer = _answer(lambda: _try("", quick), limit=_SECONDS + _TIMES * sum(seconds.values()))
     if answer != "survived":
         raise pytest.UsageError(f"without any mutant one is seen: {answer}")
     items = {item.nodeid: item for item in session.items}
     callers: dict[str, list[str]] = {}
-    for test, functions in seen["calls"].items():
+    for test, functions in calls.items():
         for function in functions:
             callers.setdefault(function, []).append(test)
     for tests in callers.values():
-        tests[:] = _nearest(tests, {test: len(functions) for test, functions in seen["calls"].items()}, seen["seconds"])
+        tests[:] = _nearest(tests, calls, seconds)
 
     def hunt(mutant: Mutant) -> dict[str, str]:
         tests = callers.get(mutant.name.rpartition("__mutmut_")[0], [])
@@ -54,10 +59,10 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
             return {"fate": "no tests", "by": ""}
         shown, left = [], float(os.environ["MUTANTS_SECONDS"])
         for test in tests:
-            left -= seen["seconds"][test]
+            left -= seconds[test]
             if left > 0 or not shown:
                 shown.append(test)
-        limit = _SECONDS + _TIMES * sum(seen["seconds"][test] for test in shown)
+        limit = _SECONDS + _TIMES * sum(seconds[test] for test in shown)
         answer = _answer(lambda: _try(mutant.name, [items[test] for test in shown]), limit=limit)
         fate, _, by = answer.partition(" ")
         if fate == "killed":
@@ -75,12 +80,12 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
     return True
 
 
-def _nearest(tests: list[str], called: Mapping[str, int], seconds: Mapping[str, float]) -> list[str]:
+def _nearest(tests: list[str], calls: Mapping[str, list[str]], seconds: Mapping[str, float]) -> list[str]:
     """Those first that call few functions besides, and of these the quickest; two cases of each test before a third of
     any: cases of one test see much the same."""
     rounds: Counter[str] = Counter()
     ordered = []
-    for test in sorted(tests, key=lambda test: (called[test], seconds[test])):
+    for test in sorted(tests, key=lambda test: (len(calls[test]), seconds[test])):
         name = test.partition("[")[0]
         ordered.append((rounds[name] // 2, test))
         rounds[name] += 1
@@ -129,18 +134,12 @@ def _try(mutant: str, items: list[pytest.Item]) -> str:
     return "survived"
 
 
-def _observe(session: pytest.Session) -> str:
-    """Run every test as it is: which functions it calls, and how long it takes."""
+def _observe(item: pytest.Item) -> str:
+    """Run a test as it is: which functions it calls, and how long it takes."""
     set_mutant_under_test("stats")
-    calls, seconds, failed = {}, {}, []
-    for item in session.items:
-        state()._stats.clear()
-        started = time.process_time()
-        if _fails(item):
-            failed.append(item.nodeid)
-        seconds[item.nodeid] = time.process_time() - started
-        calls[item.nodeid] = sorted(state()._stats)
-    return json.dumps({"calls": calls, "seconds": seconds, "failed": failed})
+    started = time.process_time()
+    failed = _fails(item)
+    return json.dumps({"calls": sorted(state()._stats), "seconds": time.process_time() - started, "failed": failed})
 
 
 def _fails(item: pytest.Item) -> bool:
