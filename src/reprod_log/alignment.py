@@ -157,10 +157,10 @@ def align(
     candidate: Recording | str | Path,
     *,
     policy: Policy | CalibratedPolicy | None = None,
-    limits: Iterable[Limit | str] = (),
+    limits: str | Iterable[Limit | str] = (),
     rename: Mapping[str, str] | None = None,
-    allow_unmatched: Iterable[str] = (),
-    accept: Iterable[str] = (),
+    allow_unmatched: str | Iterable[str] = (),
+    accept: str | Iterable[str] = (),
     allow_incomplete: bool = False,
     equal_nan: bool = False,
     trust: bool = False,
@@ -176,7 +176,7 @@ def align(
     Pairs are measured on `threads` of this process (None: one per core), or by any `executor` of concurrent.futures;
     one that runs elsewhere must see the recordings under the same paths or URLs. Neither changes the result.
     """
-    limits = tuple(limits)
+    limits = (limits,) if isinstance(limits, str) else tuple(limits)
     reference = reference if isinstance(reference, Recording) else load(reference, trust=trust)
     candidate = candidate if isinstance(candidate, Recording) else load(candidate, trust=trust)
     if executor is not None:
@@ -188,8 +188,8 @@ def align(
     if has_truth or isinstance(policy, CalibratedPolicy):
         floor = calibrate(pairing, reference=reference, executor=executor, threads=threads)
     allowed: dict[str, Any] = {
-        "allow_unmatched": tuple(allow_unmatched),
-        "accept": tuple(accept),
+        "allow_unmatched": allow_unmatched,
+        "accept": accept,
         "allow_incomplete": allow_incomplete,
         "equal_nan": equal_nan,
     }

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+from reprod_log.judge.patterns import patterns
+
 
 @dataclass(frozen=True)
 class CalibratedPolicy:
@@ -37,6 +39,10 @@ class CalibratedPolicy:
     """Whether a recording that was cut short may pass with what it has."""
     equal_nan: bool = False
     name: str = "calibrated"
+
+    def __post_init__(self) -> None:
+        for name in ("allow_unmatched", "accept"):
+            object.__setattr__(self, name, patterns(getattr(self, name), name=name))
 
     def allows_unmatched(self, key: str) -> bool:
         return any(fnmatchcase(key, pattern) for pattern in self.allow_unmatched)

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from reprod_log.errors import UsageError
+from reprod_log.judge.patterns import patterns
 from reprod_log.measure.metrics import metric
 
 EXACT_KINDS = ("int", "uint", "bool", "str", "object")
@@ -102,23 +103,31 @@ class Policy:
     allow_incomplete: bool = False
     """Whether a recording that was cut short may pass with what it has."""
 
+    def __post_init__(self) -> None:
+        given = (self.limits,) if isinstance(self.limits, (str, Limit)) else self.limits
+        limits = tuple(Limit.parse(one) if isinstance(one, str) else one for one in given)
+        object.__setattr__(self, "limits", limits)
+        for name in ("allow_unmatched", "accept"):
+            object.__setattr__(self, name, patterns(getattr(self, name), name=name))
+
     @classmethod
     def fixed(
         cls,
-        limits: Iterable[Limit | str] = (),
+        limits: str | Iterable[Limit | str] = (),
         *,
         equal_nan: bool = False,
-        allow_unmatched: Iterable[str] = (),
-        accept: Iterable[str] = (),
+        allow_unmatched: str | Iterable[str] = (),
+        accept: str | Iterable[str] = (),
         allow_incomplete: bool = False,
     ) -> Policy:
         """The given limits, and the defaults for what they do not speak of. Exact kinds stay exact unless named."""
+        limits = (limits,) if isinstance(limits, str) else limits
         own = tuple(Limit.parse(limit) if isinstance(limit, str) else limit for limit in limits)
         return cls(
             limits=(*(one for one in DEFAULT_LIMITS if not _is_replaced(one, own)), *own),
             equal_nan=equal_nan,
-            allow_unmatched=tuple(allow_unmatched),
-            accept=tuple(accept),
+            allow_unmatched=patterns(allow_unmatched, name="allow_unmatched"),
+            accept=patterns(accept, name="accept"),
             allow_incomplete=allow_incomplete,
         )
 

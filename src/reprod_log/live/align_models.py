@@ -8,6 +8,7 @@ from typing import Any
 from reprod_log.alignment import Alignment, align
 from reprod_log.errors import TransferError, UsageError, listed
 from reprod_log.judge import CalibratedPolicy, Policy
+from reprod_log.live.carried import own_tables, replaced_tables
 from reprod_log.live.passes import Progress, Runs
 from reprod_log.live.program import Program
 from reprod_log.live.proof import prove
@@ -31,8 +32,8 @@ def align_models(
     transfer: bool = True,
     rename: Mapping[str, str] | None = None,
     policy: Policy | CalibratedPolicy | None = None,
-    allow_unmatched: Iterable[str] = (),
-    accept: Iterable[str] = (),
+    allow_unmatched: str | Iterable[str] = (),
+    accept: str | Iterable[str] = (),
     quick: bool = False,
     progress: Progress | None = None,
 ) -> Alignment:
@@ -95,6 +96,7 @@ def make_runs(
         for side, model in enumerate((reference, candidate))
     ]
     ours, theirs = sides
+    _check_trained(ours, targets)
     if steps is None:
         steps = len(inputs) if isinstance(inputs, list) else 5 if ours.optimizer is not None else 1
     batches = batches_of(inputs, targets, steps)
@@ -102,8 +104,20 @@ def make_runs(
         raise UsageError(f"detailed is {detailed}: at least the first iteration must be kept whole")
     if not batches:
         raise UsageError("inputs is an empty list: nothing would be compared")
-    notes = _transfer(reference, candidate, batches[0][0], rename) if transfer else []
-    return Runs(ours, theirs, batches, rename or {}, progress, quick, detailed, notes)
+    notes, tables = _transfer(reference, candidate, batches[0][0], rename) if transfer else ([], ())
+    return Runs(ours, theirs, batches, rename or {}, progress, quick, detailed, notes, tables)
+
+
+def _check_trained(program: Program, targets: Any) -> None:
+    """What only a loss makes use of must not be given in vain: nothing of it would be compared."""
+    if program.loss is None and program.step is None:
+        given = [name for name, one in (("optimizer", program.optimizer), ("targets", targets)) if one is not None]
+        if given:
+            raise UsageError(
+                f"{' and '.join(given)} given, but neither loss= nor step=: nothing would be trained, and neither "
+                "gradients nor updates compared. Give loss=a function of (outputs, targets), or leave "
+                f"{'them' if len(given) > 1 else 'it'} out"
+            )
 
 
 def _of(given: Any, side: int) -> Any:
@@ -114,19 +128,25 @@ def _of(given: Any, side: int) -> Any:
     return given
 
 
-def _transfer(reference: Any, candidate: Any, inputs: Any, rename: Mapping[str, str] | None) -> list[str]:
-    """Carry the weights over; gives what was taken on trust, in a sentence each."""
+def _transfer(
+    reference: Any, candidate: Any, inputs: Any, rename: Mapping[str, str] | None
+) -> tuple[list[str], tuple[str, ...]]:
+    """Carry the weights over; gives what was taken on trust, in a sentence each, and which tables were replaced."""
     there = as_mapping(candidate)
-    notes = []
+    notes: list[str] = []
+    tables: list[str] = []
     for name, source in as_mapping(reference).items():
         if name not in there:
             raise UsageError(f"the candidate has no model {name!r}; it has {', '.join(map(repr, there))}")
         # Several models have inputs of each other's making, so only a single one can be run for proof.
-        notes += _carry(source, there[name], inputs if name == "" else None, rename)
-    return notes
+        before = own_tables(there[name])
+        doubts, report = _carry(source, there[name], inputs if name == "" else None, rename)
+        notes += doubts
+        tables += [f"{name}.{table}" if name else table for table in replaced_tables(before, there[name], report)]
+    return notes, tuple(tables)
 
 
-def _carry(source: Any, target: Any, proof: Any, rename: Mapping[str, str] | None) -> list[str]:
+def _carry(source: Any, target: Any, proof: Any, rename: Mapping[str, str] | None) -> tuple[list[str], TransferReport]:
     # Tables that only one side keeps stay as they are; what they change shows in the comparison.
     left = [*loose_buffers(source), *loose_buffers(target)]
 
@@ -143,14 +163,16 @@ def _carry(source: Any, target: Any, proof: Any, rename: Mapping[str, str] | Non
         )
 
     try:
-        return list(carry().doubts)
+        done = carry()
+        return list(done.doubts), done
     except TransferError as refusal:
         if proof is None:
             raise
         # Values prove a pairing only where the models agree; of a wrong port one wants to know where it goes wrong.
         unproved = carry(dry_run=True).left_in_target
         try:
-            carry("execution")
+            done = carry("execution")
         except TransferError:
             raise refusal from None
-    return [f"no values prove where these weights come from, so the order of layers was trusted: {listed(unproved)}"]
+    trusted = f"no values prove where these weights come from, so the order of layers was trusted: {listed(unproved)}"
+    return [trusted], done

@@ -40,12 +40,15 @@ class Runs:
         quick: bool,
         detailed: int | None = None,
         notes: Sequence[str] = (),
+        tables: tuple[str, ...] = (),
     ) -> None:
         self.ours, self.theirs, self.batches, self.rename, self.quick = ours, theirs, batches, rename, quick
         self.detailed = detailed
         self._progress = progress or (lambda what, done, total: None)
         self._done, self._total = 0, 7 if quick else 12
         self._notes: tuple[list[str], list[str]] = ([], list(notes))
+        self.tables = tables
+        """The candidate's buffers that had other values before the reference's were carried over."""
         self.calls: list[Call] = []
         """What each layer of the reference was given at its first call, once the layers were run alone."""
         self.their_calls: dict[str, Call] = {}

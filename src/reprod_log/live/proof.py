@@ -14,6 +14,7 @@ from reprod_log.calibrate import calibrate, layer_alone
 from reprod_log.diagnose import Finding, Mend, ranked
 from reprod_log.errors import ReprodLogError
 from reprod_log.judge import CalibratedPolicy, Status, judge_calibrated
+from reprod_log.live.carried import carried_tables
 from reprod_log.live.finite_differences import slopes
 from reprod_log.live.isolation import run_isolated
 from reprod_log.live.operator_search import operators_at_fault
@@ -26,6 +27,9 @@ from reprod_log.transfer import transfer_weights
 
 def prove(alignment: Alignment, runs: Runs, reference: Recording, candidate: Recording) -> Alignment:
     """The alignment with every finding that a re-run confirms marked as proven, and the operators at fault named."""
+    doubts = carried_tables(runs.tables)
+    if doubts:
+        alignment = replace(alignment, findings=ranked([*alignment.findings, *doubts]))
     if alignment.status is Status.PASS or not isinstance(alignment.policy, CalibratedPolicy):
         return alignment
     prover = _Prover(runs, reference, candidate, alignment.policy)

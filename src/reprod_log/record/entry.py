@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -15,6 +16,7 @@ from reprod_log.errors import RecordingError, UnreadableFile, ValuesNotRecorded
 from reprod_log.record.key import Key
 
 Array = NDArray[Any]
+_DATE = re.compile(r"(datetime|timedelta)64\[[0-9]{0,9}[A-Za-z]{1,2}\]")
 Detail = Literal["full", "summary", "sketch"]
 
 
@@ -73,8 +75,8 @@ class Entry:
 @lru_cache(maxsize=256)
 def dtype_named(name: str) -> np.dtype[Any]:
     """The numpy dtype called `name`, the kinds of ml_dtypes (bfloat16, float8…) included."""
-    # One word: numpy also reads lists of fields and repetitions, which no entry has.
-    if name.replace("_", "").isalnum():
+    # One word: numpy also reads lists of fields and repetitions, which no entry has. Dates say what they count.
+    if name.replace("_", "").isalnum() or _DATE.fullmatch(name):
         try:
             return np.dtype(name)
         except (TypeError, ValueError, OverflowError):

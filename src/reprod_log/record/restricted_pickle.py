@@ -25,6 +25,7 @@ _DEEPEST = 100
 _MOST_BITS = 1024
 """Longer integers cost more to print than to store, and no log has one."""
 _CODE = re.compile(r"[A-Za-z?][0-9]{0,10}")
+_DATE_UNITS = frozenset({"Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as"})
 """What numpy calls a dtype in a pickle: f8, U12, O8 …"""
 
 
@@ -67,13 +68,14 @@ class _StandIn:
 class _Dtype:
     """numpy.dtype('f4', False, True) followed by its state, whose second item is the byte order."""
 
-    __slots__ = ("code", "order")
+    __slots__ = ("code", "order", "unit")
 
     def __init__(self, code: object = "", *_: object) -> None:
         if not isinstance(code, str) or not _CODE.fullmatch(code):
             raise pickle.UnpicklingError("a dtype that numpy does not know by one letter and a size")
         self.code = code
         self.order = "="
+        self.unit = ""
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         if not isinstance(state, tuple) or len(state) < 2 or state[1] not in ("<", ">", "=", "|"):
@@ -81,10 +83,24 @@ class _Dtype:
         if len(state) > 4 and (state[2] is not None or state[3] is not None):
             raise pickle.UnpicklingError("structured dtypes are not supported; record each field by itself")
         self.order = state[1]
+        if self.code in ("M8", "m8"):
+            self.unit = _unit(state)
 
     def real(self) -> np.dtype[Any]:
-        dtype = np.dtype(self.code)
+        dtype = np.dtype(self.code + self.unit)
         return dtype.newbyteorder("<" if self.order == "<" else ">") if self.order in "<>" else dtype
+
+
+def _unit(state: tuple[Any, ...]) -> str:
+    """What a date counts, e.g. `[D]` or `[15m]`: the last item of its dtype's state is (…, (unit, how many, 1, 1))."""
+    try:
+        _, (unit, count, _, _) = state[8]
+        text = unit.decode("ascii") if isinstance(unit, bytes) else ""
+        if text in _DATE_UNITS and isinstance(count, int) and 0 < count < 1 << 31:
+            return f"[{count}{text}]"
+    except (IndexError, TypeError, ValueError):
+        pass
+    raise pickle.UnpicklingError("a date without the unit that it counts")
 
 
 class _PickledArray:

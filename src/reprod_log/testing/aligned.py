@@ -21,7 +21,7 @@ def assert_aligned(
     policy: Policy | CalibratedPolicy | None = None,
     limits: Iterable[Limit | str] = (),
     rename: Mapping[str, str] | None = None,
-    allow_unmatched: Iterable[str] = (),
+    allow_unmatched: str | Iterable[str] = (),
     equal_nan: bool = False,
 ) -> Alignment:
     """The alignment of the two, if it passes; else NotAligned (an AssertionError) with the first screen as its text.

@@ -64,15 +64,17 @@ class Baseline:
         policy: Policy | CalibratedPolicy | None = None,
         limits: Iterable[Limit | str] = (),
         rename: Mapping[str, str] | None = None,
-        allow_unmatched: Iterable[str] = (),
+        allow_unmatched: str | Iterable[str] = (),
         equal_nan: bool = False,
     ) -> None:
         """Say how this test's values are judged; without it the default policy holds."""
+        from reprod_log.judge.patterns import patterns
+
         self._options = {
             "policy": policy,
             "limits": tuple(limits),
             "rename": rename,
-            "allow_unmatched": tuple(allow_unmatched),
+            "allow_unmatched": patterns(allow_unmatched, name="allow_unmatched"),
             "equal_nan": equal_nan,
         }
 

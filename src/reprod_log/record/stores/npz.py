@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import lzma
 import struct
+import threading
+import weakref
 import zipfile
 import zlib
 from math import prod
@@ -50,6 +52,27 @@ def _is_zip(path: Path) -> bool:
         return zipfile.is_zipfile(file)
 
 
+class _Archive:
+    """An archive whose directory is read once, at the first entry that is read; from then on it stays open."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._opening = threading.Lock()
+        self._zip: zipfile.ZipFile | None = None
+
+    def read(self, name: str) -> Array:
+        """The array of this member."""
+        try:
+            with self._opening:
+                if self._zip is None:
+                    file = opened(self.path)
+                    weakref.finalize(self, file.close)
+                    self._zip = zipfile.ZipFile(file)
+            return _read_member(self.path, self._zip, name)
+        except (KeyError, *_BROKEN) as error:
+            raise UnreadableFile(f"{self.path}: cannot read {name!r}: {error}") from error
+
+
 def open_recording(path: Path, *, trust: bool = False) -> Recording:
     try:
         with opened(path) as file, zipfile.ZipFile(file) as archive:
@@ -65,7 +88,8 @@ def open_recording(path: Path, *, trust: bool = False) -> Recording:
                     f"{path} is a zip archive without arrays (it has {listed(names, most=3)}): a torch checkpoint, "
                     "perhaps? Weights are carried over by reprod_log.transfer, not compared as recordings."
                 )
-            entries = tuple(_plain_entry(path, archive, name) for name in arrays)
+            later = _Archive(path)
+            entries = tuple(_plain_entry(later, archive, name) for name in arrays)
             return Recording(entries, source=str(path))
     except _BROKEN as error:
         raise UnreadableFile(f"{path} is not a whole .npz archive: {error}. Was it cut short?") from error
@@ -100,20 +124,21 @@ def _ours(path: Path, archive: zipfile.ZipFile) -> Recording:
     check_version(described, path)
     if not isinstance(described.get("entries"), list):
         raise UnreadableFile(f"{path}: the description has no list of entries")
+    later = _Archive(path)
     return Recording(
-        entries=tuple(_described_entry(path, one) for one in described["entries"]),
+        entries=tuple(_described_entry(later, one) for one in described["entries"]),
         source=str(path),
         **facts_from(described, complete=True, where=str(path)),
     )
 
 
-def _described_entry(path: Path, described: Any) -> Entry:
+def _described_entry(later: _Archive, described: Any) -> Entry:
     if not isinstance(described, dict):
-        raise UnreadableFile(f"{path}: an entry is not a JSON object")
-    where = f"{path}: {described.get('key')!r}"
+        raise UnreadableFile(f"{later.path}: an entry is not a JSON object")
+    where = f"{later.path}: {described.get('key')!r}"
 
     def read() -> Array:
-        stored = _read_member(path, f"{entry.key}.npy")
+        stored = later.read(f"{entry.key}.npy")
         assert entry.stored_as is not None
         dtype, shape = entry.stored_as
         return decode(stored, dtype=dtype, shape=shape, where=where, native=_NATIVE)
@@ -122,25 +147,22 @@ def _described_entry(path: Path, described: Any) -> Entry:
     return entry
 
 
-def _plain_entry(path: Path, archive: zipfile.ZipFile, name: str) -> Entry:
+def _plain_entry(later: _Archive, archive: zipfile.ZipFile, name: str) -> Entry:
     with archive.open(name) as member:
-        shape, _, dtype = read_header(member, where=f"{path}: {name!r}")
+        shape, _, dtype = read_header(member, where=f"{later.path}: {name!r}")
     if dtype.hasobject:
-        raise UnreadableFile(f"{path}: {name!r} holds pickled objects, which are not read from archives")
-    return Entry(Key.parse(name.removesuffix(".npy")), shape, dtype_name(dtype), read=lambda: _read_member(path, name))
+        raise UnreadableFile(f"{later.path}: {name!r} holds pickled objects, which are not read from archives")
+    return Entry(Key.parse(name.removesuffix(".npy")), shape, dtype_name(dtype), read=lambda: later.read(name))
 
 
-def _read_member(path: Path, name: str) -> Array:
-    try:
-        with opened(path) as file, zipfile.ZipFile(file) as archive, archive.open(name) as member:
-            shape, fortran, dtype = read_header(member, where=f"{path}: {name!r}")
-            if dtype.hasobject:
-                raise UnreadableFile(f"{path}: {name!r} holds pickled objects, which are not read from archives")
-            needed = prod(shape) * dtype.itemsize
-            # Without a number the whole member is unpacked first, whatever it says its size is.
-            data = member.read(min(needed, archive.getinfo(name).file_size) + 1)
-    except (KeyError, *_BROKEN) as error:
-        raise UnreadableFile(f"{path}: cannot read {name!r}: {error}") from error
+def _read_member(path: Path, archive: zipfile.ZipFile, name: str) -> Array:
+    with archive.open(name) as member:
+        shape, fortran, dtype = read_header(member, where=f"{path}: {name!r}")
+        if dtype.hasobject:
+            raise UnreadableFile(f"{path}: {name!r} holds pickled objects, which are not read from archives")
+        needed = prod(shape) * dtype.itemsize
+        # Without a number the whole member is unpacked first, whatever it says its size is.
+        data = member.read(min(needed, archive.getinfo(name).file_size) + 1)
     if len(data) != needed:
         raise UnreadableFile(f"{path}: {name!r} is cut short: {len(data)} bytes for {dtype} {list(shape)}")
     if not data:

@@ -1,0 +1,86 @@
+"""What align_models is given: nothing of it may be of no use without a word."""
+
+from __future__ import annotations
+
+import numpy as np
+import paddle
+import pytest
+import torch
+
+from reprod_log import align_models
+from reprod_log.errors import UsageError
+
+X = np.random.default_rng(0).standard_normal((3, 6)).astype(np.float32)
+
+
+class Ours(torch.nn.Module):
+    def __init__(self, table: torch.Tensor) -> None:
+        super().__init__()
+        self.fc = torch.nn.Linear(6, 6)
+        self.register_buffer("table", table)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.fc(x * self.table)
+
+
+class Theirs(paddle.nn.Layer):
+    def __init__(self, table: paddle.Tensor) -> None:
+        super().__init__()
+        self.fc = paddle.nn.Linear(6, 6)
+        self.register_buffer("table", table)
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        return self.fc(x * self.table.astype(x.dtype))
+
+
+@pytest.mark.parametrize("kind", ["float32", "bool"])
+@pytest.mark.parametrize("alike", [True, False])
+def test_table_that_the_candidate_computes_differently_is_told_although_it_was_carried_over(
+    kind: str, alike: bool
+) -> None:
+    table = np.arange(6.0)
+    other = table * (1 + 1e-7) if alike else table[::-1].copy()
+    if kind == "bool":
+        table, other = table > 2, (table if alike else other) > 2
+    reference = Ours(torch.tensor(table.astype(kind)))
+    found = align_models(reference, Theirs(paddle.to_tensor(other.astype(kind))), (X,), quick=True)
+    told = [one for one in found.findings if one.rule == "carried_tables"]
+    assert found.passed
+    assert bool(told) is not alike
+    if told:
+        assert told[0].kind == "suspicious pass"
+        assert "'table'" in told[0].cause
+
+
+@pytest.mark.parametrize("given", ["optimizer", "targets", "both"])
+def test_optimizer_and_targets_without_a_loss_are_refused(given: str) -> None:
+    pair = (
+        lambda model: torch.optim.SGD(model.parameters(), 0.1),
+        lambda model: paddle.optimizer.Adam(5.0, parameters=model.parameters()),
+    )
+    options = {"optimizer": pair, "targets": X}
+    if given != "both":
+        options = {given: options[given]}
+    with pytest.raises(UsageError, match=f"{' and '.join(options)} given, but neither loss= nor step="):
+        align_models(torch.nn.Linear(6, 6), paddle.nn.Linear(6, 6), (X,), **options)  # type: ignore[arg-type]
+
+
+def test_losses_that_two_known_frameworks_round_alike_are_not_suspicious() -> None:
+    def mse(outputs, targets):  # type: ignore[no-untyped-def]
+        return ((outputs - targets) ** 2).mean()
+
+    # Powers of two: every operation is exact on both sides.
+    ours, theirs = torch.nn.Linear(2, 1), paddle.nn.Linear(2, 1)
+    with torch.no_grad():
+        ours.weight.fill_(0.5)
+        ours.bias.fill_(0.25)
+    pair = (
+        lambda model: torch.optim.SGD(model.parameters(), 0.125),
+        lambda model: paddle.optimizer.SGD(0.125, parameters=model.parameters()),
+    )
+    inputs = np.array([[1.0, 2.0], [0.5, 1.0]], np.float32)
+    found = align_models(
+        ours, theirs, (inputs,), targets=np.ones((2, 1), np.float32), loss=mse, optimizer=pair, steps=4, quick=True
+    )
+    assert found.passed
+    assert not [one for one in found.findings if one.rule == "identical_losses"]
