@@ -38,6 +38,10 @@ def test_mismatch_says_what_where_and_how_much() -> None:
     assert only(judged(row("x", far))).reason == (
         "max_abs 4 > 1; worst at [1, 2]: reference 0.123456789, candidate text; 25.0% of elements beyond 1"
     )
+    few = measured(2.0, count=10_000, beyond_limit=4, limit=1.0, worst=Worst((7,), 1.0, 3))
+    assert only(judged(row("x", few))).reason.endswith("; 4 of 10000 elements beyond 1")
+    five = measured(2.0, count=10_000, beyond_limit=5, limit=1.0, worst=Worst((7,), 1.0, 3))
+    assert only(judged(row("x", five))).reason.endswith("; 0.1% of elements beyond 1")
     single = measured(2.0, count=1, beyond_limit=1, limit=1.0, worst=Worst((), 1.0, 3))
     assert only(judged(row("x", single))).reason == "max_abs 4 > 1; worst: reference 1, candidate 3"
     assert only(judged(row("x", measured(2.0, worst=None)))).reason == "max_abs 4 > 1"

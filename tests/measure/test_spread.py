@@ -155,6 +155,9 @@ def test_compare_says_what_is_missing_when_there_is_no_cluster(
     monkeypatch.setattr("reprod_log.cli.cluster._PATIENCE", "1s")
     assert run(["compare", *map(str, paths), "--dask", "tcp://127.0.0.1:9"]) == 2
     assert "no Dask scheduler answers at 'tcp://127.0.0.1:9'" in capsys.readouterr().err
+    assert run(["compare", *map(str, paths), "--dask", "nonsense"]) == 2
+    err = capsys.readouterr().err
+    assert "no Dask scheduler answers at 'nonsense' (ValueError: missing port number" in err
     monkeypatch.setitem(__import__("sys").modules, "distributed", None)
     assert run(["compare", *map(str, paths), "--dask", "tcp://127.0.0.1:9"]) == 2
     assert "pip install 'reprod_log[dask]'" in capsys.readouterr().err

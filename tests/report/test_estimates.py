@@ -9,6 +9,7 @@ from reprod_log import Recording, align
 from reprod_log.alignment import Alignment
 from reprod_log.record.recorder import Recorder
 from reprod_log.report import render_report
+from reprod_log.report.terminal import print_alignment, terminal
 from reprod_log.report.view import rows
 
 
@@ -30,6 +31,16 @@ def test_relative_error_of_sketches_is_shown_as_an_estimate(format: str) -> None
     assert row.text("rel_l2") == f"≈{row.number('rel_l2'):.1e}".replace("e-0", "e-")
     assert (row.number("max_abs"), row.text("max_abs"), row.times_limit) == (None, "–", None)
     assert row.text("rel_l2") in render_report(alignment("sketch"), format=format, full=True)
+
+
+def test_narrow_screen_shows_the_relative_error_of_estimates_before_ratios_that_are_not_known(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    for detail, column in (("sketch", "rel L2"), ("full", "× limit")):
+        print_alignment(alignment(detail), terminal())
+        (head,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("status")]
+        assert head.split(maxsplit=2)[2] == column
 
 
 def test_measured_error_has_no_sign_before_it() -> None:

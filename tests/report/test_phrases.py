@@ -51,6 +51,7 @@ PIECES = {
     "X has a learning rate of their own on one side: the update is the reference's times a constant",
     "X have a learning rate of its own on one side: the update is the reference's times a constant",
     "; near names there: X", "in the X", " at X", "; worstX: reference X, candidate X", "; X of elements beyond X",
+    "; 5 of elements beyond X", "; X of X elements beyond X",
     "reference X NaN, X Inf; candidate X NaN, X Inf", "X: X NaN, X infinite", "compared in X", "X against X",
     "X against X, X", "compared as exact integers", "compared as exact integer against float",
     " (the reverse: a transposed weight or gradient?)",

@@ -112,7 +112,7 @@ def _steps(steps: int | Iterable[int] | None) -> Collection[int] | None:
 
 
 def _details(detail: str | Mapping[str, str]) -> tuple[Mapping[str, Detail], Sketching]:
-    by_phase = dict.fromkeys(PHASES, detail) if isinstance(detail, str) else dict(detail)
+    by_phase = dict(detail) if isinstance(detail, Mapping) else dict.fromkeys(PHASES, detail)
     unknown = sorted(set(by_phase) - set(PHASES))
     if unknown:
         raise UsageError(f"detail is given for phases that do not exist: {listed(unknown)}")

@@ -19,9 +19,13 @@ def cluster_executor(address: str | None) -> Iterator[Executor | None]:
         return
     try:
         from distributed import Client
+        from distributed.comm.addressing import parse_host_port
     except ImportError as error:
         raise MissingPackage(f"--dask needs Dask ({error}): pip install 'reprod_log[dask]'") from error
     try:
+        if "://" not in address:
+            # A client of an address that is none is left half made, and complains when it is let go of.
+            parse_host_port(address)
         client = Client(address, timeout=_PATIENCE, set_as_default=False)
     except (OSError, ValueError, ImportError) as error:
         raise UsageError(

@@ -17,6 +17,8 @@ from reprod_log.measure.measurement import Estimate, Measurement
 from reprod_log.measure.metrics import metric
 from reprod_log.record import Key
 
+_FEW = 0.0005
+"""A smaller share is said as a count."""
 _COARSENESS = ("float8_e5m2", "float8", "bfloat16", "float16", "float32", "complex64", "float64", "complex128")
 
 
@@ -200,8 +202,16 @@ def mismatch_line(row: Compared, checks: tuple[Check, ...]) -> str:
         worst = measurement.worst
         place = f" at {list(worst.index)}" if worst.index else ""
         text += f"; worst{place}: reference {_short(worst.reference)}, candidate {_short(worst.candidate)}"
-        if measurement.share_beyond is not None and measurement.count > 1:
-            text += f"; {measurement.share_beyond:.1%} of elements beyond {measurement.limit:g}"
+        share, beyond = measurement.share_beyond, measurement.beyond_limit
+        if share is not None and measurement.count > 1:
+            # Of a large tensor a few are 0.0%, and yet they are what fails.
+            few = 0 < share < _FEW
+            limit = f"{measurement.limit:g}"
+            text += (
+                f"; {beyond} of {measurement.count} elements beyond {limit}"
+                if few
+                else (f"; {share:.1%} of elements beyond {limit}")
+            )
     return text
 
 

@@ -151,7 +151,9 @@ def _table(shown: tuple[Row, ...], told: Words, width: int) -> Table:
     keys = [shortened(plain(row.key), _LONGEST_KEY) for row in shown]
     room = width - max(len(row.status.value) for row in shown) - _BESIDE_STATUS
     needed = max(*map(cell_len, keys), _REASON_WIDTH if any(reasons) else 0)
-    columns = _columns(room - needed, fewest=int(width >= _NARROW), floors=floors)
+    # Of estimates the relative error is what is known.
+    ratios = any((row.times_floor if floors else row.times_limit) is not None for row in shown)
+    columns = _columns(room - needed, fewest=int(width >= _NARROW), floors=floors, ratios=ratios)
     room -= _NUMBER_WIDTH * len(columns)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(told.get("status"), no_wrap=True)
@@ -181,9 +183,10 @@ def folded(key: str, width: int) -> str:
     return "\n".join([*lines, key])
 
 
-def _columns(room: int, *, fewest: int, floors: bool) -> list[str]:
+def _columns(room: int, *, fewest: int, floors: bool, ratios: bool = True) -> list[str]:
     """The numbers for which there is room beside the keys, the most telling ones first; at least `fewest` of them."""
-    ranked = ["times_floor" if floors else "times_limit", "rel_l2", "max_abs", "mean_abs"]
+    times = "times_floor" if floors else "times_limit"
+    ranked = [times, "rel_l2", "max_abs", "mean_abs"] if ratios else ["rel_l2", times, "max_abs", "mean_abs"]
     count = min(max(room // _NUMBER_WIDTH, fewest), len(ranked))
     return [name for name in ("mean_abs", "max_abs", "rel_l2", "times_limit", "times_floor") if name in ranked[:count]]
 

@@ -66,6 +66,8 @@ def save(recording: Recording, path: str | Path) -> Path:
 
 def store_for(path: str | Path) -> ModuleType:
     """The store that writes to `path`, by its suffix; UsageError when there is none."""
+    if not isinstance(path, (str, Path)):
+        raise UsageError(f"a recording is saved to a path, not to {path!r}")
     for store in all_stores():
         if Path(path).suffix in store.SUFFIXES:
             return store
