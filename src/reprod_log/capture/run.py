@@ -257,11 +257,11 @@ class Run:
     def paused(self) -> Iterator[None]:
         """Nothing inside the block is recorded or counted, for example a validation between two training steps."""
         self._check_entered()
-        before, self._session.paused = self._session.paused, True
+        before, self._session.on_hold = self._session.on_hold, True
         try:
             yield
         finally:
-            self._session.paused = before
+            self._session.on_hold = before
 
     def loss(self, value: Any, name: str = "loss") -> None:
         """Record a loss: one number, before or after `backward`."""

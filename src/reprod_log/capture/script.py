@@ -11,12 +11,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from reprod_log.capture.earshot import Earshot
 from reprod_log.capture.framework import Framework, is_loaded, known_names, loaded
 from reprod_log.capture.importing import on_import
 from reprod_log.capture.run import Run
 from reprod_log.capture.selection import Selection, selection
 from reprod_log.capture.tree import Node, Root
-from reprod_log.errors import CaptureError, UsageError
+from reprod_log.errors import CaptureError, UsageError, listed
 from reprod_log.record import Recording
 
 
@@ -33,6 +34,7 @@ def run_script(
     budget: int | None = None,
     run: str = "",
     dtype: str | None = None,
+    framework: str | None = None,
 ) -> Recording:
     """The recording of what a script's models do, as `python script args` would run it, in this process.
 
@@ -43,6 +45,10 @@ def run_script(
     With `dtype="float64"` models, optimizers and the inputs of outermost calls are converted when a model is first
     called, so that the weights are the same numbers as in the script's own precision.
 
+    One framework is recorded: the only one whose models (modules with parameters) are called. A script that calls
+    models of two has to be told which with `framework`; else UsageError is raised where the second one is called.
+    What this program itself runs, to check a transfer for example, is not recorded.
+
     An exception or exit of the script comes through, after what was recorded until then has been saved.
     """
     path = Path(script)
@@ -51,9 +57,15 @@ def run_script(
     chosen = selection(phases=phases, layers=layers, steps=steps, detail=detail, inputs=inputs)
     if dtype not in (None, "float32", "float64"):
         raise UsageError(f"dtype must be 'float32' or 'float64', not {dtype!r}")
+    if framework is not None and framework not in known_names():
+        raise UsageError(f"framework must be one of {listed(known_names(), most=20)}, not {framework!r}")
     # Enough to run it again, for a closer look at one place.
-    started = {"python": sys.executable, "folder": os.getcwd(), "script": str(path), "args": list(args)}
-    watcher = _Watcher(chosen, save=save, budget=budget, run=run, dtype=dtype, facts={"run": started})
+    started: dict[str, Any] = {"python": sys.executable, "folder": os.getcwd(), "script": str(path), "args": list(args)}
+    if framework is not None:
+        started["framework"] = framework
+    watcher = _Watcher(
+        chosen, save=save, budget=budget, run=run, dtype=dtype, framework=framework, facts={"run": started}
+    )
     with ExitStack() as undo:
         undo.callback(setattr, sys, "argv", sys.argv)
         undo.callback(setattr, sys, "path", sys.path)
@@ -77,13 +89,19 @@ class _Watcher:
         budget: int | None,
         run: str,
         dtype: str | None,
+        framework: str | None,
         facts: Mapping[str, Any],
     ) -> None:
         self._selection = chosen
         self._save, self._budget, self._name, self._dtype, self._facts = save, budget, run, dtype, facts
         self._run: Run | None = None
+        self._earshot = Earshot()
+        self._chosen = framework
         self._framework: Framework | None = None
+        self._looked_at: set[str] = set()
         self._strangers: set[str] = set()
+        self._too_early: set[str] = set()
+        self._refusal: UsageError | None = None
         self._looking = ExitStack()
         self._optimizers: list[Any] = []
         self._attached = 0
@@ -109,23 +127,44 @@ class _Watcher:
         def made(optimizer: Any) -> None:
             self._made(framework, optimizer)
 
+        self._looked_at.add(framework.NAME)
         self._looking.callback(framework.on_any_call(called))
         self._looking.callback(framework.on_new_optimizer(made))
 
     def stop_looking(self) -> None:
         self._looking.close()
 
-    def _is_ours(self, framework: Framework) -> bool:
-        """Whether it is the framework that is recorded: the first one whose model is called."""
-        if self._framework is None:
-            self._framework = framework
-        if framework is not self._framework:
-            self._strangers.add(framework.NAME)
-        return framework is self._framework
+    def _settle(self, framework: Framework, module: Any) -> None:
+        """See to which framework is recorded, now that `module` is called."""
+        if framework is self._framework or framework.NAME in self._strangers:
+            return
+        is_model = _has_parameters(framework, module)
+        if self._framework is None and self._chosen in (None, framework.NAME):
+            # A transform of pictures, a loss function says nothing of what the script is about.
+            if is_model or self._chosen is not None or len(self._looked_at) == 1:
+                self._framework = framework
+            else:
+                self._too_early.add(framework.NAME)
+            return
+        if not is_model:
+            return
+        if self._chosen is None:
+            self._refuse(framework)
+        self._strangers.add(framework.NAME)
+
+    def _refuse(self, other: Framework) -> None:
+        first = self._framework.NAME if self._framework is not None else ""
+        self._refusal = UsageError(
+            f"the script calls models of {first} and of {other.NAME}, and a recording holds those of one framework. "
+            f"Say which: --framework {first} or --framework {other.NAME} (framework= of run_script)."
+        )
+        raise self._refusal
 
     # what the script does
 
     def _made(self, framework: Framework, optimizer: Any) -> None:
+        if not self._earshot.reaches:
+            return
         # Told of once per constructor in the chain.
         if not any(known is optimizer for known in self._optimizers):
             self._optimizers.append(optimizer)
@@ -134,9 +173,10 @@ class _Watcher:
         self, framework: Framework, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         run = self._run
-        if run is not None and run.is_busy:
+        if framework.is_tracing() or not self._earshot.reaches:
             return None
-        if framework.is_tracing() or not self._is_ours(framework):
+        self._settle(framework, module)
+        if framework is not self._framework or (run is not None and run.is_busy):
             return None
         run = self._run or self._start(framework)
         if run.node_of(module) is None:
@@ -212,6 +252,14 @@ class _Watcher:
             return
         for name in sorted(self._strangers):
             self._run.note(f"models of {name} were called too; they are not in this recording")
+        if self._framework is not None and self._framework.NAME in self._too_early:
+            self._run.note(
+                "modules without parameters that were called before the first model are not in this recording; "
+                f"--framework {self._framework.NAME} records them too"
+            )
+        if self._refusal is not None and error is not self._refusal:
+            # The script went on regardless.
+            kind, error, trace = type(self._refusal), self._refusal, None
         ended_well = isinstance(error, SystemExit) and not error.code
         if error is None or ended_well:
             self._run.__exit__(None, None, None)
@@ -219,10 +267,14 @@ class _Watcher:
             self._run.__exit__(kind, error, trace)
 
     def recording(self) -> Recording:
+        if self._refusal is not None:
+            raise self._refusal
         if self._run is None:
+            called = f" (it called models of {listed(sorted(self._strangers))})" if self._strangers else ""
             raise CaptureError(
-                "nothing was recorded: the script called no module of torch or paddle. Its models must be called as "
-                "modules (model(x)), in this process."
+                f"nothing was recorded: the script called no module of {self._chosen or 'torch or paddle'}{called}. "
+                "Its models must be called as modules (model(x)), in this process; what reprod_log itself runs does "
+                "not count."
             )
         return self._run.recording
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from reprod_log.capture.earshot import Earshot
 from reprod_log.capture.forms import Forms
 from reprod_log.capture.framework import Framework
 from reprod_log.capture.nested import flatten
@@ -29,13 +30,20 @@ class Session:
         self.stage = stage
         self.steps = steps
         self.ranks = ranks
-        self.paused = False
+        self.on_hold = False
+        """Whether the user wants nothing recorded now."""
         self.over = False
         """Nothing more will be recorded."""
         self.backward_depth = 0
         self.forms = Forms(tree)
+        self._earshot = Earshot()
         self._strangers: set[str] = set()
         self._chosen: dict[Node | Slot, bool] = {}
+
+    @property
+    def paused(self) -> bool:
+        """Whether what happens now is to be left out: the user says so, or it is our own doing."""
+        return self.on_hold or not self._earshot.reaches
 
     @property
     def listening(self) -> bool:

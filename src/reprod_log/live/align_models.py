@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from reprod_log.alignment import Alignment, align
+from reprod_log.capture.earshot import unheard
 from reprod_log.errors import TransferError, UsageError, listed
 from reprod_log.judge import CalibratedPolicy, Policy
 from reprod_log.live.carried import own_tables, replaced_tables
@@ -18,6 +19,7 @@ from reprod_log.transfer.leftovers import loose_buffers
 from reprod_log.transfer.matching.correspondence import Order
 
 
+@unheard()
 def align_models(
     reference: Any,
     candidate: Any,

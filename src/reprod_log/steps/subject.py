@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from reprod_log.alignment import Alignment, align
+from reprod_log.capture.earshot import unheard
 from reprod_log.judge import Limit
 from reprod_log.record import Recording
 from reprod_log.record.stores import load
@@ -55,7 +56,10 @@ def is_recorded(side: Any) -> bool:
 
 def recorded(side: Any, record: Callable[[Any], Recording]) -> Recording:
     """The side's recording: itself, read from its path, or made now."""
-    return load_side(side) if is_recorded(side) else record(side)
+    if is_recorded(side):
+        return load_side(side)
+    with unheard():
+        return record(side)
 
 
 def has_float64(recording: Recording) -> bool:

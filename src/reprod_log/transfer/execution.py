@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from reprod_log.capture.earshot import unheard
 from reprod_log.errors import TransferError, UsageError, first_line
 from reprod_log.transfer.frameworks import Call
 from reprod_log.transfer.rules import all_rules
@@ -50,6 +51,7 @@ def run_model(survey: Survey, inputs: Inputs, arrays: Mapping[str, Array], *, si
         calls.setdefault(call.path, call)
 
     with (
+        unheard(),
         framework.undisturbed(survey.model),
         framework.substituted(survey.model, by_id, None),
         framework.traced(modules, record),
@@ -68,7 +70,7 @@ def run_unit(survey: Survey, unit: Unit, arguments: Any, arrays: Mapping[str, Ar
     module, framework = survey.modules[unit.path], survey.framework
     # Not only the unit's own tensors: a layer of the user's making may hold more, which move as units of their own.
     by_id = {id(survey.tensors[name]): array for name, array in arrays.items()}
-    with framework.undisturbed(module), framework.substituted(module, by_id, dtype):
+    with unheard(), framework.undisturbed(module), framework.substituted(module, by_id, dtype):
         return framework.run(module, arguments, {})
 
 

@@ -29,6 +29,10 @@ def run(
         str | None,
         typer.Option(help="float64: run in float64 and add this pass to REC, as evidence for the calibrated verdict."),
     ] = None,
+    framework: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="torch or paddle: record its models, when the script calls those of both."),
+    ] = None,
     phases: Annotated[
         str | None, typer.Option(metavar="A,B", help="Only these phases, e.g. forward,loss,gradient.")
     ] = None,
@@ -61,6 +65,7 @@ def run(
                 steps=step or steps,
                 detail=detail,
                 dtype=dtype,
+                framework=framework,
                 run="float64" if dtype == "float64" else "",
             )
         except ReprodLogError:

@@ -164,6 +164,8 @@ def _command(side: Recording, place: Place, target: Path, given: str, *, is_refe
     command += ["--phases", ",".join(place.phases)]
     for layer in layers:
         command += ["--layers", escape(layer)]
+    if known.get("framework"):
+        command += ["--framework", known["framework"]]
     return [*command, known["script"], *known["args"]], known["folder"]
 
 
@@ -171,6 +173,7 @@ def _is_sound(known: Any) -> bool:
     return (
         isinstance(known, dict)
         and all(isinstance(known.get(name), str) for name in ("python", "folder", "script"))
+        and isinstance(known.get("framework", ""), str)
         and isinstance(known.get("args"), list)
         and all(isinstance(one, str) for one in known["args"])
     )
