@@ -126,7 +126,11 @@ class Alignment:
             verdict = verdict_of(comparison, policy, floor, reference.complete and candidate.complete)
             return cls(reference, candidate, comparison, policy, verdict, findings, floor)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-            raise UnreadableFile(f"{source} is damaged: {type(error).__name__}: {error}") from error
+            what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+            raise UnreadableFile(
+                f"{source} is damaged ({what}): it is not as an alignment was saved. Save it again, with --json of "
+                "reprod compare or with Alignment.save"
+            ) from error
 
     def save(self, path: str | Path) -> Path:
         """Write it as JSON, to be read back with `Alignment.load`."""

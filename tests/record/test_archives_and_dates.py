@@ -7,10 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest import mock
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 from reprod_log import Recording, align, load
+from reprod_log.errors import UnreadableFile
 
 DAYS = np.array(["2020-01-01", "2020-01-02"], "datetime64[D]")
 
@@ -54,3 +56,9 @@ def test_dates_of_no_unit_are_told_apart_without_an_error() -> None:
     found = align(Recording.from_arrays({"x": bare}), Recording.from_arrays({"x": bare + 1}))
     assert not found.passed
     assert "reference 1, candidate 2" in found.verdict.judgements[0].reason
+
+
+def test_raw_bytes_in_an_archive_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    np.savez(tmp_path / "raw.npz", x=np.ones(3, ml_dtypes.bfloat16))
+    with pytest.raises(UnreadableFile, match=r"raw\.npz: 'x\.npy' holds .*raw bytes.*bfloat16 as float32"):
+        load(tmp_path / "raw.npz")

@@ -152,6 +152,11 @@ def _plain_entry(later: _Archive, archive: zipfile.ZipFile, name: str) -> Entry:
         shape, _, dtype = read_header(member, where=f"{later.path}: {name!r}")
     if dtype.hasobject:
         raise UnreadableFile(f"{later.path}: {name!r} holds pickled objects, which are not read from archives")
+    if dtype.kind == "V":
+        raise UnreadableFile(
+            f"{later.path}: {name!r} holds records or raw bytes ({dtype}), as numpy writes "
+            "bfloat16, too; save each field by itself, and bfloat16 as float32"
+        )
     return Entry(Key.parse(name.removesuffix(".npy")), shape, dtype_name(dtype), read=lambda: later.read(name))
 
 
