@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,8 @@ from reprod_log.record import Array, Key, ModuleInfo, Recording
 
 Both = tuple[Array, Array]
 """The same thing on both sides, in float64: the reference's and the candidate's in the reference's layout."""
+_WRITTEN = 1e-5
+"""Of a parameter's size: more than the rounding of `after - update` leaves, even in float32."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,16 @@ class Material:
     def steps(self) -> tuple[int, ...]:
         return tuple(sorted({e.key.step for e in self.reference.entries if not e.key.run and e.key.step is not None}))
 
+    @cached_property
+    def stepped(self) -> bool:
+        """Whether an optimizer did something in the first step, on either side."""
+        first = self.steps[0] if self.steps else 0
+        return any(
+            entry.key.phase == "update" and entry.key.step == first and not entry.key.run
+            for recording in (self.reference, self.candidate)
+            for entry in recording.entries
+        )
+
     def values(self, key: Key) -> Both | None:
         """The values under this very key; None when one side does not have them or they cannot be compared."""
         pair = self.pairs.get(str(key))
@@ -82,15 +96,35 @@ class Material:
                 yield key, both
 
     def initial(self, path: str) -> Both | None:
-        """A parameter as it was before the first update."""
+        """A parameter as it was before the first update; None when that cannot be told from what was recorded."""
         now = self.best(Key(path, "parameter", self.steps[0] if self.steps else 0))
-        if now is None:
+        if now is None or path in self.written_by_hand:
             return None
         moved = self.best(Key(path, "update", self.steps[0]))
         if moved is None:
-            ours, theirs = self._update(path, self.reference), self._update(path, self.candidate)
-            return now if ours is None and theirs is None else None
+            return None if self._is_updated(path, self.steps[0]) else now
         return now[0] - moved[0], now[1] - moved[1]
+
+    @cached_property
+    def written_by_hand(self) -> frozenset[str]:
+        """Parameters that the script itself writes, on one side or both: an average of weights, a copy, a clamp.
+
+        They change from step to step by more than what an optimizer did, so what stands at the end of the first step
+        does not tell what was loaded.
+        """
+        return frozenset(
+            path for path in self.parameters if any(self._is_written(path, *steps) for steps in pairwise(self.steps))
+        )
+
+    def _is_written(self, path: str, step: int, following: int) -> bool:
+        earlier, later = (self.best(Key(path, "parameter", one)) for one in (step, following))
+        if earlier is None or later is None:
+            return False
+        moved = self.best(Key(path, "update", following))
+        if moved is None:
+            unchanged = all(np.array_equal(a, b, equal_nan=True) for a, b in zip(earlier, later, strict=True))
+            return not unchanged and not self._is_updated(path, following)
+        return any(relative(a, b - by) > _WRITTEN for a, b, by in zip(earlier, later, moved, strict=True))
 
     def before(self, path: str, step: int) -> Both | None:
         """A parameter as it was when a step began."""
@@ -131,9 +165,12 @@ class Material:
             for (name, one), other in zip(ours.items(), theirs.values(), strict=True):
                 yield name, one, theirs.get(name, other)
 
-    def _update(self, path: str, recording: Recording) -> Array | None:
-        key = str(Key(path, "update", self.steps[0]))
-        return recording[key].array() if key in recording else None
+    def _is_updated(self, path: str, step: int) -> bool:
+        """Whether an optimizer changed a parameter in a step, on either side."""
+        return (
+            str(Key(path, "update", step)) in self.reference
+            or str(Key(self.partner(path), "update", step)) in self.candidate
+        )
 
 
 def relative(ours: Array, theirs: Array) -> float:
@@ -151,6 +188,22 @@ def factor(ours: Array, theirs: Array, *, within: float = 1e-4) -> float | None:
     ratio = float(np.vdot(ours, theirs)) / size
     left = float(np.linalg.norm(theirs - ratio * ours))
     return ratio if ratio and left <= within * abs(ratio) * size**0.5 else None
+
+
+def other_factor(ours: Array, theirs: Array, *, within: float = 1e-4) -> float | None:
+    """The one number that makes theirs out of ours, when it is another one than 1 by more than what it leaves over."""
+    ratio = factor(ours, theirs, within=within)
+    if ratio is None:
+        return None
+    left = float(np.linalg.norm(theirs - ratio * ours))
+    return ratio if 10 * left < abs(ratio - 1) * float(np.linalg.norm(ours)) else None
+
+
+def shown_ratio(ratio: float) -> str:
+    """The ratio with as many digits as it takes to see that it is not 1."""
+    apart = abs(ratio - 1)
+    digits = 6 if not apart else max(6, 2 - math.floor(math.log10(apart)))
+    return f"{ratio:.{min(digits, 15)}g}"
 
 
 def at_step(key: Key, step: int) -> Key:

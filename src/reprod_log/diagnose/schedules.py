@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from reprod_log.diagnose.material import shown_ratio
 from reprod_log.errors import counted
 from reprod_log.record import Array
 
@@ -92,7 +93,7 @@ def _scaled(steps: Array, ours: Array, theirs: Array) -> Explanation | None:
     ratio = float(theirs[np.argmax(np.abs(ours))] / ours[np.argmax(np.abs(ours))]) if np.abs(ours).max() else 0.0
     if ratio and _meets(ratio * ours, theirs):
         return Explanation(
-            f"the candidate's is {ratio:.6g} times the reference's at every step",
+            f"the candidate's is {shown_ratio(ratio)} times the reference's at every step",
             "use the same base learning rate (and no multiplier: LambdaLR gives factors, some schedulers rates)",
         )
     return None

@@ -105,8 +105,14 @@ def _data(floor: NoiseFloor, policy: CalibratedPolicy) -> Iterator[Judgement]:
         if _is_given(one) and (found := one.float64 or one.float32) is not None:
             same = found.differing == 0 and not found.nonfinite_mismatched and (policy.equal_nan or not found.nan_both)
             check = Check("differing", float(found.differing), 0.0, same)
-            reason = "" if same else f"the two sides were fed different data: {found.differing} of {found.count} differ"
+            reason = "" if same else _said_of_data(found)
             yield Judgement(one.key, Status.PASS if same else Status.FAIL, (check,), reason, "inputs, bit for bit")
+
+
+def _said_of_data(found: Measurement) -> str:
+    if not found.differing and not found.nonfinite_mismatched:
+        return f"both sides were fed NaN: {found.nan_both} of {found.count}, in the same places"
+    return f"the two sides were fed different data: {found.differing} of {found.count} differ"
 
 
 def _finite_as_run(judged: Judgement, measured: Measurement | None, policy: CalibratedPolicy) -> Judgement:

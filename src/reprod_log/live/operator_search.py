@@ -10,6 +10,7 @@ from reprod_log.diagnose import Finding
 from reprod_log.diagnose.layers import layer_states
 from reprod_log.live.operators import Culprits, culprits_in
 from reprod_log.live.passes import FLOAT64, Runs
+from reprod_log.live.traces import Operator
 from reprod_log.record import Key
 
 
@@ -71,18 +72,32 @@ def _operator(path: str, found: Culprits) -> Finding:
         else "its inputs are found on the other side, its result and all that follows is not"
     )
     given = found.given
+    lines = [one.line for one in (found.reference, found.candidate) if one is not None and one.line]
     lonely = "reference" if found.candidate is None else "candidate" if found.reference is None else ""
     return Finding(
         rule="operator",
         cause=f"inside {path or 'the model'} the first operator {what} is {', '.join(names)}"
-        + (f": only the {lonely} has it" if lonely and not found.backward else ""),
+        + (f": only the {lonely} has it" if lonely and found.instead is None and not found.backward else "")
+        + (f": its input is given to {_placed(found.instead)} in the other" if found.instead is not None else ""),
         evidence=f"{evidence}; its arguments are {given[0]} in the reference, {given[1]} in the candidate"
         if given is not None
         else evidence,
         confidence="consistent",
-        advice="compare these two lines",
+        advice=_advice(path, lines, lonely),
         keys=(_key(path, found),),
     )
+
+
+def _placed(one: Operator) -> str:
+    return f"{one.name} ({one.line})" if one.line else one.name
+
+
+def _advice(path: str, lines: Sequence[str], lonely: str) -> str:
+    if lonely and lines:
+        return "compare this line with what the other side does in its place"
+    if lines:
+        return "compare these two lines"
+    return f"compare settings, mode (train or eval) and buffers of {path or 'the model'} on both sides"
 
 
 def _written_by_hand(path: str, found: Culprits) -> Finding:

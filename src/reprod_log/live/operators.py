@@ -9,7 +9,7 @@ knows and gives back one that it does not.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -37,6 +37,10 @@ class Culprits:
     cut: bool = False
     """Whether no gradient goes back through the operator on this one side, although the other side has one there."""
 
+    instead: Operator | None = None
+    """Where only one side has an operator at fault: what the other side, which has such operators too, does with the
+    same tensors."""
+
     order: str = ""
     """How the candidate's result holds the reference's numbers in another order, if that is what differs."""
 
@@ -52,7 +56,7 @@ class Culprits:
     def given(self) -> tuple[str, str] | None:
         """The plain arguments of both, when the same function was given others."""
         ours, theirs = self.reference, self.candidate
-        if ours is None or theirs is None or ours.name.strip("_") != theirs.name.strip("_"):
+        if ours is None or theirs is None or not _namesakes(ours, theirs):
             return None
         return (ours.given, theirs.given) if ours.given and theirs.given and ours.given != theirs.given else None
 
@@ -62,7 +66,7 @@ def find_culprits(reference: Trace, candidate: Trace) -> Culprits:
     ours, theirs = _forward(reference), _forward(candidate)
     forward = Culprits(_culprit(ours, theirs), _culprit(theirs, ours))
     if forward:
-        return _in_another_order(forward, reference, candidate) or forward
+        return _in_another_order(forward, reference, candidate) or _with_counterpart(forward, reference, candidate)
     ours, theirs = _backward(reference), _backward(candidate)
     found = Culprits(_culprit(ours, theirs), _culprit(theirs, ours), backward=True)
     if not found:
@@ -76,6 +80,34 @@ def find_culprits(reference: Trace, candidate: Trace) -> Culprits:
         return by_hand
     cuts = Culprits(_cut(reference, candidate), _cut(candidate, reference), backward=True, cut=True)
     return cuts if (cuts.reference is None) != (cuts.candidate is None) else found
+
+
+def _with_counterpart(forward: Culprits, reference: Trace, candidate: Trace) -> Culprits:
+    """The culprits, with what the other side does with the same tensors where it has none.
+
+    Another formulation of what follows may hide the other side's operator; it is no operator that only one side has.
+    """
+    one = forward.candidate if forward.reference is None else forward.reference
+    if one is None or (forward.reference is not None and forward.candidate is not None):
+        return forward
+    here, there = (reference, candidate) if forward.candidate is None else (candidate, reference)
+    given = [here.values[number] for number in one.inputs if _tells(here.values[number])]
+    namesakes = [other for other in there.operators if _namesakes(one, other)]
+    same = next((other for other in namesakes if all(_takes(other, values, there) for values in given)), None)
+    if given and same is not None:
+        return Culprits(forward.reference or same, forward.candidate or same)
+    if not namesakes:
+        return forward
+    users = (other for other in there.operators if any(_takes(other, values, there) for values in given))
+    return replace(forward, instead=next(users, None))
+
+
+def _takes(one: Operator, values: Array, trace: Trace) -> bool:
+    return any(_equal(values, trace.values[number]) for number in one.inputs)
+
+
+def _namesakes(one: Operator, other: Operator) -> bool:
+    return one.name.strip("_") == other.name.strip("_")
 
 
 def _in_another_order(forward: Culprits, reference: Trace, candidate: Trace) -> Culprits | None:
@@ -207,7 +239,7 @@ def _tells(values: Array) -> bool:
 
 
 def _same(one: Array, other: Array) -> bool:
-    equal = one == other
+    equal = (one == other) | (np.isnan(one) & np.isnan(other))
     with np.errstate(invalid="ignore"):
         sizes = np.abs(one)
         # A mask's fill (-inf, -1e9) is equal on both sides and must not set the scale for the scores beside it.

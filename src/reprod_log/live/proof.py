@@ -5,7 +5,7 @@ When the error is gone, the cause is proven.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,7 +32,12 @@ def prove(alignment: Alignment, runs: Runs, reference: Recording, candidate: Rec
         alignment = replace(alignment, findings=ranked([*alignment.findings, *doubts]))
     if alignment.status is Status.PASS or not isinstance(alignment.policy, CalibratedPolicy):
         return alignment
-    prover = _Prover(runs, reference, candidate, alignment.policy)
+    wrong = {
+        layer_alone(key)
+        for one in alignment.verdict.judgements
+        if one.status is not Status.PASS and (key := Key.parse(one.key)).run.startswith("isolated")
+    }
+    prover = _Prover(runs, reference, candidate, alignment.policy, wrong)
     tried = [prover.tried(finding) for finding in alignment.findings]
     operators = [prover.tried(finding) for finding in operators_at_fault(alignment, runs, tried)]
     settled = {mend.layer for finding in tried if finding.confidence == "proven" for mend in finding.mends}
@@ -60,8 +65,12 @@ _RIGHT = 1e-4
 
 
 class _Prover:
-    def __init__(self, runs: Runs, reference: Recording, candidate: Recording, policy: CalibratedPolicy) -> None:
+    def __init__(
+        self, runs: Runs, reference: Recording, candidate: Recording, policy: CalibratedPolicy, wrong: Collection[str]
+    ) -> None:
         self._runs, self._policy = runs, policy
+        # A layer that agrees alone as it is agrees mended as well, which proves nothing.
+        self._wrong = wrong
         self._reference, self._candidate = _needed(reference), _needed(candidate)
 
     def tried(self, finding: Finding) -> Finding:
@@ -104,7 +113,7 @@ class _Prover:
         layer = mend.layer
         calls = [call for path, call in self._runs.their_calls.items() if path == layer]
         path = self._runs.partners.get(layer)
-        if not calls or path is None:
+        if not calls or path is None or layer not in self._wrong:
             return None
         entries: list[Entry] = []
         for dtype in (None, FLOAT64):

@@ -13,7 +13,7 @@ from reprod_log.diagnose.arrangements import arrangement
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
 from reprod_log.diagnose.functions import function_between
-from reprod_log.diagnose.material import Both, factor, relative
+from reprod_log.diagnose.material import Both, other_factor, relative, shown_ratio
 from reprod_log.record import Array, Key
 
 _RECENT = 6
@@ -67,9 +67,9 @@ def _said(both: Both, earlier: list[tuple[Key, Both]]) -> tuple[str, str] | None
         if known is not None:
             return f"the same numbers in another order: {known}", "equal in that order"
         return "the same numbers in another order (flatten, transpose, concat or reversed order)", "equal when sorted"
-    ratio = factor(ours, theirs, within=1e-5)
+    ratio = other_factor(ours, theirs, within=1e-5)
     if ratio is not None:
-        return f"the candidate's is {ratio:.6g} times the reference's", "the same ratio for every element"
+        return f"the candidate's is {shown_ratio(ratio)} times the reference's", "the same ratio for every element"
     shift = theirs - ours
     if ours.size > 3 and np.ptp(shift) <= 1e-6 * float(np.abs(shift).max()):
         return f"the candidate's is shifted by {float(shift.mean()):.6g}", "the same for every element"

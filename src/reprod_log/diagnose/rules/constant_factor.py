@@ -8,7 +8,7 @@ import numpy as np
 
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
-from reprod_log.diagnose.material import factor
+from reprod_log.diagnose.material import other_factor, shown_ratio
 from reprod_log.record import Key
 
 
@@ -21,13 +21,14 @@ def look(case: Case) -> Iterable[Finding]:
         if both is None or both[0].size < 4:
             continue
         ours, theirs = both
-        ratio, shift = factor(ours, theirs, within=1e-6), theirs - ours
+        ratio, shift = other_factor(ours, theirs, within=1e-6), theirs - ours
         if ratio is not None and abs(ratio - 1) > 1e-6:
             count = _deviation_over(ratio, ours.shape)
-            said = f"{ratio:.8g} times the reference's"
+            said = f"{shown_ratio(ratio)} times the reference's"
             if count is not None:
                 said = (
-                    f"{ratio:.8g} times the reference's (a deviation over N = {count} on one side, N - 1 on the other?)"
+                    f"{shown_ratio(ratio)} times the reference's (a deviation over N = {count} on one side, N - 1 on "
+                    "the other?)"
                 )
         elif np.ptp(shift) <= 1e-6 * float(np.abs(shift).max()) and np.ptp(ours) > 0:
             said = f"the reference's {float(shift.mean()):+.8g}"

@@ -23,7 +23,8 @@ def look(case: Case) -> Iterable[Finding]:
         return
     key = Key.parse(first.key)
     both = material.values(key)
-    if both is None:
+    if both is None or np.array_equal(*both, equal_nan=True):
+        # NaN in both alike is no difference; where it comes from is the word of `not_finite`.
         return
     cause, advice = _said(material, key, *both)
     yield Finding(

@@ -7,9 +7,12 @@ from collections.abc import Iterable
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
 from reprod_log.diagnose.losses import Said, explain_loss
-from reprod_log.diagnose.material import Both, Material, factor
+from reprod_log.diagnose.material import Both, Material, other_factor, relative, shown_ratio
 from reprod_log.diagnose.rules.loss_scale import uniform_ratio
 from reprod_log.record import Array, Key
+
+_SAME = 1e-6
+"""Of its size, in float64: the gradient of a term that is the same on both sides."""
 
 
 def look(case: Case) -> Iterable[Finding]:
@@ -27,13 +30,14 @@ def look(case: Case) -> Iterable[Finding]:
     if last is None:
         return
     path, outputs, gradients = last
-    ratio = None if gradients is None else factor(*gradients, within=1e-4)
+    ratio = None if gradients is None else other_factor(*gradients, within=1e-4)
     if ratio is not None and uniform_ratio(material, step) is not None:
         # All gradients are scaled alike, which loss_scale says.
         return
     if ratio is not None:
         said: Said | None = Said(
-            f"the term computed from {path or 'the output'} has another weight, {ratio:.6g} times the reference's",
+            f"the term computed from {path or 'the output'} has another weight, {shown_ratio(ratio)} times the "
+            "reference's",
             "its gradient is a constant times the reference's, those of other terms are not",
             "give the terms of the loss the same weights",
         )
@@ -53,14 +57,19 @@ def look(case: Case) -> Iterable[Finding]:
 
 
 def _last_output(material: Material, step: int) -> tuple[str, Both, Both | None] | None:
-    """The output that the loss was computed from: the last one, with its gradient."""
+    """The output that the loss was computed from, with its gradient: the last one whose gradient differs."""
+    last = None
     for pair in reversed(material.pairing.pairs):
         key = pair.reference.key
         if key.run or key.phase != "forward" or key.step != step or key.role.startswith("input"):
             continue
         if (both := material.best(key)) is not None:
-            return key.path, both, material.best(Key(key.path, "backward", step, key.call, key.role))
-    return None
+            gradients = material.best(Key(key.path, "backward", step, key.call, key.role))
+            last = last or (key.path, both, gradients)
+            if gradients is not None and relative(*gradients) > _SAME:
+                return key.path, both, gradients
+    # No gradient of an output differs: the loss itself does.
+    return last
 
 
 def _tokens(material: Material, step: int) -> list[Array]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
-from reprod_log.diagnose.material import Material, factor
+from reprod_log.diagnose.material import Material, factor, shown_ratio
 from reprod_log.record import Array, Key
 
 
@@ -33,7 +33,7 @@ def look(case: Case) -> Iterable[Finding]:
     known = _known(material, ratio)
     yield Finding(
         rule="loss_scale",
-        cause=f"every gradient is {ratio:.6g} times the reference's: the loss is scaled by a constant"
+        cause=f"every gradient is {shown_ratio(ratio)} times the reference's: the loss is scaled by a constant"
         + (f" ({known})" if known else ""),
         evidence="the model's outputs agree and the ratio is the same for all parameters; "
         + ("the loss itself agrees, so only what is backpropagated is scaled" if same_loss else "the loss differs too"),

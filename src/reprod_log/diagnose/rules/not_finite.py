@@ -36,7 +36,9 @@ def look(case: Case) -> Iterable[Finding]:
             cause=f"NaN or infinity first appears in {row.key} ({' and '.join(sides)})",
             evidence=f"{shown} of {measured.count}; everything before, up to {before or 'the start'}, is finite",
             confidence="consistent",
-            advice="look for a logarithm or root of zero, a division by zero, or exp of a large number before it; "
+            advice="look at where the inputs come from: the data themselves hold it, before either model"
+            if key.phase == "data"
+            else "look for a logarithm or root of zero, a division by zero, or exp of a large number before it; "
             "paddle's detect: FLAGS_check_nan_inf=1, torch's: torch.autograd.set_detect_anomaly(True)",
             keys=(row.key,),
         )

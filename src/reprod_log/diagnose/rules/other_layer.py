@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
 from reprod_log.diagnose.material import Material
-from reprod_log.record import Key, Recording
+from reprod_log.record import Key, ModuleInfo, Recording
 
 
 def look(case: Case) -> Iterable[Finding]:
@@ -24,14 +24,15 @@ def look(case: Case) -> Iterable[Finding]:
     there = _lonely(material.candidate, set(partners.values()), {theirs: ours for ours, theirs in partners.items()})
     kinds = _kinds(material)
     for path, other, anchor in _couples(here, there):
-        ours, theirs = kinds[0].get(path, ""), kinds[1].get(other, "")
-        if ours and theirs and ours != theirs and not _reached(case, anchor):
+        ours, theirs = kinds[0].get(path), kinds[1].get(other)
+        if ours and theirs and ours.kind != theirs.kind and not _reached(case, anchor):
             yield Finding(
                 rule="other_layer",
-                cause=f"{path} is a {ours} in the reference; in its place the candidate has {other}, a {theirs}",
+                cause=f"{path} is a {ours.type} in the reference; in its place the candidate has {other}, a "
+                f"{theirs.type}",
                 evidence=f"both come after {anchor or 'the input'}, neither has a partner, and what follows differs",
                 confidence="consistent",
-                advice=f"use the same layer: {ours}",
+                advice=f"use the same layer: {ours.type}",
                 keys=(path,),
             )
 
@@ -76,9 +77,9 @@ def _couples(here: Mapping[str, _Place], there: Mapping[str, _Place]) -> Iterabl
             yield path, fitting, place.anchor
 
 
-def _kinds(material: Material) -> tuple[dict[str, str], dict[str, str]]:
+def _kinds(material: Material) -> tuple[dict[str, ModuleInfo], dict[str, ModuleInfo]]:
     ours, theirs = (
-        {module.path: module.type for module in recording.modules if module.kind}
+        {module.path: module for module in recording.modules if module.kind}
         for recording in (material.reference, material.candidate)
     )
     return ours, theirs

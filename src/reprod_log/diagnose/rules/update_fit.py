@@ -10,9 +10,13 @@ from collections.abc import Iterable, Mapping
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
 from reprod_log.diagnose.material import Both, Material, factor
+from reprod_log.diagnose.optimizers import group_settings
 from reprod_log.diagnose.updates import BadUpdates, first_bad_update
 from reprod_log.errors import counted, listed
 from reprod_log.record import Array, Key
+
+_SETTING = 0.05
+"""How far a fitted decay may be from the one that was set."""
 
 
 def look(case: Case) -> Iterable[Finding]:
@@ -29,15 +33,17 @@ def look(case: Case) -> Iterable[Finding]:
         # What the optimizers were given differs, which the rule `clipping` says.
         return
     left = [path for path in bad.paths if path in updates and path not in untrained]
-    decays = _fits(material, left, updates, bad.step, rate)
+    telling = [path for path in left if _tells(material, path, bad.step)]
+    decays = _fits(material, telling, updates, bad.step, rate)
     # A vector of equal numbers may fit by chance; a decay explains most of what differs.
-    if 2 * len(decays) >= len(left) and decays:
-        yield _decay(decays, left, bad, rate)
+    if 2 * len(decays) >= len(telling) and decays:
+        if not _as_set(material, decays):
+            yield _decay(material, decays, telling, bad, rate)
         return
     # In a warm-up from zero nothing moves at first; what the optimizer keeps for later tells.
     kept = _fits_of_state(material, left, bad.step)
     if not rate and kept and 2 * len(kept) >= len(left):
-        yield _decay(kept, left, bad, rate)
+        yield _decay(material, kept, left, bad, rate)
         return
     ratios = {path: ratio for path in left if (ratio := _other_rate(*updates[path])) is not None}
     if left and len(ratios) == len(left) and bad.agreeing:
@@ -78,6 +84,31 @@ def _untrained(material: Material, path: str, step: int, updates: Mapping[str, B
     return key in material.reference and not material.reference[key].is_zero()
 
 
+def _tells(material: Material, path: str, step: int) -> bool:
+    """Whether a decay of a parameter would show, and show as nothing else.
+
+    One that began at zero is made of updates alone: after the first step another momentum is proportional to it.
+    """
+    before = material.before(path, step)
+    if before is None or not before[0].any():
+        return False
+    initial = material.initial(path)
+    return initial is None or bool(initial[0].any())
+
+
+def _as_set(material: Material, decays: Mapping[str, float]) -> bool:
+    """Whether the optimizers' settings say it all: both decay everything, by other amounts, and these fit."""
+    for _, ours, theirs in material.optimizers():
+        here, there = (
+            {float(group.get("weight_decay", 0.0)) for group in group_settings(side)} for side in (ours, theirs)
+        )
+        if len(here) == len(there) == 1:
+            expected = there.pop() - here.pop()
+            if expected and all(abs(found - expected) <= _SETTING * abs(expected) for found in decays.values()):
+                return True
+    return False
+
+
 def _fits(
     material: Material, paths: list[str], updates: Mapping[str, Both], step: int, rate: float
 ) -> dict[str, float]:
@@ -107,10 +138,10 @@ def _fits_of_state(material: Material, paths: list[str], step: int) -> dict[str,
     return found
 
 
-def _decay(decays: Mapping[str, float], left: list[str], bad: BadUpdates, rate: float) -> Finding:
+def _decay(material: Material, decays: Mapping[str, float], left: list[str], bad: BadUpdates, rate: float) -> Finding:
     values = sorted(decays.values())
     typical = values[len(values) // 2]
-    some = len(bad.agreeing) > 0
+    some = any(_tells(material, path, bad.step) for path in bad.agreeing)
     vectors = all("bias" in path or "norm" in path or "bn" in path for path in decays)
     if typical > 0:
         what = "weight decay is applied to " + (listed(list(decays), most=4) if some else "all parameters")

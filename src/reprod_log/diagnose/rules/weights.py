@@ -11,9 +11,9 @@ import numpy as np
 
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding, Mend
-from reprod_log.diagnose.material import Both, Material, factor, relative
+from reprod_log.diagnose.material import Both, Material, other_factor, relative, shown_ratio
 from reprod_log.errors import counted
-from reprod_log.record import Array
+from reprod_log.record import Array, Key
 from reprod_log.record.entry import dtype_named
 
 _SAME = 1e-6
@@ -25,7 +25,11 @@ def look(case: Case) -> Iterable[Finding]:
     material = case.material
     if material is None or not case.failed:
         return
-    values = {path: both for path in material.parameters if (both := material.initial(path)) is not None}
+    values = {
+        path: both
+        for path in material.parameters
+        if not _was_right(case, material, path) and (both := material.initial(path)) is not None
+    }
     wrong = {path: both for path, both in values.items() if relative(*both) > _SAME}
     if len(wrong) > 3 and len(wrong) == sum(bool(both[0].any()) for both in values.values()):
         same = _rounding_of_all(wrong)
@@ -41,6 +45,31 @@ def look(case: Case) -> Iterable[Finding]:
     for path, both in wrong.items():
         if path not in explained:
             yield _one(material, path, both, values, explained)
+
+
+def _was_right(case: Case, material: Material, path: str) -> bool:
+    """Whether a parameter that no optimizer moves did what the reference's does in the first step.
+
+    What stands at the end of a single step may have been written in it, after the layer was run.
+    """
+    step = material.steps[0] if material.steps else 0
+    if not material.stepped or str(Key(path, "update", step)) in material.pairs:
+        return False
+    layer = path.rpartition(".")[0]
+    if layer in case.states:
+        return case.states[layer] in ("sound", "inherited")
+    outputs = [key for key in map(Key.parse, case.judgements) if _is_output(key, layer, step)]
+    return bool(outputs) and not any(str(key) in case.failed for key in outputs)
+
+
+def _is_output(key: Key, layer: str, step: int) -> bool:
+    return (
+        key.path == layer
+        and key.phase == "forward"
+        and key.step == step
+        and not key.run
+        and not key.role.startswith("input")
+    )
 
 
 def _whole_parts(wrong: Mapping[str, Both], values: Mapping[str, Both]) -> Iterable[Finding]:
@@ -144,9 +173,9 @@ def _transformation(ours: Array, theirs: Array) -> tuple[str, str] | None:
         flipped = np.flip(ours, axis=tuple(range(2, ours.ndim)))
         if relative(flipped, theirs) <= _SAME:
             return "the weight is flipped in space", "a convolution where a cross-correlation is meant"
-    ratio = factor(ours, theirs, within=1e-5)
+    ratio = other_factor(ours, theirs, within=1e-5)
     if ratio is not None:
-        return f"the weight is multiplied by {ratio:.6g}", "one number makes the one out of the other"
+        return f"the weight is multiplied by {shown_ratio(ratio)}", "one number makes the one out of the other"
     return _permuted(ours, theirs)
 
 
