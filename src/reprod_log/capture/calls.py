@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from reprod_log.capture.hook import Undo, passing
+from reprod_log.capture.nested import flatten
 from reprod_log.capture.outputs import canonical_output
 from reprod_log.capture.session import Session
 from reprod_log.capture.stage import Staged
@@ -25,8 +27,14 @@ class Tap:
 
     def hear(self, gradient: Any) -> None:
         session = self._session
-        if session is None or session.over or session.paused:
+        if session is None:
             return
+        with session.lock:
+            session.passes.reached = True
+            if not (session.over or session.paused):
+                self._hear(session, gradient)
+
+    def _hear(self, session: Session, gradient: Any) -> None:
         again = f"~{self._times}" if self._times else ""
         self._times += 1
         for node, step, call, role in self._places:
@@ -60,7 +68,8 @@ class Calls:
         self._session = session
         self._before_outermost = before_outermost
         self._gathered = gathered
-        self._running: list[tuple[Node, int | None]] = []
+        self._stacks: dict[int, list[tuple[Node, int | None]]] = {}
+        self._tapped = False
         self._counts: dict[Node, int] = {}
         self._sizes: dict[Node, int] = {}
         self._without_gradient: dict[Node, list[tuple[int, str, str]]] = {}
@@ -90,7 +99,8 @@ class Calls:
 
     def reset(self) -> None:
         """A new step begins."""
-        self._running.clear()
+        self._stacks.clear()
+        self._tapped = False
         self._counts.clear()
         self._sizes.clear()
         self._without_gradient.clear()
@@ -106,25 +116,39 @@ class Calls:
     @property
     def busy(self) -> bool:
         """Whether a watched module is running."""
-        return bool(self._running)
+        return any(self._stacks.values())
+
+    @property
+    def without_trace(self) -> bool:
+        """Whether models were called in this step, but nothing that they gave can carry a gradient back."""
+        return bool(self._counts) and not self._tapped
 
     def settle(self) -> None:
-        """Nothing can be running now; what an exception left behind is forgotten."""
-        self._running.clear()
+        """Nothing can be running in this thread now; what an exception left behind is forgotten."""
+        alive = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
+        self._stacks = {thread: stack for thread, stack in self._stacks.items() if thread in alive}
 
     def _before(self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         session = self._session
-        if session.over or session.paused or session.framework.is_tracing():
+        # Asked first: a compiler should see nothing of the rest.
+        if session.framework.is_tracing():
             return
-        if session.backward_depth:
-            self._running.append((node, None))
+        with session.lock:
+            if not (session.over or session.paused):
+                self._enter(node, args, kwargs)
+
+    def _enter(self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        session = self._session
+        if session.passes.inside:
+            self._stack().append((node, None))
             return
-        outermost = not self._running
+        session.passes.join()
+        outermost = not self.busy
         if outermost:
             self._before_outermost(node)
         call = self._counts.get(node, 0)
         self._counts[node] = call + 1
-        self._running.append((node, call))
+        self._stack().append((node, call))
         self.heard.add(node)
         if not session.listening:
             return
@@ -174,11 +198,19 @@ class Calls:
 
     def _after(self, node: Node, output: Any) -> None:
         session = self._session
-        if session.over or session.paused or session.framework.is_tracing():
+        if session.framework.is_tracing():
             return
+        with session.lock:
+            if not (session.over or session.paused):
+                self._exit(node, output)
+
+    def _exit(self, node: Node, output: Any) -> None:
+        session = self._session
         call, found = self._leave(node)
         if not found or output is None or not session.listening:
             return
+        if not self._stack() and call is not None:
+            self._tap_outermost(output)
         if not session.chosen(node):
             return
         rows = list(session.tensors(canonical_output(node.kind, output), "output", node))
@@ -194,12 +226,26 @@ class Calls:
             self._recent = [row for role, tensor in rows for row in self._listen(node, call, role, tensor)]
 
     def _leave(self, node: Node) -> tuple[int | None, bool]:
-        for place in range(len(self._running) - 1, -1, -1):
-            if self._running[place][0] is node:
-                call = self._running[place][1]
-                del self._running[place:]
+        running = self._stack()
+        for place in range(len(running) - 1, -1, -1):
+            if running[place][0] is node:
+                call = running[place][1]
+                del running[place:]
                 return call, True
         return None, False
+
+    def _stack(self) -> list[tuple[Node, int | None]]:
+        """The modules that are running in this thread."""
+        return self._stacks.setdefault(threading.get_ident(), [])
+
+    def _tap_outermost(self, output: Any) -> None:
+        """Have it known whether a backward pass comes through what a model gave, recorded or not."""
+        session = self._session
+        if "loss" not in session.selection.phases:
+            return
+        for _, leaf in flatten(output):
+            if session.framework.is_tensor(leaf) and self._connect(Tap(session), leaf):
+                self._tapped = True
 
     def _listen(self, node: Node, call: int, role: str, tensor: Any) -> list[tuple[Any, int, Tap]]:
         session = self._session

@@ -24,6 +24,7 @@ class Gradients:
         self._session = session
         self._terms = terms
         self._attached: dict[Slot, Undo] = {}
+        self._witnesses: dict[Slot, Undo] = {}
         self._fresh: dict[Slot, None] = {}
         self._waiting: dict[Slot, Staged] = {}
         self._last: dict[Slot, str] = {}
@@ -33,18 +34,28 @@ class Gradients:
     def attach_new(self) -> None:
         """Listen to every chosen parameter that takes a gradient now; more may be thawed later."""
         session = self._session
-        if not session.selection.phases & {"gradient", "clip", "update"}:
-            return
+        phases = session.selection.phases
         for slot in session.tree.slots:
-            if slot not in self._attached and session.chosen(slot):
-                undo = session.framework.on_gradient(slot.tensor, self._hearer(slot))
-                if undo is not None:
-                    self._attached[slot] = undo
+            if phases & {"gradient", "clip", "update"} and session.chosen(slot):
+                self._attach(slot, self._attached, self._hearer(slot))
+            elif "loss" in phases:
+                # Nothing to record, but whether the pass that began at a loss came here.
+                self._attach(slot, self._witnesses, self._witness)
+
+    def _attach(self, slot: Slot, known: dict[Slot, Undo], hear: Callable[[Any], None]) -> None:
+        if slot not in known:
+            undo = self._session.framework.on_gradient(slot.tensor, self._session.one_at_a_time(hear))
+            if undo is not None:
+                known[slot] = undo
+
+    def _witness(self, gradient: Any) -> None:
+        self._session.passes.reached = True
 
     def detach(self) -> None:
-        for undo in self._attached.values():
+        for undo in (*self._attached.values(), *self._witnesses.values()):
             undo()
         self._attached.clear()
+        self._witnesses.clear()
         for _, undo in self._stand_ins.values():
             undo()
         self._stand_ins.clear()
@@ -60,6 +71,7 @@ class Gradients:
     def _hearer(self, slot: Slot) -> Callable[[Any], None]:
         def hear(gradient: Any) -> None:
             session = self._session
+            session.passes.reached = True
             if not session.listening:
                 return
             self._fresh.pop(slot, None)
@@ -79,13 +91,16 @@ class Gradients:
             if stand_in is None or stand_in is slot.tensor or id(stand_in) in self._stand_ins:
                 continue
             if self._session.framework.is_tensor(stand_in):
-                undo = self._session.framework.on_gradient(stand_in, self._hearer_of_part(slot))
+                undo = self._session.framework.on_gradient(
+                    stand_in, self._session.one_at_a_time(self._hearer_of_part(slot))
+                )
                 if undo is not None and undo is not passing:
                     self._stand_ins[id(stand_in)] = stand_in, undo
 
     def _hearer_of_part(self, slot: Slot) -> Callable[[Any], None]:
         def hear(gradient: Any) -> None:
             session = self._session
+            session.passes.reached = True
             if session.listening:
                 self.touched.add(slot)
                 if "gradient" in session.selection.phases:

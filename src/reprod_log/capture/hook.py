@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 Undo = Callable[[], None]
@@ -43,22 +44,40 @@ class Hook:
         return (Hook, ())
 
 
+_MARK = "_reprod_log_replacement"
+
+
+@dataclass(eq=False)
+class _Replacement:
+    had: bool
+    before: Any
+    value: Any
+    is_over: bool = False
+
+
 def replaced(owner: Any, name: str, value: Any) -> Undo:
     """Put `value` in the place of the attribute `name`, and give back how to undo it.
 
     What was only inherited is removed again rather than set, so that the owner is left as it was found.
     """
     own = vars(owner)
-    had = name in own
-    before = own.get(name)
+    place = _Replacement(name in own, own.get(name), value)
+    setattr(value, _MARK, place)
     setattr(owner, name, value)
 
     def undo() -> None:
+        place.is_over = True
         if vars(owner).get(name) is not value:
             # Undone already, or somebody else put theirs on top; theirs stays.
             return
-        if had:
-            setattr(owner, name, before)
+        below = place
+        # Those that were undone while others lay on top of them go now.
+        while isinstance(next_one := getattr(below.before, _MARK, None), _Replacement):
+            if not next_one.is_over or next_one.value is not below.before:
+                break
+            below = next_one
+        if below.had:
+            setattr(owner, name, below.before)
         else:
             delattr(owner, name)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import ExitStack
 from typing import Any
 
@@ -11,6 +12,9 @@ from reprod_log.capture.losses import Losses
 from reprod_log.capture.session import Session
 from reprod_log.capture.tree import Node, Root, Slot
 from reprod_log.capture.updates import Updates
+
+# What is replaced in a framework is read and written in two steps, which threads must not mix.
+_REPLACING = threading.RLock()
 
 
 class Listening:
@@ -27,9 +31,12 @@ class Listening:
 
     def to_process(self) -> None:
         """Listen to what belongs to no model: backward passes and gradient scalers."""
-        framework = self.session.framework
-        self._undo.callback(framework.on_backward(self._before_backward, self._after_backward))
-        self._undo.callback(framework.on_scaling(self.losses.scaled, self.updates.unscaled, self._skipped))
+        framework, heard = self.session.framework, self.session.one_at_a_time
+        with _REPLACING:
+            self._undo.callback(framework.on_backward(heard(self._before_backward), heard(self._after_backward)))
+            self._undo.callback(
+                framework.on_scaling(heard(self.losses.scaled), heard(self.updates.unscaled), heard(self._skipped))
+            )
 
     def to_model(self, root: Root) -> None:
         for node in self.session.tree.add(root):
@@ -39,18 +46,19 @@ class Listening:
 
     def to_optimizer(self, name: str, optimizer: Any) -> None:
         self.session.steps.has_optimizers = True
-        self._undo.callback(self.updates.attach(name, optimizer))
+        with _REPLACING:
+            self._undo.callback(self.updates.attach(name, optimizer))
 
     @property
     def is_busy(self) -> bool:
         """Whether a watched module or a backward pass is running, or nothing is to be heard."""
         session = self.session
-        return self.calls.busy or session.backward_depth > 0 or session.paused or session.over
+        return self.calls.busy or session.passes.inside or session.paused or session.over
 
     def stop(self) -> None:
         """Take everything off."""
         self.session.over = True
-        with ExitStack() as undo:
+        with _REPLACING, ExitStack() as undo:
             # All of them, even if one fails.
             undo.callback(self.calls.detach)
             undo.callback(self.gradients.detach)
@@ -65,6 +73,10 @@ class Listening:
 
     def close_step(self) -> None:
         """The step is over: record what stands at its end, hand everything to the recorder, count on."""
+        with self.session.lock:
+            self._close_step()
+
+    def _close_step(self) -> None:
         session = self.session
         if session.listening:
             self.gradients.flush()
@@ -118,16 +130,18 @@ class Listening:
 
     def _before_backward(self, tensors: Any, accumulates: bool) -> None:
         session = self.session
-        if not session.backward_depth and accumulates:
+        if session.passes.begin() and accumulates:
             self.calls.settle()
             if not session.over:
                 self.losses.found(tensors)
-        session.backward_depth += 1
 
     def _after_backward(self, well: bool) -> None:
         session = self.session
-        session.backward_depth -= 1
-        if not session.backward_depth and well and not session.over:
+        if not session.passes.end() or session.over:
+            return
+        # A model that is frozen, or called without gradients, cannot tell what its outputs were used for.
+        self.losses.settle(are_ours=session.passes.reached or self.calls.without_trace)
+        if well:
             self.gradients.after_backward()
 
     def _skipped(self, optimizer: Any) -> None:

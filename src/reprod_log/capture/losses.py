@@ -18,32 +18,41 @@ class Losses:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._scaled: list[tuple[Any, Any]] = []
+        self._found: list[Staged] = []
+        self._place = 0
 
     def reset(self) -> None:
         self._scaled.clear()
+        self._found.clear()
 
     def scaled(self, loss: Any, scaled_loss: Any) -> None:
         """A gradient scaler has multiplied `loss`; what is backpropagated is not the loss itself."""
         self._scaled.append((scaled_loss, loss))
 
     def found(self, tensors: Sequence[Any]) -> None:
-        """A backward pass starts at these tensors."""
+        """A backward pass starts at these tensors; when it is over, `settle` tells whether they are losses of ours."""
         session = self._session
-        if session.wants("loss"):
-            for tensor in tensors:
-                loss = next((loss for scaled, loss in self._scaled if scaled is tensor), tensor)
-                self._record_found(loss)
-        self._scaled.clear()
+        self._found.clear()
+        self._place = len(session.stage.waiting)
+        for tensor in tensors:
+            known = next((pair for pair in self._scaled if pair[0] is tensor), None)
+            if known is not None:
+                self._scaled = [pair for pair in self._scaled if pair is not known]
+            loss = tensor if known is None else known[1]
+            # Anything but one number is a gradient handed in from outside, not a loss.
+            if session.wants("loss") and _count(loss) == 1:
+                staged = session.stage.make("loss", loss, step=session.steps.number, root=None, inside="loss")
+                if staged is not None:
+                    self._found.append(staged)
 
-    def _record_found(self, loss: Any) -> None:
-        session = self._session
-        if _count(loss) != 1:
-            # Gradients handed in from outside, not a loss.
-            return
-        staged = session.stage.make("loss", loss, step=session.steps.number, root=None, inside="loss")
-        if staged is not None and self._same(staged, found=False) is None:
-            staged.found = True
-            session.stage.add(staged)
+    def settle(self, *, are_ours: bool) -> None:
+        """Record what was found, in its place before the pass, if the pass was one of the watched models'."""
+        for staged in self._found if are_ours else ():
+            if self._same(staged, found=False) is None:
+                staged.found = True
+                self._session.stage.add(staged, position=self._place)
+                self._place += 1
+        self._found.clear()
 
     def given(self, staged: Staged) -> None:
         """The user says that this is a loss."""

@@ -112,6 +112,12 @@ class Run:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        with self._session.lock:
+            self._leave(error)
+        if error is None and not self._session.stage.count and self._recording is not None and self._recording.complete:
+            raise CaptureError(self._why_nothing())
+
+    def _leave(self, error: BaseException | None) -> None:
         try:
             if error is not None:
                 said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
@@ -120,13 +126,11 @@ class Run:
                 self._listening.close_step()
             self._finish()
             if error is None and not self.recording.complete:
-                warnings.warn(f"the recording is incomplete: {listed(self.recording.notes[-1:])}", stacklevel=2)
+                warnings.warn(f"the recording is incomplete: {listed(self.recording.notes[-1:])}", stacklevel=3)
         finally:
             self._listening.forget()
             self._models.clear()
             self._optimizers.clear()
-        if error is None and not self._session.stage.count and self._recording is not None and self._recording.complete:
-            raise CaptureError(self._why_nothing())
 
     def add_model(self, root: Root) -> None:
         """Listen to one more model."""
@@ -278,6 +282,11 @@ class Run:
             self._listening.close_step()
         if not session.wants(phase):
             return
+        with session.lock:
+            self._log(name, value, phase)
+
+    def _log(self, name: str, value: Any, phase: str) -> None:
+        session = self._session
         session.steps.touched()
         for role, leaf in flatten(value):
             key = Key(path=name, phase=phase, step=self.step_number, role=role)

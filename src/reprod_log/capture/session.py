@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from reprod_log.capture.earshot import Earshot
 from reprod_log.capture.forms import Forms
 from reprod_log.capture.framework import Framework
 from reprod_log.capture.nested import flatten
+from reprod_log.capture.passes import Passes
 from reprod_log.capture.selection import Selection
 from reprod_log.capture.stage import Stage, Staged
 from reprod_log.capture.steps import Steps
@@ -34,7 +37,9 @@ class Session:
         """Whether the user wants nothing recorded now."""
         self.over = False
         """Nothing more will be recorded."""
-        self.backward_depth = 0
+        self.passes = Passes()
+        # The models may be called, and gradients come, in several threads at once.
+        self.lock = threading.RLock()
         self.forms = Forms(tree)
         self._earshot = Earshot()
         self._strangers: set[str] = set()
@@ -49,6 +54,16 @@ class Session:
     def listening(self) -> bool:
         """Whether this step is one to record."""
         return not (self.over or self.paused) and self.selection.has_step(self.steps.number)
+
+    def one_at_a_time(self, call: Callable[..., None]) -> Callable[..., None]:
+        """`call`, made while no other thread is being heard."""
+
+        @wraps(call)
+        def alone(*args: Any) -> None:
+            with self.lock:
+                call(*args)
+
+        return alone
 
     def wants(self, phase: str) -> bool:
         return phase in self.selection.phases and self.listening

@@ -38,7 +38,8 @@ class Updates:
         def after() -> None:
             self._after_step(name)
 
-        return self._session.framework.on_step(optimizer, before, clipped, after)
+        alone = self._session.one_at_a_time
+        return self._session.framework.on_step(optimizer, alone(before), alone(clipped), alone(after))
 
     def detach(self) -> None:
         self.optimizers.clear()
@@ -60,8 +61,9 @@ class Updates:
         return [slot for slot in found if slot is not None and self._session.chosen(slot)]
 
     def unscaled(self, optimizer: Any, scale: float) -> None:
-        if self._session.listening:
-            self._gradients.unscaled(self.slots(optimizer), scale)
+        slots = self.slots(optimizer) if self._session.listening else []
+        if slots:
+            self._gradients.unscaled(slots, scale)
 
     def _before_step(self, name: str, has_closure: bool) -> None:
         session = self._session
