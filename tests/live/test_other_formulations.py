@@ -162,3 +162,48 @@ def test_untied_head_is_reported() -> None:
     assert "step0/parameter/head.weight" in {
         one.key for one in found.verdict.judgements if one.status is Status.UNMATCHED
     }
+
+
+class TorchTagger(torch.nn.Module):
+    """Packs its sequences, so that the recurrent layer sees no padding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.emb = torch.nn.Embedding(12, 5)
+        self.rnn = torch.nn.LSTM(5, 4, batch_first=True, bidirectional=True)
+        self.out = torch.nn.Linear(8, 3)
+
+    def forward(self, ids: Any, lengths: Any) -> Any:
+        from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+        packed = pack_padded_sequence(self.emb(ids), lengths, batch_first=True, enforce_sorted=False)
+        padded, _ = pad_packed_sequence(self.rnn(packed)[0], batch_first=True, total_length=ids.shape[1])
+        return self.out(padded)
+
+
+class PaddleTagger(paddle.nn.Layer):
+    """Tells the recurrent layer how long the sequences are."""
+
+    def __init__(self, mistake: str) -> None:
+        super().__init__()
+        self.mistake = mistake
+        self.e = paddle.nn.Embedding(12, 5)
+        self.lstm = paddle.nn.LSTM(5, 4, direction="bidirect")
+        self.fc = paddle.nn.Linear(8, 3)
+
+    def forward(self, ids: Any, lengths: Any) -> Any:
+        hidden, _ = self.lstm(self.e(ids), sequence_length=None if self.mistake == "no lengths" else lengths)
+        if self.mistake == "cut graph":
+            hidden = hidden.detach()
+        if self.mistake == "directions":
+            hidden = paddle.concat(paddle.split(hidden, 2, -1)[::-1], -1)
+        return self.fc(hidden)
+
+
+@pytest.mark.parametrize("mistake", ["", "no lengths", "directions", "cut graph"])
+def test_packed_sequences_are_aligned_with_padded_ones_unless_there_is_a_mistake(mistake: str) -> None:
+    torch.manual_seed(0)
+    lengths, targets = np.array([6, 2, 4, 1]), array(4, 7, 3)
+    inputs = {"ids": np.random.default_rng(1).integers(1, 12, (4, 7)), "lengths": lengths}
+    alignment = compared(TorchTagger(), PaddleTagger(mistake), inputs, targets)
+    assert alignment.passed is (not mistake), str(alignment)

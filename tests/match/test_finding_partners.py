@@ -113,6 +113,23 @@ def test_further_output_without_an_answered_call_or_of_the_model_itself_is_missi
     assert lonely(matched(ours, theirs))[0] == ["step0/forward/fc1#0:output.1"]
 
 
+def test_gradient_of_an_output_is_its_author_s_own_only_when_the_output_is() -> None:
+    shared, packed = np.ones((5, 4)), {"output.0.data": A, "output.1": np.ones((5, 4))}
+    ours = own(Model().module("", ""), "block", packed).entry("step0/backward/block#0:output.0.data", B)
+    theirs = own(Model(PADDLE).module("", ""), "block", {"output.0": B, "output.1": shared})
+    theirs.entry("step0/backward/block#0:output.0", 2 * A)
+    assert lonely(matched(ours, theirs))[:2] == ([], [])
+    assert lonely(matched(theirs, ours))[:2] == ([], [])
+    # An output that both have, from which a gradient comes on one side only, is a cut graph.
+    ours.entry("step0/backward/block#0:output.1", B)
+    again = own(Model(PADDLE).module("", ""), "block", {"output.0": B, "output.1": shared})
+    assert lonely(matched(ours, again))[0] == ["step0/backward/block#0:output.1"]
+    # Without the outputs nothing is known about what the gradient is of.
+    bare = own(Model().module("", ""), "block", {"output.1": shared})
+    bare.entry("step0/backward/block#0:output.0.data", B)
+    assert lonely(matched(bare, again))[0] == ["step0/backward/block#0:output.0.data"]
+
+
 def test_gradient_of_an_argument_must_have_a_partner_unless_it_answers() -> None:
     ours, theirs = pair_of_models(("fc1", "fc2"))
     ours.module("", "").entry("step0/backward/fc1#0:input.0", A)

@@ -41,7 +41,9 @@ def match(reference: Recording, candidate: Recording, *, rename: Mapping[str, st
     left = [entry for entry in candidate.entries if str(entry.key) not in finder.taken]
     structural = [*filter(finder.is_structural, alone), *filter(finder.is_structural_there, left)]
     structural += [entry for entry in (*alone, *left) if _is_zero_gradient(entry)]
-    structural += [entry for entry in (*alone, *left) if finder.is_own_interface(entry, pairs)]
+    for side in (alone, left):
+        unpaired = {str(entry.key): entry for entry in side}
+        structural += [entry for entry in side if finder.is_own_interface(entry, pairs, unpaired)]
     structural += [entry for entry in alone if _is_repeated_rate(entry, reference)]
     structural += [entry for entry in left if _is_repeated_rate(entry, candidate)]
     skipped = {id(entry) for entry in structural}
@@ -211,11 +213,11 @@ class _Finder:
             entry, self.theirs, self.their_constants, self.their_covered
         )
 
-    def is_own_interface(self, entry: Entry, pairs: Sequence[Pair]) -> bool:
-        """Whether it is an argument, or a further output, that only one author's module has.
+    def is_own_interface(self, entry: Entry, pairs: Sequence[Pair], unpaired: Mapping[str, Entry]) -> bool:
+        """Whether it is an argument, or a further output, that only one author's module has, or the gradient of one.
 
         Every argument is another layer's output or data, and what is done with a further output shows behind it. What
-        the model itself returns must have a partner.
+        the model itself returns must have a partner. `unpaired` are the entries of the same side that have none.
         """
         if self.layers is None or entry.key.phase not in _OF_MODULES:
             return False
@@ -225,9 +227,15 @@ class _Finder:
             for pair in pairs:
                 self._answered |= {_call(pair.reference.key), _call(pair.candidate.key)}
         modules = self.ours if entry.key.path in self.ours else self.theirs
-        return (
-            entry.key.path.rpartition(".")[0] in modules and entry.key.path != "" and _call(entry.key) in self._answered
-        )
+        if entry.key.path.rpartition(".")[0] not in modules or entry.key.path == "":
+            return False
+        if _call(entry.key) in self._answered:
+            return True
+        if not entry.key.role.startswith("output"):
+            return False
+        # It may be the only gradient of the call: of a sequence that one side keeps packed, beside unused states.
+        output = replace(entry.key, phase="forward", role=entry.key.role.partition("~")[0])
+        return str(output) in unpaired and _call(output) in self._answered
 
     def notes(self) -> list[str]:
         """Layers that found no partner, by name."""
