@@ -27,3 +27,13 @@ def test_correct_port_passes_and_no_cause_is_named(name: str) -> None:
     outcome = run(HEALTHY[name].make(0), name, 0)
     assert outcome.first["V"] == ""
     assert outcome.causes == ()
+
+
+@pytest.mark.parametrize("name", ["decay_missing", "weights_swapped"])
+def test_mistake_has_no_second_cause(name: str) -> None:
+    """What follows from a mistake (statistics of other weights, the partner of an exchange) is no cause beside it."""
+    mistake = MISTAKES[name]
+    trial = mistake.base(0)
+    outcome = run(mistake.plant(trial) or trial, name, 0)
+    assert named(mistake, outcome)
+    assert len(outcome.causes) == 1, outcome.causes

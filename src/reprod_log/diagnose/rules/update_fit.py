@@ -75,13 +75,19 @@ def _rate(material: Material, step: int) -> float:
 def _untrained(material: Material, path: str, step: int, updates: Mapping[str, Both]) -> bool:
     if path in updates:
         ours, theirs = updates[path]
-        return bool(ours.any()) and not theirs.any()
+        return bool(ours.any()) and not theirs.any() and not _only_decays(material, path, step, ours)
     key = str(Key(path, "update", step))
     if key in material.pairs:
         # Both have an update; its values were not kept (a sketch or summary).
         return False
     # The candidate's entry may have another name; without a pair there is none.
     return key in material.reference and not material.reference[key].is_zero()
+
+
+def _only_decays(material: Material, path: str, step: int, update: Array) -> bool:
+    """Whether an update is a decay alone: the gradient is zero, as before a batch norm, and nothing is trained."""
+    before = material.before(path, step)
+    return before is not None and update.size > 1 and factor(before[0], update, within=2e-2) is not None
 
 
 def _tells(material: Material, path: str, step: int) -> bool:

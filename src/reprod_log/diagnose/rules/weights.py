@@ -119,11 +119,13 @@ def _counterparts(path: str, other: str) -> tuple[str, str] | None:
 def _one(material: Material, path: str, both: Both, values: Mapping[str, Both], explained: set[str]) -> Finding:
     ours, theirs = both
     said = _transformation(ours, theirs)
+    paths = [path]
     if said is None:
         for other, (their_source, _) in values.items():
             if other != path and their_source.shape == theirs.shape and relative(their_source, theirs) <= _SAME:
                 back = relative(ours, values[other][1]) <= _SAME
                 explained.add(other if back else path)
+                paths += [other] if back else []
                 words = "are swapped" if back else "was given twice"
                 cause = (
                     f"the weights {path} and {other} {words}"
@@ -138,7 +140,6 @@ def _one(material: Material, path: str, both: Both, values: Mapping[str, Both], 
             f"it differs by {relative(ours, theirs):.2g} of its size before the first update",
         )
     cause, evidence = said
-    layer = path.rpartition(".")[0]
     return Finding(
         rule="weights",
         cause=cause.replace("the weight is", f"the weight {path} is"),
@@ -146,8 +147,8 @@ def _one(material: Material, path: str, both: Both, values: Mapping[str, Both], 
         confidence="consistent",
         advice=f"load {path} again into {material.partner(path)}: reprod_log.transfer_weights(reference, candidate) "
         "does it by the rule of the layer",
-        keys=(path,),
-        mends=(Mend(layer, weights=True),),
+        keys=tuple(paths),
+        mends=tuple(Mend(one.rpartition(".")[0], weights=True) for one in paths),
     )
 
 
