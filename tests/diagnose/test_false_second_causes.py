@@ -10,6 +10,8 @@ import torch
 from reprod_log import Alignment, Recording, align
 from reprod_log.diagnose.material import other_factor, shown_ratio
 from reprod_log.live.align_models import align_models
+from reprod_log.live.operators import find_culprits
+from reprod_log.live.traces import Operator, Trace
 
 RNG = np.random.default_rng(0)
 DATA = RNG.normal(size=(6, 5)).astype(np.float32)
@@ -67,30 +69,33 @@ def test_decay_of_some_parameters_only_is_still_told_from_the_values() -> None:
     assert "weight decay is missing on '2.weight'" in found["update_fit"]
 
 
-class TorchBlock(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.norm, self.last = torch.nn.Linear(5, 5), torch.nn.LayerNorm(5), torch.nn.Linear(5, 5)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = x + self.first(x)
-        return x + self.last(self.norm(x))
+def traced(*operators: tuple[str, tuple[int, ...], int], values: list[np.ndarray]) -> Trace:
+    """A trace of operators, each with the numbers of what it is given and what it gives."""
+    made = [Operator(name, given, (gives,), f"{name}.py:1") for name, given, gives in operators]
+    return Trace(made, values, [np.sort(one) for one in values], results=(len(values) - 1,))
 
 
-class PaddleBlock(paddle.nn.Layer):
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.norm, self.last = paddle.nn.Linear(5, 5), paddle.nn.LayerNorm(5), paddle.nn.Linear(5, 5)
+def test_operator_that_both_sides_have_is_named_on_both() -> None:
+    """The reference's own is forgiven, since the candidate has what is computed from it in another place."""
+    x, ours, after, theirs, wrong = np.random.default_rng(4).normal(size=(5, 8))
+    reference = traced(("gelu", (0,), 1), ("linear", (1,), 2), values=[x, ours, after])
+    candidate = traced(("abs", (0,), 1), ("gelu", (0,), 2), ("linear", (2,), 3), values=[x, after, theirs, wrong])
+    found = find_culprits(reference, candidate)
+    assert found.reference is not None
+    assert found.candidate is not None
+    assert (found.reference.name, found.candidate.name) == ("gelu", "gelu")
 
-    def forward(self, x: Any) -> Any:
-        x = self.first(x)
-        return x + self.last(self.norm(x))
 
-
-def test_operator_that_both_sides_have_is_not_said_to_be_on_one_side_only() -> None:
-    found = dict(causes(align_models(TorchBlock(), PaddleBlock(), (DATA,))))
-    assert all("only the candidate has it" not in cause for cause in found.values())
-    assert "add" in found["operator"]
+def test_operator_on_another_tensor_is_shown_with_what_the_other_side_does_with_it() -> None:
+    x, total, ours, theirs, wrong = np.random.default_rng(4).normal(size=(5, 8))
+    reference = traced(("add", (0,), 1), ("norm", (1,), 2), values=[x, total, ours])
+    candidate = traced(("norm", (0,), 1), ("abs", (0,), 2), ("sum", (1,), 3), values=[x, theirs, ours, wrong])
+    found = find_culprits(reference, candidate)
+    assert found.reference is None
+    assert found.candidate is not None
+    assert found.candidate.name == "norm"
+    assert found.instead is not None
+    assert found.instead.name == "add"
 
 
 def test_nan_that_both_inputs_hold_is_no_difference_of_the_data() -> None:
