@@ -256,6 +256,8 @@ def test_keys_lead_through_the_report(open_report: OpenPage) -> None:
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     until(page, "location.hash.startsWith('#entry-')")
+    # The address changes first; until the entry is there, keys belong to the table.
+    until(page, f"document.querySelector('#entry h1')?.innerText === '{WRONG}'")
     page.keyboard.press("n")
     until(page, "document.querySelector('#entry h1').innerText.includes('layer1.1.bn2')")
     page.keyboard.press("p")

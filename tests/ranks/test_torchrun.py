@@ -62,7 +62,8 @@ def test_sum_for_mean_is_found(single, ranks, name):
 def test_rank_that_misses_the_all_reduce_is_found(single, ranks, name):
     for found in (compare_ranks(load_ranks(ranks / name)), against(single / "mlp", ranks / name)):
         assert found.status is Status.FAIL
-        assert rules(found, "cause") == ["missed_reduction"]
+        # One of these runs is shorter than the single process, which is said, too.
+        assert [rule for rule in rules(found, "cause") if rule != "other_length"] == ["missed_reduction"]
         assert found.findings[0].cause.startswith("rank 1 misses the all-reduce in step 0")
 
 
