@@ -1,5 +1,8 @@
 """What only torch has: compiled and scripted models, wrappers, lazy layers."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -71,19 +74,32 @@ def test_wrappers_do_not_show_in_the_names():
     assert not any("module" in key for key in run.recording.keys)
 
 
+DISTRIBUTED = """
+import os, sys
+import numpy as np
+import torch
+from torch import nn
+from reprod_log.capture import watch
+
+torch.distributed.init_process_group("gloo", init_method=f"file://{sys.argv[1]}/meet", rank=0, world_size=1)
+model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+with watch(model, optimizer=optimizer) as run:
+    model(torch.ones(2, 3)).sum().backward()
+    gradient = model.module[0].weight.grad.clone()
+    optimizer.step()
+assert "step0/forward/2#0:output" in run.recording
+np.testing.assert_array_equal(run.recording["step0/gradient/0.weight:raw"].array(), gradient.numpy())
+print("as it should be", flush=True)
+# torch's process group waits in its destructor for a thread that may wait for the interpreter lock.
+os._exit(0)
+"""
+
+
 def test_distributed_wrapper_does_not_show_in_the_names_and_reduces_before_the_reading(tmp_path):
-    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
-    try:
-        model = nn.parallel.DistributedDataParallel(mlp())
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        with watch(model, optimizer=optimizer) as run:
-            model(torch.ones(2, 3)).sum().backward()
-            gradient = model.module[0].weight.grad.clone()
-            optimizer.step()
-    finally:
-        torch.distributed.destroy_process_group()
-    assert "step0/forward/2#0:output" in run.recording
-    np.testing.assert_array_equal(run.recording["step0/gradient/0.weight:raw"].array(), gradient.numpy())
+    command = [sys.executable, "-c", DISTRIBUTED, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout == "as it should be\n", done.stderr
 
 
 def test_child_called_module_keeps_its_name():
