@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ways import library
+from ways import compiled
 
 from reprod_log.measure import build_kernel
 
@@ -59,7 +59,7 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_a_wheel_with_the_kernel_is_for_this_platform_and_any_python(build: Any) -> None:
-    if library("plain kernel") is None:
+    if compiled("plain kernel") is None:
         pytest.skip("no compiler")
     data, _ = build()
     assert data["artifacts"] == [

@@ -17,7 +17,7 @@ from agreement import assert_same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies_for_arrays import dtype, from_patterns
-from ways import library, measured_by
+from ways import compiled, measured_by
 
 from reprod_log.measure import build_kernel, kernel
 from reprod_log.measure.fused import measure_arrays
@@ -159,7 +159,7 @@ def test_status_says_that_the_kernel_is_in_use_or_why_not(tmp_path: Path, monkey
     assert "not built" in kernel.load(tmp_path / "none.so").status
     (tmp_path / "text.so").write_text("not a library")
     assert "cannot be loaded" in kernel.load(tmp_path / "text.so").status
-    built = library("kernel")
+    built = compiled("kernel")
     if built is None:
         pytest.skip("no compiler")
     assert "in use" in kernel.load(built).status
@@ -198,7 +198,7 @@ def test_building_without_a_compiler_is_reported_and_leaves_nothing(
 
 
 def test_a_variant_that_does_not_compile_gives_way_to_the_next(tmp_path: Path) -> None:
-    if library("plain kernel") is None:
+    if compiled("plain kernel") is None:
         pytest.skip("no compiler")
     built = build_kernel.build_kernel(tmp_path / "kernel.so", variants=(("-DRAW=]",), ()))
     assert built.done
@@ -206,7 +206,7 @@ def test_a_variant_that_does_not_compile_gives_way_to_the_next(tmp_path: Path) -
 
 
 def test_the_state_of_python_and_of_c_are_of_one_size() -> None:
-    path = library("kernel")
+    path = compiled("kernel")
     if path is None:
         pytest.skip("no compiler")
     size = ctypes.CDLL(str(path)).reprod_state_size

@@ -19,7 +19,7 @@ WAYS = ("numpy", "kernel", "plain kernel")
 
 
 @cache
-def library(way: str) -> Path | None:
+def compiled(way: str) -> Path | None:
     """A kernel built now from the source as it is: with all its copies for instruction sets, or in plain C."""
     path = Path(tempfile.mkdtemp()) / "kernel.so"
     built = build_kernel(path, variants=((CLONES,),) if way == "kernel" else ((),))
@@ -44,7 +44,7 @@ def measured_by(way: str) -> Iterator[None]:
     if way == "numpy":
         found = kernel.Kernel(None, "not wanted")
     else:
-        path = library(way)
+        path = compiled(way)
         if path is None:
             pytest.skip(f"no {way} can be built here: no C compiler, or one without copies for instruction sets")
         found = kernel.load(path)

@@ -27,7 +27,7 @@ GROUPS = {
         ("measure/**/*.py",),
         ("measure/test_*.py",),
         without=("test_build_hook", "test_spread.py", "test_a_variant_that_does_not_compile"),
-        once="import ways; ways.library('kernel'); ways.library('plain kernel')",
+        once="import ways; ways.compiled('kernel'); ways.compiled('plain kernel')",
     ),
 }
 

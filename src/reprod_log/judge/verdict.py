@@ -205,13 +205,11 @@ def mismatch_line(row: Compared, checks: tuple[Check, ...]) -> str:
         share, beyond = measurement.share_beyond, measurement.beyond_limit
         if share is not None and measurement.count > 1:
             # Of a large tensor a few are 0.0%, and yet they are what fails.
-            few = 0 < share < _FEW
             limit = f"{measurement.limit:g}"
-            text += (
-                f"; {beyond} of {measurement.count} elements beyond {limit}"
-                if few
-                else (f"; {share:.1%} of elements beyond {limit}")
-            )
+            if 0 < share < _FEW:
+                text += f"; {beyond} of {measurement.count} elements beyond {limit}"
+            else:
+                text += f"; {share:.1%} of elements beyond {limit}"
     return text
 
 
