@@ -2,9 +2,11 @@
 
     ReprodLogError
     ├── UsageError (ValueError)            a parameter, name or combination that makes no sense
+    │   └── ClassicUsageError (AssertionError)  the same where 1.0.1 had an assert
     ├── MissingPackage (ImportError)       something optional is not installed; says what to install
     ├── RecordingError                     a recording cannot be read or written
     │   ├── UnreadableFile                 missing, truncated, or not what its name says
+    │   │   └── MissingFile (FileNotFoundError, AssertionError)  nothing is there (1.0.1 raised AssertionError)
     │   ├── UntrustedFile                  reading it would run code
     │   ├── NewerFormat                    written by a later version
     │   ├── ValuesNotRecorded              only a sketch or statistics of a tensor are there
@@ -30,6 +32,10 @@ class UsageError(ReprodLogError, ValueError):
     """A parameter, name or combination that makes no sense."""
 
 
+class ClassicUsageError(UsageError, AssertionError):
+    """Wrong use of the classic face, where scripts for 1.0.1 may catch an AssertionError."""
+
+
 class MissingPackage(ReprodLogError, ImportError):
     """Something optional is not installed."""
 
@@ -40,6 +46,10 @@ class RecordingError(ReprodLogError):
 
 class UnreadableFile(RecordingError):
     """The file is missing, truncated, or not what its name says."""
+
+
+class MissingFile(UnreadableFile, FileNotFoundError, AssertionError):
+    """Nothing is at the path. Scripts catch FileNotFoundError (numpy's) or AssertionError (1.0.1's) here."""
 
 
 class UntrustedFile(RecordingError):

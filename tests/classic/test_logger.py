@@ -1,6 +1,7 @@
 """ReprodLogger: what scripts do with it."""
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -95,8 +96,8 @@ def test_what_is_not_a_tensor_is_refused_by_name() -> None:
     logger = ReprodLogger()
     with pytest.raises(ReprodLogError, match="cannot add 'x'.*object"):
         logger.add("x", object())
-    with pytest.raises(ReprodLogError, match=r"must be a string, not int: use add\('3'"):
-        logger.add(3, np.ones(1))  # type: ignore[arg-type]
+    with pytest.raises(ReprodLogError, match=r"must be a string, not float: use add\('0.5'"):
+        logger.add(0.5, np.ones(1))  # type: ignore[arg-type]
     assert logger.data == {}
 
 
@@ -130,3 +131,39 @@ def test_folder_instead_of_a_file_is_refused(path: str) -> None:
     logger.add("x", np.ones(1))
     with pytest.raises(UsageError, match="is a folder: give a file in it"):
         logger.save(path)
+
+
+def test_whole_numbers_are_keys_as_in_1_0_1(tmp_path: Path) -> None:
+    logger = ReprodLogger()
+    for step in range(2):
+        logger.add(step, np.full(2, step, "float32"))
+    logger.save(tmp_path / "losses.npy")
+    helper = reprod_log.ReprodDiffHelper()
+    loaded = helper.load_info(tmp_path / "losses.npy")
+    assert list(loaded) == [0, 1]
+    helper.compare_info(loaded, logger.data)
+    assert "root INFO: 1: \n" in helper.report(path=None).text
+    assert [str(entry.key) for entry in reprod_log.load(tmp_path / "losses.npy")] == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: reprod_log.ReprodDiffHelper().load_info("no_such_folder/x.npy"),
+        lambda: reprod_log.ReprodDiffHelper().compare_info([], []),  # type: ignore[arg-type]
+        lambda: reprod_log.utils.check_print_diff({}, diff_method="median"),
+        lambda: reprod_log.utils.np2torch([]),  # type: ignore[arg-type]
+        lambda: ReprodLogger().add("x", None),
+        lambda: ReprodLogger().add("x", {"a": np.ones(1)}),
+    ],
+    ids=["missing file", "no dicts", "method", "inputs", "nothing", "dict"],
+)
+def test_what_1_0_1_asserted_is_an_assertion_error(wrong: Callable[[], object]) -> None:
+    with pytest.raises(AssertionError) as caught:
+        wrong()
+    assert isinstance(caught.value, ReprodLogError)
+
+
+def test_missing_file_is_what_numpy_raises_for_it() -> None:
+    with pytest.raises(FileNotFoundError, match="no such file or folder"):
+        reprod_log.load("no_such_folder/x.npy")

@@ -125,8 +125,8 @@ def test_pickle_protocols_give_the_same_values(tmp_path: Path, protocol: int) ->
 
 
 def test_key_that_is_not_text_is_named(tmp_path: Path) -> None:
-    np.save(tmp_path / "keys.npy", {3: np.ones(1)})
-    with pytest.raises(ReprodLogError, match=r"keys.npy: the key 3 is a int, not text"):
+    np.save(tmp_path / "keys.npy", {0.5: np.ones(1)})
+    with pytest.raises(ReprodLogError, match=r"keys.npy: the key 0.5 is a float, not text"):
         load(tmp_path / "keys.npy")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from reprod_log.capture.nested import flatten
 from reprod_log.capture.tensors import to_numpy
-from reprod_log.errors import MissingPackage, UsageError
+from reprod_log.errors import ClassicUsageError, MissingPackage
 from reprod_log.record import Array
 
 
@@ -49,7 +49,7 @@ def _to_dict(data: Any) -> dict[str, Array]:
 
 def _dict(data: Any) -> Mapping[str, Any]:
     if not isinstance(data, Mapping):
-        raise UsageError(f"expected a dict of arrays by input name, not {type(data).__name__}")
+        raise ClassicUsageError(f"expected a dict of arrays by input name, not {type(data).__name__}")
     return data
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from reprod_log.classic.difference import check_data, compute_diff
 from reprod_log.classic.text import check_print_diff, stamped
-from reprod_log.errors import UnreadableFile, UsageError
+from reprod_log.errors import ClassicUsageError, UnreadableFile, UsageError
 from reprod_log.record.atomic import replacing
 from reprod_log.record.stores import existing
 from reprod_log.record.stores.npy import read_content
@@ -54,7 +54,7 @@ class ReprodDiffHelper:
         """mean, max and min of the absolute difference for every key; also kept as `diff_dict` for `report`."""
         for name, info in (("info1", info1), ("info2", info2)):
             if not isinstance(info, Mapping):
-                raise UsageError(f"{name} must be a dict as load_info returns it, not {type(info).__name__}")
+                raise ClassicUsageError(f"{name} must be a dict as load_info returns it, not {type(info).__name__}")
         check_data(info1, info2)
         self.diff_dict = compute_diff(info1, info2, equal_nan)
         return self.diff_dict

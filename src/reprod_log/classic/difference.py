@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reprod_log.errors import UnmatchedKeys, UsageError, listed, near_names
+from reprod_log.errors import ClassicUsageError, UnmatchedKeys, listed, near_names
 from reprod_log.record import Array, dtype_name
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def chosen_methods(diff_method: Any) -> list[str]:
         return ["min", "max", "mean"]
     methods = [diff_method] if isinstance(diff_method, str) else list(diff_method)
     if not methods or any(method not in known for method in methods):
-        raise UsageError(
+        raise ClassicUsageError(
             f"diff_method must be 'mean', 'max', 'min', 'all', or a non-empty list of the first three, "
             f"not {diff_method!r}"
         )

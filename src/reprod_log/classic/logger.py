@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from reprod_log.capture.tensors import to_numpy
-from reprod_log.errors import UsageError
+from reprod_log.errors import ClassicUsageError, UsageError
 from reprod_log.record import Array
 from reprod_log.record.stores.npy import classic_array, write_dict
 
@@ -16,27 +16,28 @@ class ReprodLogger:
     """Collects arrays under names and saves them as one `.npy` file."""
 
     def __init__(self) -> None:
-        self._data: dict[str, Array] = {}
+        self._data: dict[str | int, Array] = {}
 
     @property
-    def data(self) -> dict[str, Array]:
+    def data(self) -> dict[str | int, Array]:
         """The live dict of what was added."""
         return self._data
 
-    def add(self, key: str, val: Any) -> None:
+    def add(self, key: str | int, val: Any) -> None:
         """Keep a copy of `val` under `key`; a value that was there is replaced.
 
+        A whole number (of a step, say) is a key as well, as it was in 1.0.1.
         `val` is a numpy array, a tensor of any framework in use, a number or a list of numbers.
         """
-        if not isinstance(key, str):
-            raise UsageError(f"a key must be a string, not {type(key).__name__}: use add({str(key)!r}, …)")
+        if not isinstance(key, (str, int)):
+            raise ClassicUsageError(f"a key must be a string, not {type(key).__name__}: use add({str(key)!r}, …)")
         try:
             array = to_numpy(val)
         except UsageError as error:
-            raise UsageError(f"cannot add {key!r}: {error}") from error
+            raise ClassicUsageError(f"cannot add {key!r}: {error}") from error
         self._data[key] = classic_array(array)
 
-    def remove(self, key: str) -> None:
+    def remove(self, key: str | int) -> None:
         """Forget `key`; a key that is not there is only mentioned."""
         if key in self._data:
             del self._data[key]

@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-from reprod_log.errors import UnreadableFile, UsageError, listed, near_names
+from reprod_log.errors import MissingFile, UnreadableFile, UsageError, listed, near_names
 from reprod_log.record.collecting import collecting_put_off
 from reprod_log.record.opening import first_bytes
 from reprod_log.record.recording import Recording
@@ -82,7 +82,7 @@ def existing(path: str | Path) -> Path:
         # A server may not answer for folders, and some send a whole file when they are asked whether it exists.
         if is_file(path) or is_file(path / "manifest.json"):
             return path
-        raise UnreadableFile(f"nothing is at {path}, or it may not be seen from here. Is the address right?")
+        raise MissingFile(f"nothing is at {path}, or it may not be seen from here. Is the address right?")
     if path.exists():
         return path
     with_suffix = path.with_name(path.name + ".npy")
@@ -90,9 +90,9 @@ def existing(path: str | Path) -> Path:
         return with_suffix
     folder = path.parent
     if not folder.is_dir():
-        raise UnreadableFile(f"no such file or folder: {path}. There is no folder {folder}.")
+        raise MissingFile(f"no such file or folder: {path}. There is no folder {folder}.")
     names = sorted(p.name for p in folder.iterdir() if not p.name.startswith("."))
     where = "this folder" if folder == Path() else str(folder)
     near = near_names(path.name, names)
     seen = f"near it: {listed(near)}" if near else f"{where} has {listed(names)}" if names else f"{where} is empty"
-    raise UnreadableFile(f"no such file or folder: {path}; {seen}.")
+    raise MissingFile(f"no such file or folder: {path}; {seen}.")

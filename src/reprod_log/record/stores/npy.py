@@ -94,16 +94,16 @@ def classic_array(array: Array) -> Array:
 
 
 def flatten(content: Mapping[Any, Any], path: Path, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The leaves of a nested dict, their keys joined by '/'."""
+    """The leaves of a nested dict, their keys joined by '/'; a whole number is written as one."""
     for key, value in content.items():
-        if not isinstance(key, str):
+        if not isinstance(key, (str, int)):
             raise RecordingError(
                 f"{path}: the key {key!r} is a {type(key).__name__}, not text; save it as {str(key)!r} instead"
             )
         if isinstance(value, dict):
             yield from flatten(value, path, f"{prefix}{key}/")
         else:
-            yield prefix + key, value
+            yield f"{prefix}{key}", value
 
 
 def as_array(value: Any, *, where: str, most: int) -> Array:
