@@ -9,6 +9,7 @@ import numpy as np
 from reprod_log.measure.blocks import BLOCK, paired_blocks
 from reprod_log.measure.differences import Widened, Widener
 from reprod_log.measure.dtypes import Array, DtypePair
+from reprod_log.measure.room import Room, room
 from reprod_log.measure.totals import SideTotals, Totals
 from reprod_log.measure.ulp import ulp_distances
 
@@ -21,11 +22,11 @@ _CANCELLED = 0.05
 def tally(reference: Array, candidate: Array, *, pair: DtypePair, limit: float | None, block: int = BLOCK) -> Totals:
     """The totals of a pair of numeric arrays of equal shape."""
     size = max(1, min(block, reference.size))
-    walk = _Walk(pair, limit=limit, count=reference.size, size=size)
-    with np.errstate(all="ignore"):
+    with room() as memory, np.errstate(all="ignore"):
+        walk = _Walk(pair, limit=limit, count=reference.size, size=size, memory=memory)
         for offset, left, right in paired_blocks(reference, candidate, size=size):
             walk.add(offset, left, right)
-    return walk.finish()
+        return walk.finish()
 
 
 def dot(left: Array, right: Array) -> float:
@@ -45,14 +46,14 @@ def dot(left: Array, right: Array) -> float:
 class _Walk:
     """One pass in progress."""
 
-    def __init__(self, pair: DtypePair, *, limit: float | None, count: int, size: int) -> None:
+    def __init__(self, pair: DtypePair, *, limit: float | None, count: int, size: int, memory: Room) -> None:
         self.totals = Totals(count)
         self._pair = pair
         self._limit = limit
-        self._widener = Widener(pair, size=size)
+        self._widener = Widener(pair, size=size, room=memory)
         # Twice the room for the two components of a complex number.
-        self._scratch = np.empty(2 * size if pair.wide.kind == "c" else size, self._widener.real_dtype)
-        self._mask = np.empty(size, np.bool_)
+        self._scratch = memory.empty(2 * size if pair.wide.kind == "c" else size, self._widener.real_dtype)
+        self._mask = memory.empty(size, np.dtype(np.bool_))
         self._exponents = np.zeros(2048, np.int64)
         if pair.ulp_component is not None and pair.wide.kind == "c":
             self.totals.ulp_per_element = 2

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reprod_log.measure.dtypes import Arithmetic, Array, DtypePair, integer_bits
+from reprod_log.measure.room import Room
 
 _LOW_HALF = np.uint64(0xFFFFFFFF)
 
@@ -26,13 +27,13 @@ class Widened:
 class Widener:
     """Widens blocks of one pair of dtypes into buffers that are reused from block to block."""
 
-    def __init__(self, pair: DtypePair, *, size: int) -> None:
+    def __init__(self, pair: DtypePair, *, size: int, room: Room) -> None:
         self._pair = pair
         self._arithmetic = pair.arithmetic
         self._complex = pair.arithmetic in (Arithmetic.COMPLEX128, Arithmetic.CLONGDOUBLE)
-        self._wide = (np.empty(size, pair.wide), np.empty(size, pair.wide), np.empty(size, pair.wide))
+        self._wide = tuple(room.empty(size, pair.wide) for _ in range(3))
         self.real_dtype = self._wide[0].real.dtype
-        self._real = tuple(np.empty(size, self.real_dtype) for _ in range(3)) if self._complex else self._wide
+        self._real = tuple(room.empty(size, self.real_dtype) for _ in range(3)) if self._complex else self._wide
 
     def values(self, reference: Array, candidate: Array) -> tuple[Array, Array]:
         """Both sides in the wide dtype, complex where they are complex."""

@@ -14,6 +14,7 @@ from reprod_log.measure.blocks import BLOCK, paired_blocks
 from reprod_log.measure.differences import Widener
 from reprod_log.measure.dtypes import Arithmetic, Array, DType, DtypePair, dtype_pair
 from reprod_log.measure.measurement import Worst
+from reprod_log.measure.room import room
 
 Samples = tuple[tuple[float, float], ...]
 
@@ -50,10 +51,10 @@ def worst_elements(reference: Array, candidate: Array, *, most: int) -> tuple[Wo
 
 
 def _worst_places(reference: Array, candidate: Array, *, pair: DtypePair, most: int) -> list[int]:
-    widener = Widener(pair, size=min(BLOCK, max(reference.size, 1)))
     # A heap of (size, -place): its first item is the least of those kept, so most blocks are passed over by one max().
     kept: list[tuple[float, int]] = []
-    with np.errstate(all="ignore"):
+    with room() as memory, np.errstate(all="ignore"):
+        widener = Widener(pair, size=min(BLOCK, max(reference.size, 1)), room=memory)
         for offset, left, right in paired_blocks(reference, candidate, size=BLOCK):
             sizes = widener.widened(left, right).difference
             largest = float(sizes.max())

@@ -17,6 +17,7 @@ from reprod_log.measure.blocked import dot
 from reprod_log.measure.blocks import BLOCK, paired_blocks
 from reprod_log.measure.differences import Widener
 from reprod_log.measure.dtypes import Array, DtypePair
+from reprod_log.measure.room import Room
 from reprod_log.measure.totals import SideTotals, Totals
 
 
@@ -51,7 +52,7 @@ def take_dot(totals: Totals, reference: Array, candidate: Array, *, pair: DtypeP
 
 def _finite_pairs(reference: Array, candidate: Array, *, pair: DtypePair, block: int) -> Iterator[tuple[Array, Array]]:
     """Block by block, the wide values where both sides are finite."""
-    widener = Widener(pair, size=max(1, min(block, reference.size)))
+    widener = Widener(pair, size=max(1, min(block, reference.size)), room=Room())
     for _, left, right in paired_blocks(reference, candidate, size=block):
         a, b = widener.values(left, right)
         finite = np.isfinite(a) & np.isfinite(b)
@@ -62,7 +63,7 @@ def _scale(reference: Array, candidate: Array, *, pair: DtypePair, block: int) -
     sides: tuple[list[int], list[int]] = ([], [])
     pairs: tuple[list[int], list[int]] = ([], [])
     differences: list[int] = []
-    widener = Widener(pair, size=max(1, min(block, reference.size)))
+    widener = Widener(pair, size=max(1, min(block, reference.size)), room=Room())
     for _, left, right in paired_blocks(reference, candidate, size=block):
         a, b = widener.values(left, right)
         finite = np.isfinite(a), np.isfinite(b)
@@ -91,7 +92,7 @@ def _retake_sides(
     totals: Totals, reference: Array, candidate: Array, *, pair: DtypePair, scale: _Scale, block: int
 ) -> None:
     retaken = SideTotals(exponent=scale.sides[0]), SideTotals(exponent=scale.sides[1])
-    widener = Widener(pair, size=max(1, min(block, reference.size)))
+    widener = Widener(pair, size=max(1, min(block, reference.size)), room=Room())
     for _, left, right in paired_blocks(reference, candidate, size=block):
         for side, values in zip(retaken, widener.values(left, right), strict=True):
             finite = values[np.isfinite(values)]
