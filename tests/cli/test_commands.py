@@ -12,6 +12,7 @@ import pytest
 
 from reprod_log import Recording, cli
 from reprod_log.cli import run
+from reprod_log.cli.app import command
 from reprod_log.record import Provenance
 
 
@@ -281,3 +282,22 @@ def test_values_are_shown_with_whole_names_on_a_narrow_screen(tmp_path: Path, ca
     assert "  run.script: train.py" in lines
     assert "  run.args: --lr, 0.1" in lines
     assert not any("{" in line for line in lines)
+
+
+def test_commands_that_are_only_listed_say_what_they_say_when_loaded() -> None:
+    loaded, listed = command().commands, command(["--help"]).commands
+    assert {name: one.help for name, one in listed.items()} == {name: one.help for name, one in loaded.items()}
+    assert all(one.params for name, one in loaded.items() if name != "doctor")
+
+
+def test_a_command_is_loaded_wherever_its_name_stands() -> None:
+    assert list(command(["compare", "show"]).commands) == ["compare"]
+    assert command(["--", "compare"]).commands["compare"].params
+
+
+def test_the_list_of_commands_loads_none_of_their_machinery() -> None:
+    program = (
+        "import sys; from reprod_log.cli import run; run(['--help']); print('reprod_log.alignment' in sys.modules)"
+    )
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert answer.stdout.splitlines()[-1] == "False"

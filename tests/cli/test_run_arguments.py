@@ -22,4 +22,4 @@ from reprod_log.cli.arguments import options_first
     ],
 )
 def test_options_come_before_the_script(given: str, arranged: str) -> None:
-    assert options_first(given.split(), command("run").commands["run"]) == arranged.split()
+    assert options_first(given.split(), command(["run"]).commands["run"]) == arranged.split()

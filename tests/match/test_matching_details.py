@@ -15,7 +15,7 @@ from reprod_log.match.layers import _Call, match_layers
 from reprod_log.match.rename import renamed
 from reprod_log.measure.comparison import measure_pair
 from reprod_log.record import Entry, Key, Recording, dtype_named
-from reprod_log.record.recorder import content_hash
+from reprod_log.record.content import content_hash
 from reprod_log.record.sketch import Form, sketch_of
 from reprod_log.transfer.matching.alignment import best_alignment
 

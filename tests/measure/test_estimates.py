@@ -13,7 +13,7 @@ from reprod_log.match import Pair, View
 from reprod_log.measure.measurement import Estimate, Measurement
 from reprod_log.measure.sketch import _norm_of_difference, estimate_notes, estimate_pair, has_values
 from reprod_log.record import Entry, entry_of
-from reprod_log.record.recorder import content_hash
+from reprod_log.record.content import content_hash
 from reprod_log.record.sketch import Form, Sketch, Sketching, sketch_of
 from reprod_log.record.summary import summarise
 

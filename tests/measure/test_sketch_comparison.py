@@ -16,8 +16,9 @@ from reprod_log.match import Pair, View
 from reprod_log.measure.comparison import measure_pair
 from reprod_log.measure.measurement import Measurement
 from reprod_log.record import Entry, Key, Recording
+from reprod_log.record.content import content_hash
 from reprod_log.record.portable import portable_entry
-from reprod_log.record.recorder import Recorder, content_hash
+from reprod_log.record.recorder import Recorder
 from reprod_log.record.sketch import Form, Sketching, sketch_of
 from reprod_log.report import write_report
 

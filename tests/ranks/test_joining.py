@@ -7,7 +7,8 @@ from made_ranks import batch_norm, numbers, part, ranks_of
 from reprod_log import align
 from reprod_log.errors import RecordingError, UsageError
 from reprod_log.ranks import Ranks, explained, join_ranks
-from reprod_log.ranks.dims import Dims, read_dims
+from reprod_log.ranks.declared import read_dims
+from reprod_log.ranks.dims import Dims
 from reprod_log.record import ModuleInfo
 
 
@@ -134,7 +135,7 @@ def test_ranks_of_other_weights_are_no_replicas():
 def test_opening_and_joining_reads_nothing(tmp_path):
     from dataclasses import replace
 
-    from reprod_log.record.recorder import content_hash
+    from reprod_log.record.content import content_hash
 
     def refuse():
         raise AssertionError("read")

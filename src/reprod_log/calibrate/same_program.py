@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from statistics import median
 
 from reprod_log.calibrate.evidence import Evidence
 from reprod_log.errors import RecordingError
@@ -21,6 +20,8 @@ def check_same_program(evidence: Iterable[Evidence]) -> None:
     Only the first step is looked at: later ones may drift apart by chance. A single output may be nothing but rounding
     (its true value is zero), therefore it takes half of them.
     """
+    from statistics import median  # loads fractions and decimals, which few comparisons need
+
     first = [one for one in evidence if one.mode == "" and one.in_float64 and Key.parse(one.key).step in (None, 0)]
     data = [one for one in first if Key.parse(one.key).phase == "data" and _is_other(one)]
     if data:

@@ -17,14 +17,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
-from reprod_log.capture.hook import Undo
 from reprod_log.errors import CaptureError, listed
 from reprod_log.record import Array
-from reprod_log.record.axes import Place
-from reprod_log.record.shard import Shard
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+
+    from reprod_log.capture.hook import Undo
+    from reprod_log.record.axes import Place
+    from reprod_log.record.shard import Shard
 
 GROUP = "reprod_log.frameworks"
 """Entry point group: the name is the framework's top-level module, the object a module with the functions below."""

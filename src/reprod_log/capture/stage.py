@@ -13,8 +13,9 @@ from reprod_log.capture.selection import Selection
 from reprod_log.capture.tree import Root
 from reprod_log.errors import UsageError, counted
 from reprod_log.record import Array, Entry, Key, dtype_name
+from reprod_log.record.content import content_hash
 from reprod_log.record.entry import Detail
-from reprod_log.record.recorder import Recorder, content_hash
+from reprod_log.record.recorder import Recorder
 from reprod_log.record.shard import FACT, Shard
 from reprod_log.record.sketch import Form, Sketch, sketch_of
 from reprod_log.record.summary import Summary, summarise

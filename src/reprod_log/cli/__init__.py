@@ -24,7 +24,7 @@ def run(arguments: list[str]) -> int:
 
     from reprod_log.cli.app import command
 
-    chosen = command(arguments[0] if arguments else "")
+    chosen = command(arguments)
     if arguments[:1] == ["run"]:
         from reprod_log.cli.arguments import options_first
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from statistics import median
 
 from reprod_log.calibrate import Evidence, NoiseFloor
 from reprod_log.judge.calibrated_policy import CalibratedPolicy
@@ -16,6 +15,8 @@ from reprod_log.record import Key
 
 def precision_tier(floor: NoiseFloor, policy: CalibratedPolicy) -> list[Judgement]:
     """Tier 4: the same function, but computed with less precision?"""
+    from statistics import median  # loads fractions and decimals, which few comparisons need
+
     found = []
     # The injected pass of the candidate needs no float64: that it has the kernels is known from the free run.
     wide = {one.key for one in floor.evidence if one.float64 is not None}

@@ -25,8 +25,6 @@ from reprod_log.transfer.matching.structure import match_single_tensors, match_s
 from reprod_log.transfer.plan import UnitPair
 from reprod_log.transfer.unit import BARE, Unit
 
-CONFIDENCE: Mapping[How, float] = {"name": 1.0, "rename": 1.0, "structure": 0.9, "order": 0.8, "value": 1.0}
-
 
 @dataclass(frozen=True)
 class Layers:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from reprod_log.match.coverage import constants, covered_modules
-from reprod_log.match.inputs import input_partner
-from reprod_log.match.layers import CONFIDENCE, Layers, match_layers
-from reprod_log.match.pairing import How, Pair, Pairing, View
+from reprod_log.match.pairing import CONFIDENCE, How, Pair, Pairing, View
 from reprod_log.match.rename import check_rename, renamed
-from reprod_log.match.tensors import output_view, row_view, tensor_views, viewed_entry
 from reprod_log.record import Entry, Key, ModuleInfo, Recording
-from reprod_log.transfer.layouts import TensorView
+
+# What lines layers up is loaded where it is used: recordings that describe no model are compared without it.
+if TYPE_CHECKING:
+    from reprod_log.match.layers import Layers
+    from reprod_log.transfer.layouts import TensorView
 
 _EXPECTED_OF_BOTH = ("float64", "isolated", "isolated.float64")
 _OF_MODULES = ("forward", "backward")
@@ -70,10 +71,15 @@ class _Finder:
         self.taken: set[str] = set()
         self.layers: Layers | None = None
         self.views: dict[str, TensorView] = {}
-        self.our_constants, self.their_constants = constants(reference), constants(candidate)
+        self.our_constants = self.their_constants = frozenset[str]()
         self.our_covered = self.their_covered = frozenset[str]()
         self.their_partners, self.our_compared, self.their_compared = set[str](), set[str](), set[str]()
         if reference.modules and candidate.modules:
+            from reprod_log.match.coverage import constants, covered_modules
+            from reprod_log.match.layers import match_layers
+            from reprod_log.match.tensors import tensor_views
+
+            self.our_constants, self.their_constants = constants(reference), constants(candidate)
             self.layers = match_layers(reference, candidate, rename=rename)
             otherwise = self.layers.called_otherwise
             self.their_partners = {partner for partner, _ in self.layers.modules.values()}
@@ -138,6 +144,8 @@ class _Finder:
 
     def _argument(self, entry: Entry, path: str, how: How) -> Pair | None:
         """The pair of an input; what a module of one's own is called with is named and ordered as one likes."""
+        from reprod_log.match.inputs import input_partner
+
         info = self.theirs.get(path)
         if info is not None and info.kind:
             pair = self._named(entry, replace(entry.key, path=path), how) or self._other_role(entry, path, how)
@@ -149,6 +157,8 @@ class _Finder:
 
     def _in_layout(self, entry: Entry, pair: Pair | None) -> Pair | None:
         """The pair with the view that the two layers' settings call for."""
+        from reprod_log.match.tensors import output_view
+
         if pair is None:
             return None
         ours, theirs = self.ours.get(entry.key.path), self.theirs.get(pair.candidate.key.path)
@@ -159,6 +169,8 @@ class _Finder:
 
     def _rows(self, entry: Entry, candidate: Entry, ours: ModuleInfo | None, theirs: ModuleInfo | None) -> View | None:
         """The view of a layer that works row by row: told by what it was first given or gave, and then kept."""
+        from reprod_log.match.tensors import row_view
+
         place = entry.key.path, entry.key.call, len(entry.shape)
         if place not in self._row_views:
             self._row_views[place] = row_view(entry, candidate, ours, theirs)
@@ -182,6 +194,8 @@ class _Finder:
         return None
 
     def _tensor_entry(self, entry: Entry) -> Pair | None:
+        from reprod_log.match.tensors import viewed_entry
+
         view = self.views.get(entry.key.path)
         if view is None:
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,6 +11,7 @@ import numpy as np
 from reprod_log.record import Array, Entry
 
 How = Literal["name", "rename", "structure", "order", "value"]
+CONFIDENCE: Mapping[How, float] = {"name": 1.0, "rename": 1.0, "structure": 0.9, "order": 0.8, "value": 1.0}
 
 
 @dataclass(frozen=True)

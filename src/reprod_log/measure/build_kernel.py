@@ -6,11 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shlex
-import shutil
-import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,6 +53,9 @@ def build_kernel(
     library: Path = LIBRARY, *, source: Path = SOURCE, variants: tuple[tuple[str, ...], ...] = ((CLONES,), ())
 ) -> Built:
     """Make the library with the first variant of flags that compiles and runs; failure is a result, not an error."""
+    import shutil  # this and what else compiling needs is not loaded by those who only look for the library
+    import tempfile
+
     compiler = _compiler()
     if compiler is None:
         return Built(False, "no C compiler (cc, gcc, clang or $CC) was found")
@@ -75,6 +74,9 @@ def build_kernel(
 
 
 def _compiler() -> list[str] | None:
+    import shlex
+    import shutil
+
     named = os.environ.get("CC")
     if named:
         return shlex.split(named)
@@ -113,6 +115,8 @@ def _try_out(made: Path, code: str) -> str:
 
 
 def _run(command: list[str]) -> str:
+    import subprocess
+
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
     except (OSError, subprocess.SubprocessError) as error:

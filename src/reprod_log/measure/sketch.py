@@ -16,7 +16,7 @@ from reprod_log.errors import RecordingError
 from reprod_log.match import Pair
 from reprod_log.measure.measurement import Estimate, Measurement, SideSummary
 from reprod_log.record import Entry
-from reprod_log.record.recorder import content_hash
+from reprod_log.record.content import content_hash
 from reprod_log.record.sketch import Form, Sketch, sketch_of, stored_sketch
 from reprod_log.record.summary import Summary, summarise
 

@@ -114,17 +114,6 @@ class Layout:
                 raise UsageError(f"no entry fits the pattern {pattern!r} of the dims.{hint}")
 
 
-def read_dims(texts: Sequence[str]) -> dict[str, str]:
-    """PATTERN=DIMS texts of the command line as a map."""
-    found: dict[str, str] = {}
-    for text in texts:
-        pattern, equals, dims = text.partition("=")
-        if not equals or not pattern.strip():
-            raise UsageError(f"cannot read --dims {text!r}: write PATTERN=DIMS, e.g. --dims 'fc.weight=o[tp] i'")
-        found[pattern.strip()] = dims
-    return found
-
-
 def _fits(pattern: str, key: Key) -> bool:
     """Whether a pattern means this entry: its key, a parameter's path, or a layer's path, which means its outputs."""
     if fnmatchcase(str(key), pattern):

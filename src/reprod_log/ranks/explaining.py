@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 from reprod_log.alignment import Alignment
 from reprod_log.diagnose import Finding, ranked
-from reprod_log.errors import UsageError, counted, listed
+from reprod_log.errors import counted, listed
 from reprod_log.judge import Status
-from reprod_log.ranks.joining import JoinedRecording, join_ranks
-from reprod_log.ranks.parts import Group, has_ranks, load_ranks
+from reprod_log.ranks.joining import JoinedRecording
+from reprod_log.ranks.parts import Group
 from reprod_log.ranks.placing import Placing
 from reprod_log.ranks.reduction import named_ratio
 from reprod_log.ranks.replicas import rank_findings
 from reprod_log.ranks.statistics import is_synchronised
 from reprod_log.record import Key, Recording
-from reprod_log.record.stores import load
 
 _CONSTANTS = ("loss_scale", "constant_factor")
 """Rules that see a constant factor in every gradient and do not know of ranks."""
@@ -26,27 +24,7 @@ _ABOUT_PARAMETERS = ("missing_parameter", "cut_graph", "update_fit")
 """Rules that take parameters which were not recorded for missing in the model."""
 
 
-def open_sides(
-    reference: str | Path,
-    candidate: str | Path,
-    *,
-    dims: Mapping[str, str] | None = None,
-    mesh: Mapping[str, int] | None = None,
-    trust: bool = False,
-) -> tuple[Recording, Recording]:
-    """Both recordings, ready to be compared; where there are the parts of several ranks, put together from them."""
-    ranks = [has_ranks(path) for path in (reference, candidate)]
-    for name, given in (("dims say", dims), ("a mesh says", mesh)):
-        if given and not any(ranks):
-            raise UsageError(f"{name} how ranks are put together, but neither {reference} nor {candidate} has any")
-    ours, theirs = (
-        join_ranks(load_ranks(path, mesh=mesh, trust=trust), dims=dims) if split else load(path, trust=trust)
-        for path, split in zip((reference, candidate), ranks, strict=True)
-    )
-    return ours, theirs
-
-
-def explained(alignment: Alignment, reference: Recording, candidate: Recording) -> Alignment:
+def with_ranks(alignment: Alignment, reference: Recording, candidate: Recording) -> Alignment:
     """The alignment with what the ranks behind its sides tell; as it is when neither was put together from ranks."""
     sides = (("reference", reference), ("candidate", candidate))
     joined = [(name, side) for name, side in sides if isinstance(side, JoinedRecording) and side.ranks is not None]

@@ -6,17 +6,15 @@ along any other (tp, sp, mp …) all ranks are fed the same and layers are split
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
 
 from reprod_log.errors import RecordingError, UsageError, listed
+from reprod_log.ranks.declared import AXIS_NAME
 from reprod_log.record import Recording
 from reprod_log.record.axes import Axis, places_of
-
-_NAME = re.compile(r"[A-Za-z]\w*")
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ class Mesh:
 
 def declared_mesh(sizes: Mapping[str, int], ranks: int, source: str) -> Mesh:
     """The mesh that the user declares by the sizes of its axes, the outermost first."""
-    wrong = [name for name, size in sizes.items() if not _NAME.fullmatch(name) or size < 1]
+    wrong = [name for name, size in sizes.items() if not AXIS_NAME.fullmatch(name) or size < 1]
     if wrong or not sizes:
         raise UsageError(f"cannot use the mesh {dict(sizes)}: give axes with names and sizes, e.g. dp=2,tp=2")
     total = prod(sizes.values())
@@ -83,19 +81,6 @@ def declared_mesh(sizes: Mapping[str, int], ranks: int, source: str) -> Mesh:
         said = " × ".join(f"{name} {size}" for name, size in sizes.items())
         raise UsageError(f"{source}: the mesh {said} has {total} places, but there are {ranks} ranks")
     return Mesh.ordered([Axis.named(name, size) for name, size in sizes.items()])
-
-
-def read_mesh(text: str | None) -> dict[str, int] | None:
-    """The NAME=SIZE,… of the command line as a map."""
-    if text is None:
-        return None
-    found: dict[str, int] = {}
-    for word in text.split(","):
-        name, _, size = word.partition("=")
-        if not _NAME.fullmatch(name.strip()) or not size.strip().isdigit() or name.strip() in found:
-            raise UsageError(f"cannot read --mesh {text!r}: write the axes with their sizes, e.g. --mesh dp=2,tp=2")
-        found[name.strip()] = int(size)
-    return found
 
 
 def recorded_mesh(parts: Sequence[Recording], source: str) -> Mesh | None:

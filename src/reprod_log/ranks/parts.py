@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,14 +9,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from reprod_log.errors import RecordingError, UnreadableFile, UsageError, listed
+from reprod_log.errors import RecordingError, UnreadableFile, UsageError
 from reprod_log.ranks.empty import with_empty_pieces
 from reprod_log.ranks.mesh import Mesh, declared_mesh, missing_places, recorded_mesh
+from reprod_log.ranks.opening import fact, parts_at
 from reprod_log.record import Entry, Key, Recording
-from reprod_log.record.remote import is_file, is_remote, location, reading
+from reprod_log.record.remote import is_remote, location
 from reprod_log.record.stores import load
 
-_PART = re.compile(r"(?:(?P<name>.+)\.)?rank(?P<rank>0|[1-9][0-9]{0,5})(?P<suffix>\.\w+)?")
 _START_TOGETHER = 1800
 """Seconds: torch's process groups give up after half an hour, so ranks that train together began within it."""
 
@@ -101,11 +100,6 @@ class Ranks:
         return tuple(f"rank {rank}: {note}" for rank, part in enumerate(self.parts) for note in part.notes)
 
 
-def has_ranks(path: str | Path) -> bool:
-    """Whether the parts of several ranks are at `path`: a folder of them, or `name.rank0.npz` … for `name.npz`."""
-    return bool(_parts_at(location(path)))
-
-
 def load_ranks(path: str | Path, *, mesh: Mapping[str, int] | None = None, trust: bool = False) -> Ranks:
     """The ranks recorded at `path`, the one that `watch(save=…)` was given. Opening reads no tensor data.
 
@@ -113,7 +107,7 @@ def load_ranks(path: str | Path, *, mesh: Mapping[str, int] | None = None, trust
     {"dp": 2, "tp": 2}.
     """
     place = location(path)
-    found = _parts_at(place)
+    found = parts_at(place)
     if not found:
         if not is_remote(place) and not place.exists():
             raise UnreadableFile(f"there is no {path}. Give what watch(save=…) was given under the launcher.")
@@ -122,7 +116,7 @@ def load_ranks(path: str | Path, *, mesh: Mapping[str, int] | None = None, trust
             "under torchrun or paddle.distributed.launch."
         )
     parts = {rank: load(part, trust=trust) for rank, part in sorted(found.items())}
-    sizes = {_fact(part, "world_size") for part in parts.values()} - {None}
+    sizes = {fact(part, "world_size") for part in parts.values()} - {None}
     size = max((int(one) for one in sizes), default=0)
     missing = [rank for rank in range(max(size, max(parts) + 1)) if rank not in parts]
     if missing and len(sizes) <= 1:
@@ -139,49 +133,11 @@ def load_ranks(path: str | Path, *, mesh: Mapping[str, int] | None = None, trust
     return Ranks(tuple(parts.values()), source=str(path), mesh=declared)
 
 
-def _parts_at(place: Path) -> dict[int, Path]:
-    """The parts by rank."""
-    if is_remote(place):
-        return _remote_parts(place)
-    if place.exists() and not place.is_dir():
-        return {}
-    if place.is_dir():
-        if (place / "manifest.json").is_file():
-            return {}
-        folder, wanted = place, None
-    else:
-        folder, wanted = place.parent, (place.stem, place.suffix)
-    names: dict[tuple[str, str], dict[int, Path]] = {}
-    for child in sorted(folder.iterdir()) if folder.is_dir() else ():
-        found = _PART.fullmatch(child.name)
-        if found is not None:
-            family = found["name"] or "", found["suffix"] or ""
-            names.setdefault(family, {})[int(found["rank"])] = child
-    if wanted is not None:
-        return names.get(wanted, {}) if wanted[1] else {}
-    if len(names) > 1:
-        shown = listed([f"{name}{suffix}" for name, suffix in names])
-        raise UsageError(f"{place} holds the ranks of several runs: {shown}. Name one of them, e.g. {place}/NAME.npz.")
-    return next(iter(names.values()), {})
-
-
-def _remote_parts(place: Path) -> dict[int, Path]:
-    """Not every server can list a folder: rank 0 says how many there are."""
-    if place.suffix:
-        return {}
-    with reading(place):
-        if is_file(place / "manifest.json") or not is_file(place / "rank0" / "manifest.json"):
-            return {}
-    size = _fact(load(place / "rank0"), "world_size") or 1
-    found = {rank: place / f"rank{rank}" for rank in range(int(size))}
-    return {rank: part for rank, part in found.items() if is_file(part / "manifest.json")}
-
-
 def _check_places(parts: tuple[Recording, ...], source: str) -> None:
     """Every part is that of the rank whose place it has, of as many ranks as there are."""
     sizes: dict[Any, list[int]] = {}
     for rank, part in enumerate(parts):
-        said, size = _fact(part, "rank"), _fact(part, "world_size")
+        said, size = fact(part, "rank"), fact(part, "world_size")
         if said is not None and size not in (None, 1) and said != rank:
             raise RecordingError(f"{source}: the part of rank {rank} was recorded by rank {said}; were parts renamed?")
         sizes.setdefault(size, []).append(rank)
@@ -226,10 +182,6 @@ def _seconds_apart(ours: str, theirs: str) -> float:
     except (ValueError, TypeError):
         # Parts made by hand do not say when.
         return 0.0
-
-
-def _fact(part: Recording, name: str) -> Any:
-    return part.provenance.extra.get(name)
 
 
 def _be(ranks: Sized) -> str:

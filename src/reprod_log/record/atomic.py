@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -29,6 +28,8 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
 
     The temporary file lies in the same folder, so the last step is one rename. Folders are made.
     """
+    import tempfile  # who only reads does not wait for it
+
     # A link stays a link: what it points to is replaced. A device or pipe is written to as it is.
     path = Path(os.path.realpath(path))
     if path.exists() and not path.is_file():

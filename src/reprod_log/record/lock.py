@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sys
 import weakref
 from contextlib import suppress
@@ -25,7 +24,7 @@ class Lock:
     def __init__(self, folder: Path) -> None:
         self.path = folder / NAME
         number = _opened(self.path)
-        content = json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode()
+        content = json.dumps({"pid": os.getpid(), "host": _host()}).encode()
         os.ftruncate(number, 0)
         os.pwrite(number, content, 0)
         self._end = weakref.finalize(self, _release, self.path, number, os.getpid())
@@ -83,9 +82,15 @@ def _holder(number: int) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
+def _host() -> str:
+    import socket  # who only reads does not wait for it
+
+    return socket.gethostname()
+
+
 def _alive(holder: dict[str, Any] | None) -> bool:
     """Whether the process that wrote the lock may still run; of another machine that cannot be known."""
-    if holder is None or holder.get("host") != socket.gethostname():
+    if holder is None or holder.get("host") != _host():
         return True
     pid = holder.get("pid")
     if not isinstance(pid, int) or pid <= 0:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -75,6 +74,8 @@ def current_provenance(**known: Any) -> Provenance:
 
 def git_commit() -> str:
     """The commit of the working directory, with '+' when it has uncommitted changes; '' outside a repository."""
+    import subprocess  # a hundredth of a second that only recording needs
+
     try:
         answer = subprocess.run(
             ["git", "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"],

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import xxhash
 
 from reprod_log.errors import UnreadableFile, WriteFailed
 from reprod_log.record.background import Background
+from reprod_log.record.content import content_hash
 from reprod_log.record.entry import Array, Detail, Entry, dtype_name
 from reprod_log.record.key import Key
 from reprod_log.record.provenance import Provenance, current_provenance
@@ -169,16 +169,6 @@ class Recorder:
             return replace(in_memory, source=str(self._path), complete=False, notes=(*self.notes, str(error)))
         # When the last manifest could not be written, the file knows less than we do.
         return replace(written, complete=False, notes=tuple(self.notes)) if self._failed else written
-
-
-def content_hash(array: Array) -> str:
-    """xxh3-128 of dtype, shape and bytes: equal tensors have equal hashes."""
-    hasher = xxhash.xxh3_128(f"{dtype_name(array.dtype)}{array.shape}".encode())
-    if array.size:
-        plain = array if array.flags.c_contiguous else np.ascontiguousarray(array)
-        # 2: not numpy's own; those of ml_dtypes do not show their bytes.
-        hasher.update(plain.reshape(-1).view(np.uint8).data if plain.dtype.isbuiltin == 2 else plain.data)
-    return hasher.hexdigest()
 
 
 def _no_values() -> Array:

@@ -10,7 +10,6 @@ from typing import TextIO
 from reprod_log.alignment import Alignment
 from reprod_log.judge import Status
 from reprod_log.report.first_screen import first_screen, headline
-from reprod_log.report.formats import markdown
 from reprod_log.report.plain import plain, shortened
 from reprod_log.report.view import rows
 
@@ -21,7 +20,13 @@ _LONGEST = 1_000
 
 def announce(alignment: Alignment, stream: TextIO, *, environment: Mapping[str, str] = os.environ) -> None:
     """Append the Markdown report to the step summary and print annotations, if the environment is that of GitHub."""
-    tell(lambda: markdown.render(alignment), lambda: workflow_commands(alignment), stream, environment=environment)
+    tell(lambda: _summary(alignment), lambda: workflow_commands(alignment), stream, environment=environment)
+
+
+def _summary(alignment: Alignment) -> str:
+    from reprod_log.report.formats import markdown
+
+    return markdown.render(alignment)
 
 
 def tell(

@@ -10,18 +10,19 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-from rich.tree import Tree
 
 from reprod_log.judge import Status
 from reprod_log.report.first_screen import first_screen, headline
-from reprod_log.report.groups import Node, module_tree
 from reprod_log.report.lines import Role, first_lines, note_lines, side_lines
 from reprod_log.report.plain import plain, shortened, times
 from reprod_log.report.view import MARKS, Row, rows
 from reprod_log.report.words import Words, say, words
 
 if TYPE_CHECKING:
+    from rich.tree import Tree
+
     from reprod_log.alignment import Alignment
+    from reprod_log.report.groups import Node
 
 STYLES = {
     Status.PASS: "green",
@@ -117,6 +118,10 @@ def print_indented(text: str, indent: int, console: Console, style: str = "", *,
 
 def print_tree(alignment: Alignment, console: Console, *, language: str = "en") -> None:
     """Print the modules as a tree, each with its worst status, how many entries do not pass, and its largest error."""
+    from rich.tree import Tree
+
+    from reprod_log.report.groups import module_tree
+
     top = Tree(Text(plain(headline(alignment, language=language)), style=STYLES[alignment.status]), hide_root=False)
     for node in module_tree(rows(alignment)):
         _grow(top, node)

@@ -12,7 +12,7 @@ import xxhash
 
 from reprod_log.errors import UnreadableFile, UsageError
 from reprod_log.record import Array, Recording, current_provenance
-from reprod_log.record.recorder import content_hash
+from reprod_log.record.content import content_hash
 from reprod_log.record.stores import load
 
 Make = Callable[[np.random.Generator], Mapping[str, Any]]

@@ -25,8 +25,7 @@ from reprod_log.cli.options import (
 )
 from reprod_log.cli.progress import byte_progress
 from reprod_log.ranks import compare_ranks, load_ranks
-from reprod_log.ranks.dims import read_dims
-from reprod_log.ranks.mesh import read_mesh
+from reprod_log.ranks.declared import read_dims, read_mesh
 
 NAME = "ranks"
 
