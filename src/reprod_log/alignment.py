@@ -24,6 +24,7 @@ from reprod_log.judge import (
     judge_calibrated,
     whole,
 )
+from reprod_log.judge.policy import ABSOLUTE
 from reprod_log.match import Pair, match
 from reprod_log.measure.comparison import Compared, Comparison, measure
 from reprod_log.measure.sketch import has_values
@@ -243,7 +244,7 @@ def _absolute_limit(policy: Policy | CalibratedPolicy) -> Callable[[Pair], float
         if isinstance(policy, CalibratedPolicy):
             return None
         found = policy.limits_for(str(pair.reference.key), pair.reference.dtype)
-        values = [found[name].value for name in ("max_abs", "mean_abs") if name in found]
+        values = [found[name].value for name in ABSOLUTE if name in found]
         return values[0] if values else None
 
     return of

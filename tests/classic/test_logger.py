@@ -155,8 +155,9 @@ def test_whole_numbers_are_keys_as_in_1_0_1(tmp_path: Path) -> None:
         lambda: reprod_log.utils.np2torch([]),  # type: ignore[arg-type]
         lambda: ReprodLogger().add("x", None),
         lambda: ReprodLogger().add("x", {"a": np.ones(1)}),
+        lambda: ReprodLogger().add("x", np.zeros(2, dtype=[("score", "f4"), ("label", "i4")])),
     ],
-    ids=["missing file", "no dicts", "method", "inputs", "nothing", "dict"],
+    ids=["missing file", "no dicts", "method", "inputs", "nothing", "dict", "records"],
 )
 def test_what_1_0_1_asserted_is_an_assertion_error(wrong: Callable[[], object]) -> None:
     with pytest.raises(AssertionError) as caught:

@@ -183,6 +183,16 @@ def test_alignment_survives_when_saved_and_judged_again(tmp_path: object) -> Non
     ]
 
 
+def test_share_needs_to_know_beyond_what() -> None:
+    half = {"x": np.zeros(4)}, {"x": np.array([0.0, 0.0, 1.0, 1.0])}
+    with pytest.raises(UsageError, match="does not say beyond what.*mean_abs"):
+        aligned(*half, "share_beyond:0.5")
+    with pytest.raises(UsageError, match="does not say beyond what"):
+        aligned(*half, "mean_abs:0.6", "x=share_beyond:0.5")
+    assert aligned(*half, "mean_abs:0.6", "share_beyond:0.5").passed
+    assert not aligned(*half, "mean_abs:0.6", "share_beyond:0.4").passed
+
+
 def test_known_difference_passes_only_when_accepted_and_says_so() -> None:
     pair = {"bn.running_var": np.ones(2), "x": np.ones(2)}, {"bn.running_var": np.zeros(2), "x": np.ones(2)}
     assert not aligned(*pair).passed

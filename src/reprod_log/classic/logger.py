@@ -9,6 +9,7 @@ from typing import Any
 from reprod_log.capture.tensors import to_numpy
 from reprod_log.errors import ClassicUsageError, UsageError
 from reprod_log.record import Array
+from reprod_log.record.entry import dtype_name
 from reprod_log.record.stores.npy import classic_array, write_dict
 
 
@@ -33,6 +34,7 @@ class ReprodLogger:
             raise ClassicUsageError(f"a key must be a string, not {type(key).__name__}: use add({str(key)!r}, …)")
         try:
             array = to_numpy(val)
+            dtype_name(array.dtype)  # says no to what could not be read again
         except UsageError as error:
             raise ClassicUsageError(f"cannot add {key!r}: {error}") from error
         self._data[key] = classic_array(array)

@@ -12,6 +12,8 @@ from reprod_log.errors import UsageError
 from reprod_log.judge.patterns import patterns
 from reprod_log.measure.metrics import metric
 
+ABSOLUTE = ("max_abs", "mean_abs")
+"""Limits beyond which elements are counted; the first that is given."""
 EXACT_KINDS = ("int", "uint", "bool", "str", "object")
 
 
@@ -88,6 +90,18 @@ def _is_replaced(default: Limit, own: Iterable[Limit]) -> bool:
     )
 
 
+def _check_shares(limits: Iterable[Limit]) -> None:
+    """Raise where a share of the elements is limited, but not what they are to be beyond."""
+    sized = {(limit.keys, limit.dtype) for limit in limits if limit.metric in ABSOLUTE}
+    for limit in limits:
+        if limit.metric == "share_beyond" and (limit.keys, limit.dtype) not in sized:
+            text = f"share_beyond:{limit.value:g}"
+            raise UsageError(
+                f"{text} (for keys {limit.keys!r}, dtype {limit.dtype!r}) does not say beyond what: give the mean or "
+                "largest difference as well, for the same keys and dtype, e.g. mean_abs:1e-3"
+            )
+
+
 @dataclass(frozen=True)
 class Policy:
     """How measurements become statuses."""
@@ -107,6 +121,7 @@ class Policy:
         given = (self.limits,) if isinstance(self.limits, (str, Limit)) else self.limits
         limits = tuple(Limit.parse(one) if isinstance(one, str) else one for one in given)
         object.__setattr__(self, "limits", limits)
+        _check_shares(limits)
         for name in ("allow_unmatched", "accept"):
             object.__setattr__(self, name, patterns(getattr(self, name), name=name))
 

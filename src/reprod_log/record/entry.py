@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from reprod_log.errors import RecordingError, UnreadableFile, ValuesNotRecorded
+from reprod_log.errors import RecordingError, UnreadableFile, UsageError, ValuesNotRecorded
 from reprod_log.record.key import Key
 
 Array = NDArray[Any]
@@ -96,6 +96,8 @@ def dtype_name(dtype: np.dtype[Any]) -> str:
         return "str"
     if dtype.kind == "O":
         return "object"
+    if dtype.type is np.void:
+        raise UsageError(f"an array of records ({dtype}) is no tensor; record each of its fields by itself")
     return dtype.name
 
 

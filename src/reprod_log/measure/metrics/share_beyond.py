@@ -1,8 +1,8 @@
 """Share of the elements whose absolute difference is beyond the limit that was measured for.
 
 When: detections, masks and quantised values, where a few elements may flip but most have to agree.
-Why: it says how widespread a difference is, which no maximum and no mean does. It exists only where the measurement was
-asked to count with a limit of its own.
+Why: it says how widespread a difference is, which no maximum and no mean does. Needs a limit of max_abs or mean_abs for
+the same entries: that is what elements are beyond.
 """
 
 from __future__ import annotations
