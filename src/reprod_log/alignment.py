@@ -191,7 +191,7 @@ def align(
     has_truth = any(run.endswith(FLOAT64) for run in reference.runs) and all(map(has_values, pairing.pairs))
     floor = None
     if has_truth or isinstance(policy, CalibratedPolicy):
-        floor = calibrate(pairing, reference=reference, executor=executor, threads=threads)
+        floor = calibrate(pairing, reference=reference, candidate=candidate, executor=executor, threads=threads)
     allowed: dict[str, Any] = {
         "allow_unmatched": allow_unmatched,
         "accept": accept,

@@ -27,6 +27,8 @@ class Evidence:
     reduction: int = 1
     """How many terms were summed into each element of a one-dimensional gradient or a batch statistic."""
     basis: Basis = "none"
+    constant: float = 0.0
+    """Relative error that a constant kept in float32 makes in every precision (see kept_constants)."""
 
     @property
     def in_float64(self) -> bool:

@@ -18,6 +18,7 @@ from itertools import islice
 from typing import Any
 
 from reprod_log.calibrate.evidence import Basis, Evidence
+from reprod_log.calibrate.kept_constants import rounded_shares, share_error
 from reprod_log.calibrate.same_program import check_same_program
 from reprod_log.match import Pair, Pairing
 from reprod_log.measure.comparison import Task, measure_tasks
@@ -78,9 +79,16 @@ class NoiseFloor:
 
 
 def calibrate(
-    pairing: Pairing, *, reference: Recording, executor: Executor | None = None, threads: int | None = None
+    pairing: Pairing,
+    *,
+    reference: Recording,
+    candidate: Recording | None = None,
+    executor: Executor | None = None,
+    threads: int | None = None,
 ) -> NoiseFloor:
     """The noise floor of every pair, from whatever passes the two recordings hold.
+
+    Of the candidate only the settings of its layers are looked at here.
 
     The measuring is spread over `threads` (None: one per core) or over an `executor`.
     """
@@ -97,7 +105,11 @@ def calibrate(
     rows = measure_tasks([Task(pair) for pair in (*pairs, *again)], executor=executor, threads=threads)
     found = [row.measurement for row in rows]
     measured = iter(found)
-    evidence = tuple(one.evidence(list(islice(measured, len(one.pairs)))) for one in wanted)
+    ours, theirs = rounded_shares(reference), {} if candidate is None else rounded_shares(candidate)
+    evidence = tuple(
+        replace(one.evidence(list(islice(measured, len(one.pairs)))), constant=_constant(one.float32, ours, theirs))
+        for one in wanted
+    )
     check_same_program(evidence)
     return NoiseFloor(evidence, tuple(_notes(again, found[len(pairs) :])))
 
@@ -145,6 +157,10 @@ def _wanted(
         Pair(truth, pair.candidate, view=pair.view),
         wide_pair,
     )
+
+
+def _constant(pair: Pair, ours: Mapping[str, float], theirs: Mapping[str, float]) -> float:
+    return share_error(pair.reference, ours) + share_error(pair.candidate, theirs)
 
 
 def _repeats_of(key: Key, reference: Recording, repeats: tuple[str, ...]) -> Iterator[str]:

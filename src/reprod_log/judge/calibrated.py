@@ -44,37 +44,52 @@ def judge_calibrated(comparison: Comparison, floor: NoiseFloor, policy: Calibrat
             "the calibrated rule looks at single elements, but of some entries only sketches or statistics were "
             "recorded; record both sides with detail='full', or judge by fixed limits (--limit rel_l2:1e-5)"
         )
-    judgements = [*_incomparable(comparison), *_data(floor, policy)]
+    incomparable = _incomparable(comparison)
+    data = [*incomparable.pop("data", ()), *_data(floor, policy)]
     isolated = [_isolated(one, policy) for one in floor.of_mode("isolated") if one.float64]
+    isolated = _in_order([*isolated, *incomparable.pop("isolated", ())], comparison)
     as_run = {row.key: row.measurement for row in comparison.rows}
     free = [
         _finite_as_run(_free(one, floor, policy), as_run.get(one.key), policy)
         for one in floor.of_mode("")
         if not _is_given(one) and _is_measured(one)
     ]
+    free = _in_order([*free, *incomparable.pop("", ())], comparison)
+    further = [one for found in incomparable.values() for one in found]
     # A layer made of layers is wrong alone when the code between them is; the free run then says the place exactly.
     containers = _containers(isolated)
     whole = [one for one in isolated if layer_alone(Key.parse(one.key)) in containers]
     parts = [one for one in isolated if layer_alone(Key.parse(one.key)) not in containers]
-    judgements = accepted([*judgements, *parts, *free, *whole], policy.accept)
+    judgements = accepted([*data, *parts, *free, *whole, *further], policy.accept)
     if all(one.status.passed for one in judgements):
         judgements = _merged(judgements, precision_tier(floor, policy))
     lonely, allowed = alone_judgements(comparison, policy.allows_unmatched)
     return verdict_on(accepted(judgements, policy.accept), accepted(lonely, policy.accept), allowed)
 
 
-def _incomparable(comparison: Comparison) -> list[Judgement]:
-    return [
-        Judgement(row.key, Status.INCOMPARABLE, reason=row.incomparable)
-        for row in comparison.rows
-        if row.measurement is None
-    ]
+def _incomparable(comparison: Comparison) -> dict[str, list[Judgement]]:
+    """What could not be measured, by the pass that it belongs to; data by itself."""
+    found: dict[str, list[Judgement]] = {}
+    for row in comparison.rows:
+        if row.measurement is None:
+            key = Key.parse(row.key)
+            tier = "data" if key.phase == "data" and not key.run else key.run
+            found.setdefault(tier, []).append(Judgement(row.key, Status.INCOMPARABLE, reason=row.incomparable))
+    return found
+
+
+def _in_order(judgements: list[Judgement], comparison: Comparison) -> list[Judgement]:
+    """Judgements in the order in which the program made their entries."""
+    order = {row.key: place for place, row in enumerate(comparison.rows)}
+    if not all(one.key in order for one in judgements):
+        return judgements
+    return sorted(judgements, key=lambda one: order[one.key])
 
 
 def _isolated(one: Evidence, policy: CalibratedPolicy) -> Judgement:
     """Tier 2 for one entry."""
     if Key.parse(one.key).phase == "buffer":
-        # Running statistics get the wider limit: paddle keeps momentum in float32, and 1 - 0.9 is then off by 4 EPS.
+        # Running statistics get the wider limit; what a momentum kept in float32 adds to it is known exactly.
         return wide(one, policy.free, policy)
     return wide(one, policy.isolated, policy, suspect=True)
 

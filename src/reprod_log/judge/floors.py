@@ -26,8 +26,8 @@ def wide(one: Evidence, factor: float, policy: CalibratedPolicy, *, suspect: boo
     noise_rms, noise_max = (noise.rmse, noise.max_abs) if noise is not None else (0.0, 0.0)
     size = error.reference
     checks = (
-        _check("rms", error.rmse, noise_rms + EPS * size.rms, factor),
-        _check("max", error.max_abs, noise_max + EPS * size.abs_max, factor),
+        _check("rms", error.rmse, noise_rms + EPS * size.rms, factor, constant=one.constant * size.rms),
+        _check("max", error.max_abs, noise_max + EPS * size.abs_max, factor, constant=one.constant * size.abs_max),
     )
     if not all(check.passed for check in checks):
         return Judgement(one.key, Status.FAIL, checks, _sentence(checks), one.basis)
@@ -44,7 +44,8 @@ def narrow(one: Evidence, floor: NoiseFloor, policy: CalibratedPolicy, factor: f
     bad = _nonfinite(one, error, policy)
     if bad is not None:
         return bad
-    check = _check("rms", error.rmse, pooled_floor(one, floor), factor)
+    constant = one.constant * error.reference.rms
+    check = _check("rms", error.rmse, pooled_floor(one, floor), factor, constant=constant)
     if check.passed:
         return Judgement(one.key, Status.PASS, (check,), "", one.basis)
     return Judgement(one.key, objection, (check,), _sentence((check,)), one.basis)
@@ -69,8 +70,8 @@ def _nonfinite(one: Evidence, error: Measurement, policy: CalibratedPolicy) -> J
     return Judgement(one.key, Status.FAIL, (), problem, one.basis) if problem else None
 
 
-def _check(name: str, value: float, floor: float, factor: float) -> Check:
-    limit = factor * floor
+def _check(name: str, value: float, floor: float, factor: float, *, constant: float = 0.0) -> Check:
+    limit = factor * floor + constant
     return Check(name, value, limit, bool(value <= limit), floor=floor)
 
 

@@ -132,7 +132,8 @@ class _Prover:
         except ReprodLogError:
             # A rename map may speak of entries that are not looked at here.
             return None
-        judged = judge_calibrated(Comparison(()), calibrate(pairing, reference=self._reference), self._policy)
+        floor = calibrate(pairing, reference=self._reference, candidate=mended)
+        judged = judge_calibrated(Comparison(()), floor, self._policy)
         mine = [
             one
             for one in judged.judgements

@@ -15,6 +15,8 @@ import numpy as np
 from reprod_log.match.values import ANOTHER, SAME, gap
 from reprod_log.record import Entry, Recording
 
+_FRAMEWORKS = ("torch", "paddle")
+
 
 @dataclass(frozen=True)
 class _FirstCalls:
@@ -41,6 +43,7 @@ def cut_elsewhere(
     ours, theirs = _first_calls(reference), _first_calls(candidate)
     pairs = {path: partner for path, partner in known.items() if path in ours.places and partner in theirs.places}
     order = sorted(pairs, key=lambda path: ours.places[path])
+    own = _layers_of_one_class(reference, candidate, blocks)
     unlike, shown = set(), set()
     for path, partner in blocks.items():
         here, there = ours.outputs.get(path), theirs.outputs.get(partner)
@@ -53,6 +56,8 @@ def cut_elsewhere(
         unlike.add(path)
         # Outputs of other sizes cannot be compared; one that is wrong is wrong for what lies behind as well.
         other_size = path not in layers and sorted(here[0].shape) != sorted(there[0].shape)
+        # Yet a layer of the frameworks that was given the same as its like makes another size only if it is wrong.
+        other_size = other_size and not ((path, partner) in own and _same(path, partner, ours, theirs))
         if other_size or (
             all(_same(one, pairs[one], ours, theirs) for one in after) if after else _same_result(ours, theirs)
         ):
@@ -65,7 +70,7 @@ def _of_the_same_classes(
 ) -> set[str]:
     """Blocks of two classes of the users' own, of which another pair was shown to be cut elsewhere."""
     here, there = (
-        {one.path: one.type for one in side.modules if one.origin.partition(".")[0] not in ("torch", "paddle")}
+        {one.path: one.type for one in side.modules if one.origin.partition(".")[0] not in _FRAMEWORKS}
         for side in (reference, candidate)
     )
     shown = {(here.get(path), there.get(blocks[path])) for path in found}
@@ -74,6 +79,19 @@ def _of_the_same_classes(
         for path, partner in blocks.items()
         if path and path in here and partner in there and (here[path], there[partner]) in shown
     }
+
+
+def _layers_of_one_class(
+    reference: Recording, candidate: Recording, blocks: Mapping[str, str]
+) -> frozenset[tuple[str, str]]:
+    """Pairs of blocks that are one layer of the frameworks, which call it alike (MaxPool2d, MaxPool2D)."""
+    here, there = (
+        {one.path: one.type.lower() for one in side.modules if one.origin.partition(".")[0] in _FRAMEWORKS}
+        for side in (reference, candidate)
+    )
+    return frozenset(
+        (path, partner) for path, partner in blocks.items() if path in here and here[path] == there.get(partner)
+    )
 
 
 def _first_calls(recording: Recording) -> _FirstCalls:

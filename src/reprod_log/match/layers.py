@@ -216,11 +216,14 @@ class _Call:
 
     def likeness(self, other: _Call) -> float:
         """0: not the same thing; more: surer."""
+        named_alike = self.path.rpartition(".")[2] == other.path.rpartition(".")[2]
         if sorted(self.shape) != sorted(other.shape):
-            return 0.0
+            # A pool or an upsampling with another setting (ceil_mode, stride, size) is still that layer.
+            alike = named_alike and self.kind == other.kind != "" and len(self.shape) == len(other.shape)
+            return 1.0 if alike else 0.0
         if self.kind and other.kind:
             return 2.0 if self.kind == other.kind else 0.0
-        return 1.5 if self.path.rpartition(".")[2] == other.path.rpartition(".")[2] else 0.5
+        return 1.5 if named_alike else 0.5
 
 
 def _leaf_calls(recording: Recording) -> list[_Call]:
