@@ -52,6 +52,46 @@ def test_table_that_the_candidate_computes_differently_is_told_although_it_was_c
         assert "'table'" in told[0].cause
 
 
+def pair() -> tuple[torch.nn.Module, paddle.nn.Layer]:
+    return Ours(torch.ones(6)), Theirs(paddle.ones([6]))
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [X, [X, X], torch.tensor(X), (torch.tensor(X),), {"x": paddle.to_tensor(X)}],
+    ids=["array", "arrays by step", "tensor", "tensors", "tensors by name"],
+)
+def test_inputs_may_be_arrays_and_tensors(inputs: object) -> None:
+    found = align_models(*pair(), inputs, quick=True)
+    assert found.passed
+    given = [row for row in found.comparison.rows if row.key.startswith("step0/data/")]
+    assert [row.reference_shape for row in given] == [(3, 6)]
+
+
+def test_targets_may_be_tensors() -> None:
+    loss = torch.nn.functional.mse_loss, paddle.nn.functional.mse_loss
+    found = align_models(*pair(), X, targets=torch.zeros(3, 6), loss=loss, quick=True)
+    assert found.passed
+    assert any("/loss/" in row.key for row in found.comparison.rows)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"loss": lambda outputs: outputs * 2}, r"the loss of the torch side has the shape \[3, 6\]"),
+        ({"loss": lambda outputs: float(outputs.sum())}, "the loss of the torch side gave a float"),
+        ({"loss": lambda outputs: None}, "the loss of the torch side gave a NoneType"),
+        ({"loss": "mse"}, "loss is a str; give a function"),
+        ({"loss": lambda outputs: outputs.sum(), "optimizer": torch.optim.SGD([torch.ones(1)], 0.1)}, "is a SGD; give"),
+        ({"inputs": None}, "inputs is None"),
+    ],
+    ids=["shape", "number", "nothing", "text", "optimizer", "no inputs"],
+)
+def test_what_cannot_be_used_is_refused_in_words(options: dict[str, object], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        align_models(*pair(), **{"inputs": X, "quick": True, **options})  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("given", ["optimizer", "targets", "both"])
 def test_optimizer_and_targets_without_a_loss_are_refused(given: str) -> None:
     pair = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,15 @@ def view(value: Any) -> tuple[Array, bool]:
         if array.dtype != object:
             return array, False
     raise _refused(value)
+
+
+def plain_batch(batch: Any) -> Any:
+    """The same batch with numpy arrays in place of tensors, so that any framework can be given it."""
+    if isinstance(batch, Mapping):
+        return {name: plain_batch(one) for name, one in batch.items()}
+    if isinstance(batch, (tuple, list)):
+        return [plain_batch(one) for one in batch] if isinstance(batch, list) else tuple(map(plain_batch, batch))
+    return batch if owner_of_tensor(batch) is None else to_numpy(batch)
 
 
 def _from_sequence(value: list[Any] | tuple[Any, ...]) -> Array:

@@ -43,7 +43,8 @@ def align_models(
 
     reference, candidate   modules of any known framework, or several by name ({"generator": g, …}); each in the mode
                            (train or eval) in which it is to be compared
-    inputs                 one batch of numpy arrays (a dict by parameter name, or a tuple), or a list with one per step
+    inputs                 one batch of arrays or tensors (a dict by parameter name, a tuple, or a single one), or a
+                           list with one per step
     targets                what the loss is given besides the outputs; like `inputs`
     loss                   loss(outputs, targets) → scalar; a pair when the two sides need different ones
     optimizer              makes an optimizer (or optimizer and scheduler) for a model it is given; one or a pair
@@ -98,7 +99,11 @@ def make_runs(
         for side, model in enumerate((reference, candidate))
     ]
     ours, theirs = sides
+    for program in sides:
+        _check_callable(program)
     _check_trained(ours, targets)
+    if inputs is None and step is None:
+        raise UsageError("inputs is None: give a batch of arrays, e.g. inputs=(images,)")
     if steps is None:
         steps = len(inputs) if isinstance(inputs, list) else 5 if ours.optimizer is not None else 1
     batches = batches_of(inputs, targets, steps)
@@ -120,6 +125,18 @@ def _check_trained(program: Program, targets: Any) -> None:
                 "gradients nor updates compared. Give loss=a function of (outputs, targets), or leave "
                 f"{'them' if len(given) > 1 else 'it'} out"
             )
+
+
+def _check_callable(program: Program) -> None:
+    """Say what is wanted where something else was given: mostly a thing where a function that makes it is meant."""
+    wanted = {
+        "loss": (program.loss, "a function of (outputs, targets) that gives a scalar"),
+        "optimizer": (program.optimizer, "a function that makes one for the model it is given: lambda model: SGD(…)"),
+        "step": (program.step, "a function of (model, optimizer, inputs, targets)"),
+    }
+    for name, (given, meant) in wanted.items():
+        if given is not None and not callable(given):
+            raise UsageError(f"{name} is a {type(given).__name__}; give {meant}")
 
 
 def _of(given: Any, side: int) -> Any:

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -78,10 +79,24 @@ class Program:
         if self.loss is None:
             return
         value = self.loss(outputs) if targets is None else self.loss(outputs, targets)
+        self._check_loss(value)
         value.backward()
         if optimizer is not None:
             optimizer.step()
             self.hands.clear(optimizer)
+
+    def _check_loss(self, value: Any) -> None:
+        name = self.framework.NAME
+        if not self.framework.is_tensor(value):
+            raise UsageError(
+                f"the loss of the {name} side gave a {type(value).__name__}, not a tensor of {name}, so nothing could "
+                "be trained by it. Return the tensor itself, not .item() or float() of it"
+            )
+        if prod(value.shape) != 1:
+            raise UsageError(
+                f"the loss of the {name} side has the shape {list(value.shape)}, and a backward pass begins at one "
+                "number. Reduce it, e.g. with .mean()"
+            )
 
     def make_optimizer(self, model: Any) -> tuple[Any, Any]:
         """The optimizer and, if there is one, the scheduler."""

@@ -7,7 +7,10 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from reprod_log.capture import watch
+from reprod_log.capture.tensors import plain_batch
 from reprod_log.live.masks import Masks, shared_masks
 from reprod_log.live.program import Program
 from reprod_log.record import Recording
@@ -105,9 +108,12 @@ def _forget_gradients(program: Program, model: Any) -> None:
 
 def batches_of(inputs: Any, targets: Any, steps: int) -> list[tuple[Any, Any]]:
     """One (inputs, targets) per step: a list gives each step its own, anything else is used at every step."""
+    inputs, targets = plain_batch(inputs), plain_batch(targets)
     listed_inputs = inputs if isinstance(inputs, list) else [inputs] * steps
     listed_targets = targets if isinstance(targets, list) else [targets] * len(listed_inputs)
-    return list(zip(listed_inputs[:steps], listed_targets[:steps], strict=True))
+    # A single array needs no tuple around it.
+    batches = [(one,) if isinstance(one, np.ndarray) else one for one in listed_inputs[:steps]]
+    return list(zip(batches, listed_targets[:steps], strict=True))
 
 
 def as_mapping(model: Any) -> Mapping[str, Any]:

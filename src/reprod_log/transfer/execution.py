@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from reprod_log.capture.earshot import unheard
+from reprod_log.capture.tensors import plain_batch
 from reprod_log.errors import TransferError, UsageError, first_line
 from reprod_log.transfer.frameworks import Call
 from reprod_log.transfer.rules import all_rules
@@ -16,8 +17,8 @@ from reprod_log.transfer.survey import Survey
 from reprod_log.transfer.transform import Array
 from reprod_log.transfer.unit import BARE, Unit
 
-# What a whole model is called with: arrays by parameter name, or a sequence of arrays.
-Inputs = Mapping[str, Any] | tuple[Any, ...] | list[Any]
+# What a whole model is called with: arrays by parameter name, a sequence of arrays, or a single one.
+Inputs = Mapping[str, Any] | tuple[Any, ...] | list[Any] | Array
 
 
 @dataclass(frozen=True)
@@ -125,10 +126,13 @@ def _only_scaled(unit: Unit, name: str) -> bool:
 
 
 def _call_form(inputs: Inputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    inputs = plain_batch(inputs)
+    if isinstance(inputs, np.ndarray):
+        return (inputs,), {}
     if isinstance(inputs, Mapping):
         return (), dict(inputs)
     if isinstance(inputs, (tuple, list)):
         return tuple(inputs), {}
     raise UsageError(
-        f"inputs must be a dict of arrays by parameter name, or a tuple of arrays; got {type(inputs).__name__}."
+        f"inputs must be an array, a tuple of arrays, or a dict of arrays by their names; got {type(inputs).__name__}"
     )
