@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from reprod_log.match.pairing import CONFIDENCE, How, Pair, Pairing, View
 from reprod_log.match.rename import check_rename, renamed
 from reprod_log.record import Entry, Key, ModuleInfo, Recording
+from reprod_log.record.collecting import collecting_put_off
 
 # What lines layers up is loaded where it is used: recordings that describe no model are compared without it.
 if TYPE_CHECKING:
@@ -30,6 +31,11 @@ def match(reference: Recording, candidate: Recording, *, rename: Mapping[str, st
     """Every entry of the reference with its partner, as far as there is one."""
     rename = rename or {}
     check_rename(rename, reference)
+    with collecting_put_off():
+        return _matched(reference, candidate, rename)
+
+
+def _matched(reference: Recording, candidate: Recording, rename: Mapping[str, str]) -> Pairing:
     finder = _Finder(reference, candidate, rename)
     pairs: list[Pair] = []
     alone: list[Entry] = []
@@ -68,6 +74,7 @@ class _Finder:
 
     def __init__(self, reference: Recording, candidate: Recording, rename: Mapping[str, str]) -> None:
         self.reference, self.candidate, self.rename = reference, candidate, rename
+        self.there = {str(entry.key): entry for entry in candidate.entries}
         self.taken: set[str] = set()
         self.layers: Layers | None = None
         self.views: dict[str, TensorView] = {}
@@ -118,9 +125,9 @@ class _Finder:
 
     def _named(self, entry: Entry, key: Key, how: How) -> Pair | None:
         text = str(key)
-        if text not in self.candidate or text in self.taken:
+        partner = self.there.get(text)
+        if partner is None or text in self.taken:
             return None
-        partner = self.candidate[text]
         self.taken.add(text)
         return Pair(entry, partner, how, CONFIDENCE[how], one_element_view(entry, partner))
 
@@ -354,6 +361,6 @@ def _shapes(recording: Recording) -> dict[str, tuple[int, ...]]:
 
 def one_element_view(reference: Entry, candidate: Entry) -> View | None:
     """The view that makes (1,) and () the same thing: old paddle losses are 1-element arrays."""
-    if {reference.shape, candidate.shape} != {(), (1,)}:
+    if reference.shape == candidate.shape or {reference.shape, candidate.shape} != {(), (1,)}:
         return None
     return View("(1,) and () are the same single number", shape=reference.shape)

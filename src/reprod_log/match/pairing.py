@@ -33,7 +33,7 @@ class View:
         return array
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Pair:
     """Two entries that should hold the same numbers."""
 
@@ -42,6 +42,14 @@ class Pair:
     how: How = "name"
     confidence: float = 1.0
     view: View | None = None
+
+    def __init__(
+        self, reference: Entry, candidate: Entry, how: How = "name", confidence: float = 1.0, view: View | None = None
+    ) -> None:
+        # There are as many as entries: see Entry.
+        values = self.__dict__
+        values["reference"], values["candidate"] = reference, candidate
+        values["how"], values["confidence"], values["view"] = how, confidence, view
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ def renamed(key: Key, rename: Mapping[str, str]) -> tuple[Key, str | None]:
     A rule names a whole key (`loss_0`), a whole path (`fc`), or the front of one (`fc` also renames `fc.weight`).
     The longest rule that fits wins.
     """
+    if not rename:
+        return key, None
     text = str(key)
     if text in rename:
         return Key.parse(rename[text]), text

@@ -6,14 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import repeat
+from typing import TypeVar
 
 import numpy as np
 
 from reprod_log.measure.dtypes import Array, DtypePair, dtype_pair, notes_of
 from reprod_log.measure.measurement import Measurement, SideSummary, Worst
 
+Made = TypeVar("Made", bound=tuple[object, ...])
 Octaves = Sequence[tuple[tuple[int, int], ...]]
 
 
@@ -25,6 +27,12 @@ class EndToEnd:
     """Reference, candidate and the limit whose excess is counted."""
 
     @cached_property
+    def _apart(self) -> tuple[tuple[Array, ...], tuple[Array, ...], tuple[float | None, ...]]:
+        """The references, the candidates and the limits."""
+        lefts, rights, limits = zip(*self.pairs, strict=True)
+        return lefts, rights, limits
+
+    @cached_property
     def kind(self) -> DtypePair:
         """What all pairs are."""
         left, right, _ = self.pairs[0]
@@ -33,17 +41,22 @@ class EndToEnd:
     @cached_property
     def left(self) -> Array:
         """The references' elements."""
-        return _joined([left for left, _, _ in self.pairs])
+        return _joined(self._apart[0])
 
     @cached_property
     def right(self) -> Array:
         """The candidates' elements."""
-        return _joined([right for _, right, _ in self.pairs])
+        return _joined(self._apart[1])
+
+    @cached_property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """The shape of each pair."""
+        return [left.shape for left in self._apart[0]]
 
     @cached_property
     def sizes(self) -> Array:
         """How many elements each pair has."""
-        return np.array([left.size for left, _, _ in self.pairs], np.int64)
+        return np.array([left.size for left in self._apart[0]], np.int64)
 
     @cached_property
     def starts(self) -> Array:
@@ -54,10 +67,22 @@ class EndToEnd:
     @cached_property
     def limits(self) -> Array:
         """The limit of each pair; infinite where none was given."""
-        return np.array([np.inf if limit is None else limit for _, _, limit in self.pairs])
+        if not self.is_limited:
+            return np.full(len(self.pairs), np.inf)
+        return np.array([np.inf if limit is None else limit for limit in self.given_limits])
+
+    @property
+    def given_limits(self) -> tuple[float | None, ...]:
+        """The limit of each pair as it was given."""
+        return self._apart[2]
+
+    @cached_property
+    def is_limited(self) -> bool:
+        """Whether any pair has a limit."""
+        return {*self.given_limits} != {None}
 
 
-def _joined(arrays: list[Array]) -> Array:
+def _joined(arrays: Sequence[Array]) -> Array:
     """The elements of all arrays, one after the other."""
     dtype = arrays[0].dtype
     if dtype.isbuiltin == 2:
@@ -75,8 +100,7 @@ def measurements(
     `columns` has the numbers of Measurement by their names, those of the sides by the names of SideSummary with `_a`
     and `_b`, `beyond` for how many elements are beyond the limit, and `worst_at` for the place of the worst.
     """
-    n, kind = len(laid.pairs), laid.kind
-    limits = [limit for _, _, limit in laid.pairs]
+    n, kind, limits = len(laid.pairs), laid.kind, laid.given_limits
     values: dict[str, Iterable[object]] = {
         "count": laid.sizes.tolist(),
         "reference_dtype": repeat(kind.reference, n),
@@ -88,7 +112,9 @@ def measurements(
         "limit": limits,
         "beyond_limit": [
             None if limit is None else beyond for limit, beyond in zip(limits, columns["beyond"].tolist(), strict=True)
-        ],
+        ]
+        if laid.is_limited
+        else repeat(None, n),
         "octaves": octaves,
         "notes": repeat(notes_of(kind, 1), n),
         "estimate": repeat(None, n),
@@ -96,18 +122,26 @@ def measurements(
     if kind.ulp_component is None:
         values["max_ulp"] = values["mean_ulp"] = [None] * n
     in_order = (values[name] if name in values else columns[name].tolist() for name in Measurement._fields)
-    found = map(Measurement._make, zip(*in_order, strict=True))
+    found = _made(Measurement, *in_order)
+    if ordinary.all():
+        return list(found)
     return [one if is_ordinary else None for one, is_ordinary in zip(found, ordinary.tolist(), strict=True)]
 
 
+def _made(kind: type[Made], *columns: Iterable[object]) -> Iterable[Made]:
+    """Named tuples from a column for each field. `_make` would be asked in Python for each of them."""
+    assert len(columns) == len(kind._fields)  # type: ignore[attr-defined]
+    return map(partial(tuple.__new__, kind), zip(*columns, strict=True))
+
+
 def _sides(columns: Mapping[str, Array], side: str) -> Iterable[SideSummary]:
-    return map(SideSummary._make, zip(*(columns[name + side].tolist() for name in SideSummary._fields), strict=True))
+    return _made(SideSummary, *(columns[name + side].tolist() for name in SideSummary._fields))
 
 
 def _worst(laid: EndToEnd, places: Array) -> Iterable[Worst]:
     """The worst element of every pair, from its place among the flattened elements."""
     at = laid.starts + places
-    return map(Worst._make, zip(_indices(laid, places), _plain(laid.left[at]), _plain(laid.right[at]), strict=True))
+    return _made(Worst, _indices(laid, places), _plain(laid.left[at]), _plain(laid.right[at]))
 
 
 def _plain(values: Array) -> list[float]:
@@ -118,9 +152,11 @@ def _plain(values: Array) -> list[float]:
 
 def _indices(laid: EndToEnd, places: Array) -> list[tuple[int, ...]]:
     """The places as indices of arrays with those shapes."""
+    if len({*laid.shapes}) == 1 and laid.shapes[0]:
+        return list(zip(*(axis.tolist() for axis in np.unravel_index(places, laid.shapes[0])), strict=True))
     by_shape: dict[tuple[int, ...], list[int]] = {}
-    for number, (left, _, _) in enumerate(laid.pairs):
-        by_shape.setdefault(left.shape, []).append(number)
+    for number, shape in enumerate(laid.shapes):
+        by_shape.setdefault(shape, []).append(number)
     found: list[tuple[int, ...]] = [()] * len(laid.pairs)
     for shape, numbers in by_shape.items():
         if shape:

@@ -127,7 +127,10 @@ class Task(NamedTuple):
     @property
     def nbytes(self) -> int:
         """How much there is to read."""
-        return self.pair.reference.nbytes + self.pair.candidate.nbytes
+        reference, candidate = self.pair.reference, self.pair.candidate
+        if reference.dtype == candidate.dtype and reference.shape == candidate.shape:
+            return 2 * reference.nbytes
+        return reference.nbytes + candidate.nbytes
 
 
 def measure(
@@ -145,6 +148,18 @@ def measure(
     `elements` also keeps a few single elements of each pair for the pictures of a report.
     The work is spread over `threads` (None: one per core), or over an `executor`; that changes nothing but the speed.
     """
+    with collecting_put_off():
+        return _measured(pairing, limit_for, progress, elements, executor, threads)
+
+
+def _measured(
+    pairing: Pairing,
+    limit_for: Callable[[Pair], float | None],
+    progress: Callable[[int, int], None] | None,
+    elements: bool,
+    executor: Executor | None,
+    threads: int | None,
+) -> Comparison:
     usual = max(_FEWEST_SAMPLES, min(_MOST_SAMPLES, _SAMPLES_IN_ALL // max(len(pairing.pairs), 1)))
     tasks = [
         Task(pair, limit_for(pair), usual, _MOST_SAMPLES, _WORST_ELEMENTS) if elements else Task(pair, limit_for(pair))
@@ -213,8 +228,7 @@ def _estimated(pair: Pair) -> Compared:
 def _arrays(pair: Pair) -> tuple[Array, Array] | str:
     """Both sides as they can be compared element by element, or the reason why they cannot."""
     reference, candidate = pair.reference, pair.candidate
-    reason = _kinds_differ(reference.dtype, candidate.dtype)
-    if reason:
+    if reference.dtype != candidate.dtype and (reason := _kinds_differ(reference.dtype, candidate.dtype)):
         return reason
     try:
         # Equal hashes would spare reading one side, but a file may claim what it likes; equal bytes are found quickly.
@@ -259,6 +273,8 @@ def _row(
 
 
 def _compared(task: Task, ours: Array, theirs: Array, measurement: Measurement) -> Compared:
+    if not task.samples and not task.samples_beyond and not task.worst:
+        return _row(task.pair, measurement)
     # Without a limit at hand a difference well above float32 rounding is the one that people will look at.
     far = measurement.beyond_limit if task.limit is not None else measurement.rel_l2 > _WORTH_A_PICTURE
     outside = bool(far or measurement.nonfinite_mismatched)

@@ -16,4 +16,8 @@ def collecting_put_off() -> Iterator[None]:
         yield
     finally:
         if was_on:
+            if not gc.get_freeze_count():
+                # What was made counts as old now; otherwise all of it would be searched at once.
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()

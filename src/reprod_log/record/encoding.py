@@ -120,6 +120,13 @@ def facts_from(described: Mapping[str, Any], *, complete: bool, where: str) -> d
     return {"provenance": provenance, "modules": modules, "complete": whole, "notes": notes}
 
 
+def is_shape(numbers: tuple[Any, ...]) -> bool:
+    """Whether these numbers from a file can be the shape of an array."""
+    if not numbers:
+        return True
+    return {*map(type, numbers)} == {int} and min(numbers) >= 0 and max(numbers) < 1 << 63 and len(numbers) <= 64
+
+
 def entry_from(described: Mapping[str, Any], read: Callable[[], Array], *, where: str) -> Entry:
     """The entry that was described, with `read` as the way to its data."""
     try:
@@ -129,8 +136,7 @@ def entry_from(described: Mapping[str, Any], read: Callable[[], Array], *, where
         sound = (
             isinstance(key, str)
             and isinstance(dtype, str)
-            and all(type(d) is int and 0 <= d < 1 << 63 for d in shape)
-            and len(shape) <= 64
+            and is_shape(shape)
             and detail in ("full", "summary", "sketch")
             and isinstance(meta, dict)
             and type(meta.get("terms", 1)) is int
@@ -143,13 +149,5 @@ def entry_from(described: Mapping[str, Any], read: Callable[[], Array], *, where
         raise UnreadableFile(f"{where}: the sketch of {key!r} was made of another shape than {list(shape)}")
     if detail != "full":
         check_summary(meta.get("summary"), where=where, needed=detail == "sketch")
-    return Entry(
-        key=Key.parse(key),
-        shape=shape,
-        dtype=dtype,
-        read=read,
-        layer_type=str(described.get("layer_type", "")),
-        detail=detail,
-        hash=str(described.get("hash", "")),
-        meta=meta,
-    )
+    layer_type, digest = str(described.get("layer_type", "")), str(described.get("hash", ""))
+    return Entry(Key.parse(key), shape, dtype, read, layer_type, detail, digest, meta)

@@ -37,7 +37,7 @@ _STRUCTURED = re.compile(
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Key:
     """The identity of an entry. `phase` is empty for a classic name, which is then all in `path`."""
 
@@ -51,6 +51,20 @@ class Key:
     """output, output.1, input.mask, raw, clipped, exp_avg …"""
     run: str = ""
     """The pass of the same program this came from: '' (as the user runs it), float64, isolated …"""
+
+    def __init__(
+        self,
+        path: str,
+        phase: str = "",
+        step: int | None = None,
+        call: int | None = None,
+        role: str = "",
+        run: str = "",
+    ) -> None:
+        # As for Entry, of which each has one: see there.
+        values = self.__dict__
+        values["path"], values["phase"], values["step"] = path, phase, step
+        values["call"], values["role"], values["run"] = call, role, run
 
     def __str__(self) -> str:
         if not self.phase:
@@ -81,4 +95,7 @@ def _parsed(text: str) -> Key:
     if found is None:
         return Key(path=text)
     run, step, phase, path, call, role = found.groups()
-    return Key(path, phase, int(step), None if call is None else int(call), role or "", run or "")
+    key = Key(path, phase, int(step), None if call is None else int(call), role or "", run or "")
+    # It prints as the text it was read from, so nobody needs to put that together again.
+    key.__dict__["_text"] = text
+    return key

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,14 +72,9 @@ class Recording:
     """What a reader should know: missing shards, entries degraded to summaries …"""
 
     def __post_init__(self) -> None:
-        by_key: dict[str, Entry] = {}
-        twice = []
-        for entry in self.entries:
-            text = str(entry.key)
-            if text in by_key:
-                twice.append(text)
-            by_key[text] = entry
-        if twice:
+        by_key = {str(entry.key): entry for entry in self.entries}
+        if len(by_key) != len(self.entries):
+            twice = [text for text, count in Counter(str(entry.key) for entry in self.entries).items() if count > 1]
             raise RecordingError(f"{self.source or 'recording'}: the same key stands twice: {listed(twice)}")
         object.__setattr__(self, "_by_key", by_key)
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -50,14 +50,14 @@ MOST_HEADER_BYTES = 100_000_000
 """The safetensors library's own limit, kept so that files go both ways."""
 
 
-@dataclass(frozen=True)
-class Slot:
+class Slot(NamedTuple):
     """Where one tensor lies in a file."""
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     offset: int
+    nbytes: int
 
 
 @dataclass(frozen=True)
@@ -75,19 +75,17 @@ class TensorFile:
 
     def view(self, name: str, whole: mmap.mmap | None = None) -> Array:
         """A read-only view of one tensor; its bytes are read when they are looked at."""
-        slot = self.slots[name]
-        dtype = dtype_named(slot.dtype)
-        count = prod(slot.shape)
-        if count == 0:
-            return nothing(slot.shape, dtype, where=f"{self.path}: {name!r}")
-        if is_remote(self.path):
-            data = read_range(self.path, slot.offset, count * dtype.itemsize)
-            return np.frombuffer(data, dtype).reshape(slot.shape)
+        _, kind, shape, offset, nbytes = self.slots[name]
+        dtype = dtype_named(kind)
+        if nbytes == 0:
+            return nothing(shape, dtype, where=f"{self.path}: {name!r}")
         if whole is None:
+            if is_remote(self.path):
+                return np.frombuffer(read_range(self.path, offset, nbytes), dtype).reshape(shape)
             whole = self.map()
-        if slot.offset + count * dtype.itemsize > len(whole):
+        if offset + nbytes > len(whole):
             raise UnreadableFile(f"{self.path} became shorter while it was being read: {name!r} is no longer there")
-        return np.frombuffer(whole, dtype, count, slot.offset).reshape(slot.shape)
+        return np.ndarray(shape, dtype, whole, offset)
 
 
 def read_directory(path: str | Path) -> TensorFile:
@@ -131,7 +129,8 @@ def _slot(path: Path, name: str, described: object, start: int, size: int) -> Sl
     try:
         shape = tuple(described["shape"])
         begin, end = described["data_offsets"]
-        whole = all(type(number) is int and number >= 0 for number in (*shape, begin, end))
+        numbers = (*shape, begin, end)
+        whole = {*map(type, numbers)} == {int} and min(numbers) >= 0
     except (KeyError, TypeError, ValueError) as error:
         raise _broken(path, f"tensor {name!r} is not described as dtype, shape, data_offsets: {error!r}") from error
     if not whole or len(shape) > 64:
@@ -142,7 +141,7 @@ def _slot(path: Path, name: str, described: object, start: int, size: int) -> Sl
             f"tensor {name!r} of {dtype} {list(shape)} does not fit its {end - begin} bytes at {begin} "
             f"(the file has {max(size - start, 0)} bytes of data)",
         )
-    return Slot(name, dtype, shape, start + begin)
+    return Slot(name, dtype, shape, start + begin, end - begin)
 
 
 def _check_tiling(path: Path, slots: Sequence[Slot], start: int, size: int) -> None:
@@ -150,7 +149,7 @@ def _check_tiling(path: Path, slots: Sequence[Slot], start: int, size: int) -> N
     for slot in slots:
         if slot.offset != position:
             raise _broken(path, f"tensor {slot.name!r} overlaps another or leaves a hole before it")
-        position += prod(slot.shape) * dtype_named(slot.dtype).itemsize
+        position += slot.nbytes
     if position != size:
         raise _broken(path, f"{abs(size - position)} bytes {'too many' if size > position else 'missing'} at its end")
 

@@ -72,7 +72,7 @@ def open_recording(path: Path, *, trust: bool = False) -> Recording:
                 f"{directory.path} is not a shard of a recording: it has no description of its entries"
             )
         for one in described["entries"]:
-            entry = _entry(maps, name, one)
+            entry = _entry(maps, name, one, where=str(directory.path))
             if entry is None:
                 without.append(str(one["key"]))
             else:
@@ -223,27 +223,39 @@ class _Maps:
         return self.directories[shard].view(tensor, mapped)
 
 
-def _entry(maps: _Maps, shard: str, described: Any) -> Entry | None:
+class _Reading:
+    """Reads an entry's data when it is asked for. It knows nothing of its entry, so that they form no circle."""
+
+    __slots__ = ("maps", "source", "stored_as", "tensor", "where")
+
+    def __init__(self, maps: _Maps, source: str, tensor: str, where: str) -> None:
+        self.maps, self.source, self.tensor, self.where = maps, source, tensor, where
+        self.stored_as: tuple[str, tuple[int, ...]] | None = None
+
+    def __call__(self) -> Array:
+        assert self.stored_as is not None
+        dtype, shape = self.stored_as
+        stored = self.maps.view(self.source, self.tensor)
+        return decode(stored, dtype=dtype, shape=shape, where=f"{self.where}: {self.tensor!r}")
+
+
+def _entry(maps: _Maps, shard: str, described: Any, *, where: str) -> Entry | None:
     """The entry that was described; None when its data is in a shard that is not there any more."""
-    where = f"{maps.directories[shard].path}"
     if not isinstance(described, dict):
         raise UnreadableFile(f"{where}: an entry is not a JSON object")
-    place = described.get("at", [shard, described.get("key")])
-    if not (isinstance(place, list) and len(place) == 2 and all(isinstance(part, str) for part in place)):
+    place = described["at"] if "at" in described else [shard, described.get("key")]
+    if not (isinstance(place, list) and len(place) == 2 and {*map(type, place)} == {str}):
         raise UnreadableFile(f"{where}: {described.get('key')!r} does not say where its data is")
     source, tensor = place
-
-    def read() -> Array:
-        assert entry.stored_as is not None
-        dtype, shape = entry.stored_as
-        return decode(maps.view(source, tensor), dtype=dtype, shape=shape, where=f"{where}: {tensor!r}")
-
+    read = _Reading(maps, source, tensor, where)
     entry = entry_from(described, read, where=where)
-    if entry.stored_as is None:
+    read.stored_as = entry.stored_as
+    if read.stored_as is None:
         return entry
-    if source not in maps.directories and _SHARD_NAME.fullmatch(source):
+    directory = maps.directories.get(source)
+    if directory is None and _SHARD_NAME.fullmatch(source):
         return None
-    if source not in maps.directories or tensor not in maps.directories[source].slots:
+    if directory is None or tensor not in directory.slots:
         raise UnreadableFile(f"{where}: the data of {str(entry.key)!r} should be in shard {source!r}, which lacks it")
     return entry
 
