@@ -65,6 +65,13 @@ class EndToEnd:
         return found
 
     @cached_property
+    def identical(self) -> Array:
+        """Which pairs have the same bytes on both sides."""
+        bits = np.dtype(f"u{self.left.itemsize}")
+        found: Array = ~np.logical_or.reduceat(self.left.view(bits) != self.right.view(bits), self.starts)
+        return found
+
+    @cached_property
     def limits(self) -> Array:
         """The limit of each pair; infinite where none was given."""
         if not self.is_limited:

@@ -17,10 +17,10 @@ _NORM_RATIO = 1.0 / 16
 
 
 class Segments:
-    """Some pairs of one dtype that float64 holds, in work together."""
+    """Some pairs of one dtype that float64 holds, in work together; of `identical` ones nothing has to be compared."""
 
-    def __init__(self, laid: EndToEnd) -> None:
-        self._laid = laid
+    def __init__(self, laid: EndToEnd, *, identical: bool = False) -> None:
+        self._laid, self._identical = laid, identical
         self._sizes, self._starts = laid.sizes, laid.starts
         self._none = np.zeros(len(laid.pairs), np.int64)
 
@@ -36,13 +36,16 @@ class Segments:
     def _columns(self) -> tuple[dict[str, Array], Array]:
         """Every statistic of every pair as columns, and which pairs they hold for."""
         left, right = self._laid.left, self._laid.right
-        a, b = left.astype(np.float64), right.astype(np.float64)
-        difference = np.abs(a - b)
-        sides = self._side(a), self._side(b)
-        columns = self._differences(a, difference)
-        columns.update(zip(("max_ulp", "mean_ulp"), self._ulp(left, right), strict=True))
-        squares = [side.pop("squares") for side in sides]
-        norms = np.sqrt(squares[0]), np.sqrt(squares[1])
+        a = left.astype(np.float64)
+        if self._identical:
+            sides = (self._side(a),) * 2
+            columns = self._no_differences()
+        else:
+            b = right.astype(np.float64)
+            sides = self._side(a), self._side(b)
+            columns = self._differences(a, np.abs(a - b))
+            columns.update(zip(("max_ulp", "mean_ulp"), self._ulp(left, right), strict=True))
+        norms = np.sqrt(sides[0]["squares"]), np.sqrt(sides[1]["squares"])
         d, gap = np.sqrt(columns.pop("squares")), np.abs(norms[0] - norms[1])
         least = columns.pop("least")
         same = columns["differing"] == 0
@@ -75,6 +78,14 @@ class Segments:
             "nan": self._none,
             "inf": self._none,
         }
+
+    def _no_differences(self) -> dict[str, Array]:
+        """What `_differences` and `_ulp` say of pairs without any."""
+        self._octaves: Octaves = [()] * len(self._sizes)
+        numbers = ("max_abs", "mean_abs", "min_abs", "rmse", "max_rel", "mean_rel", "max_ulp", "mean_ulp")
+        counts = ("differing", "beyond", "worst_at", "nan_both", "nonfinite_mismatched")
+        nothing = np.zeros(len(self._sizes))
+        return {**dict.fromkeys((*numbers, "squares", "least"), nothing), **dict.fromkeys(counts, self._none)}
 
     def _differences(self, reference: Array, difference: Array) -> dict[str, Array]:
         """What is known from the absolute differences; `_sizes` of totals.py says why they are bounded like this."""

@@ -16,7 +16,7 @@ from reprod_log.measure.segments import Segments
 SMALL = 1 << 14
 """Pairs of up to this many elements gain from being measured together."""
 # What numpy lays end to end stays in the cache.
-_TOGETHER = 1 << 16
+_TOGETHER = 1 << 15
 
 Small = tuple[Array, Array, float | None]
 
@@ -58,8 +58,12 @@ def _measured(
         yield places, kernel.measure_many(EndToEnd([pairs[place] for place in places]))
     # isbuiltin 2: not numpy's own; the odd kinds of ml_dtypes have their own ways.
     elif kind.arithmetic is Arithmetic.FLOAT64 and (dtype.isbuiltin != 2 or kind.reference == "bfloat16"):
-        for together in _cut(places, [pairs[place][0].size for place in places]):
-            yield together, Segments(EndToEnd([pairs[place] for place in together])).measurements()
+        same = EndToEnd([pairs[place] for place in places]).identical.tolist()
+        for identical in (True, False):
+            chosen = [place for place, one in zip(places, same, strict=True) if one is identical]
+            for together in _cut(chosen, [pairs[place][0].size for place in chosen]):
+                laid = EndToEnd([pairs[place] for place in together])
+                yield together, Segments(laid, identical=identical).measurements()
 
 
 def _cut(places: list[int], sizes: list[int]) -> list[list[int]]:

@@ -45,9 +45,9 @@ def encode(array: Array, *, key: str = "", native: frozenset[str] = STORABLE) ->
 
 
 def decode(
-    stored: Array, *, dtype: str, shape: tuple[int, ...], where: str, native: frozenset[str] = STORABLE
+    stored: Array, *, dtype: str, shape: tuple[int, ...], where: object, native: frozenset[str] = STORABLE
 ) -> Array:
-    """The array that `encode` was given."""
+    """The array that `encode` was given; `where` is printed in messages."""
     if dtype in native:
         if dtype_name(stored.dtype) != dtype or stored.shape != shape:
             raise UnreadableFile(
@@ -64,7 +64,7 @@ def decode(
     return stored.view(real).reshape(shape)
 
 
-def _decode_text(stored: Array, dtype: str, shape: tuple[int, ...], where: str) -> Array:
+def _decode_text(stored: Array, dtype: str, shape: tuple[int, ...], where: object) -> Array:
     try:
         content = json.loads(stored.tobytes())
         # Every item takes at least one byte of JSON.
@@ -83,7 +83,7 @@ def _decode_text(stored: Array, dtype: str, shape: tuple[int, ...], where: str) 
         raise UnreadableFile(f"{where}: the stored text does not fit {list(shape)} ({error})") from error
 
 
-def as_text(array: Array, *, where: str) -> Array:
+def as_text(array: Array, *, where: object) -> Array:
     """The array of objects as numpy keeps text: every item as wide as the longest, refused when that is a trap."""
     texts = [str(item) for item in array.reshape(-1)]
     padded = 4 * len(texts) * max(map(len, texts), default=0)
@@ -122,9 +122,10 @@ def facts_from(described: Mapping[str, Any], *, complete: bool, where: str) -> d
 
 def is_shape(numbers: tuple[Any, ...]) -> bool:
     """Whether these numbers from a file can be the shape of an array."""
-    if not numbers:
-        return True
-    return {*map(type, numbers)} == {int} and min(numbers) >= 0 and max(numbers) < 1 << 63 and len(numbers) <= 64
+    for number in numbers:
+        if type(number) is not int or not 0 <= number < 1 << 63:
+            return False
+    return len(numbers) <= 64
 
 
 def entry_from(described: Mapping[str, Any], read: Callable[[], Array], *, where: str) -> Entry:

@@ -119,21 +119,17 @@ def read_directory(path: str | Path) -> TensorFile:
     return TensorFile(path, {slot.name: slot for slot in slots}, metadata)
 
 
-def _slot(path: Path, name: str, described: object, start: int, size: int) -> Slot:
-    if not isinstance(described, dict):
-        raise _broken(path, f"tensor {name!r} is not described as dtype, shape, data_offsets")
-    code = described.get("dtype")
-    if not isinstance(code, str) or code not in _NAMES:
-        raise _broken(path, f"tensor {name!r} has the dtype {code!r}, which is not one of {', '.join(_NAMES)}")
-    dtype = _NAMES[code]
+def _slot(path: Path, name: str, described: Any, start: int, size: int) -> Slot:
     try:
+        dtype = _NAMES[described["dtype"]]
         shape = tuple(described["shape"])
         begin, end = described["data_offsets"]
-        numbers = (*shape, begin, end)
-        whole = {*map(type, numbers)} == {int} and min(numbers) >= 0
     except (KeyError, TypeError, ValueError) as error:
-        raise _broken(path, f"tensor {name!r} is not described as dtype, shape, data_offsets: {error!r}") from error
-    if not whole or len(shape) > 64:
+        raise _wrongly_described(path, name, described, error) from error
+    sound = len(shape) <= 64
+    for number in (*shape, begin, end):
+        sound = sound and type(number) is int and number >= 0
+    if not sound:
         raise _broken(path, f"tensor {name!r} has an impossible shape or place: {str(described)[:200]}")
     if end - begin != prod(shape) * dtype_named(dtype).itemsize or start + end > size:
         raise _broken(
@@ -142,6 +138,15 @@ def _slot(path: Path, name: str, described: object, start: int, size: int) -> Sl
             f"(the file has {max(size - start, 0)} bytes of data)",
         )
     return Slot(name, dtype, shape, start + begin, end - begin)
+
+
+def _wrongly_described(path: Path, name: str, described: Any, error: Exception) -> UnreadableFile:
+    if not isinstance(described, dict):
+        return _broken(path, f"tensor {name!r} is not described as dtype, shape, data_offsets")
+    code = described.get("dtype")
+    if not isinstance(code, str) or code not in _NAMES:
+        return _broken(path, f"tensor {name!r} has the dtype {code!r}, which is not one of {', '.join(_NAMES)}")
+    return _broken(path, f"tensor {name!r} is not described as dtype, shape, data_offsets: {error!r}")
 
 
 def _check_tiling(path: Path, slots: Sequence[Slot], start: int, size: int) -> None:

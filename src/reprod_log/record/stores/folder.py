@@ -235,18 +235,22 @@ class _Reading:
     def __call__(self) -> Array:
         assert self.stored_as is not None
         dtype, shape = self.stored_as
-        stored = self.maps.view(self.source, self.tensor)
-        return decode(stored, dtype=dtype, shape=shape, where=f"{self.where}: {self.tensor!r}")
+        return decode(self.maps.view(self.source, self.tensor), dtype=dtype, shape=shape, where=self)
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.tensor!r}"
 
 
 def _entry(maps: _Maps, shard: str, described: Any, *, where: str) -> Entry | None:
     """The entry that was described; None when its data is in a shard that is not there any more."""
     if not isinstance(described, dict):
         raise UnreadableFile(f"{where}: an entry is not a JSON object")
-    place = described["at"] if "at" in described else [shard, described.get("key")]
-    if not (isinstance(place, list) and len(place) == 2 and {*map(type, place)} == {str}):
+    source, tensor = shard, described.get("key")
+    if "at" in described:
+        place = described["at"]
+        source, tensor = place if isinstance(place, list) and len(place) == 2 else ("", None)
+    if not (isinstance(source, str) and isinstance(tensor, str)):
         raise UnreadableFile(f"{where}: {described.get('key')!r} does not say where its data is")
-    source, tensor = place
     read = _Reading(maps, source, tensor, where)
     entry = entry_from(described, read, where=where)
     read.stored_as = entry.stored_as
