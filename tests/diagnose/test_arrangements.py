@@ -69,3 +69,32 @@ def test_operator_that_pads_on_the_other_side_is_named_and_not_the_one_behind_it
     assert "pad in the reference" in findings["operator"].cause
     assert "moved by 2 along axis 2, left" in findings["operator"].evidence
     assert "padding on the other side?" in findings["between_layers"].cause
+
+
+class TorchMixer(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(4, 4), torch.nn.Linear(4, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        weights = torch.softmax(self.first(x), -1)
+        return self.last(torch.tanh(x @ weights.transpose(1, 2)))
+
+
+class PaddleMixer(paddle.nn.Layer):
+    def __init__(self, squash: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.first, self.last, self.squash = paddle.nn.Linear(4, 4), paddle.nn.Linear(4, 2), squash
+
+    def forward(self, x: Any) -> Any:
+        weights = paddle.nn.functional.softmax(self.first(x), -1)
+        return self.last(self.squash(paddle.matmul(x, weights, transpose_y=True)))
+
+
+def test_matrix_that_only_one_side_transposes_is_not_accused_of_a_later_mistake() -> None:
+    data = (np.random.default_rng(0).normal(size=(2, 4, 4)).astype(np.float32),)
+    assert align_models(TorchMixer(), PaddleMixer(paddle.tanh), data).passed
+    findings = align_models(TorchMixer(), PaddleMixer(paddle.nn.functional.sigmoid), data).findings
+    (operator,) = [one for one in findings if one.rule == "operator"]
+    assert "is tanh in the reference" in operator.cause
+    assert "sigmoid in the candidate" in operator.cause

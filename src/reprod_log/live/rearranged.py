@@ -34,11 +34,14 @@ def rearranged_before(culprit: Operator, trace: Trace, other: Trace, *, candidat
     """
     makers = {number: one for one in other.operators for number in one.outputs}
     made = {number for one in trace.operators for number in one.outputs}
-    for one in _behind(culprit, trace):
+    behind = _behind(culprit, trace)
+    for step, one in enumerate(behind):
         if all(number not in made or _partner(trace.arrays[number], other) is not None for number in one.inputs):
             for number in one.outputs:
                 array = trace.arrays[number]
                 if not _tells(array) or _partner(array, other) is not None:
+                    continue
+                if _put_right(number, behind[step + 1 :], trace, other):
                     continue
                 for place, found in enumerate(other.arrays):
                     if not _sorted_alike(array, found):
@@ -48,6 +51,22 @@ def rearranged_before(culprit: Operator, trace: Trace, other: Trace, *, candidat
                     if how is not None:
                         return Rearranged(one, makers.get(place), how)
     return None
+
+
+def _put_right(number: int, later: list[Operator], trace: Trace, other: Trace) -> bool:
+    """Whether something computed from a tensor is found in the other side's order again.
+
+    A matrix that one side transposes, and the other multiplies by as if transposed, is no mistake.
+    """
+    reached = {number}
+    for one in later:
+        if reached.isdisjoint(one.inputs):
+            continue
+        telling = [place for place in one.outputs if _tells(trace.arrays[place])]
+        if telling and all(_partner(trace.arrays[place], other) is not None for place in telling):
+            return True
+        reached.update(one.outputs)
+    return False
 
 
 def _behind(culprit: Operator, trace: Trace) -> list[Operator]:
