@@ -10,6 +10,7 @@ import pytest
 from reprod_log.match import Pairing, match
 from reprod_log.match.layers import match_layers
 from reprod_log.match.pairing import View
+from reprod_log.measure.comparison import measure
 from reprod_log.record import ModuleInfo, Recording, entry_of
 
 TORCH = {
@@ -435,3 +436,10 @@ def test_layer_that_the_other_side_runs_elsewhere_stops_no_others() -> None:
     modules = match_layers(ours.recording(), theirs.recording(), rename={}).modules
     assert modules["g"] == ("i", "order")
     assert modules["a"] == ("a", "name")
+
+
+def test_number_that_the_other_side_keeps_for_every_element_is_incomparable() -> None:
+    ours = Model().linear("fc", FIRST, np.ones((5, 4))).entry("step0/optimizer/fc.weight:mu", np.float32(0.9))
+    theirs = Model(PADDLE).linear("fc", FIRST, np.ones((5, 4))).entry("step0/optimizer/fc.weight:mu", np.ones((3, 4)))
+    (row,) = [one for one in measure(match(ours.recording(), theirs.recording())).rows if one.key.endswith(":mu")]
+    assert "shapes differ" in row.incomparable

@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Any
 
 from reprod_log.calibrate.evidence import Basis, Evidence
-from reprod_log.calibrate.kept_constants import rounded_shares, share_error
+from reprod_log.calibrate.kept_constants import KeptConstants
 from reprod_log.calibrate.same_program import check_same_program
 from reprod_log.match import Pair, Pairing
 from reprod_log.measure.comparison import Task, measure_tasks
@@ -105,9 +105,12 @@ def calibrate(
     rows = measure_tasks([Task(pair) for pair in (*pairs, *again)], executor=executor, threads=threads)
     found = [row.measurement for row in rows]
     measured = iter(found)
-    ours, theirs = rounded_shares(reference), {} if candidate is None else rounded_shares(candidate)
+    ours, theirs = KeptConstants.of(reference), KeptConstants() if candidate is None else KeptConstants.of(candidate)
     evidence = tuple(
-        replace(one.evidence(list(islice(measured, len(one.pairs)))), constant=_constant(one.float32, ours, theirs))
+        replace(
+            one.evidence(list(islice(measured, len(one.pairs)))),
+            constant=ours.error(one.float32.reference) + theirs.error(one.float32.candidate),
+        )
         for one in wanted
     )
     check_same_program(evidence)
@@ -157,10 +160,6 @@ def _wanted(
         Pair(truth, pair.candidate, view=pair.view),
         wide_pair,
     )
-
-
-def _constant(pair: Pair, ours: Mapping[str, float], theirs: Mapping[str, float]) -> float:
-    return share_error(pair.reference, ours) + share_error(pair.candidate, theirs)
 
 
 def _repeats_of(key: Key, reference: Recording, repeats: tuple[str, ...]) -> Iterator[str]:

@@ -214,7 +214,7 @@ class _Finder:
         how: How = "name" if keys == [str(entry.key)] else "structure"
         if view.unchanged and parts[0].shape == entry.shape:
             return Pair(entry, parts[0], how, CONFIDENCE[how])
-        if any(not part.shape for part in parts):
+        if not entry.shape or any(not part.shape for part in parts):
             # Counters and powers kept per parameter (beta1_pow) have no layout.
             return Pair(entry, parts[0], how, CONFIDENCE[how], one_element_view(entry, parts[0]))
         reason = View(f"{view.kind}: {view}")

@@ -113,6 +113,9 @@ def optimizer_state(optimizer: Any, parameter: Any) -> list[tuple[str, Any, dict
         if kind == "momentum" and type(optimizer).__name__ == "RMSProp":
             # paddle keeps lr × what torch keeps.
             value, about["derived"] = value / float(optimizer.get_lr()), "momentum / lr"
+        if kind == "mu_product":
+            # One number, which paddle's NAdam keeps once for every element.
+            value, about["derived"] = value.flatten()[0], "its first element"
         found.append((role, value, about))
     master = getattr(optimizer, "_master_weights", {}).get(name)
     if master is not None:
