@@ -27,10 +27,19 @@ class BufferFile:
 
     def read(self, size: int) -> bytes | memoryview:
         part = self._buffer[self._position : self._position + size]
-        if len(part) < size:
+        if len(part) != size:
             raise EOFError(f"{size} bytes were announced, {len(part)} are left")
         self._position += size
         return bytes(part) if size < _COPY_BELOW else part
+
+    def byte(self) -> int:
+        """The next byte."""
+        try:
+            found = self._buffer[self._position]
+        except IndexError:
+            raise EOFError("the data ends before it says so") from None
+        self._position += 1
+        return found
 
     def readline(self) -> bytes:
         # Only text opcodes of protocol 0 use lines; none in an honest file is longer than this.
@@ -58,11 +67,28 @@ class Machine(pickle._Unpickler):
     stack: list[Any]
     append: Callable[[Any], None]
     read: Callable[[int], bytes | memoryview]
+    readline: Callable[[], bytes]
     pop_mark: Callable[[], list[Any]]
+    memo: dict[int, Any]
 
     def __init__(self, buffer: memoryview, find: Callable[[str, str], Any]) -> None:
-        super().__init__(BufferFile(buffer), encoding="latin1")  # type: ignore[arg-type]  # views serve as bytes
+        self._file = BufferFile(buffer)
+        super().__init__(self._file, encoding="latin1")  # type: ignore[arg-type]  # views serve as bytes
         self._find = find
+        self.metastack: list[list[Any]] = []
+        self.stack = []
+        self.append = self.stack.append
+        self.read, self.readline = self._file.read, self._file.readline
+
+    def load(self) -> Any:
+        """What the stream describes. The buffer is read where it lies; the standard machine copies it frame by frame,
+        and asks for every instruction in three calls."""
+        byte, instructions = self._file.byte, self.dispatch
+        try:
+            while True:
+                instructions[byte()](self)
+        except pickle._Stop as stop:  # type: ignore[attr-defined]  # how the standard machine ends
+            return stop.value
 
     def find_class(self, module: str, name: str) -> Any:
         return self._find(module, name)
@@ -70,6 +96,16 @@ class Machine(pickle._Unpickler):
     def persistent_load(self, identity: object) -> Any:
         # Its text could be longer than memory: a list that holds itself twice, sixty times over.
         raise pickle.UnpicklingError(f"the file refers to something outside of it, by a {type(identity).__name__}")
+
+    def _frame(self) -> None:
+        # A frame only says how much may be read ahead.
+        self.read(8)
+
+    def _small_number(self) -> None:
+        self.append(self._file.byte())
+
+    def _known(self) -> None:
+        self.append(self.memo[self._file.byte()])
 
     def _bytearray(self) -> None:
         (length,) = struct.unpack("<Q", self.read(8))
@@ -109,6 +145,9 @@ def _replace(method: Callable[[Any], None], *codes: bytes) -> None:
         Machine.dispatch[code[0]] = method
 
 
+_replace(Machine._frame, pickle.FRAME)
+_replace(Machine._small_number, pickle.BININT1)
+_replace(Machine._known, pickle.BINGET)
 _replace(Machine._bytearray, pickle.BYTEARRAY8)
 _replace(Machine._reduce, pickle.REDUCE)
 _replace(Machine._set_item, pickle.SETITEM)

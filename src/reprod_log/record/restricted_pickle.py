@@ -11,6 +11,7 @@ import pickle
 import re
 import struct
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -87,8 +88,13 @@ class _Dtype:
             self.unit = _unit(state)
 
     def real(self) -> np.dtype[Any]:
-        dtype = np.dtype(self.code + self.unit)
-        return dtype.newbyteorder("<" if self.order == "<" else ">") if self.order in "<>" else dtype
+        return _dtype(self.code + self.unit, self.order)
+
+
+@lru_cache(maxsize=64)
+def _dtype(code: str, order: str) -> np.dtype[Any]:
+    dtype = np.dtype(code)
+    return dtype.newbyteorder("<" if order == "<" else ">") if order in "<>" else dtype
 
 
 def _unit(state: tuple[Any, ...]) -> str:
@@ -120,8 +126,9 @@ class _PickledArray:
         *_, shape, dtype, fortran, data = state
         if not isinstance(dtype, _Dtype) or not isinstance(shape, (tuple, list)) or len(shape) > 64:
             raise pickle.UnpicklingError("an array has no dtype or an impossible shape")
-        if not all(type(length) is int and 0 <= length < 1 << 63 for length in shape):
-            raise pickle.UnpicklingError("an array has an impossible shape")
+        for length in shape:
+            if type(length) is not int or not 0 <= length < 1 << 63:
+                raise pickle.UnpicklingError("an array has an impossible shape")
         self.shape, self.dtype, self.fortran, self.data = tuple(shape), dtype, fortran in (True, 1), data
 
 
@@ -255,23 +262,26 @@ class _Finisher:
         dtype = pickled.dtype.real()
         count = prod(pickled.shape)
         order: Any = "F" if pickled.fortran else "C"
-        what = f"{self._where}: an array of {dtype} {list(pickled.shape)}"
         if dtype.hasobject:
             items = pickled.data
             if not isinstance(items, (list, tuple)) or len(items) != count:
-                raise UnreadableFile(f"{what} does not have its {count} items")
+                raise self._lacking(pickled, f"{count} items")
             array: Array = np.empty(count, object)
             for position, item in enumerate(items):
                 array[position] = self.finish(item, depth + 1)
             return array.reshape(pickled.shape, order=order)
         if not isinstance(pickled.data, (bytes, memoryview, str, _Encoded)):
-            raise UnreadableFile(f"{what} does not have its {count * dtype.itemsize} bytes")
+            raise self._lacking(pickled, f"{count * dtype.itemsize} bytes")
         data = self._bytes(pickled.data)
         if len(data) != count * dtype.itemsize:
-            raise UnreadableFile(f"{what} does not have its {count * dtype.itemsize} bytes")
+            raise self._lacking(pickled, f"{count * dtype.itemsize} bytes")
         if dtype.itemsize == 0:
             # numpy gives texts of no length one place each.
             self._spend(count)
         if not data:
             return np.zeros(pickled.shape, dtype)
         return np.frombuffer(data, dtype).reshape(pickled.shape, order=order)
+
+    def _lacking(self, pickled: _PickledArray, what: str) -> UnreadableFile:
+        kind = f"an array of {pickled.dtype.real()} {list(pickled.shape)}"
+        return UnreadableFile(f"{self._where}: {kind} does not have its {what}")
