@@ -206,3 +206,40 @@ def test_layer_that_another_rule_explains_has_no_operator_beside_it() -> None:
     theirs[0][1].eval()
     found = causes(align_models(ours, theirs, (DATA,), steps=2, accept=["*running_var*"]))
     assert list(found) == ["mode"]
+
+
+class TwiceCalled(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.head, self.other = torch.nn.Conv1d(3, 2, 1), torch.nn.Conv1d(3, 2, 1)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.cat([self.head(x), self.head(x[..., :2])], -1), self.other(x)
+
+
+class TwiceCalledPort(paddle.nn.Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.head, self.other = paddle.nn.Conv1D(3, 2, 1), paddle.nn.Conv1D(3, 2, 1)
+
+    def forward(self, x: Any) -> Any:
+        return paddle.concat([self.head(x), self.head(x[..., :2])], -1), self.other(x)
+
+
+def test_model_that_is_right_alone_is_not_accused_of_what_the_loss_cuts() -> None:
+    def focused(outputs: Any, weight: Any) -> Any:
+        return (weight * outputs[0] * outputs[0]).mean() + (outputs[1] * outputs[1]).mean()
+
+    data = (np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32),)
+    alignment = align_models(
+        TwiceCalled(),
+        TwiceCalledPort(),
+        data,
+        loss=(
+            lambda outputs: focused(outputs, torch.sigmoid(outputs[0])),
+            lambda outputs: focused(outputs, paddle.nn.functional.sigmoid(outputs[0]).detach()),
+        ),
+    )
+    assert alignment.first_divergence is not None
+    assert alignment.first_divergence.key == "step0/backward/#0:output.0"
+    assert [one.rule for one in alignment.findings if one.kind == "cause"] == ["cut_graph"]

@@ -13,7 +13,7 @@ docs/verdict.md has the measurements behind the rule and its constants.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from reprod_log.calibrate import Evidence, NoiseFloor, layer_alone
@@ -54,7 +54,7 @@ def judge_calibrated(comparison: Comparison, floor: NoiseFloor, policy: Calibrat
         for one in floor.of_mode("")
         if not _is_given(one) and _is_measured(one)
     ]
-    free = _in_order([*free, *incomparable.pop("", ())], comparison)
+    free = _in_order([*_formulated_otherwise(free), *incomparable.pop("", ())], comparison)
     further = [one for found in incomparable.values() for one in found]
     # A layer made of layers is wrong alone when the code between them is; the free run then says the place exactly.
     containers = _containers(isolated)
@@ -62,7 +62,7 @@ def judge_calibrated(comparison: Comparison, floor: NoiseFloor, policy: Calibrat
     parts = [one for one in isolated if layer_alone(Key.parse(one.key)) not in containers]
     judgements = accepted([*data, *parts, *free, *whole, *further], policy.accept)
     if all(one.status.passed for one in judgements):
-        judgements = _merged(judgements, precision_tier(floor, policy))
+        judgements = _merged(judgements, _formulated_otherwise(precision_tier(floor, policy)))
     lonely, allowed = alone_judgements(comparison, policy.allows_unmatched)
     return verdict_on(accepted(judgements, policy.accept), accepted(lonely, policy.accept), allowed)
 
@@ -159,6 +159,34 @@ def _free(one: Evidence, floor: NoiseFloor, policy: CalibratedPolicy) -> Judgeme
             return Judgement(one.key, Status.PASS, (), reason, one.basis)
         return narrow(one, floor, policy, narrow_factor(one, policy), Status.FAIL)
     return assumed(one, policy)
+
+
+def _formulated_otherwise(judgements: list[Judgement]) -> list[Judgement]:
+    """The judgements; the gradient of the model's output passes where no gradient behind it differs.
+
+    A loss that takes log-probabilities and one that makes them once more (torch's and paddle's CTC) give the output
+    different gradients and everything else the same ones.
+    """
+    behind: dict[tuple[str, int | None], list[Judgement]] = {}
+    trained = set()
+    for one in judgements:
+        key = Key.parse(one.key)
+        if key.phase in ("gradient", "backward") and key.path:
+            behind.setdefault((key.run, key.step), []).append(one)
+            if key.phase == "gradient":
+                trained.add((key.run, key.step))
+    same = {place for place in trained if all(one.status.passed for one in behind[place])}
+    reason = "the gradients of all that lies behind it agree: the loss is formulated in another way"
+    return [
+        replace(one, status=Status.PASS, reason=reason)
+        if not one.status.passed and one.checks and _is_of_the_output(Key.parse(one.key), same)
+        else one
+        for one in judgements
+    ]
+
+
+def _is_of_the_output(key: Key, places: Collection[tuple[str, int | None]]) -> bool:
+    return key.phase == "backward" and not key.path and key.role.startswith("output") and (key.run, key.step) in places
 
 
 def _drifts(one: Evidence, floor: NoiseFloor) -> bool:

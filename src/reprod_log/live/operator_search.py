@@ -22,6 +22,7 @@ def operators_at_fault(alignment: Alignment, runs: Runs, tried: Sequence[Finding
         for one in alignment.verdict.judgements
         if not one.status.passed and (key := Key.parse(one.key)).run == "isolated" and key.phase != "buffer"
     }
+    right_alone = "" not in wrong
     if any(one.rule == "cut_graph" for one in tried):
         # What has no gradient at all on one side is not compared, and so not wrong, alone.
         wrong.add("")
@@ -41,8 +42,9 @@ def operators_at_fault(alignment: Alignment, runs: Runs, tried: Sequence[Finding
             yield _written_by_hand(call.path, found)
         elif found and found.cut:
             yield _cut(call.path, found)
-        elif found and not (found.backward and shared):
-            # The gradient of a weight that one side shares is a sum there, which no single operator gives back.
+        elif found and not (found.backward and (shared or (right_alone and not call.path))):
+            # The gradient of a weight that one side shares is a sum there, which no single operator gives back. And a
+            # model that gives back the same gradients alone has no operator that does not: it was only looked for cuts.
             yield _operator(call.path, found)
 
 
