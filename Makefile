@@ -28,7 +28,7 @@ demo: $(VENV)/ready ## align AlexNet in torch with its paddle port, from nothing
 	$(BIN)/reprod align examples/alexnet/plan.py --output demo_output --report demo_output/report.html
 
 test: $(VENV)/ready $(VENV)/browser lint types ## check style and types, then run the tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/ready ## check style
 	$(BIN)/ruff check src tests examples benchmarks
