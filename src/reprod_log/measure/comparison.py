@@ -253,7 +253,7 @@ def _row(
     samples: Samples = (),
     worst_elements: tuple[Worst, ...] = (),
 ) -> Compared:
-    reference, candidate = pair.reference, pair.candidate
+    reference, candidate, view = pair.reference, pair.candidate, pair.view
     return Compared(
         str(reference.key),
         str(candidate.key),
@@ -265,7 +265,7 @@ def _row(
         incomparable,
         pair.how,
         pair.confidence,
-        pair.view.reason if pair.view else "",
+        view.reason if view is not None else "",
         reference.layer_type,
         samples,
         worst_elements,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from math import prod
+from sys import intern
 from typing import Any
 
 import numpy as np
@@ -151,4 +152,5 @@ def entry_from(described: Mapping[str, Any], read: Callable[[], Array], *, where
     if detail != "full":
         check_summary(meta.get("summary"), where=where, needed=detail == "sketch")
     layer_type, digest = str(described.get("layer_type", "")), str(described.get("hash", ""))
-    return Entry(Key.parse(key), shape, dtype, read, layer_type, detail, digest, meta)
+    # Interned: ten thousand entries then share one name.
+    return Entry(Key.parse(key), shape, intern(dtype), read, layer_type, detail, digest, meta)

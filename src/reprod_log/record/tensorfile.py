@@ -73,9 +73,9 @@ class TensorFile:
         """The file, mapped for reading."""
         return mapped(self.path)
 
-    def view(self, name: str, whole: mmap.mmap | None = None) -> Array:
-        """A read-only view of one tensor; its bytes are read when they are looked at."""
-        _, kind, shape, offset, nbytes = self.slots[name]
+    def view(self, slot: Slot, whole: mmap.mmap | None = None) -> Array:
+        """A read-only view of one of its tensors; its bytes are read when they are looked at."""
+        name, kind, shape, offset, nbytes = slot
         dtype = dtype_named(kind)
         if nbytes == 0:
             return nothing(shape, dtype, where=f"{self.path}: {name!r}")

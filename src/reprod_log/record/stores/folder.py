@@ -31,7 +31,7 @@ from reprod_log.record.provenance import Provenance
 from reprod_log.record.recording import ModuleInfo, Recording
 from reprod_log.record.remote import is_file, is_remote
 from reprod_log.record.stores.safetensors import FORMAT_VERSION, METADATA_NAME, check_version, read_metadata
-from reprod_log.record.tensorfile import TensorFile, read_directory, write_tensors
+from reprod_log.record.tensorfile import Slot, TensorFile, read_directory, write_tensors
 
 TITLE = "folder of shards"
 SUFFIXES = ("",)
@@ -213,32 +213,35 @@ class _Maps:
         self.directories = directories
         self._open: OrderedDict[str, mmap.mmap] = OrderedDict()
 
-    def view(self, shard: str, tensor: str) -> Array:
+    def view(self, shard: str, slot: Slot) -> Array:
+        directory = self.directories[shard]
         mapped = self._open.get(shard)
-        if mapped is None and not is_remote(self.directories[shard].path):
-            mapped = self._open[shard] = self.directories[shard].map()
+        if mapped is None and not is_remote(directory.path):
+            mapped = self._open[shard] = directory.map()
             while len(self._open) > self._MOST:
                 # Arrays that still look into it keep it alive.
                 self._open.popitem(last=False)
-        return self.directories[shard].view(tensor, mapped)
+        return directory.view(slot, mapped)
 
 
 class _Reading:
     """Reads an entry's data when it is asked for. It knows nothing of its entry, so that they form no circle."""
 
-    __slots__ = ("maps", "source", "stored_as", "tensor", "where")
+    __slots__ = ("described", "maps", "shard", "slot", "where")
+    described: tuple[str, tuple[int, ...]]
+    """dtype and shape of what is to be read."""
+    shard: str
+    slot: Slot
 
-    def __init__(self, maps: _Maps, source: str, tensor: str, where: str) -> None:
-        self.maps, self.source, self.tensor, self.where = maps, source, tensor, where
-        self.stored_as: tuple[str, tuple[int, ...]] | None = None
+    def __init__(self, maps: _Maps, where: str) -> None:
+        self.maps, self.where = maps, where
 
     def __call__(self) -> Array:
-        assert self.stored_as is not None
-        dtype, shape = self.stored_as
-        return decode(self.maps.view(self.source, self.tensor), dtype=dtype, shape=shape, where=self)
+        dtype, shape = self.described
+        return decode(self.maps.view(self.shard, self.slot), dtype=dtype, shape=shape, where=self)
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.tensor!r}"
+        return f"{self.where}: {self.slot.name!r}"
 
 
 def _entry(maps: _Maps, shard: str, described: Any, *, where: str) -> Entry | None:
@@ -251,16 +254,18 @@ def _entry(maps: _Maps, shard: str, described: Any, *, where: str) -> Entry | No
         source, tensor = place if isinstance(place, list) and len(place) == 2 else ("", None)
     if not (isinstance(source, str) and isinstance(tensor, str)):
         raise UnreadableFile(f"{where}: {described.get('key')!r} does not say where its data is")
-    read = _Reading(maps, source, tensor, where)
+    read = _Reading(maps, where)
     entry = entry_from(described, read, where=where)
-    read.stored_as = entry.stored_as
-    if read.stored_as is None:
+    stored_as = entry.stored_as
+    if stored_as is None:
         return entry
     directory = maps.directories.get(source)
     if directory is None and _SHARD_NAME.fullmatch(source):
         return None
-    if directory is None or tensor not in directory.slots:
+    slot = None if directory is None else directory.slots.get(tensor)
+    if slot is None:
         raise UnreadableFile(f"{where}: the data of {str(entry.key)!r} should be in shard {source!r}, which lacks it")
+    read.described, read.shard, read.slot = stored_as, source, slot
     return entry
 
 

@@ -106,9 +106,9 @@ def _entry(directory: TensorFile, described: dict[str, Any]) -> Entry:
 def _read(directory: TensorFile, entry: Entry) -> Array:
     assert entry.stored_as is not None
     (dtype, shape), name = entry.stored_as, str(entry.key)
-    return decode(directory.view(name), dtype=dtype, shape=shape, where=f"{directory.path}: {name!r}")
+    return decode(directory.view(directory.slots[name]), dtype=dtype, shape=shape, where=f"{directory.path}: {name!r}")
 
 
 def _plain_entry(directory: TensorFile, name: str) -> Entry:
     slot = directory.slots[name]
-    return Entry(Key.parse(name), slot.shape, slot.dtype, read=lambda: directory.view(name))
+    return Entry(Key.parse(name), slot.shape, slot.dtype, read=lambda: directory.view(slot))

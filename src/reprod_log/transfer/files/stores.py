@@ -35,7 +35,7 @@ def read_weights(path: Path, *, entry: str | None = None) -> dict[str, Array]:
     if suffix == ".safetensors":
         directory = read_directory(path)
         whole = directory.map()
-        content: Any = {name: np.array(directory.view(name, whole)) for name in directory.slots}
+        content: Any = {name: np.array(directory.view(slot, whole)) for name, slot in directory.slots.items()}
     elif suffix == ".pdparams":
         content = _read_pdparams(path)
     else:
