@@ -14,7 +14,7 @@ from reprod_log.capture.tree import Root
 from reprod_log.errors import UsageError, counted
 from reprod_log.record import Array, Entry, Key, dtype_name
 from reprod_log.record.content import content_hash
-from reprod_log.record.entry import Detail
+from reprod_log.record.entry import Detail, no_values
 from reprod_log.record.recorder import Recorder
 from reprod_log.record.shard import FACT, Shard
 from reprod_log.record.sketch import Form, Sketch, sketch_of
@@ -256,17 +256,11 @@ class Stage:
 
 def _entry(staged: Staged, key: Key) -> Entry:
     array = staged.array
-
-    def read() -> Array:
-        if array is None:
-            raise AssertionError("Entry.array() answers for entries without values")
-        return array
-
     return Entry(
         key=key,
         shape=staged.shape,
         dtype=staged.dtype,
-        read=read,
+        read=no_values if array is None else lambda: array,
         layer_type=staged.layer_type,
         detail=staged.detail,
         hash=staged.hash,

@@ -15,6 +15,7 @@ from reprod_log.errors import RecordingError
 from reprod_log.ranks.mesh import Mesh
 from reprod_log.ranks.placing import Parts, Placed
 from reprod_log.record import Array, Entry
+from reprod_log.record.entry import no_values
 from reprod_log.record.shard import FACT, Shard, shard_of
 from reprod_log.record.summary import joined as joined_summary
 
@@ -104,7 +105,7 @@ def _joined(parts: Parts, ranks: tuple[int, ...], mesh: Mesh, axis: int, dim: in
     if len({part.shape for part in told}) == 1 and all("summary" in part.meta for part in told):
         # A sketch of a whole cannot be made from sketches of its pieces; its statistics can.
         whole = joined_summary([part.meta["summary"] for part in told])
-        return replace(first, shape=shape, read=nothing_to_read, detail="summary", hash="", meta={"summary": whole})
+        return replace(first, shape=shape, read=no_values, detail="summary", hash="", meta={"summary": whole})
     return None
 
 
@@ -153,10 +154,6 @@ def _plain(entry: Entry) -> Entry:
 
 def _without_shard(entry: Entry) -> dict[str, object]:
     return {name: fact for name, fact in entry.meta.items() if name != FACT}
-
-
-def nothing_to_read() -> Array:
-    raise AssertionError("Entry.array() answers for entries without values")
 
 
 def _check_tiles(parts: Parts, ranks: tuple[int, ...], mesh: Mesh, axis: int, dim: int) -> None:

@@ -118,6 +118,11 @@ def dtype_name(dtype: np.dtype[Any]) -> str:
     return dtype.name
 
 
+def no_values() -> Array:
+    """What `read` is where only statistics were recorded; `Entry.array` says so before it comes to this."""
+    raise AssertionError("Entry.array() answers for entries without values")
+
+
 def nothing(shape: tuple[int, ...], dtype: np.dtype[Any], *, where: str) -> Array:
     """An array without data; what claims elements of no size is refused, because numpy would make room for them."""
     try:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from reprod_log.record.entry import Array, Entry
+from reprod_log.record.entry import Array, Entry, no_values
 from reprod_log.record.recording import Recording
 from reprod_log.record.stores import load
 
@@ -67,12 +67,8 @@ def portable(recording: Recording, *, trust: bool = False) -> Recording:
 def portable_entry(entry: Entry) -> Entry:
     """The same entry, whose data goes by value unless it knows better."""
     if entry.stored_as is None:
-        return replace(entry, read=_no_values)
+        return replace(entry, read=no_values)
     return entry if isinstance(entry.read, (_FromStore, _ByValue)) else replace(entry, read=_ByValue(entry.read))
-
-
-def _no_values() -> Array:
-    raise AssertionError("Entry.array() answers for entries without values")
 
 
 def _reopening(source: str, trust: bool, ticket: str, key: str) -> Read:

@@ -13,7 +13,7 @@ import numpy as np
 from reprod_log.errors import UnreadableFile, WriteFailed
 from reprod_log.record.background import Background
 from reprod_log.record.content import content_hash
-from reprod_log.record.entry import Array, Detail, Entry, dtype_name
+from reprod_log.record.entry import Array, Detail, Entry, dtype_name, no_values
 from reprod_log.record.key import Key
 from reprod_log.record.provenance import Provenance, current_provenance
 from reprod_log.record.recording import ModuleInfo, Recording
@@ -85,7 +85,7 @@ class Recorder:
             key=Key.parse(key) if isinstance(key, str) else key,
             shape=array.shape,
             dtype=name,
-            read=_no_values if kept is None else lambda: kept,
+            read=no_values if kept is None else lambda: kept,
             layer_type=layer_type,
             detail=detail,
             hash=content_hash(array) if numeric else "",
@@ -169,7 +169,3 @@ class Recorder:
             return replace(in_memory, source=str(self._path), complete=False, notes=(*self.notes, str(error)))
         # When the last manifest could not be written, the file knows less than we do.
         return replace(written, complete=False, notes=tuple(self.notes)) if self._failed else written
-
-
-def _no_values() -> Array:
-    raise AssertionError("Entry.array() answers for entries without values")
