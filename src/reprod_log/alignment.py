@@ -172,6 +172,7 @@ def align(
     progress: Callable[[int, int], None] | None = None,
     threads: int | None = None,
     executor: Executor | None = None,
+    elements: bool = True,
 ) -> Alignment:
     """Compare two recordings (or their paths): match, measure, calibrate, judge, diagnose.
 
@@ -180,6 +181,7 @@ def align(
     Without policy and limits the calibrated rule judges when the reference also ran in float64, fixed limits otherwise.
     Pairs are measured on `threads` of this process (None: one per core), or by any `executor` of concurrent.futures;
     one that runs elsewhere must see the recordings under the same paths or URLs. Neither changes the result.
+    `elements` keeps a few single elements of each pair, of which HTML reports make pictures; nothing else needs them.
     """
     limits = (limits,) if isinstance(limits, str) else tuple(limits)
     reference = reference if isinstance(reference, Recording) else load(reference, trust=trust)
@@ -205,7 +207,7 @@ def align(
         pairing,
         limit_for=_absolute_limit(policy),
         progress=progress,
-        elements=True,
+        elements=elements,
         executor=executor,
         threads=threads,
     )

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Any
 
 from reprod_log.errors import UsageError
@@ -148,9 +149,26 @@ class Policy:
 
     def limits_for(self, key: str, dtype: str) -> dict[str, Limit]:
         """The limit that holds for each metric: of the most specific ones that fit, the last."""
-        fitting = [limit for limit in self.limits if limit.fits(key, dtype)]
-        level = max((limit.specificity for limit in fitting), default=0)
-        return {limit.metric: limit for limit in fitting if limit.specificity == level}
+        # Nothing is more specific than a limit that names keys; what the others say depends on the dtype alone.
+        own = {limit.metric: limit for limit in self._of_keys if limit.fits(key, dtype)}
+        return own or self._of_dtype(dtype)
+
+    @cached_property
+    def _of_keys(self) -> tuple[Limit, ...]:
+        return tuple(limit for limit in self.limits if limit.keys != "*")
+
+    def _of_dtype(self, dtype: str) -> dict[str, Limit]:
+        found = self._known.get(dtype)
+        if found is None:
+            fitting = [limit for limit in self.limits if limit.keys == "*" and limit.fits("", dtype)]
+            level = max((limit.specificity for limit in fitting), default=0)
+            found = {limit.metric: limit for limit in fitting if limit.specificity == level}
+            self._known[dtype] = found
+        return found
+
+    @cached_property
+    def _known(self) -> dict[str, dict[str, Limit]]:
+        return {}
 
     def allows_unmatched(self, key: str) -> bool:
         return any(fnmatchcase(key, pattern) for pattern in self.allow_unmatched)

@@ -80,6 +80,8 @@ def run(
             progress=progress,
             threads=threads,
             executor=executor,
+            # Nobody will ask for the pictures of an alignment that is not kept.
+            elements=bool(json or report),
         )
     alignment = explained(alignment, ours, theirs)
     return answer(alignment, json=json, report=report, full=full, language=language, tree=tree, all_rows=all_rows)
