@@ -130,14 +130,18 @@ class Segments:
 
     def _counted_octaves(self, difference: Array) -> Octaves:
         """The histogram of each segment, from the exponent bits (0: zeros and numbers too small for ordinary pairs)."""
-        exponents = np.right_shift(difference.view(np.int64), 52)
-        high = int(exponents.max())
-        used = exponents[exponents > 0]
-        low = int(used.min()) if used.size else high
-        width = high - low + 1
-        segment = np.repeat(np.arange(len(self._sizes)) * width, self._sizes)
-        kept = exponents >= max(low, 1)
-        counts = np.bincount((segment + (exponents - low))[kept], minlength=width * len(self._sizes))
+        n = len(self._sizes)
+        bins = np.right_shift(difference.view(np.int64), 52)
+        low, high = int(bins.min()), int(bins.max())
+        if low == 0:
+            used = bins[bins > 0]
+            low = int(used.min()) if used.size else 1
+        # The first bin of each segment is for what is not counted.
+        bins -= low - 1
+        np.maximum(bins, 0, out=bins)
+        width = max(high - low + 1, 1)
+        bins += np.repeat(np.arange(n) * (width + 1), self._sizes)
+        counts = np.bincount(bins, minlength=n * (width + 1)).reshape(n, width + 1)[:, 1:].ravel()
         at = np.flatnonzero(counts)
-        ends = np.searchsorted(at, np.arange(1, len(self._sizes) + 1) * width).tolist()
+        ends = np.searchsorted(at, np.arange(1, n + 1) * width).tolist()
         return cut_octaves(at % width + (low - 1023), counts[at], ends)

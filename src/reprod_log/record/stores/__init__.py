@@ -11,6 +11,7 @@ A store module has
 from __future__ import annotations
 
 import pkgutil
+from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -24,9 +25,13 @@ from reprod_log.record.remote import is_file, is_remote, is_url, location, readi
 
 
 @cache
-def all_stores() -> tuple[ModuleType, ...]:
-    """Every store in this folder, by name."""
-    return tuple(import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__))
+def _store_names() -> tuple[str, ...]:
+    return tuple(found.name for found in pkgutil.iter_modules(__path__))
+
+
+def all_stores() -> Iterator[ModuleType]:
+    """Every store in this folder, by name; each is loaded when its turn comes."""
+    return (import_module(f"{__name__}.{name}") for name in _store_names())
 
 
 def load(path: str | Path, *, trust: bool = False) -> Recording:
