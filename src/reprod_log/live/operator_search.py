@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from reprod_log.alignment import Alignment
 from reprod_log.calibrate import layer_alone
 from reprod_log.diagnose import Finding
 from reprod_log.diagnose.layers import layer_states
-from reprod_log.live.operators import Culprits, culprits_in
+from reprod_log.live.operators import Culprits, culprits_in, culprits_in_loss
 from reprod_log.live.passes import FLOAT64, Runs
 from reprod_log.live.traces import Operator
 from reprod_log.record import Key
@@ -46,6 +47,36 @@ def operators_at_fault(alignment: Alignment, runs: Runs, tried: Sequence[Finding
             # The gradient of a weight that one side shares is a sum there, which no single operator gives back. And a
             # model that gives back the same gradients alone has no operator that does not: it was only looked for cuts.
             yield _operator(call.path, found)
+
+
+def operators_of_the_loss(alignment: Alignment, runs: Runs, tried: Sequence[Finding]) -> Iterator[Finding]:
+    """The operator of the loss that differs, where it is known that the loss does and not how."""
+    unexplained = [one.keys for one in tried if one.confidence == "possible" and _is_about_the_loss(one)]
+    first = alignment.first_divergence
+    if not any(one.kind == "cause" for one in tried) and first is not None and _is_given_back(Key.parse(first.key)):
+        unexplained.append((first.key,))
+    if not unexplained or runs.ours.loss is None or runs.theirs.loss is None:
+        return
+    found = culprits_in_loss(runs.ours, runs.theirs, runs.batches[0], FLOAT64)
+    if isinstance(found, str) or not found:
+        return
+    said = _cut(_LOSS, found) if found.cut else _operator(_LOSS, found)
+    yield replace(said, keys=unexplained[0])
+
+
+_LOSS = "the loss"
+
+
+def _is_given_back(key: Key) -> bool:
+    """Whether it is a gradient on its way back through the program, which may have left the loss wrong already."""
+    return key.phase == "backward" and not key.run
+
+
+def _is_about_the_loss(finding: Finding) -> bool:
+    """Whether it says that the loss is another one, or that it gives the outputs another gradient."""
+    if finding.rule == "loss_function":
+        return True
+    return finding.rule == "cut_graph" and any(_is_given_back(Key.parse(key)) for key in finding.keys if "/" in key)
 
 
 def _layers_of(finding: Finding) -> Iterator[str]:

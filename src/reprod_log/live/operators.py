@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from reprod_log.errors import ReprodLogError, first_line
 from reprod_log.live.isolation import Call
 from reprod_log.live.program import Program
 from reprod_log.live.rearranged import rearranged_before
-from reprod_log.live.traces import Operator, Trace, trace_layer
+from reprod_log.live.traces import Operator, Trace, trace_layer, trace_loss
 from reprod_log.record import Array
 
 _SAME = 1e-6
@@ -227,11 +228,18 @@ def _healed(flow: _Flow, place: int, there: Mapping[int, bool]) -> bool:
     reached = {number for number in flow.steps[place][2] if not there[number]}
     for _, given, gives in flow.steps[place + 1 :]:
         if not reached.isdisjoint(given):
-            telling = [number for number in gives if _tells(flow.values[number])]
+            # What nobody uses may be equal to anything.
+            used = [number for number in gives if number in flow.ends]
+            telling = [number for number in used if _tells(flow.values[number]) or _is_no_constant(flow.values[number])]
             if telling and all(there[number] for number in telling):
                 return True
             reached.update(gives)
     return False
+
+
+def _is_no_constant(values: Array) -> bool:
+    """Whether it is one number that nobody wrote down: what a loss computes, and no 0, 1, 0.5 or 12."""
+    return values.size == 1 and bool(np.isfinite(values[0])) and float(values[0]) * 1000 % 1 > 0
 
 
 def _tells(values: Array) -> bool:
@@ -247,6 +255,16 @@ def _same(one: Array, other: Array) -> bool:
         counted = sizes[~(equal & (sizes > _FILL * small))]
         largest = float(counted[np.isfinite(counted)].max(initial=0.0))
         return bool((equal | (np.abs(one - other) <= _SAME * largest)).all())
+
+
+def culprits_in_loss(ours: Program, theirs: Program, batch: tuple[Any, Any], dtype: str) -> Culprits | str:
+    """The operators at fault in the loss; why not, when a side cannot be traced."""
+    try:
+        return find_culprits(trace_loss(ours, *batch, dtype), trace_loss(theirs, *batch, dtype))
+    except ReprodLogError:
+        raise
+    except Exception as error:  # as above
+        return first_line(error)
 
 
 def culprits_in(ours: Program, theirs: Program, calls: tuple[Call, Call], partner: str, dtype: str) -> Culprits | str:

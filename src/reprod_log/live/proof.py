@@ -17,7 +17,7 @@ from reprod_log.judge import CalibratedPolicy, Status, judge_calibrated
 from reprod_log.live.carried import carried_tables
 from reprod_log.live.finite_differences import slopes
 from reprod_log.live.isolation import run_isolated
-from reprod_log.live.operator_search import operators_at_fault
+from reprod_log.live.operator_search import operators_at_fault, operators_of_the_loss
 from reprod_log.live.passes import FLOAT64, Runs
 from reprod_log.match import match
 from reprod_log.measure.comparison import Comparison
@@ -40,6 +40,9 @@ def prove(alignment: Alignment, runs: Runs, reference: Recording, candidate: Rec
     prover = _Prover(runs, reference, candidate, alignment.policy, wrong)
     tried = [prover.tried(finding) for finding in alignment.findings]
     operators = [prover.tried(finding) for finding in operators_at_fault(alignment, runs, tried)]
+    in_loss = [] if operators else list(operators_of_the_loss(alignment, runs, tried))
+    tried = [one for one in tried if not (in_loss and one.keys == in_loss[0].keys)]
+    operators += in_loss
     settled = {mend.layer for finding in tried if finding.confidence == "proven" for mend in finding.mends}
     left = [one for one in tried if not _said_better(one, operators) and not _follows(one, settled)]
     return replace(alignment, findings=ranked([*left, *operators]))

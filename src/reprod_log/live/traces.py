@@ -1,10 +1,12 @@
-"""Traces: every operator of one layer in order, with what went in, what came out, and the line that called it."""
+"""Traces: every operator of a layer or of the loss in order: what went in, what came out, which line called it."""
 
 from __future__ import annotations
 
 import inspect
 import linecache
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from reprod_log.capture import flatten, to_numpy
+from reprod_log.capture.framework import Framework
 from reprod_log.capture.outputs import canonical_output
 from reprod_log.live.isolation import Call, as_leaves, backward_from
 from reprod_log.live.masks import Masks, shared_masks
@@ -57,57 +60,99 @@ class Trace:
 def trace_layer(program: Program, call: Call, path: str, dtype: str) -> Trace:
     """The operators of one layer, run alone on the input of `call` and backward from the gradient that goes with it."""
     framework, hands = program.framework, program.hands
-    trace = Trace()
-    numbers: dict[int, int] = {}
-    found: dict[int, list[Any]] = {}
-    kept: list[Any] = []
+    listener = _Listener(framework)
+    with _from_the_start(program, dtype):
+        module = dict(program.modules(program.fresh(dtype)))[path]
+        leaves: list[tuple[str, Any]] = []
+        args = tuple(as_leaves(arg, "", dtype, hands, leaves) for arg in call.args)
+        kwargs = {name: as_leaves(arg, name, dtype, hands, leaves) for name, arg in call.kwargs.items()}
+        listener.given((args, kwargs))
+        with shared_masks(program, module, Masks(seed=0)), hands.operators(listener.hear):
+            output = canonical_output(framework.kind(module), module(*args, **kwargs))
+        listener.gave(output)
+        backward_from(program, call, output)
+    return listener.trace()
 
-    def number(tensor: Any) -> int:
-        if id(tensor) not in numbers:
-            # Kept alive, so that no other tensor gets the same identity.
-            kept.append(tensor)
-            numbers[id(tensor)] = len(trace.values)
-            trace.arrays.append(to_numpy(tensor).astype(np.float64))
-            trace.values.append(np.sort(trace.arrays[-1], axis=None))
-            framework.on_gradient(tensor, found.setdefault(numbers[id(tensor)], []).append)
-        return numbers[id(tensor)]
 
-    def tensors(value: Any) -> list[Any]:
-        return [leaf for _, leaf in flatten(value) if framework.is_tensor(leaf)]
+def trace_loss(program: Program, inputs: Any, targets: Any, dtype: str) -> Trace:
+    """The operators of the loss, on what the model makes of a batch, and back from the loss to the model's outputs."""
+    assert program.loss is not None
+    listener = _Listener(program.framework)
+    with _from_the_start(program, dtype):
+        model = program.fresh(dtype)
+        wanted = None if targets is None else program.tensors(targets, dtype)
+        with shared_masks(program, model, Masks(seed=0)):
+            outputs = program.call(model, program.tensors(inputs, dtype))
+        listener.given((outputs, wanted))
+        with program.hands.operators(listener.hear):
+            value = program.loss(outputs) if wanted is None else program.loss(outputs, wanted)
+        listener.gave(value)
+        value.backward()
+    return listener.trace()
 
-    def hear(name: str, given: Any, result: Any, function: type | None = None) -> None:
-        outputs = tensors(result)
+
+@contextmanager
+def _from_the_start(program: Program, dtype: str) -> Iterator[None]:
+    """The precision and seed that every trace begins with; random state is put back."""
+    state = program.framework.rng_state()
+    try:
+        with program.hands.precision(dtype):
+            program.framework.seed(0)
+            yield
+    finally:
+        program.framework.set_rng_state(state)
+
+
+class _Listener:
+    """Hears operators and numbers their tensors."""
+
+    def __init__(self, framework: Framework) -> None:
+        self._framework, self._trace = framework, Trace()
+        self._numbers: dict[int, int] = {}
+        self._gradients: dict[int, list[Any]] = {}
+        self._kept: list[Any] = []
+
+    def given(self, value: Any) -> None:
+        """What is there before the first operator: an input that one side does not use is there all the same."""
+        for one in self._tensors(value):
+            self._number(one)
+
+    def gave(self, value: Any) -> None:
+        """What came out in the end."""
+        self._trace.results = tuple(self._numbers[id(one)] for one in self._tensors(value) if id(one) in self._numbers)
+
+    def hear(self, name: str, given: Any, result: Any, function: type | None = None) -> None:
+        outputs = self._tensors(result)
         if outputs and name not in _SILENT:
-            inputs = tuple(number(one) for one in tensors(given))
+            inputs = tuple(self._number(one) for one in self._tensors(given))
             # Results are always new: an operator in place gives the same object other values.
             for one in outputs:
-                numbers.pop(id(one), None)
-            results = tuple(number(one) for one in outputs)
-            trace.operators.append(Operator(name, inputs, results, _line(), _given(given), _written_at(function)))
+                self._numbers.pop(id(one), None)
+            results = tuple(self._number(one) for one in outputs)
+            operator = Operator(name, inputs, results, _line(), _given(given), _written_at(function))
+            self._trace.operators.append(operator)
 
-    state = framework.rng_state()
-    try:
-        with hands.precision(dtype):
-            framework.seed(0)
-            module = dict(program.modules(program.fresh(dtype)))[path]
-            leaves: list[tuple[str, Any]] = []
-            args = tuple(as_leaves(arg, "", dtype, hands, leaves) for arg in call.args)
-            kwargs = {name: as_leaves(arg, name, dtype, hands, leaves) for name, arg in call.kwargs.items()}
-            for one in tensors((args, kwargs)):
-                # An input that one side does not use is there all the same.
-                number(one)
-            with shared_masks(program, module, Masks(seed=0)), hands.operators(hear):
-                output = canonical_output(framework.kind(module), module(*args, **kwargs))
-            trace.results = tuple(numbers[id(one)] for one in tensors(output) if id(one) in numbers)
-            backward_from(program, call, output)
-    finally:
-        framework.set_rng_state(state)
-    for place, parts in found.items():
-        # A hook may hear of no gradient: nothing of what follows depends on the tensor.
-        known = [part for part in parts if part is not None]
-        if known:
-            trace.gradients[place] = _sorted(sum(known))
-    return trace
+    def trace(self) -> Trace:
+        """All that was heard, with the gradients that have come since."""
+        for place, parts in self._gradients.items():
+            # A hook may hear of no gradient: nothing of what follows depends on the tensor.
+            known = [part for part in parts if part is not None]
+            if known:
+                self._trace.gradients[place] = _sorted(sum(known))
+        return self._trace
+
+    def _number(self, tensor: Any) -> int:
+        if id(tensor) not in self._numbers:
+            # Kept alive, so that no other tensor gets the same identity.
+            self._kept.append(tensor)
+            number = self._numbers[id(tensor)] = len(self._trace.values)
+            self._trace.arrays.append(to_numpy(tensor).astype(np.float64))
+            self._trace.values.append(np.sort(self._trace.arrays[-1], axis=None))
+            self._framework.on_gradient(tensor, self._gradients.setdefault(number, []).append)
+        return self._numbers[id(tensor)]
+
+    def _tensors(self, value: Any) -> list[Any]:
+        return [leaf for _, leaf in flatten(value) if self._framework.is_tensor(leaf)]
 
 
 def _sorted(tensor: Any) -> Array:
@@ -118,7 +163,7 @@ def _line() -> str:
     """The line of the model's own code that called an operator."""
     frame = sys._getframe(1)
     # Beyond the tracing function stands whoever asked for it, and not the model.
-    while frame is not None and frame.f_code is not trace_layer.__code__:
+    while frame is not None and frame.f_code not in (trace_layer.__code__, trace_loss.__code__):
         if str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _NOT_OURS:
             name, line = frame.f_code.co_filename, frame.f_lineno
             text = linecache.getline(name, line).strip()
