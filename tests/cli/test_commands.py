@@ -301,3 +301,15 @@ def test_the_list_of_commands_loads_none_of_their_machinery() -> None:
     )
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert answer.stdout.splitlines()[-1] == "False"
+
+
+def test_a_comparison_of_plain_files_loads_nothing_of_layers_ranks_and_reports(logs: Path) -> None:
+    program = (
+        "import sys; from reprod_log.cli import run; "
+        f"run(['compare', {str(logs / 'ref.npy')!r}, {str(logs / 'same.npz')!r}]); print(' '.join(sys.modules))"
+    )
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = set(answer.stdout.splitlines()[-1].split())
+    needless = {"match.layers", "ranks.joining", "report.formats.markdown", "transfer.layouts", "live", "steps"}
+    assert "reprod_log.measure.comparison" in loaded
+    assert not loaded & {f"reprod_log.{name}" for name in needless}
