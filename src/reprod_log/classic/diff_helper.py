@@ -14,6 +14,7 @@ from reprod_log.classic.difference import check_data, compute_diff
 from reprod_log.classic.text import check_print_diff, stamped
 from reprod_log.errors import ClassicUsageError, UnreadableFile, UsageError
 from reprod_log.record.atomic import replacing
+from reprod_log.record.collecting import collecting_put_off
 from reprod_log.record.stores import existing
 from reprod_log.record.stores.npy import read_content
 
@@ -41,11 +42,14 @@ class ReprodDiffHelper:
         Reading runs no code from the file; `trust=True` lifts that for files you made yourself.
         """
         found = existing(Path(path))
-        content = read_content(found, trust=trust)
-        if not isinstance(content, dict):
-            shape = f" of shape {list(content.shape)}" if isinstance(content, np.ndarray) else ""
-            raise UnreadableFile(f"{found} holds a {type(content).__name__}{shape}, not a log saved by ReprodLogger")
-        copied: dict[str, Any] = _owned(content, {})
+        with collecting_put_off():
+            content = read_content(found, trust=trust)
+            if not isinstance(content, dict):
+                shape = f" of shape {list(content.shape)}" if isinstance(content, np.ndarray) else ""
+                raise UnreadableFile(
+                    f"{found} holds a {type(content).__name__}{shape}, not a log saved by ReprodLogger"
+                )
+            copied: dict[str, Any] = _owned(content, {})
         return copied
 
     def compare_info(
@@ -56,7 +60,8 @@ class ReprodDiffHelper:
             if not isinstance(info, Mapping):
                 raise ClassicUsageError(f"{name} must be a dict as load_info returns it, not {type(info).__name__}")
         check_data(info1, info2)
-        self.diff_dict = compute_diff(info1, info2, equal_nan)
+        with collecting_put_off():
+            self.diff_dict = compute_diff(info1, info2, equal_nan)
         return self.diff_dict
 
     def report(
@@ -104,6 +109,8 @@ def _copied(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     numpy asks for huge pages when it allocates; where those are dear (virtual machines), copying takes fifteen times
     as long.
     """
+    if array.flags.c_contiguous and array.dtype.kind in "biufc" and array.size:
+        return np.ndarray(array.shape, array.dtype, bytearray(array.data))
     order: Literal["C", "F"] = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
     if array.dtype.hasobject or not array.size or not (array.flags.c_contiguous or array.flags.f_contiguous):
         return np.array(array)

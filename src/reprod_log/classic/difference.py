@@ -18,6 +18,7 @@ _AGREES = 1e-3
 """A statistic in the arrays' own precision is shown when it is this close to the exact one; else it lied."""
 
 
+_ORDINARY = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
 _SMALLEST = 1e-30
 """A float32 below this begins to lose digits when it is divided by the number of elements."""
 
@@ -56,8 +57,10 @@ def compute_diff(data1: Mapping[str, Any], data2: Mapping[str, Any], equal_nan: 
     A key that one side lacks gets NaN, which passes no threshold, and a note.
     """
     found: dict[str, Any] = {}
-    for key, one in data1.items():
-        found[key] = _diff(one, data2[key], equal_nan) if key in data2 else _alone("first")
+    # Around all of them: for a small array it takes longer than the arithmetic.
+    with np.errstate(all="ignore"):
+        for key, one in data1.items():
+            found[key] = _diff(one, data2[key], equal_nan) if key in data2 else _alone("first")
     for key in data2:
         if key not in data1:
             found[key] = _alone("second")
@@ -73,9 +76,11 @@ def _diff(one: Any, two: Any, equal_nan: bool) -> dict[str, Any]:
 
 
 def _array(value: Any) -> Array:
+    if isinstance(value, np.ndarray):
+        return value
     from reprod_log.capture.tensors import to_numpy
 
-    return value if isinstance(value, np.ndarray) else to_numpy(value)
+    return to_numpy(value)
 
 
 def array_difference(one: Array, two: Array, *, equal_nan: bool = False) -> Difference:
@@ -117,14 +122,13 @@ def _plain(one: Array, two: Array) -> Difference | None:
     numpy sums a contiguous array in pairs, so its mean is good to some last digits unless something overflows or is too
     small for the digits that there are.
     """
-    if one.dtype != two.dtype or one.shape != two.shape or one.dtype not in (np.float32, np.float64) or not one.size:
+    if one.dtype not in _ORDINARY or one.dtype != two.dtype or one.shape != two.shape or not one.size:
         return None
-    with np.errstate(all="ignore"):
-        own = np.asarray(one - two)
-        # In place: fresh memory for large arrays costs more than the arithmetic.
-        np.abs(own, out=own)
-        shown = (own.mean(), own.max(), own.min())
-    if not own.flags.c_contiguous or not np.isfinite(shown[0]) or not np.isfinite(shown[1]):
+    own = np.asarray(one - two)
+    # In place: fresh memory for large arrays costs more than the arithmetic.
+    np.abs(own, out=own)
+    shown = (own.mean(), own.max(), own.min())
+    if not own.flags.c_contiguous or not math.isfinite(shown[0]) or not math.isfinite(shown[1]):
         return None
     return Difference(*shown) if shown[1] == 0 or shown[0] > _SMALLEST else None
 

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 _COPY_BELOW = 4096
 """Byte strings shorter than this are copied out; longer ones stay views of the file."""
+_MEMOIZE, _BINGET, _BININT1 = pickle.MEMOIZE[0], pickle.BINGET[0], pickle.BININT1[0]
 _MOST_ARGUMENTS = 8
 """numpy's own calls have at most five."""
 
@@ -22,31 +23,22 @@ class BufferFile:
     """A file over a buffer that hands out large reads as views."""
 
     def __init__(self, buffer: memoryview) -> None:
-        self._buffer = buffer
-        self._position = 0
+        self.buffer = buffer
+        self.position = 0
 
     def read(self, size: int) -> bytes | memoryview:
-        part = self._buffer[self._position : self._position + size]
+        part = self.buffer[self.position : self.position + size]
         if len(part) != size:
             raise EOFError(f"{size} bytes were announced, {len(part)} are left")
-        self._position += size
+        self.position += size
         return bytes(part) if size < _COPY_BELOW else part
-
-    def byte(self) -> int:
-        """The next byte."""
-        try:
-            found = self._buffer[self._position]
-        except IndexError:
-            raise EOFError("the data ends before it says so") from None
-        self._position += 1
-        return found
 
     def readline(self) -> bytes:
         # Only text opcodes of protocol 0 use lines; none in an honest file is longer than this.
-        window = bytes(self._buffer[self._position : self._position + 65536])
+        window = bytes(self.buffer[self.position : self.position + 65536])
         end = window.find(b"\n") + 1
         line = window[:end] if end else window
-        self._position += len(line)
+        self.position += len(line)
         return line
 
 
@@ -83,12 +75,30 @@ class Machine(pickle._Unpickler):
     def load(self) -> Any:
         """What the stream describes. The buffer is read where it lies; the standard machine copies it frame by frame,
         and asks for every instruction in three calls."""
-        byte, instructions = self._file.byte, self.dispatch
+        file, memo, instructions = self._file, self.memo, self.dispatch
+        buffer = file.buffer
         try:
             while True:
-                instructions[byte()](self)
+                position = file.position
+                code = buffer[position]
+                file.position = position + 1
+                # What most of a log consists of is done here; a call for each would take as long as the rest together.
+                if code == _MEMOIZE:
+                    memo[len(memo)] = self.stack[-1]
+                elif code == _BINGET:
+                    self.append(memo[buffer[position + 1]])
+                    file.position = position + 2
+                elif code == _BININT1:
+                    self.append(buffer[position + 1])
+                    file.position = position + 2
+                else:
+                    instructions[code](self)
         except pickle._Stop as stop:  # type: ignore[attr-defined]  # how the standard machine ends
             return stop.value
+        except IndexError as error:
+            if file.position >= len(buffer):
+                raise EOFError("the data ends before it says so") from error
+            raise
 
     def find_class(self, module: str, name: str) -> Any:
         return self._find(module, name)
@@ -100,12 +110,6 @@ class Machine(pickle._Unpickler):
     def _frame(self) -> None:
         # A frame only says how much may be read ahead.
         self.read(8)
-
-    def _small_number(self) -> None:
-        self.append(self._file.byte())
-
-    def _known(self) -> None:
-        self.append(self.memo[self._file.byte()])
 
     def _bytearray(self) -> None:
         (length,) = struct.unpack("<Q", self.read(8))
@@ -146,8 +150,6 @@ def _replace(method: Callable[[Any], None], *codes: bytes) -> None:
 
 
 _replace(Machine._frame, pickle.FRAME)
-_replace(Machine._small_number, pickle.BININT1)
-_replace(Machine._known, pickle.BINGET)
 _replace(Machine._bytearray, pickle.BYTEARRAY8)
 _replace(Machine._reduce, pickle.REDUCE)
 _replace(Machine._set_item, pickle.SETITEM)
