@@ -109,6 +109,10 @@ def _unit(state: tuple[Any, ...]) -> str:
     raise pickle.UnpicklingError("a date without the unit that it counts")
 
 
+_UNKNOWN = _Dtype("u1")
+"""Of an array whose state has not come yet. No stream gets hold of it, so that all can share it."""
+
+
 class _PickledArray:
     """numpy's `_reconstruct` result, waiting for its state (version, shape, dtype, fortran, data)."""
 
@@ -116,7 +120,7 @@ class _PickledArray:
 
     def __init__(self, *_: object) -> None:
         self.shape: tuple[int, ...] = (0,)
-        self.dtype: _Dtype = _Dtype("u1")
+        self.dtype: _Dtype = _UNKNOWN
         self.fortran = False
         self.data: Any = b""
 
