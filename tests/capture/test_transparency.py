@@ -132,6 +132,8 @@ def test_exception_is_named_and_what_came_before_it_is_kept(lab):
         raise ZeroDivisionError("in the loop")
     assert "step0/forward/fc2#0:output" in run.recording
     assert "step 0 was cut short by ZeroDivisionError: in the loop" in run.recording.notes
+    # What the parameters are when a step breaks off is not what they are at its end.
+    assert not any(entry.key.phase == "parameter" for entry in run.recording)
 
 
 def test_caught_exception_in_forward_does_not_disturb_what_follows(lab):

@@ -116,6 +116,23 @@ def test_failure_of_the_script_is_told_as_its_own(folder: Path) -> None:
     assert "runpy" not in result.stderr
 
 
+def test_float64_pass_that_fails_leaves_the_recording_whole(folder: Path) -> None:
+    # A loss written out, with targets that stay in float32 whatever the model is.
+    wide = "if net(torch.tensor(X)).dtype == torch.float64: raise RuntimeError('float32 and float64 do not mix')\n"
+    (folder / "narrow.py").write_text(TORCH.replace("for _ in range(3):", wide + "for _ in range(3):"))
+    command = [sys.executable, "-m", "reprod_log", "run", "-o", "narrow"]
+    assert subprocess.run([*command, "narrow.py"], cwd=folder, capture_output=True).returncode == 0
+    before = load(folder / "narrow")
+    result = subprocess.run(
+        [*command, "--dtype", "float64", "narrow.py"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 1
+    assert "narrow stays as it was, without this pass" in result.stderr
+    after = load(folder / "narrow")
+    assert after.complete
+    assert (after.runs, len(after)) == (before.runs, len(before))
+
+
 def test_limits_and_the_calibrated_policy_exclude_each_other(folder: Path) -> None:
     command = [sys.executable, "-m", "reprod_log", "judge", "any.json", "--policy", "calibrated", "--limit", "rel_l2:1"]
     result = subprocess.run(command, cwd=folder, capture_output=True, text=True)

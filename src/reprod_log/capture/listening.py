@@ -71,15 +71,16 @@ class Listening:
         self.updates.detach()
         self.session.tree.forget()
 
-    def close_step(self) -> None:
-        """The step is over: record what stands at its end, hand everything to the recorder, count on."""
+    def close_step(self, *, whole: bool = True) -> None:
+        """The step is over: record what stands at its end (if it came to it), hand all to the recorder, count on."""
         with self.session.lock:
-            self._close_step()
+            self._close_step(whole)
 
-    def _close_step(self) -> None:
+    def _close_step(self, whole: bool) -> None:
         session = self.session
         if session.listening:
             self.gradients.flush()
+        if session.listening and whole:
             self._record_parameters()
             self._record_buffers()
             self.updates.record_state()

@@ -123,7 +123,8 @@ class Run:
                 said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
                 self._recorder.cut_short(f"step {self.step_number} was cut short by {said}")
             if self._session.steps.busy:
-                self._listening.close_step()
+                # What a step that broke off leaves behind is not what stands at its end.
+                self._listening.close_step(whole=error is None)
             self._finish()
             if error is None and not self.recording.complete:
                 warnings.warn(f"the recording is incomplete: {listed(self.recording.notes[-1:])}", stacklevel=3)

@@ -74,20 +74,19 @@ def run(
             told = _told_by_script(error, script)
             if told is None:
                 raise
-            typer.echo(f"{told}reprod: the script failed; {_kept(target, output)}", err=True)
+            typer.echo(f"{told}reprod: the script failed; {_kept(target, output, extra)}", err=True)
             return NOT_ALIGNED
         except KeyboardInterrupt:
-            typer.echo(f"reprod: the script was interrupted; {_kept(target, output)}", err=True)
+            typer.echo(f"reprod: the script was interrupted; {_kept(target, output, extra)}", err=True)
             return INTERRUPTED
         except SystemExit as leaving:
             if leaving.code:
                 said = f"with {leaving.code}" if isinstance(leaving.code, int) else "with a message"
-                typer.echo(f"reprod: the script left {said}; {_kept(target, output)}", err=True)
+                typer.echo(f"reprod: the script left {said}; {_kept(target, output, extra)}", err=True)
                 raise
-        finally:
-            # A script that raises or exits leaves what was recorded until then.
-            if extra and target.exists():
-                _add_pass(output, load(target))
+        # Half a pass is no evidence, and would make a whole recording an incomplete one.
+        if extra and target.exists():
+            _add_pass(output, load(target))
     if not output.exists():
         raise CaptureError("nothing was recorded: the script left before it called a module of torch or paddle")
     recording = load(output)
@@ -100,8 +99,13 @@ def run(
     return 0
 
 
-def _kept(target: Path, output: Path) -> str:
+def _kept(target: Path, output: Path, extra: bool) -> str:
     """What is left of a run that did not come to its end, and where."""
+    if extra:
+        return (
+            f"{output} stays as it was, without this pass. Models and what they are called with are float64 here; "
+            "targets and constants that the script makes keep their dtype: give them the dtype of the output"
+        )
     if not target.exists():
         return "nothing was recorded"
     recording = load(target)
