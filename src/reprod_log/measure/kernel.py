@@ -18,6 +18,7 @@ from reprod_log.measure.build_kernel import LIBRARY, SWITCH, source_digest, swit
 from reprod_log.measure.columns import EndToEnd, cut_octaves, measurements
 from reprod_log.measure.dtypes import Arithmetic, Array, DtypePair
 from reprod_log.measure.measurement import Measurement, SideSummary, Worst
+from reprod_log.measure.room import room
 from reprod_log.measure.totals import SideTotals, Totals
 from reprod_log.record.address import address_of, is_plain
 
@@ -133,15 +134,16 @@ def measure_many(laid: EndToEnd) -> list[Measurement | None]:
     left, right = laid.left, laid.right
     codes = np.full(n, _CODES[laid.kind.reference], np.int32)
     offsets = laid.starts * left.itemsize
-    state = np.empty((n, _BINS), np.int64)
     starts = offsets + address_of(left), offsets + address_of(right)
-    call(n, *map(address_of, (codes, *starts, laid.sizes, laid.limits, state)))
-    # Turned once: a column whose numbers lie far apart is slow to take out.
-    counts = np.ascontiguousarray(state[:, :_LIST].T)
-    numbers = counts.view(np.float64)
-    columns = {name: (numbers if kind == "d" else counts)[place] for place, (name, kind) in enumerate(_FACTS)}
-    listed = columns["listed"]
-    octaves = state[:, _LIST:].reshape(n, _LISTED, 2)[np.arange(_LISTED) < listed[:, None]]
+    with room() as memory:
+        state = memory.empty(n * _BINS, np.dtype(np.int64)).reshape(n, _BINS)
+        call(n, *map(address_of, (codes, *starts, laid.sizes, laid.limits, state)))
+        # Turned once: a column whose numbers lie far apart is slow to take out.
+        counts = state[:, :_LIST].T.copy()
+        numbers = counts.view(np.float64)
+        columns = {name: (numbers if kind == "d" else counts)[place] for place, (name, kind) in enumerate(_FACTS)}
+        listed = columns["listed"]
+        octaves = state[:, _LIST:].reshape(n, _LISTED, 2)[np.arange(_LISTED) < listed[:, None]]
     ends = np.cumsum(np.minimum(listed, _LISTED)).tolist()
     return measurements(
         laid, columns, octaves=cut_octaves(octaves[:, 0], octaves[:, 1], ends), ordinary=columns["ordinary"] != 0
