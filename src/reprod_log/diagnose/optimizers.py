@@ -25,6 +25,9 @@ _COMPARED = (
     "amsgrad",
     "alpha",
     "centered",
+    "maximize",
+    "initial_accumulator_value",
+    "l1_decay",
 )
 _ABSENT: Mapping[str, Any] = {
     "momentum": 0.0,
@@ -32,6 +35,9 @@ _ABSENT: Mapping[str, Any] = {
     "nesterov": False,
     "weight_decay": 0.0,
     "amsgrad": False,
+    "maximize": False,
+    "initial_accumulator_value": 0.0,
+    "l1_decay": 0.0,
 }
 
 
@@ -56,7 +62,8 @@ def group_settings(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
             decay = group.get(name)
             if isinstance(decay, Mapping):
                 coefficients = [decay[key] for key in ("coeff", "regularization_coeff") if key in decay]
-                shared["weight_decay"] = coefficients[0] if coefficients else shared["weight_decay"]
+                kind = "l1_decay" if str(decay.get("type", "")).startswith("L1") else "weight_decay"
+                shared[kind] = coefficients[0] if coefficients else shared[kind]
         found.append({name: value for name, value in shared.items() if name in _COMPARED})
     return found
 

@@ -74,7 +74,7 @@ def _known(material: Material, ratio: float) -> str:
 
 def _count(material: Material, key: Key, outputs: Array, ratio: float) -> str:
     for count, what in (
-        (outputs.shape[0], "samples of a batch"),
+        (_samples(material, outputs), "samples of a batch"),
         (outputs.size, "elements of the output"),
         (outputs.shape[-1], "elements of a prediction"),
     ):
@@ -91,6 +91,12 @@ def _count(material: Material, key: Key, outputs: Array, ratio: float) -> str:
         if 0 < living < divisor <= rows and abs(living / value - divisor) < 1e-3:
             return f"{living} predictions count, and one side divides by {divisor}: by the ignored ones, too"
     return ""
+
+
+def _samples(material: Material, outputs: Array) -> int:
+    """How many samples a batch has: outputs may have time first, data rarely does."""
+    sizes = {int(both[0].shape[0]) for _, both in material.each("data", material.steps[0]) if both[0].ndim}
+    return int(outputs.shape[0]) if len(sizes) != 1 or outputs.shape[0] in sizes else sizes.pop()
 
 
 def _passes(material: Material) -> int:
