@@ -16,7 +16,7 @@ from reprod_log.measure.segments import Segments
 SMALL = 1 << 14
 """Pairs of up to this many elements gain from being measured together."""
 # What numpy lays end to end stays in the cache.
-_TOGETHER = 1 << 15
+_TOGETHER = 1 << 14
 
 Small = tuple[Array, Array, float | None]
 
