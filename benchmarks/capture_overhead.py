@@ -1,10 +1,11 @@
 """How much longer a training step takes while it is recorded, by reprod_log and by its peers, in the same run.
 
-    python benchmarks/capture_overhead.py [--rounds 4] [--steps 4]
+    python benchmarks/capture_overhead.py [--rounds 5] [--steps 4]
 
-Each tool has a process of its own; all wait while one works. A round runs every mode of every tool once, in turn, so
-that a busy machine disturbs all of them alike, and the fastest step of each mode counts, beside the fastest plain step
-of the same process. CPU time is what the process itself used (all of its threads; torch has one); wall time includes
+Each tool has a process of its own; all wait while one works. A round runs every mode of every tool once, in turn, and
+the fastest step of a mode is held against the fastest plain step of the same process in the same round, some seconds
+apart; the median over the rounds counts. So neither a short nor a long disturbance of the machine is taken for a cost.
+CPU time is what the process itself used (all of its threads; torch has one); wall time includes
 waiting for the disk and for other processes. Writes the section "Recording" of RESULTS.md.
 """
 
@@ -17,6 +18,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from capture_models import MODELS
@@ -27,6 +29,7 @@ from results import versions, write_section
 HERE = Path(__file__).parent
 GOALS = {"summary, hooked": 1.10, "sketch, hooked": 1.10, "full, hooked": 1.30}
 Times = dict[str, float]
+Rounds = list[Times]
 
 
 class Worker:
@@ -63,14 +66,14 @@ class Worker:
         self._process.communicate()
 
 
-def best(rounds: list[Times]) -> Times:
-    """The fastest of all rounds; bytes are those of the first, where every tool began with an empty folder."""
-    return {name: min(one[name] for one in rounds) for name in rounds[0]} | {"bytes": rounds[0]["bytes"]}
+def ratio(times: Rounds, base: Rounds, name: str) -> float:
+    """How many times as long as the base, by the median of the rounds."""
+    return median(one[name] / other[name] for one, other in zip(times, base, strict=True))
 
 
-def measured(tools: Mapping[str, str], *, rounds: int, steps: int) -> dict[tuple[str, str, str], Times]:
-    """The best of all rounds by tool, model and mode; `tools` names the interpreter of each."""
-    found: dict[tuple[str, str, str], list[Times]] = {}
+def measured(tools: Mapping[str, str], *, rounds: int, steps: int) -> dict[tuple[str, str, str], Rounds]:
+    """The times of every round by tool, model and mode; `tools` names the interpreter of each."""
+    found: dict[tuple[str, str, str], Rounds] = {}
     for model in MODELS:
         # New processes for each model: some peers keep what they saw first.
         workers = [Worker(tool, python) for tool, python in tools.items()]
@@ -82,10 +85,10 @@ def measured(tools: Mapping[str, str], *, rounds: int, steps: int) -> dict[tuple
             print(f"{model}: round {number + 1} of {rounds}", file=sys.stderr)
         for worker in workers:
             worker.end()
-    return {place: best(times) for place, times in found.items()}
+    return found
 
 
-def rows(found: Mapping[tuple[str, str, str], Times]) -> list[list[str]]:
+def rows(found: Mapping[tuple[str, str, str], Rounds]) -> list[list[str]]:
     """A row for each mode of each tool: ratios to that tool's own plain step, and bytes on disk."""
     table = []
     for tool in dict.fromkeys(tool for tool, _, _ in found):
@@ -94,18 +97,19 @@ def rows(found: Mapping[tuple[str, str, str], Times]) -> list[list[str]]:
             cells = [f"{mode} (to the forward pass)" if first == "forward" else mode]
             for model in MODELS:
                 base, times = found[tool, model, first], found[tool, model, mode]
-                size = f"{times['bytes'] / 1e6:.2f}" if times["bytes"] else "–"
-                cells += [f"{times['cpu'] / base['cpu']:.2f}", f"{times['wall'] / base['wall']:.2f}", size]
+                size = f"{_bytes(times) / 1e6:.2f}" if _bytes(times) else "–"
+                cells += [f"{ratio(times, base, 'cpu'):.2f}", f"{ratio(times, base, 'wall'):.2f}", size]
             cells.append(f"≤ {GOALS[mode]:.2f}" if mode in GOALS else "")
             table.append(cells)
     return table
 
 
-def report(found: Mapping[tuple[str, str, str], Times], peers: Mapping[str, str], options: Any) -> str:
+def report(found: Mapping[tuple[str, str, str], Rounds], peers: Mapping[str, str], options: Any) -> str:
     """The section for RESULTS.md."""
     head = ["", *(f"{model}: {what}" for model in MODELS for what in ("CPU", "wall", "MB a step")), "goal"]
     lines = [head, ["---"] * len(head), *rows(found)]
-    plain = ", ".join(f"{model} {found['reprod_log', model, 'plain']['cpu'] * 1000:.0f} ms" for model in MODELS)
+    fastest = {model: min(one["cpu"] for one in found["reprod_log", model, "plain"]) for model in MODELS}
+    plain = ", ".join(f"{model} {seconds * 1000:.0f} ms" for model, seconds in fastest.items())
     disk = ", ".join(
         f"{model} {_disk(found, model, 'hooked'):.2%} (hooked), {_disk(found, model, 'everything'):.2%} (everything)"
         for model in MODELS
@@ -118,7 +122,7 @@ optimizer state. msprobe hooks at module level (L0) and records inputs as well; 
 in memory.
 
 {versions("torch", "numpy", "reprod_log")}, {names}. One thread, load {os.getloadavg()[0]:.1f} at the end,
-best of {options.rounds} rounds of {options.steps} steps. Plain step (CPU): {plain}.
+median of {options.rounds} rounds of {options.steps} steps. Plain step (CPU): {plain}.
 
 {chr(10).join(f"| {' | '.join(line)} |" for line in lines)}
 
@@ -126,14 +130,19 @@ On disk a sketch takes of the full recording: {disk}; the goal is 1 %.
 """
 
 
-def _disk(found: Mapping[tuple[str, str, str], Times], model: str, what: str) -> float:
-    sketch, full = (found["reprod_log", model, f"{detail}, {what}"]["bytes"] for detail in ("sketch", "full"))
+def _disk(found: Mapping[tuple[str, str, str], Rounds], model: str, what: str) -> float:
+    sketch, full = (_bytes(found["reprod_log", model, f"{detail}, {what}"]) for detail in ("sketch", "full"))
     return sketch / full
+
+
+def _bytes(times: Rounds) -> float:
+    """Those of the first round, where every tool began with an empty folder."""
+    return times[0]["bytes"]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--no-peers", action="store_true", help="only reprod_log and np.save; writes no section")
     options = parser.parse_args()
