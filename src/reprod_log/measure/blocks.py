@@ -9,10 +9,10 @@ import numpy as np
 
 from reprod_log.measure.dtypes import Array, DType
 
-# Measured on float32: one thread is as fast with 64 K elements as with 256 K, above that the scratch buffers leave the
-# cache. Two threads need long calls, during which numpy lets go of the interpreter lock: with 64 K they are slower than
-# one, with 256 K 1.4 times as fast.
-BLOCK = 1 << 18
+# Measured on float32: one thread is fastest with 64 K to 128 K elements, above that the scratch buffers leave the cache
+# (256 K: 1.3 times as long). Two threads need long calls, during which numpy lets go of the interpreter lock: with 64 K
+# they are slower than one, with 128 K and 256 K they take about as long as each other.
+BLOCK = 1 << 17
 
 # A transposed matrix is turned in tiles of this many rows and columns, which stay in the first-level cache: 3 to 8
 # times faster than row by row, where the columns of a matrix of 2^n rows all compete for the same few cache lines.
