@@ -33,8 +33,20 @@ def sides() -> tuple[Recording, Recording]:
     return found[0], found[1]
 
 
+def not_cleared() -> tuple[Recording, Recording]:
+    """Gradients of the second step with those of the first still in them, for parameters of many names."""
+    chance = np.random.default_rng(4)
+    steps = [{f"layer{n}.weight": chance.normal(size=(5, 6)) for n in range(12)} for _ in range(2)]
+    kept = [steps[0], {name: steps[0][name] + steps[1][name] for name in steps[0]}]
+    ours, theirs = (
+        {f"step{step}/gradient/{name}:raw": value for step, found in enumerate(side) for name, value in found.items()}
+        for side in (steps, kept)
+    )
+    return Recording.from_arrays(ours), Recording.from_arrays(theirs)
+
+
 def written(threads: int) -> str:
-    return render(align(*sides(), threads=threads))
+    return render(align(*sides(), threads=threads)) + render(align(*not_cleared(), threads=threads))
 
 
 def test_json_is_the_same_to_the_byte_when_made_again() -> None:
@@ -45,6 +57,7 @@ def test_json_is_the_same_to_the_byte_on_one_and_two_threads() -> None:
     one, two, four = (written(threads) for threads in (1, 2, 4))
     assert one == two == four
     assert '"passed": true' in one
+    assert "are not cleared in the candidate" in one
 
 
 def test_json_is_the_same_to_the_byte_in_another_process(tmp_path: Path) -> None:

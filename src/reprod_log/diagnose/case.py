@@ -11,6 +11,7 @@ from reprod_log.diagnose.material import Material
 from reprod_log.judge import CalibratedPolicy, Judgement, Policy, Status, Verdict
 from reprod_log.measure.comparison import Compared, Comparison
 from reprod_log.measure.measurement import Measurement
+from reprod_log.record.key import Key
 from reprod_log.record.series import series
 from reprod_log.record.side import Side
 
@@ -48,11 +49,13 @@ class Case:
         return {row.key: row for row in self.comparison.rows if row.key in self.judgements}
 
     @cached_property
-    def failed(self) -> frozenset[str]:
-        """Keys of the compared entries that did not pass."""
-        return frozenset(
-            one.key for one in self.verdict.judgements if not one.status.passed and one.status is not Status.UNMATCHED
-        )
+    def failed(self) -> dict[str, Key]:
+        """Keys of the compared entries that did not pass, by their texts and in order: the first are named."""
+        return {
+            one.key: Key.parse(one.key)
+            for one in self.verdict.judgements
+            if not one.status.passed and one.status is not Status.UNMATCHED
+        }
 
     @cached_property
     def suspect(self) -> frozenset[str]:

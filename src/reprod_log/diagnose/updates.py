@@ -35,7 +35,7 @@ def first_bad_update(case: Case) -> BadUpdates | None:
         for one in case.comparison.unmatched
         if (key := Key.parse(one.key)).phase in _OF_OPTIMIZERS or (key.phase == "gradient" and key.path in paired)
     }
-    wrong = {Key.parse(key) for key in case.failed} | alone
+    wrong = {*case.failed.values(), *alone}
     wrong = {key for key in wrong if not key.run}
     for step in material.steps:
         here = {key for key in wrong if key.step == step}

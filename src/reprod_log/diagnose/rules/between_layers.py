@@ -24,16 +24,15 @@ def look(case: Case) -> Iterable[Finding]:
     material = case.material
     if material is None or not material.steps:
         return
-    failed = {Key.parse(key) for key in case.failed}
     step = material.steps[0]
-    if any(key.phase == "data" and key.step == step for key in failed):
+    if any(key.phase == "data" and key.step == step for key in case.failed.values()):
         return
     forward = [
         pair.reference.key
         for pair in material.pairing.pairs
         if pair.reference.key.phase == "forward" and pair.reference.key.step == step and not pair.reference.key.run
     ]
-    place = next((i for i, key in enumerate(forward) if key in failed), None)
+    place = next((i for i, key in enumerate(forward) if str(key) in case.failed), None)
     if place is None or not forward[place].role.startswith("input") or _has_own_error_before(case, forward, place):
         return
     key = forward[place]

@@ -17,9 +17,8 @@ def look(case: Case) -> Iterable[Finding]:
     if material is None:
         return
     alone = {Key.parse(one.key): one.side for one in case.comparison.unmatched}
-    wrong = {Key.parse(key) for key in case.failed}
     for step in material.steps:
-        here = {key for key in (*alone, *wrong) if key.step == step and not key.run}
+        here = [key for key in (*alone, *case.failed.values()) if key.step == step and not key.run]
         if any(key.phase in ("data", "forward", "loss", "backward", "gradient") for key in here):
             return
         clips = [key for key in here if key.phase == "clip"]

@@ -16,7 +16,7 @@ def look(case: Case) -> Iterable[Finding]:
     if material is None or not material.steps:
         return
     step = material.steps[0]
-    failed = {Key.parse(key) for key in case.failed}
+    failed = case.failed.values()
     if any(key.phase in ("forward", "loss") and key.step == step for key in failed):
         return
     # A weight that the other side does not have as one of its own is no sign of a cut.
@@ -43,18 +43,18 @@ def look(case: Case) -> Iterable[Finding]:
                 keys=tuple(lost)[:5],
             )
             return
-    partial = _partial(case, failed, step)
+    partial = _partial(case, step)
     if partial is not None:
         yield partial
 
 
-def _partial(case: Case, failed: set[Key], step: int) -> Finding | None:
+def _partial(case: Case, step: int) -> Finding | None:
     """Outputs agree, the loss agrees, and from some layer on (backwards) gradients do not: a branch is cut."""
     material = case.material
-    wrong = [key for key in failed if key.step == step and key.phase == "backward" and not key.run]
+    wrong = {key for key in case.failed.values() if key.step == step and key.phase == "backward" and not key.run}
     if material is None or not wrong:
         return None
-    order = [pair.reference.key for pair in material.pairing.pairs if pair.reference.key in set(wrong)]
+    order = [pair.reference.key for pair in material.pairing.pairs if pair.reference.key in wrong]
     agreeing = [
         pair.reference.key
         for pair in material.pairing.pairs

@@ -16,7 +16,7 @@ def look(case: Case) -> Iterable[Finding]:
     if material is None:
         return
     for earlier, step in zip(material.steps, material.steps[1:], strict=False):
-        here = {Key.parse(key) for key in case.failed}
+        here = case.failed.values()
         if any(key.step is not None and key.step <= earlier and key.phase in ("gradient", "forward") for key in here):
             return
         if any(key.step == step and key.phase in ("forward", "loss", "data") for key in here):

@@ -20,8 +20,8 @@ def look(case: Case) -> Iterable[Finding]:
     if material is None or not material.steps:
         return
     step = material.steps[0]
-    failed = {Key.parse(key) for key in case.failed}
-    here = {key for key in failed if key.step == step and not key.run}
+    failed = case.failed.values()
+    here = [key for key in failed if key.step == step and not key.run]
     if any(key.phase in ("data", "forward") for key in failed if key.step == step):
         return
     if not any(key.phase == "loss" for key in here):

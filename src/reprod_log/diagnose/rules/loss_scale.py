@@ -19,7 +19,7 @@ def look(case: Case) -> Iterable[Finding]:
     if material is None or not material.steps:
         return
     first = material.steps[0]
-    failed = {Key.parse(key) for key in case.failed}
+    failed = case.failed.values()
     if any(key.phase == "forward" and key.step == first for key in failed):
         return
     if not any(key.phase in ("loss", "gradient", "backward") and key.step == first and not key.run for key in failed):
