@@ -11,7 +11,7 @@ export OMP_NUM_THREADS ?= 1
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-8s %s\n", $$1, $$2}'
 
-$(VENV)/ready: pyproject.toml constraints.txt hatch_build.py src/reprod_log/measure/kernel.c src/reprod_log/record/sketch.c
+$(VENV)/ready: pyproject.toml constraints.txt hatch_build.py src/reprod_log/measure/kernel.c src/reprod_log/recording/sketch.c
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable . --group dev

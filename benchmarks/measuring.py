@@ -86,7 +86,7 @@ for _ in range(3):
 print(best)
 """
 STAGE_OURS = STAGE.format(
-    imports="from reprod_log import Recording\nfrom reprod_log.match import match\n"
+    imports="from reprod_log import Recording\nfrom reprod_log.pairing import match\n"
     "from reprod_log.measure.comparison import measure",
     prepare="pairing = match(Recording.from_arrays(a), Recording.from_arrays(b))",
     work="measure(pairing)",
@@ -103,7 +103,7 @@ STAGE_OLD = START + STAGE.format(
 WHOLE = """
 import sys
 from reprod_log import load
-from reprod_log.match import match
+from reprod_log.pairing import match
 from reprod_log.measure.comparison import measure
 measure(match(load(sys.argv[1]), load(sys.argv[2])))
 """

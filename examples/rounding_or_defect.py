@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from reprod_log import Alignment, align_models, write_report
-from reprod_log.record import Key
+from reprod_log.recording import Key
 from reprod_log.steps import lr
 
 

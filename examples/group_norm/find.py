@@ -11,7 +11,7 @@ import numpy as np
 import paddle
 import torch
 
-from reprod_log.live.align_models import align_models
+from reprod_log.alignment.models import align_models
 
 
 class TorchNet(torch.nn.Module):

@@ -7,18 +7,17 @@ from . import compare, utils  # 1.0.1 offered both as attributes
 from .errors import ReprodLogError
 from .ReprodDiffHelper import ReprodDiffHelper
 from .ReprodLogger import ReprodLogger
+from .version import __version__ as __version__
 
 if TYPE_CHECKING:
     from reprod_log.alignment import Alignment, align
+    from reprod_log.alignment.models import align_models
     from reprod_log.capture import watch
-    from reprod_log.judge import CalibratedPolicy, Limit, Policy, Status
-    from reprod_log.live.align_models import align_models
-    from reprod_log.record import Recording
-    from reprod_log.record.stores import load
+    from reprod_log.recording import Recording
+    from reprod_log.recording.stores import load
     from reprod_log.report import write_report
     from reprod_log.transfer import transfer_weights
-
-__version__ = "2.0.0.dev0"
+    from reprod_log.verdict import CalibratedPolicy, Limit, Policy, Status
 
 __all__ = [
     "Alignment",
@@ -43,14 +42,14 @@ __all__ = [
 # The new engine is loaded at first use: a script that only logs should start as fast as it did.
 _HOMES = {
     "Alignment": "reprod_log.alignment",
-    "CalibratedPolicy": "reprod_log.judge",
-    "Limit": "reprod_log.judge",
-    "Policy": "reprod_log.judge",
-    "Recording": "reprod_log.record",
-    "Status": "reprod_log.judge",
+    "CalibratedPolicy": "reprod_log.verdict",
+    "Limit": "reprod_log.verdict",
+    "Policy": "reprod_log.verdict",
+    "Recording": "reprod_log.recording",
+    "Status": "reprod_log.verdict",
     "align": "reprod_log.alignment",
-    "align_models": "reprod_log.live.align_models",
-    "load": "reprod_log.record.stores",
+    "align_models": "reprod_log.alignment.models",
+    "load": "reprod_log.recording.stores",
     "transfer_weights": "reprod_log.transfer",
     "watch": "reprod_log.capture",
     "write_report": "reprod_log.report",

@@ -11,8 +11,8 @@ from made_alignments import calibrated
 from reading import OpenPage
 
 from reprod_log.diagnose import Finding
+from reprod_log.report.overview import write_overview
 from reprod_log.steps.overview import Overview
-from reprod_log.steps.overview_report import write_overview
 from reprod_log.steps.result import StepResult
 from reprod_log.steps.run_plan import PlanResult
 

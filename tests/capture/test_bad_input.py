@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from reprod_log.capture import watch
-from reprod_log.capture.framework import framework_of
 from reprod_log.errors import CaptureError, UsageError
+from reprod_log.frameworks.contract import framework_of
 
 
 def test_model_of_an_unknown_framework_is_refused_by_name():

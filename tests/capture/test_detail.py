@@ -6,8 +6,8 @@ import pytest
 
 from reprod_log.capture import watch
 from reprod_log.errors import RecordingError
-from reprod_log.record.content import content_hash
-from reprod_log.record.summary import summarise
+from reprod_log.recording.content import content_hash
+from reprod_log.recording.summary import summarise
 
 
 @pytest.mark.parametrize("size", [1, 7, 40_000, 100_001])

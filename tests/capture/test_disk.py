@@ -5,7 +5,8 @@ import pytest
 
 from reprod_log.capture import watch
 from reprod_log.errors import RecordingError, UsageError
-from reprod_log.record.stores import folder, load
+from reprod_log.recording import folder
+from reprod_log.recording.stores import load
 
 
 def test_training_goes_on_when_the_disk_is_full(lab, trained, tmp_path, monkeypatch):

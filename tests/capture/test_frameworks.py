@@ -10,12 +10,13 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
-from reprod_log.capture import framework as lookup
-from reprod_log.capture import frameworks, to_numpy, watch
-from reprod_log.capture.framework import Framework, TensorFramework, framework_of
+from reprod_log import frameworks
+from reprod_log.capture import to_numpy, watch
 from reprod_log.errors import CaptureError
+from reprod_log.frameworks import contract as lookup
+from reprod_log.frameworks.contract import Framework, TensorFramework, framework_of
 
-NAMES = sorted(path.stem for path in Path(frameworks.__path__[0]).iterdir() if not path.name.startswith("_"))
+NAMES = sorted(lookup._OURS)
 WATCHABLE = ("paddle", "torch")
 
 

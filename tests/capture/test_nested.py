@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from reprod_log.capture.nested import flatten
+from reprod_log.frameworks.nests import flatten
 
 
 @dataclass

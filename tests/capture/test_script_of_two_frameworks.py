@@ -7,7 +7,7 @@ import pytest
 from reprod_log import align, align_models, transfer_weights, watch
 from reprod_log.capture.script import run_script
 from reprod_log.errors import CaptureError, UsageError
-from reprod_log.record.stores import load
+from reprod_log.recording.stores import load
 
 MODELS = """
     import numpy as np, paddle, torch

@@ -12,8 +12,8 @@ import torch
 from reprod_log.alignment import align
 from reprod_log.capture import flatten, watch
 from reprod_log.errors import UsageError
-from reprod_log.record import Recording
-from reprod_log.record.sketch import Sketching, sketch_of, stored_sketch
+from reprod_log.recording import Recording
+from reprod_log.recording.sketch import Sketching, sketch_of, stored_sketch
 from reprod_log.transfer import transfer_weights
 
 

@@ -8,10 +8,10 @@ import paddle
 import pytest
 import torch
 
-from reprod_log.capture.framework import is_loaded, owner_of_tensor
-from reprod_log.capture.tensors import is_tensor, to_numpy
 from reprod_log.errors import UsageError
-from reprod_log.record import dtype_name
+from reprod_log.frameworks.contract import is_loaded, owner_of_tensor
+from reprod_log.frameworks.tensors import is_tensor, to_numpy
+from reprod_log.recording import dtype_name
 
 DTYPES = ("float16", "bfloat16", "float32", "float64", "uint8", "int32", "int64", "bool", "complex64", "float8_e4m3fn")
 

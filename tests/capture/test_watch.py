@@ -5,8 +5,8 @@ import pytest
 
 from reprod_log.capture import watch
 from reprod_log.errors import UsageError
-from reprod_log.record import PHASES
-from reprod_log.record.stores import load
+from reprod_log.recording import PHASES
+from reprod_log.recording.stores import load
 
 
 def phases_of(recording, step):

@@ -13,7 +13,7 @@ import pytest
 from reprod_log import Recording, cli
 from reprod_log.cli import run
 from reprod_log.cli.app import command
-from reprod_log.record import Provenance
+from reprod_log.recording import Provenance
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from reprod_log import Recording, load
 from reprod_log.cli import run
-from reprod_log.record.recorder import Recorder
+from reprod_log.recording.recorder import Recorder
 
 WEIGHTS = """
 import numpy as np

@@ -8,9 +8,9 @@ import pytest
 from reprod_log import Recording, align
 from reprod_log.diagnose.functions import FUNCTIONS, function_between
 from reprod_log.diagnose.layers import layer_states
-from reprod_log.diagnose.settings import setting_differences
-from reprod_log.judge import Judgement, Status
-from reprod_log.record import ModuleInfo
+from reprod_log.layers.settings import setting_differences
+from reprod_log.recording import ModuleInfo
+from reprod_log.verdict import Judgement, Status
 
 RNG = np.random.default_rng(0)
 

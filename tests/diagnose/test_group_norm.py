@@ -8,7 +8,7 @@ import paddle
 import pytest
 import torch
 
-from reprod_log.live.align_models import align_models
+from reprod_log.alignment.models import align_models
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "group_norm" / "find.py"
 

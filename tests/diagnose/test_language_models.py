@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from reprod_log import Alignment
-from reprod_log.live.align_models import align_models
+from reprod_log.alignment.models import align_models
 from reprod_log.transfer import transfer_weights
 
 WORDS, SIZE = 13, 6

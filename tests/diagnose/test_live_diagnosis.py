@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from reprod_log import Alignment
-from reprod_log.live.align_models import align_models
+from reprod_log.alignment.models import align_models
 
 DATA = np.random.default_rng(0).normal(size=(5, 6)).astype(np.float32)
 

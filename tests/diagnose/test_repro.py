@@ -14,7 +14,7 @@ from reprod_log.capture import watch
 from reprod_log.cli import run
 from reprod_log.diagnose.repro import write_repro
 from reprod_log.errors import UsageError
-from reprod_log.record.stores import load
+from reprod_log.recording.stores import load
 from reprod_log.transfer import transfer_weights
 
 

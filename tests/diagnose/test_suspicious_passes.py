@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from reprod_log import Recording, align
-from reprod_log.record import Provenance
-from reprod_log.record.series import series
+from reprod_log.recording import Provenance
+from reprod_log.recording.series import series
 
 RNG = np.random.default_rng(0)
 LOSSES = 2.3 - 0.1 * np.arange(6)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from reprod_log import Alignment, transfer_weights
-from reprod_log.live.align_models import align_models
+from reprod_log.alignment.models import align_models
 
 RNG = np.random.default_rng(0)
 VIEWS = {name: RNG.normal(size=(8, 6)).astype(np.float32) for name in ("one", "two")}

@@ -11,11 +11,11 @@ from blocks import ROOT
 
 from reprod_log import cli, errors
 from reprod_log.cli.app import command
-from reprod_log.judge import Status
 from reprod_log.measure.metrics import names
-from reprod_log.record.key import PHASES
+from reprod_log.recording.key import PHASES
 from reprod_log.report import all_formats
 from reprod_log.steps import subjects
+from reprod_log.verdict import Status
 
 DOCS = ROOT / "docs"
 GENERATED = dict(runpy.run_path(str(DOCS / "generate.py"))["generated"]())

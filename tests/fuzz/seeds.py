@@ -13,8 +13,8 @@ import numpy as np
 
 from fuzz.targets import PART
 from reprod_log.alignment import align
-from reprod_log.judge import CalibratedPolicy
-from reprod_log.record import ModuleInfo, Provenance, Recording, entry_of
+from reprod_log.recording import ModuleInfo, Provenance, Recording, entry_of
+from reprod_log.verdict import CalibratedPolicy
 
 CORPUS = Path(__file__).with_name("corpus")
 ARRAYS = {"loss_0": np.array(3.5, np.float32), "x": np.arange(4.0).reshape(2, 2), "n": np.array([1, 2], np.int64)}

@@ -22,13 +22,13 @@ from fuzz.changed import changed
 from reprod_log.alignment import Alignment, align
 from reprod_log.classic.diff_helper import ReprodDiffHelper
 from reprod_log.errors import ReprodLogError
-from reprod_log.judge import Limit
-from reprod_log.record import Key, Recording
-from reprod_log.record.restricted_pickle import read_pickle
-from reprod_log.record.stores import load
+from reprod_log.recording import Key, Recording
+from reprod_log.recording.restricted_pickle import read_pickle
+from reprod_log.recording.stores import load
 from reprod_log.report.formats import json as json_format
 from reprod_log.report.formats import junit, markdown, text
-from reprod_log.transfer.files.stores import read_weights
+from reprod_log.transfer.files import read_weights
+from reprod_log.verdict import Limit
 
 PART = b"\xff--\xff"
 """Separates the parts of an input that describes a folder or an archive."""

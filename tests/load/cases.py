@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from reprod_log import ReprodDiffHelper, ReprodLogger, align
-from reprod_log.record import Provenance, Recording
-from reprod_log.record.recorder import Recorder
-from reprod_log.record.stores import load
+from reprod_log.recording import Provenance, Recording
+from reprod_log.recording.recorder import Recorder
+from reprod_log.recording.stores import load
 
 
 @dataclass

@@ -16,7 +16,7 @@ from reprod_log.measure import build_kernel
 
 ROOT = Path(__file__).parents[2]
 FOLDER = Path("src/reprod_log/measure")
-SKETCH_FOLDER = Path("src/reprod_log/record")
+SKETCH_FOLDER = Path("src/reprod_log/recording")
 
 
 class Said(list):  # type: ignore[type-arg]

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from reprod_log import Recording
-from reprod_log.match import Pair, match
 from reprod_log.measure.comparison import Comparison, measure, measure_pair
-from reprod_log.record import Entry, Key, entry_of
-from reprod_log.record.sketch import Form, sketch_of
+from reprod_log.pairing import Pair, match
+from reprod_log.recording import Entry, Key, entry_of
+from reprod_log.recording.sketch import Form, sketch_of
 
 REFERENCE = {
     "same": np.arange(6.0).reshape(2, 3),

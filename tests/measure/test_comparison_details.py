@@ -14,10 +14,10 @@ import pytest
 
 from reprod_log import Recording
 from reprod_log.errors import RecordingError
-from reprod_log.match import Pair, Pairing, match
 from reprod_log.measure import comparison
 from reprod_log.measure.comparison import Compared, Task, measure, measure_batch, measure_pair
-from reprod_log.record import Array, Entry, entry_of
+from reprod_log.pairing import Pair, Pairing, match
+from reprod_log.recording import Array, Entry, entry_of
 
 
 def pair_of(reference: Any, candidate: Any, key: str = "x") -> Pair:

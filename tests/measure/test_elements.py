@@ -13,9 +13,9 @@ from strategies_for_arrays import array_pairs
 from ways import WAYS, measured_by
 
 from reprod_log import Recording
-from reprod_log.match import match
 from reprod_log.measure.comparison import Compared, Comparison, measure
 from reprod_log.measure.elements import samples_of, worst_elements
+from reprod_log.pairing import match
 
 RNG = np.random.default_rng(3)
 

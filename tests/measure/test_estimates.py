@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reprod_log.match import Pair, View
 from reprod_log.measure.measurement import Estimate, Measurement
 from reprod_log.measure.sketch import _norm_of_difference, estimate_notes, estimate_pair, has_values
-from reprod_log.record import Entry, entry_of
-from reprod_log.record.content import content_hash
-from reprod_log.record.sketch import Form, Sketch, Sketching, sketch_of
-from reprod_log.record.summary import summarise
+from reprod_log.pairing import Pair, View
+from reprod_log.recording import Entry, entry_of
+from reprod_log.recording.content import content_hash
+from reprod_log.recording.sketch import Form, Sketch, Sketching, sketch_of
+from reprod_log.recording.summary import summarise
 
 KEY = "step0/forward/a#0:output"
 STATISTICS = ("min", "max", "mean", "std", "rms", "abs_max")

@@ -11,16 +11,16 @@ import pytest
 
 from reprod_log.alignment import Alignment, align
 from reprod_log.errors import UsageError
-from reprod_log.judge import CalibratedPolicy, Status
-from reprod_log.match import Pair, View
 from reprod_log.measure.comparison import measure_pair
 from reprod_log.measure.measurement import Measurement
-from reprod_log.record import Entry, Key, Recording
-from reprod_log.record.content import content_hash
-from reprod_log.record.portable import portable_entry
-from reprod_log.record.recorder import Recorder
-from reprod_log.record.sketch import Form, Sketching, sketch_of
+from reprod_log.pairing import Pair, View
+from reprod_log.recording import Entry, Key, Recording
+from reprod_log.recording.content import content_hash
+from reprod_log.recording.portable import portable_entry
+from reprod_log.recording.recorder import Recorder
+from reprod_log.recording.sketch import Form, Sketching, sketch_of
 from reprod_log.report import write_report
+from reprod_log.verdict import CalibratedPolicy, Status
 
 Array = np.ndarray
 DETAILS = ("full", "sketch", "summary")
@@ -201,7 +201,7 @@ def test_sketches_come_back_from_every_store(arrays: tuple[Array, Array], tmp_pa
         recorder.add(name, array, detail="sketch")
     kept = recorder.close()
     kept.save(tmp_path / f"rec{suffix}")
-    from reprod_log.record.stores import load
+    from reprod_log.recording.stores import load
 
     for one, other in zip(kept, load(tmp_path / f"rec{suffix}"), strict=True):
         assert np.array_equal(one.read(), other.read())

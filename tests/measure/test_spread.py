@@ -17,8 +17,8 @@ from reprod_log import align
 from reprod_log.cli import run
 from reprod_log.errors import UsageError
 from reprod_log.measure.spread import spread
-from reprod_log.record import Recording
-from reprod_log.record.stores import load
+from reprod_log.recording import Recording
+from reprod_log.recording.stores import load
 
 
 def pair_of_recordings(folder: Path, *, large: int = 3, suffix: str = "") -> tuple[Path, Path]:

@@ -18,10 +18,9 @@ class Group:
 
 
 GROUPS = {
-    "judge": Group(("judge/**/*.py",), ("judge/test_*.py",)),
-    "calibrate": Group(("calibrate/**/*.py",), ("calibrate/test_*.py",)),
-    "match": Group(
-        ("match/**/*.py",), ("match/test_*.py",), without=("test_blocks_cut_elsewhere", "test_matching_model_pairs")
+    "verdict": Group(("verdict/**/*.py",), ("verdict/test_*.py",)),
+    "pairing": Group(
+        ("pairing/**/*.py",), ("pairing/test_*.py",), without=("test_blocks_cut_elsewhere", "test_matching_model_pairs")
     ),
     "measure": Group(
         ("measure/**/*.py",),

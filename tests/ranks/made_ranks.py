@@ -9,7 +9,7 @@ import numpy as np
 
 from reprod_log import Recording
 from reprod_log.ranks import Ranks
-from reprod_log.record import ModuleInfo, Provenance
+from reprod_log.recording import ModuleInfo, Provenance
 
 
 def part(rank, arrays, *, size=2, modules=(), **facts):

@@ -9,7 +9,7 @@ from reprod_log.errors import RecordingError, UsageError
 from reprod_log.ranks import Ranks, explained, join_ranks
 from reprod_log.ranks.declared import read_dims
 from reprod_log.ranks.dims import Dims
-from reprod_log.record import ModuleInfo
+from reprod_log.recording import ModuleInfo
 
 
 def cut(arrays, axis=0):
@@ -135,7 +135,7 @@ def test_ranks_of_other_weights_are_no_replicas():
 def test_opening_and_joining_reads_nothing(tmp_path):
     from dataclasses import replace
 
-    from reprod_log.record.content import content_hash
+    from reprod_log.recording.content import content_hash
 
     def refuse():
         raise AssertionError("read")
@@ -154,7 +154,7 @@ def test_opening_and_joining_reads_nothing(tmp_path):
 def test_statistics_of_pieces_are_joined_when_only_they_were_recorded():
     from dataclasses import replace
 
-    from reprod_log.record.summary import summarise
+    from reprod_log.recording.summary import summarise
 
     whole = numbers(8, 3)
     ranks = ranks_of(*cut({"step0/data/x": whole}))

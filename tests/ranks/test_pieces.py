@@ -10,8 +10,8 @@ from made_ranks import numbers, part, ranks_of
 from reprod_log import Recording, Status, watch
 from reprod_log.errors import RecordingError, UsageError
 from reprod_log.ranks import Ranks, compare_ranks, join_ranks
-from reprod_log.record.axes import counted_through
-from reprod_log.record.shard import Shard, shard_of
+from reprod_log.recording.axes import counted_through
+from reprod_log.recording.shard import Shard, shard_of
 
 
 def knowing(recording, shard, key="step0/parameter/w"):
@@ -86,7 +86,7 @@ def test_pieces_along_an_axis_that_the_run_does_not_have_are_refused():
 
 
 def test_pieces_without_values_are_joined_or_left_out_and_it_is_said():
-    from reprod_log.record.summary import summarise
+    from reprod_log.recording.summary import summarise
 
     def told(recording):
         entries = (
@@ -191,7 +191,7 @@ def test_paddle_meshes_are_read(monkeypatch):
     from paddle.distributed import ProcessMesh
     from paddle.distributed.fleet.base.topology import CommunicateTopology
 
-    from reprod_log.capture.frameworks.paddle import mesh
+    from reprod_log.frameworks.paddle import mesh
 
     monkeypatch.setattr(paddle.distributed, "get_rank", lambda: 2)
     for given in (

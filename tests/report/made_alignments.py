@@ -11,7 +11,7 @@ import numpy as np
 
 from reprod_log import Alignment, Recording, align
 from reprod_log.diagnose import Finding
-from reprod_log.record import Provenance
+from reprod_log.recording import Provenance
 
 HOSTILE = (
     "<script>alert('x')</script><b onmouseover=alert(1)>",

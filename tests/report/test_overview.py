@@ -14,10 +14,10 @@ from made_alignments import HOSTILE, classic, fixed, hostile
 from reprod_log import Recording, align
 from reprod_log.cli import run
 from reprod_log.diagnose import Finding
+from reprod_log.messages import words
 from reprod_log.report.formats.markdown import LIMIT
-from reprod_log.report.words import words
+from reprod_log.report.overview import markdown, write_overview
 from reprod_log.steps.overview import Overview
-from reprod_log.steps.overview_report import markdown, write_overview
 from reprod_log.steps.result import StepResult
 from reprod_log.steps.run_plan import PlanResult
 

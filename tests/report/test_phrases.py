@@ -10,31 +10,31 @@ import pytest
 from made_alignments import calibrated, classic, fixed
 
 from reprod_log import Alignment
+from reprod_log.messages.phrases import phrases, phrases_from
 from reprod_log.report import render_report
-from reprod_log.report.phrases import phrases, phrases_from
 
 SOURCE = Path(__file__).parents[2] / "src" / "reprod_log"
 _OF_RANKS = ("explaining", "joining", "model_axes", "reduction", "replicas", "settings", "statistics")
 WRITERS = (
-    *sorted((SOURCE / "diagnose" / "rules").glob("*.py")),
+    *sorted((SOURCE / "diagnose" / "hypotheses").glob("*.py")),
     SOURCE / "diagnose" / "schedules.py",
     SOURCE / "diagnose" / "losses.py",
-    SOURCE / "diagnose" / "arrangements.py",
-    SOURCE / "live" / "proof.py",
-    SOURCE / "live" / "operator_search.py",
-    SOURCE / "judge" / "verdict.py",
-    SOURCE / "judge" / "calibrated.py",
-    SOURCE / "judge" / "floors.py",
-    SOURCE / "judge" / "precision.py",
-    SOURCE / "judge" / "policy.py",
+    SOURCE / "pairing" / "arrangements.py",
+    SOURCE / "diagnose" / "proof.py",
+    SOURCE / "diagnose" / "operators.py",
+    SOURCE / "verdict" / "fixed.py",
+    SOURCE / "verdict" / "calibrated.py",
+    SOURCE / "verdict" / "floors.py",
+    SOURCE / "verdict" / "precision.py",
+    SOURCE / "verdict" / "policy.py",
     SOURCE / "measure" / "comparison.py",
     SOURCE / "measure" / "dtypes.py",
-    SOURCE / "calibrate" / "noise_floor.py",
+    SOURCE / "verdict" / "noise_floor.py",
     SOURCE / "capture" / "remarks.py",
-    SOURCE / "match" / "matching.py",
-    SOURCE / "match" / "tensors.py",
-    SOURCE / "live" / "passes.py",
-    SOURCE / "live" / "isolation.py",
+    SOURCE / "pairing" / "matching.py",
+    SOURCE / "pairing" / "tensors.py",
+    SOURCE / "experiments" / "passes.py",
+    SOURCE / "experiments" / "isolation.py",
     *(SOURCE / "ranks" / f"{name}.py" for name in _OF_RANKS),
 )
 PIECES = {
@@ -117,11 +117,11 @@ def known(text: str) -> bool:
 @pytest.mark.parametrize("path", WRITERS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_every_sentence_has_its_chinese(path: Path) -> None:
     missing = [text for text in dict.fromkeys(sentences(path)) if not known(text)]
-    assert not missing, f"add these to report/languages/phrases/zh.json (or say that they are pieces): {missing}"
+    assert not missing, f"add these to messages/phrase_tables/zh.json (or say that they are pieces): {missing}"
 
 
 def test_scan_finds_sentences() -> None:
-    found = list(sentences(SOURCE / "diagnose" / "rules" / "clipping.py"))
+    found = list(sentences(SOURCE / "diagnose" / "hypotheses" / "clipping.py"))
     assert "gradients are clipped differently: X in the reference, X in the candidate" in found
     assert not known("a sentence that nobody has translated")
 

@@ -15,8 +15,8 @@ from made_alignments import HOSTILE, classic
 
 from reprod_log import Recording
 from reprod_log.errors import UsageError
-from reprod_log.record import Provenance
-from reprod_log.record.recorder import Recorder
+from reprod_log.recording import Provenance
+from reprod_log.recording.recorder import Recorder
 from reprod_log.report.plain import plain
 from reprod_log.report.serve import Server, serving
 from reprod_log.report.serve.access import Access, is_loopback

@@ -7,7 +7,7 @@ import pytest
 
 from reprod_log import Recording, align
 from reprod_log.alignment import Alignment
-from reprod_log.record.recorder import Recorder
+from reprod_log.recording.recorder import Recorder
 from reprod_log.report import render_report
 from reprod_log.report.terminal import print_alignment, terminal
 from reprod_log.report.view import rows

@@ -11,14 +11,14 @@ from made_alignments import calibrated, classic, fixed
 from reprod_log import Alignment, Policy, Recording, Status, align
 from reprod_log.diagnose import Finding
 from reprod_log.measure.comparison import Compared
-from reprod_log.record import Provenance
+from reprod_log.messages import words
+from reprod_log.recording import Provenance
 from reprod_log.report.curves import Curve, curves
 from reprod_log.report.facts import coverage, policy_rules, provenance_facts
 from reprod_log.report.first_screen import first_screen
 from reprod_log.report.groups import Node, groups, heat_maps, module_tree
 from reprod_log.report.html_data import page_data
 from reprod_log.report.view import remarks, rows
-from reprod_log.report.words import words
 
 
 def said(alignment: Alignment) -> list[str]:

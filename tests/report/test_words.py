@@ -10,11 +10,11 @@ import pytest
 from reprod_log import Recording, align
 from reprod_log.diagnose import Finding
 from reprod_log.errors import UsageError, counted
-from reprod_log.judge import CalibratedPolicy
-from reprod_log.record.key import PHASES
+from reprod_log.messages import Name, known_languages, say, words
+from reprod_log.messages.phrases import phrases_from
+from reprod_log.recording.key import PHASES
 from reprod_log.report.first_screen import first_screen
-from reprod_log.report.phrases import phrases_from
-from reprod_log.report.words import Name, known_languages, say, words
+from reprod_log.verdict import CalibratedPolicy
 
 LANGUAGES = known_languages()
 

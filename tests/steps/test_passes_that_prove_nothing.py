@@ -3,7 +3,7 @@
 import numpy as np
 
 from reprod_log import Recording, align
-from reprod_log.record import Provenance
+from reprod_log.recording import Provenance
 from reprod_log.steps import lr
 
 TORCH = Provenance(framework="torch", framework_version="2.13.0", command="a", time="1")

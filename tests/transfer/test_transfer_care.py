@@ -10,8 +10,8 @@ from paddle import nn as pn
 from torch import nn as tn
 
 from reprod_log.errors import TransferError
+from reprod_log.pairing.survey import survey
 from reprod_log.transfer import transfer_weights
-from reprod_log.transfer.survey import survey
 
 
 class NetTorch(tn.Module):

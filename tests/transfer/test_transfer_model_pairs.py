@@ -10,9 +10,9 @@ import torch
 from paddle import nn as pn
 
 from models_pairs import NAMES
+from reprod_log.pairing.survey import survey
+from reprod_log.pairing.unit import BARE
 from reprod_log.transfer import transfer_weights
-from reprod_log.transfer.survey import survey
-from reprod_log.transfer.unit import BARE
 
 
 def outputs(in_torch: Any, in_paddle: Any, inputs: dict[str, Any]) -> tuple[Any, Any]:

@@ -11,8 +11,8 @@ from paddle import nn as pn
 from torch import nn as tn
 
 from reprod_log.errors import TransferError, UsageError
+from reprod_log.pairing.survey import survey
 from reprod_log.transfer import transfer_optimizer_state, transfer_weights
-from reprod_log.transfer.survey import survey
 
 T, P = torch.optim, paddle.optimizer
 RATE = 0.02

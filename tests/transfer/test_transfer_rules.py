@@ -10,9 +10,9 @@ from layer_cases import CASES, LayerCase
 from torch import nn as tn
 
 from reprod_log.errors import TransferError
+from reprod_log.layers.rules import all_rules
+from reprod_log.pairing.survey import survey
 from reprod_log.transfer import transfer_gradients, transfer_weights
-from reprod_log.transfer.rules import all_rules
-from reprod_log.transfer.survey import survey
 
 
 def shake(layer: Any) -> None:

@@ -22,8 +22,8 @@ from pathlib import Path
 
 import numpy as np
 
-from reprod_log.record import Provenance
-from reprod_log.record.recorder import Recorder
+from reprod_log.recording import Provenance
+from reprod_log.recording.recorder import Recorder
 from trust.faulty_files import Layer, faulty, kill
 
 STEPS = 6

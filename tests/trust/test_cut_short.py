@@ -9,8 +9,8 @@ import torch
 
 from reprod_log import Alignment, Recording, align, load, watch
 from reprod_log.cli import run
-from reprod_log.judge import Status
 from reprod_log.report.first_screen import headline
+from reprod_log.verdict import Status
 
 
 def recorded(path: Path, *, fail_at: int | None = None) -> Path:

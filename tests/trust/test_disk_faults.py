@@ -9,9 +9,9 @@ import pytest
 
 from reprod_log import ReprodLogger
 from reprod_log.errors import UnreadableFile, WriteFailed
-from reprod_log.record import Provenance, Recording
-from reprod_log.record.recorder import Recorder
-from reprod_log.record.stores import load, save
+from reprod_log.recording import Provenance, Recording
+from reprod_log.recording.recorder import Recorder
+from reprod_log.recording.stores import load, save
 from trust.faulty_files import DISK_FAULTS, Layer, error_of, faulty
 
 STEPS = 3

@@ -17,9 +17,9 @@ import pytest
 
 from reprod_log import Alignment, ReprodDiffHelper, align
 from reprod_log.errors import ReprodLogError, UnreadableFile, UntrustedFile, UsageError
-from reprod_log.judge import Limit
-from reprod_log.record import Recording
-from reprod_log.record.stores import load, save
+from reprod_log.recording import Recording
+from reprod_log.recording.stores import load, save
+from reprod_log.verdict import Limit
 
 MEGABYTE = 1 << 20
 MARK, STOP = b"(", b"."
@@ -284,7 +284,7 @@ def test_no_code_of_a_file_runs_unless_trusted(tmp_path: Path, suffix: str) -> N
     else:
         path.write_bytes(pickle.dumps(content, 2))
     if suffix in (".pdparams", ".pth"):
-        from reprod_log.transfer.files.stores import read_weights
+        from reprod_log.transfer.files import read_weights
 
         with pytest.raises(ReprodLogError):
             read_weights(path)

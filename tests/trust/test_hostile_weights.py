@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fuzz.test_readers import mutated, mutation
 from reprod_log.errors import ReprodLogError, UnreadableFile
-from reprod_log.transfer.files.stores import read_weights
+from reprod_log.transfer.files import read_weights
 
 
 def test_tensor_that_repeats_one_number_a_billion_times_is_refused(tmp_path: Path) -> None:

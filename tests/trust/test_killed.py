@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from reprod_log.errors import UnreadableFile
-from reprod_log.record import Recording
-from reprod_log.record.background import AT_ONCE, MOST_WAITING
-from reprod_log.record.recorder import Recorder
-from reprod_log.record.stores import load
+from reprod_log.recording import Recording
+from reprod_log.recording.background import AT_ONCE, MOST_WAITING
+from reprod_log.recording.recorder import Recorder
+from reprod_log.recording.stores import load
 from trust.kill_server import STEPS, values
 
 HERE = Path(__file__).parent

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reprod_log import Alignment, Recording, Status, align
-from reprod_log.judge import Limit
+from reprod_log.verdict import Limit
 
 NAMES = ("a", "b", "c", "d")
 SYMMETRIC = ("max_abs", "mean_abs", "rmse", "min_abs", "differing", "max_ulp", "mean_ulp", "cosine")

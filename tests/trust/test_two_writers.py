@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from reprod_log.errors import RecordingError
-from reprod_log.record import Recording
-from reprod_log.record.recorder import Recorder
-from reprod_log.record.stores import load, save
+from reprod_log.recording import Recording
+from reprod_log.recording.recorder import Recorder
+from reprod_log.recording.stores import load, save
 
 PROGRAM = """
 import sys, numpy as np
 from reprod_log.errors import RecordingError
-from reprod_log.record.recorder import Recorder
+from reprod_log.recording.recorder import Recorder
 try:
     Recorder(sys.argv[1])
 except RecordingError as error:

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 
 from reprod_log.alignment import Alignment, align
-from reprod_log.judge import CalibratedPolicy, Status, Verdict, judge_calibrated
-from reprod_log.live.align_models import make_runs, prove
-from reprod_log.match import Pairing, match
-from reprod_log.record import Key
+from reprod_log.alignment.models import make_runs, prove
+from reprod_log.pairing import Pairing, match
+from reprod_log.recording import Key
+from reprod_log.verdict import CalibratedPolicy, Status, Verdict, judge_calibrated
 from zoo.trial import Mistake, Trial
 
 RULES = ("V", "V32", "fixed 1e-6", "assert_close")

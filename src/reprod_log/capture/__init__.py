@@ -3,9 +3,9 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from reprod_log.capture.framework import framework_of
-from reprod_log.capture.nested import flatten
-from reprod_log.capture.tensors import is_tensor, to_numpy
+from reprod_log.frameworks.contract import framework_of
+from reprod_log.frameworks.nests import flatten
+from reprod_log.frameworks.tensors import is_tensor, to_numpy
 
 if TYPE_CHECKING:
     from reprod_log.capture.run import Run

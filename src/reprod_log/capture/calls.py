@@ -6,12 +6,12 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from reprod_log.capture.hook import Undo, passing
-from reprod_log.capture.nested import flatten
-from reprod_log.capture.outputs import canonical_output
 from reprod_log.capture.session import Session
 from reprod_log.capture.stage import Staged
-from reprod_log.capture.tree import Node
+from reprod_log.frameworks.hooks import Undo, passing
+from reprod_log.frameworks.module_tree import Node
+from reprod_log.frameworks.nests import flatten
+from reprod_log.layers.outputs import canonical_output
 
 
 class Tap:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from reprod_log.capture.framework import Framework, Switch, loaded
+from reprod_log.frameworks.contract import Framework, Switch, loaded
 
 
 @contextmanager

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from reprod_log.capture.tree import Node, Slot, Tree
-from reprod_log.record import ModuleInfo
-from reprod_log.record.arrangement import canonical_axes
-from reprod_log.record.sketch import Form
+from reprod_log.frameworks.module_tree import Node, Slot, Tree
+from reprod_log.layers.arrangement import canonical_axes
+from reprod_log.recording import ModuleInfo
+from reprod_log.recording.sketch import Form
 
 
 class Forms:
@@ -22,7 +22,7 @@ class Forms:
         form = self._forms.get(place)
         if form is None:
             # The rules load much that only sketches need.
-            from reprod_log.transfer.layouts import stored_transform
+            from reprod_log.layers.layouts import stored_transform
 
             info = self._info(slot.node)
             stored = stored_transform(info.origin, slot.name, tuple(info.parameters))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from reprod_log.capture.hook import Undo, passing
 from reprod_log.capture.session import Session
 from reprod_log.capture.stage import Staged
-from reprod_log.capture.tree import Node, Slot
+from reprod_log.frameworks.hooks import Undo, passing
+from reprod_log.frameworks.module_tree import Node, Slot
 
 
 class Gradients:

@@ -8,7 +8,7 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from reprod_log.capture.hook import Undo
+from reprod_log.frameworks.hooks import Undo
 
 
 class _Listener(MetaPathFinder):

@@ -10,8 +10,8 @@ from reprod_log.capture.calls import Calls
 from reprod_log.capture.gradients import Gradients
 from reprod_log.capture.losses import Losses
 from reprod_log.capture.session import Session
-from reprod_log.capture.tree import Node, Root, Slot
 from reprod_log.capture.updates import Updates
+from reprod_log.frameworks.module_tree import Node, Root, Slot
 
 # What is replaced in a framework is read and written in two steps, which threads must not mix.
 _REPLACING = threading.RLock()

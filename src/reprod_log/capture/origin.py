@@ -11,12 +11,12 @@ from typing import Any
 
 import xxhash
 
-from reprod_log.capture.framework import Framework
 from reprod_log.capture.stage import Stage
-from reprod_log.capture.tree import Tree
 from reprod_log.errors import UsageError
-from reprod_log.record import Provenance, current_provenance
-from reprod_log.record.axes import FACT, Place, counted_through
+from reprod_log.frameworks.contract import Framework
+from reprod_log.frameworks.module_tree import Tree
+from reprod_log.recording import Provenance, current_provenance
+from reprod_log.recording.axes import FACT, Place, counted_through
 
 _RANK_VARIABLES = (("RANK", "WORLD_SIZE"), ("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM"))
 

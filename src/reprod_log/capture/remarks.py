@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection
 from fnmatch import fnmatchcase
 from typing import Any
 
-from reprod_log.capture.tree import Node, Tree
 from reprod_log.errors import listed, near_pattern
+from reprod_log.frameworks.module_tree import Node, Tree
 
 
 def silence_notes(tree: Tree, heard: Collection[Node]) -> list[str]:

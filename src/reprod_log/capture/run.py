@@ -12,22 +12,22 @@ from typing import Any
 
 import numpy as np
 
-from reprod_log.capture.framework import Framework
 from reprod_log.capture.listening import Listening
 from reprod_log.capture.losses import check_scalar
-from reprod_log.capture.nested import flatten
 from reprod_log.capture.origin import data_hash, extra_facts, path_of_rank, provenance_of, rank_and_size
 from reprod_log.capture.remarks import caveat_notes, idle_notes, silence_notes
 from reprod_log.capture.selection import Selection
 from reprod_log.capture.session import Session, names_of
 from reprod_log.capture.stage import Stage
 from reprod_log.capture.steps import Steps
-from reprod_log.capture.tensors import view
-from reprod_log.capture.tree import Node, Root, Slot, Tree
 from reprod_log.errors import CaptureError, UsageError, WriteFailed, counted, listed
-from reprod_log.record import PHASES, Array, Key, Recording
-from reprod_log.record.pool import Pool
-from reprod_log.record.recorder import Recorder
+from reprod_log.frameworks.contract import Framework
+from reprod_log.frameworks.module_tree import Node, Root, Slot, Tree
+from reprod_log.frameworks.nests import flatten
+from reprod_log.frameworks.tensors import view
+from reprod_log.recording import PHASES, Array, Key, Recording
+from reprod_log.recording.pool import Pool
+from reprod_log.recording.recorder import Recorder
 
 
 class Run:

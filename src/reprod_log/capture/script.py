@@ -12,13 +12,13 @@ from types import FrameType
 from typing import Any
 
 from reprod_log.capture.earshot import Earshot
-from reprod_log.capture.framework import Framework, is_loaded, known_names, loaded
 from reprod_log.capture.importing import on_import
 from reprod_log.capture.run import Run
 from reprod_log.capture.selection import Selection, selection
-from reprod_log.capture.tree import Node, Root
 from reprod_log.errors import CaptureError, UsageError, listed
-from reprod_log.record import Recording
+from reprod_log.frameworks.contract import Framework, is_loaded, known_names, loaded
+from reprod_log.frameworks.module_tree import Node, Root
+from reprod_log.recording import Recording
 
 
 def run_script(

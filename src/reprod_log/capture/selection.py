@@ -10,9 +10,9 @@ from functools import cached_property
 from typing import Literal
 
 from reprod_log.errors import UsageError, listed
-from reprod_log.record import PHASES
-from reprod_log.record.entry import Detail
-from reprod_log.record.sketch import Sketching
+from reprod_log.recording import PHASES
+from reprod_log.recording.entry import Detail
+from reprod_log.recording.sketch import Sketching
 
 Inputs = Literal["first", "always", "never"]
 DETAILS = ("full", "sketch", "summary")

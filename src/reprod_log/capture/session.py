@@ -11,14 +11,14 @@ import numpy as np
 
 from reprod_log.capture.earshot import Earshot
 from reprod_log.capture.forms import Forms
-from reprod_log.capture.framework import Framework
-from reprod_log.capture.nested import flatten
 from reprod_log.capture.passes import Passes
 from reprod_log.capture.selection import Selection
 from reprod_log.capture.stage import Stage, Staged
 from reprod_log.capture.steps import Steps
-from reprod_log.capture.tree import Node, Slot, Tree
-from reprod_log.record.shard import FACT
+from reprod_log.frameworks.contract import Framework
+from reprod_log.frameworks.module_tree import Node, Slot, Tree
+from reprod_log.frameworks.nests import flatten
+from reprod_log.recording.shard import FACT
 
 
 class Session:

@@ -10,15 +10,15 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from reprod_log.capture.selection import Selection
-from reprod_log.capture.tree import Root
 from reprod_log.errors import UsageError, counted
-from reprod_log.record import Array, Entry, Key, dtype_name
-from reprod_log.record.content import content_hash
-from reprod_log.record.entry import Detail, no_values
-from reprod_log.record.recorder import Recorder
-from reprod_log.record.shard import FACT, Shard
-from reprod_log.record.sketch import Form, Sketch, sketch_of
-from reprod_log.record.summary import Summary, summarise
+from reprod_log.frameworks.module_tree import Root
+from reprod_log.recording import Array, Entry, Key, dtype_name
+from reprod_log.recording.content import content_hash
+from reprod_log.recording.entry import Detail, no_values
+from reprod_log.recording.recorder import Recorder
+from reprod_log.recording.shard import FACT, Shard
+from reprod_log.recording.sketch import Form, Sketch, sketch_of
+from reprod_log.recording.summary import Summary, summarise
 
 _MOST_PROBLEMS = 20
 """A tensor that cannot be copied out is noted, not raised; so many of them, and then only counted."""

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from reprod_log.capture.gradients import Gradients
-from reprod_log.capture.hook import Undo
 from reprod_log.capture.session import Session
 from reprod_log.capture.stage import Staged
-from reprod_log.capture.tree import Slot
-from reprod_log.record import Array
+from reprod_log.frameworks.hooks import Undo
+from reprod_log.frameworks.module_tree import Slot
+from reprod_log.recording import Array
 
 
 class Updates:

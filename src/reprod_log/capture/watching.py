@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from reprod_log.capture.framework import Framework, framework_of
 from reprod_log.capture.run import Run
 from reprod_log.capture.selection import selection
 from reprod_log.errors import UsageError, listed
-from reprod_log.record.stores import store_for
+from reprod_log.frameworks.contract import Framework, framework_of
+from reprod_log.recording.stores import store_for
 
 
 def watch(

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from reprod_log.capture.nested import flatten
-from reprod_log.capture.tensors import to_numpy
 from reprod_log.errors import ClassicUsageError, MissingPackage
-from reprod_log.record import Array
+from reprod_log.frameworks.nests import flatten
+from reprod_log.frameworks.tensors import to_numpy
+from reprod_log.recording import Array
 
 
 def np2torch(data: Mapping[str, Any]) -> dict[str, Any]:

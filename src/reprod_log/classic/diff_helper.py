@@ -13,10 +13,10 @@ import numpy as np
 from reprod_log.classic.difference import check_data, compute_diff
 from reprod_log.classic.text import check_print_diff, stamped
 from reprod_log.errors import ClassicUsageError, UnreadableFile, UsageError
-from reprod_log.record.atomic import replacing
-from reprod_log.record.collecting import collecting_put_off
-from reprod_log.record.stores import existing
-from reprod_log.record.stores.npy import read_content
+from reprod_log.recording.atomic import replacing
+from reprod_log.recording.collecting import collecting_put_off
+from reprod_log.recording.npy import read_content
+from reprod_log.recording.stores import existing
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reprod_log.errors import ClassicUsageError, UnmatchedKeys, listed, near_names
-from reprod_log.record import Array, dtype_name
+from reprod_log.recording import Array, dtype_name
 
 if TYPE_CHECKING:
     from reprod_log.measure.measurement import Measurement
@@ -78,7 +78,7 @@ def _diff(one: Any, two: Any, equal_nan: bool) -> dict[str, Any]:
 def _array(value: Any) -> Array:
     if isinstance(value, np.ndarray):
         return value
-    from reprod_log.capture.tensors import to_numpy
+    from reprod_log.frameworks.tensors import to_numpy
 
     return to_numpy(value)
 

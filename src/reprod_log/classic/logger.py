@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-from reprod_log.capture.tensors import to_numpy
 from reprod_log.errors import ClassicUsageError, UsageError
-from reprod_log.record import Array
-from reprod_log.record.entry import dtype_name
-from reprod_log.record.stores.npy import classic_array, write_dict
+from reprod_log.frameworks.tensors import to_numpy
+from reprod_log.recording import Array
+from reprod_log.recording.entry import dtype_name
+from reprod_log.recording.npy import classic_array, write_dict
 
 
 class ReprodLogger:

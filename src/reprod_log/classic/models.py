@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from reprod_log.capture.tensors import to_numpy
 from reprod_log.classic.conversions import _framework, np2paddle, np2torch, paddle2np, torch2np
 from reprod_log.classic.difference import compute_diff
 from reprod_log.classic.text import check_print_diff
 from reprod_log.errors import UsageError
-from reprod_log.record import Array
+from reprod_log.frameworks.tensors import to_numpy
+from reprod_log.recording import Array
 
 
 def compare_forward(

@@ -49,7 +49,7 @@ def _application() -> typer.Typer:
 
 def _root(version: bool = typer.Option(False, "--version", help="Show the version and leave.")) -> None:
     if version:
-        from reprod_log import __version__
+        from reprod_log.version import __version__
 
         typer.echo(f"reprod_log {__version__}")
         raise typer.Exit

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from importlib import import_module
 
-from reprod_log.diagnose import rules
+from reprod_log.diagnose import hypotheses
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding, Mend
 from reprod_log.diagnose.merging import merged
@@ -22,10 +22,10 @@ _KIND = {"cause": 0, "suspicious pass": 1, "remark": 2}
 def diagnose(case: Case) -> tuple[Finding, ...]:
     """What the rules find, the surest causes first."""
     found: list[Finding] = []
-    for module in pkgutil.iter_modules(rules.__path__):
+    for module in pkgutil.iter_modules(hypotheses.__path__):
         # A rule that needs values has nothing to say where only sketches or statistics were recorded.
         with suppress(ValuesNotRecorded):
-            found += import_module(f"{rules.__name__}.{module.name}").look(case)
+            found += import_module(f"{hypotheses.__name__}.{module.name}").look(case)
     return ranked(found)
 
 

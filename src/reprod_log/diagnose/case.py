@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from reprod_log.calibrate import NoiseFloor
 from reprod_log.diagnose.layers import LayerState, layer_states
 from reprod_log.diagnose.material import Material
-from reprod_log.judge import CalibratedPolicy, Judgement, Policy, Status, Verdict
 from reprod_log.measure.comparison import Compared, Comparison
 from reprod_log.measure.measurement import Measurement
-from reprod_log.record.key import Key
-from reprod_log.record.series import series
-from reprod_log.record.side import Side
+from reprod_log.recording.key import Key
+from reprod_log.recording.series import series
+from reprod_log.recording.side import Side
+from reprod_log.verdict import CalibratedPolicy, Judgement, NoiseFloor, Policy, Status, Verdict
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from reprod_log.record import Key
+from reprod_log.recording import Key
 
 Confidence = Literal["proven", "consistent", "possible"]
 

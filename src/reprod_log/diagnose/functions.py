@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from reprod_log.diagnose.material import relative
-from reprod_log.record import Array
+from reprod_log.recording import Array
 
 _FIT = 1e-5
 """Beyond float32 rounding, well below the difference of any two of these functions on ordinary values."""

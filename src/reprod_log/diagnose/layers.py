@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from reprod_log.calibrate import layer_alone
-from reprod_log.judge import Judgement
-from reprod_log.record import Key
+from reprod_log.recording import Key
+from reprod_log.verdict import Judgement, layer_alone
 
 LayerState = Literal["sound", "own", "inside", "glue", "inherited"]
 """sound: right alone and in the program; own: wrong alone, and nothing inside it is; inside: wrong because a layer

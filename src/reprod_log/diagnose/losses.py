@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reprod_log.diagnose.material import Both, factor, relative
-from reprod_log.record import Array
+from reprod_log.recording import Array
 
 _FIT = 1e-3
 _FURTHEST = 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from reprod_log.errors import RecordingError
-from reprod_log.match import Pair, Pairing
-from reprod_log.record import Array, Key, ModuleInfo, Recording
+from reprod_log.pairing import Pair, Pairing
+from reprod_log.recording import Array, Key, ModuleInfo, Recording
 
 Both = tuple[Array, Array]
 """The same thing on both sides, in float64: the reference's and the candidate's in the reference's layout."""
@@ -204,7 +204,3 @@ def shown_ratio(ratio: float) -> str:
     apart = abs(ratio - 1)
     digits = 6 if not apart else max(6, 2 - math.floor(math.log10(apart)))
     return f"{ratio:.{min(digits, 15)}g}"
-
-
-def at_step(key: Key, step: int) -> Key:
-    return replace(key, step=step)

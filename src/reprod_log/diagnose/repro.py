@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from reprod_log.errors import UsageError, listed
-from reprod_log.match import match
-from reprod_log.record import Array, Key, ModuleInfo, Recording
-from reprod_log.transfer.layouts import family_of
+from reprod_log.layers.layouts import family_of
+from reprod_log.pairing import match
+from reprod_log.recording import Array, Key, ModuleInfo, Recording
 
 _NAMES = {"ksize": "kernel_size"}
 """Attributes that a constructor calls differently."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from reprod_log.diagnose.material import shown_ratio
 from reprod_log.errors import counted
-from reprod_log.record import Array
+from reprod_log.recording import Array
 
 _FIT = 1e-6
 """Relative to the largest rate: schedules are formulas, so the right change fits to many digits."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.material import Material, relative
-from reprod_log.record import Array, Key, Recording
+from reprod_log.recording import Array, Key, Recording
 
 _FIT = 1e-4
 """Gradients of float32 runs add up to this; two gradients that have nothing to do with each other differ by 1."""

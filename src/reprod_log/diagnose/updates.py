@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from reprod_log.diagnose.case import Case
-from reprod_log.record import Key
+from reprod_log.recording import Key
 
 _OF_OPTIMIZERS = ("update", "optimizer", "parameter")
 

@@ -1,5 +1,5 @@
-"""Compiles kernel.c (and record/sketch.c) with whatever C compiler is at hand. Needs nothing but the standard library,
-because it runs at install, before the package and its dependencies are there.
+"""Compiles kernel.c (and recording/sketch.c) with whatever C compiler is at hand. Needs nothing but the standard
+library, because it runs at install, before the package and its dependencies are there.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).with_name("kernel.c")
 LIBRARY = Path(__file__).with_name("_kernel.so")
-SKETCH_SOURCE = Path(__file__).parents[1] / "record" / "sketch.c"
+SKETCH_SOURCE = Path(__file__).parents[1] / "recording" / "sketch.c"
 SKETCH_LIBRARY = SKETCH_SOURCE.with_name("_sketch.so")
 SWITCH = "REPROD_LOG_NO_KERNEL"
 

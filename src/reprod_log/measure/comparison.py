@@ -8,8 +8,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 from reprod_log.errors import RecordingError, near_names
-from reprod_log.match import Pair, Pairing
-from reprod_log.match.pairing import How
 from reprod_log.measure.dtypes import Array
 from reprod_log.measure.elements import Samples, samples_of, thinned, worst_elements
 from reprod_log.measure.fused import measure_arrays
@@ -17,8 +15,10 @@ from reprod_log.measure.measurement import Measurement, Worst
 from reprod_log.measure.sketch import estimate_notes, estimate_pair, has_values
 from reprod_log.measure.small import is_small, measure_small
 from reprod_log.measure.spread import spread
-from reprod_log.record.collecting import collecting_put_off
-from reprod_log.record.portable import portable_entry
+from reprod_log.pairing import Pair, Pairing
+from reprod_log.pairing.pairing import How
+from reprod_log.recording.collecting import collecting_put_off
+from reprod_log.recording.portable import portable_entry
 
 _SAMPLES_IN_ALL = 30_000
 """How many sampled elements all pairs share, so that a saved alignment stays small; a pair gets 4 to 200 of them."""

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from reprod_log.errors import RecordingError
-from reprod_log.match import Pair
 from reprod_log.measure.measurement import Estimate, Measurement, SideSummary
-from reprod_log.record import Entry
-from reprod_log.record.content import content_hash
-from reprod_log.record.sketch import Form, Sketch, sketch_of, stored_sketch
-from reprod_log.record.summary import Summary, summarise
+from reprod_log.pairing import Pair
+from reprod_log.recording import Entry
+from reprod_log.recording.content import content_hash
+from reprod_log.recording.sketch import Form, Sketch, sketch_of, stored_sketch
+from reprod_log.recording.summary import Summary, summarise
 
 _ERRORS_WIDE = 3
 """Bounds are this many standard errors wide: 99.7 % of estimates are nearer to the truth."""

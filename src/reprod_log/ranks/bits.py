@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from reprod_log.record import Entry
-from reprod_log.record.content import content_hash
+from reprod_log.recording import Entry
+from reprod_log.recording.content import content_hash
 
 
 def same(ours: Entry, theirs: Entry) -> bool:

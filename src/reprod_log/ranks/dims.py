@@ -15,8 +15,8 @@ from fnmatch import fnmatchcase
 from reprod_log.errors import RecordingError, UsageError, listed, near_names
 from reprod_log.ranks.mesh import Mesh, unknown_axis
 from reprod_log.ranks.parts import Ranks
-from reprod_log.record import Entry, Key
-from reprod_log.record.axes import UNNAMED, Axis, is_batch
+from reprod_log.recording import Entry, Key
+from reprod_log.recording.axes import UNNAMED, Axis, is_batch
 
 BATCH = "dp"
 _PIPELINE = ("pp", "pipe", "pipeline", "stage")

@@ -13,8 +13,8 @@ from functools import partial
 
 import numpy as np
 
-from reprod_log.record import Array, Entry, Recording, dtype_named
-from reprod_log.record.shard import shard_of
+from reprod_log.recording import Array, Entry, Recording, dtype_named
+from reprod_log.recording.shard import shard_of
 
 
 def with_empty_pieces(parts: tuple[Recording, ...]) -> tuple[Recording, ...]:

@@ -8,14 +8,14 @@ from dataclasses import replace
 from reprod_log.alignment import Alignment
 from reprod_log.diagnose import Finding, ranked
 from reprod_log.errors import counted, listed
-from reprod_log.judge import Status
 from reprod_log.ranks.joining import JoinedRecording
 from reprod_log.ranks.parts import Group
 from reprod_log.ranks.placing import Placing
 from reprod_log.ranks.reduction import named_ratio
 from reprod_log.ranks.replicas import rank_findings
 from reprod_log.ranks.statistics import is_synchronised
-from reprod_log.record import Key, Recording
+from reprod_log.recording import Key, Recording
+from reprod_log.verdict import Status
 
 _CONSTANTS = ("loss_scale", "constant_factor")
 """Rules that see a constant factor in every gradient and do not know of ranks."""

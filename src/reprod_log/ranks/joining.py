@@ -21,8 +21,8 @@ from reprod_log.ranks.parts import Ranks, said_ranks
 from reprod_log.ranks.pieces import together
 from reprod_log.ranks.placing import Parts, Placed, Placing
 from reprod_log.ranks.roles import has_pieces, of_rank, other_weights, running_statistics
-from reprod_log.record import Entry, ModuleInfo, Recording
-from reprod_log.record.axes import FACT
+from reprod_log.recording import Entry, ModuleInfo, Recording
+from reprod_log.recording.axes import FACT
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from reprod_log.ranks.bits import digest
 from reprod_log.ranks.mesh import Mesh
 from reprod_log.ranks.parts import Ranks, said_ranks
 from reprod_log.ranks.placing import Parts, Placing
-from reprod_log.record import Key, ModuleInfo
+from reprod_log.recording import Key, ModuleInfo
 
 _RULE = "model_reduction"
 _INPUT_DIMS = {"linear": {"torch": 1, "paddle": 0}, "embedding": {"torch": 0, "paddle": 0}}

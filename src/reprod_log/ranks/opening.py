@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reprod_log.errors import UsageError, listed
-from reprod_log.record import Recording
-from reprod_log.record.remote import is_file, is_remote, location, reading
-from reprod_log.record.stores import load
+from reprod_log.recording import Recording
+from reprod_log.recording.remote import is_file, is_remote, location, reading
+from reprod_log.recording.stores import load
 
 if TYPE_CHECKING:
     from reprod_log.alignment import Alignment

@@ -14,10 +14,10 @@ import numpy as np
 from reprod_log.errors import RecordingError
 from reprod_log.ranks.mesh import Mesh
 from reprod_log.ranks.placing import Parts, Placed
-from reprod_log.record import Array, Entry
-from reprod_log.record.entry import no_values
-from reprod_log.record.shard import FACT, Shard, shard_of
-from reprod_log.record.summary import joined as joined_summary
+from reprod_log.recording import Array, Entry
+from reprod_log.recording.entry import no_values
+from reprod_log.recording.shard import FACT, Shard, shard_of
+from reprod_log.recording.summary import joined as joined_summary
 
 
 def together(parts: Parts, placed: Placed, mesh: Mesh) -> Entry | None:

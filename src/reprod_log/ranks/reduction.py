@@ -10,7 +10,7 @@ from reprod_log.diagnose import Finding
 from reprod_log.diagnose.material import factor
 from reprod_log.errors import counted, listed
 from reprod_log.ranks.gradients import Reduction
-from reprod_log.record import Key
+from reprod_log.recording import Key
 
 _MOST_STEPS = 3
 """Steps whose gradients are read for the ratio; a wrong reduction is wrong from the first."""

@@ -8,9 +8,8 @@ from dataclasses import replace
 from reprod_log.alignment import Alignment
 from reprod_log.diagnose import Finding
 from reprod_log.diagnose import ranked as surest_first
-from reprod_log.judge import Limit, Policy, judge, whole
-from reprod_log.match import Pair, Pairing
 from reprod_log.measure.comparison import measure
+from reprod_log.pairing import Pair, Pairing
 from reprod_log.ranks import model_axes, reduction, settings, statistics
 from reprod_log.ranks.dims import Layout
 from reprod_log.ranks.gradients import Reduction, reductions
@@ -19,8 +18,9 @@ from reprod_log.ranks.parts import Group, Ranks
 from reprod_log.ranks.pieces import together
 from reprod_log.ranks.placing import Parts, Placing
 from reprod_log.ranks.roles import of_rank
-from reprod_log.record import Entry
-from reprod_log.record.side import Side
+from reprod_log.recording import Entry
+from reprod_log.recording.side import Side
+from reprod_log.verdict import Limit, Policy, judge, whole
 
 _REPLICAS = ("gradient", "clip", "lr", "update", "parameter", "buffer", "optimizer")
 _EQUAL = Limit("max_abs", 0.0, reason="replicas are equal bit for bit")

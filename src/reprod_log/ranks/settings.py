@@ -12,7 +12,7 @@ from reprod_log.ranks.bits import digest, same
 from reprod_log.ranks.mesh import Mesh
 from reprod_log.ranks.parts import Group, Ranks, said_ranks
 from reprod_log.ranks.roles import other_weights
-from reprod_log.record import Key
+from reprod_log.recording import Key
 
 _RATES = ("lr", "learning_rate", "initial_lr", "parameters")
 

@@ -14,11 +14,11 @@ import numpy as np
 
 from reprod_log.diagnose import Finding
 from reprod_log.errors import listed
+from reprod_log.layers.arrangement import channels_last
 from reprod_log.ranks.bits import same
 from reprod_log.ranks.parts import Group
 from reprod_log.ranks.roles import running_statistics
-from reprod_log.record import Array, Entry, Key, ModuleInfo, Recording
-from reprod_log.record.arrangement import channels_last
+from reprod_log.recording import Array, Entry, Key, ModuleInfo, Recording
 
 Keeping = Literal["equal", "own", "rank 0's", "unknown"]
 _FITS = 1e-4

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from reprod_log.alignment import Alignment
-from reprod_log.judge import Status
 from reprod_log.measure.comparison import Compared
-from reprod_log.record import Key
+from reprod_log.messages import Say, Text, say
+from reprod_log.recording import Key
 from reprod_log.report.view import Row, accepted_keys
-from reprod_log.report.words import Say, Text, say
+from reprod_log.verdict import Status
 
 Level = Literal["strong", "fair", "weak"]
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from reprod_log.record import Key
+from reprod_log.recording import Key
 from reprod_log.report.view import Row
 
 KINDS = ("loss", "lr", "metric", "other")

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from reprod_log.alignment import Alignment
-from reprod_log.judge import Policy, Status
-from reprod_log.record import Key, Provenance
+from reprod_log.recording import Key, Provenance
 from reprod_log.report.view import Row
+from reprod_log.verdict import Policy, Status
 
 MATTERS = ("device", "dtype", "threads", "data_hash")
 """Fields whose difference can by itself explain different numbers. Frameworks, times and commands differ anyway."""

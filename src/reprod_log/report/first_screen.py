@@ -9,10 +9,10 @@ from typing import Literal
 
 from reprod_log.alignment import Alignment
 from reprod_log.diagnose import Finding
-from reprod_log.judge import Status, UnusedPattern, unused_patterns
+from reprod_log.messages import Name, Say, Text, say, words
 from reprod_log.report.certainty import Certainty, certainty_of, may_be_rounding
 from reprod_log.report.view import SEVERITY, Row, accepted_keys, rows
-from reprod_log.report.words import Name, Say, Text, say, words
+from reprod_log.verdict import Status, UnusedPattern, unused_patterns
 
 MOST_CAUSES = 3
 """Causes that a first screen shows; more of them push everything else away."""

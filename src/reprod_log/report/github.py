@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TextIO
 
 from reprod_log.alignment import Alignment
-from reprod_log.judge import Status
 from reprod_log.report.first_screen import first_screen, headline
 from reprod_log.report.plain import plain, shortened
 from reprod_log.report.view import rows
+from reprod_log.verdict import Status
 
 MOST_ANNOTATIONS = 10
 """GitHub shows ten of each kind per step."""

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from reprod_log.judge import Status
-from reprod_log.record.key import PHASES
+from reprod_log.recording.key import PHASES
 from reprod_log.report.view import Row, worst_status
+from reprod_log.verdict import Status
 
 HEAT_PHASES = ("gradient", "clip", "update", "parameter", "buffer", "optimizer")
 _MODULE_PHASES = ("forward", "backward", *HEAT_PHASES)

@@ -8,11 +8,11 @@ from typing import Any
 
 from reprod_log.alignment import Alignment
 from reprod_log.measure.measurement import Measurement, Worst
+from reprod_log.messages import Say, Text, known_languages, words
 from reprod_log.report.curves import Curve
 from reprod_log.report.facts import policy_rules
 from reprod_log.report.plain import plain
 from reprod_log.report.view import MARKS, SEVERITY, Row, remarks
-from reprod_log.report.words import Say, Text, known_languages, words
 
 STATISTICS = ("rel_l2", "max_abs", "mean_abs", "max_rel", "mean_rel", "cosine_distance")
 DERIVED = ("times_limit", "floor", "times_floor", "relative_floor", "relative_float64", "relative_own")

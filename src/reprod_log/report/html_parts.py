@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
+from reprod_log.messages import Say, Words, say
 from reprod_log.report.groups import HeatMap
 from reprod_log.report.html_data import said
 from reprod_log.report.plain import number, plain, times
 from reprod_log.report.view import MARKS, Row
-from reprod_log.report.words import Say, Words, say
 
 MOST_CELLS = 20_000
 

@@ -7,11 +7,11 @@ from typing import Literal
 
 from reprod_log.alignment import Alignment
 from reprod_log.diagnose import Finding
-from reprod_log.record.side import Side
+from reprod_log.messages import Say, Words, say
+from reprod_log.recording.side import Side
 from reprod_log.report.first_screen import FirstScreen
 from reprod_log.report.plain import plain
 from reprod_log.report.view import remarks
-from reprod_log.report.words import Say, Words, say
 
 Role = Literal["headline", "where", "cause", "detail", "advice", "warning", "side", "note"]
 

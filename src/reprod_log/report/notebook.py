@@ -5,11 +5,11 @@ from __future__ import annotations
 from markupsafe import Markup
 
 from reprod_log.alignment import Alignment
+from reprod_log.messages import words
 from reprod_log.report.first_screen import first_screen
 from reprod_log.report.lines import Line, first_lines, side_lines
 from reprod_log.report.plain import plain, times
 from reprod_log.report.view import MARKS, Row, rows
-from reprod_log.report.words import words
 
 _MOST_ROWS = 20
 _CELL = Markup('<td style="text-align:{}">{}</td>')

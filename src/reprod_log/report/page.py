@@ -8,9 +8,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from reprod_log.messages import words
 from reprod_log.report.html_parts import HtmlParts
 from reprod_log.report.plain import plain
-from reprod_log.report.words import words
 
 TEMPLATES = Path(__file__).with_name("templates")
 

@@ -11,12 +11,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from reprod_log.judge import Status
+from reprod_log.messages import Words, say, words
 from reprod_log.report.first_screen import first_screen, headline
 from reprod_log.report.lines import Role, first_lines, note_lines, side_lines
 from reprod_log.report.plain import plain, shortened, times
 from reprod_log.report.view import MARKS, Row, rows
-from reprod_log.report.words import Words, say, words
+from reprod_log.verdict import Status
 
 if TYPE_CHECKING:
     from rich.tree import Tree

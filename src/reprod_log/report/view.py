@@ -7,15 +7,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from reprod_log.alignment import Alignment
-from reprod_log.calibrate import Evidence
 from reprod_log.errors import listed
-from reprod_log.judge import Check, Judgement, Status
-from reprod_log.judge.verdict import has_no_size
 from reprod_log.measure.comparison import Compared
 from reprod_log.measure.measurement import Measurement
-from reprod_log.record import Key
+from reprod_log.messages import Say, Text, say
+from reprod_log.recording import Key
 from reprod_log.report.plain import number
-from reprod_log.report.words import Say, Text, say
+from reprod_log.verdict import Check, Evidence, Judgement, Status
+from reprod_log.verdict.fixed import has_no_size
 
 SEVERITY = (
     Status.PASS,

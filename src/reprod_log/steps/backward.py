@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from reprod_log.alignment import Alignment
+from reprod_log.alignment.models import align_models
 from reprod_log.errors import UsageError
-from reprod_log.judge import Limit
-from reprod_log.live.align_models import align_models
-from reprod_log.live.runs import batches_of
-from reprod_log.record import Recording
+from reprod_log.experiments.runs import batches_of
+from reprod_log.recording import Recording
 from reprod_log.steps.passes import record_passes
 from reprod_log.steps.subject import Recorded, Subject, is_recorded
 from reprod_log.steps.trainer import Trainer
+from reprod_log.verdict import Limit
 
 SUBJECT = Subject(
     name="backward",

@@ -11,9 +11,9 @@ import numpy as np
 import xxhash
 
 from reprod_log.errors import UnreadableFile, UsageError
-from reprod_log.record import Array, Recording, current_provenance
-from reprod_log.record.content import content_hash
-from reprod_log.record.stores import load
+from reprod_log.recording import Array, Recording, current_provenance
+from reprod_log.recording.content import content_hash
+from reprod_log.recording.stores import load
 
 Make = Callable[[np.random.Generator], Mapping[str, Any]]
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from reprod_log.alignment import align
 from reprod_log.errors import RecordingError, UsageError
-from reprod_log.record.stores import load, npy
+from reprod_log.recording import npy
+from reprod_log.recording.stores import load
 from reprod_log.steps import subject_module, subjects
 from reprod_log.steps.result import StepResult
 from reprod_log.steps.subject import Subject

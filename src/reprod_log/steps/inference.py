@@ -9,14 +9,14 @@ from typing import Any
 
 from reprod_log.alignment import Alignment
 from reprod_log.capture import framework_of
-from reprod_log.capture.framework import Framework
 from reprod_log.errors import CaptureError, UsageError, listed
-from reprod_log.judge import Limit
-from reprod_log.live.program import Program
-from reprod_log.record import Key, Recording
+from reprod_log.experiments.program import Program
+from reprod_log.frameworks.contract import Framework
+from reprod_log.recording import Key, Recording
 from reprod_log.steps.frameworks import tools_of
 from reprod_log.steps.subject import Recorded, Subject, is_recorded, recorded
 from reprod_log.steps.values import named, origin, values_recording
+from reprod_log.verdict import Limit
 
 SUBJECT = Subject(
     name="inference",

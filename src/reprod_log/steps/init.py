@@ -18,15 +18,15 @@ import numpy as np
 from reprod_log.alignment import Alignment, align
 from reprod_log.capture import framework_of
 from reprod_log.capture.determinism import deterministic
-from reprod_log.capture.tree import Root, Tree
 from reprod_log.errors import UsageError
-from reprod_log.judge import Limit
-from reprod_log.live.runs import as_mapping
-from reprod_log.record import Array, Key, Recording
-from reprod_log.record.recorder import Recorder
+from reprod_log.experiments.runs import as_mapping
+from reprod_log.frameworks.module_tree import Root, Tree
+from reprod_log.pairing.survey import survey
+from reprod_log.recording import Array, Key, Recording
+from reprod_log.recording.recorder import Recorder
 from reprod_log.steps.subject import Recorded, Subject, load_side, recorded
 from reprod_log.steps.values import origin
-from reprod_log.transfer.survey import survey
+from reprod_log.verdict import Limit
 
 SUBJECT = Subject(
     name="init",

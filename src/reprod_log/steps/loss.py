@@ -7,14 +7,14 @@ from typing import Any
 
 from reprod_log.alignment import Alignment
 from reprod_log.capture import flatten, to_numpy
-from reprod_log.capture.framework import Framework
-from reprod_log.judge import Limit
-from reprod_log.live.frameworks import Hands, hands_of
-from reprod_log.live.program import cast_floating
-from reprod_log.record import Array, Key, Recording
+from reprod_log.experiments.frameworks import Hands, hands_of
+from reprod_log.experiments.program import cast_floating
+from reprod_log.frameworks.contract import Framework
+from reprod_log.recording import Array, Key, Recording
 from reprod_log.steps.passes import FLOAT64
 from reprod_log.steps.subject import Recorded, Subject, recorded
 from reprod_log.steps.values import given, named, origin, values_recording, with_framework
+from reprod_log.verdict import Limit
 
 SUBJECT = Subject(
     name="loss",

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from reprod_log.alignment import Alignment
-from reprod_log.judge import Limit
-from reprod_log.record import Key, Recording
+from reprod_log.recording import Key, Recording
 from reprod_log.steps.subject import Recorded, Subject, recorded
 from reprod_log.steps.values import given, named, origin, values_recording
+from reprod_log.verdict import Limit
 
 SUBJECT = Subject(
     name="metric",

@@ -9,9 +9,8 @@ from typing import Any
 
 from reprod_log.alignment import Alignment
 from reprod_log.capture import to_numpy, watch
-from reprod_log.judge import Limit
-from reprod_log.record import Array, Entry, Key, Recording, entry_of
-from reprod_log.steps.hyperparameters import built_in_clip, hyperparameters
+from reprod_log.layers.hyperparameters import built_in_clip, hyperparameters
+from reprod_log.recording import Array, Entry, Key, Recording, entry_of
 from reprod_log.steps.passes import with_float64
 from reprod_log.steps.probe import gradient
 from reprod_log.steps.subject import Recorded, Subject, is_recorded
@@ -24,6 +23,7 @@ from reprod_log.steps.treatment import (
     treatment_entries,
     with_weights_of,
 )
+from reprod_log.verdict import Limit
 
 SUBJECT = Subject(
     name="optimizer",

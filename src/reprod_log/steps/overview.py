@@ -7,11 +7,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from reprod_log.judge import Status
-from reprod_log.report.words import Name, Say, Text, say, words
+from reprod_log.messages import Name, Say, Text, say, words
 from reprod_log.steps.hand_in import HandIn
 from reprod_log.steps.result import StepResult
 from reprod_log.steps.run_plan import PlanResult
+from reprod_log.verdict import Status
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from reprod_log.errors import ReprodLogError
-from reprod_log.live.program import Program
-from reprod_log.live.runs import run_in_part
-from reprod_log.record import Recording
+from reprod_log.experiments.program import Program
+from reprod_log.experiments.runs import run_in_part
+from reprod_log.recording import Recording
 
 FLOAT64 = "float64"
 Batches = Sequence[tuple[Any, Any]]

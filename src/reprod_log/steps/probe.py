@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from reprod_log.capture import to_numpy
-from reprod_log.capture.tree import Tree
-from reprod_log.record import Array
+from reprod_log.frameworks.module_tree import Tree
+from reprod_log.recording import Array
 from reprod_log.transfer.frameworks import framework_of
 
 _EXPONENTS = (-7.0, 1.0)

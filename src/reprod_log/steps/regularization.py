@@ -9,13 +9,13 @@ from typing import Any
 
 from reprod_log.alignment import Alignment
 from reprod_log.capture import watch
-from reprod_log.judge import Limit
-from reprod_log.record import Recording
+from reprod_log.recording import Recording
 from reprod_log.steps.passes import with_float64
 from reprod_log.steps.subject import Recorded, Subject, is_recorded
 from reprod_log.steps.trainer import Trainer
 from reprod_log.steps.treatment import DECAYS, check_trainer, prepare, treatment_entries, with_weights_of
 from reprod_log.steps.values import origin
+from reprod_log.verdict import Limit
 
 SUBJECT = Subject(
     name="regularization",

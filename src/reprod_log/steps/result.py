@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reprod_log.alignment import Alignment
-from reprod_log.judge import Status
 from reprod_log.steps.subject import Subject
+from reprod_log.verdict import Status
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import sys
 import traceback
 from pathlib import Path
 
-from reprod_log.record import Recording
+from reprod_log.recording import Recording
 from reprod_log.steps import subject_module
 from reprod_log.steps.plan import Options, Plan, Side, plan_at
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from reprod_log.alignment import Alignment, align
 from reprod_log.capture.earshot import unheard
-from reprod_log.judge import Limit
-from reprod_log.record import Recording
-from reprod_log.record.stores import load
+from reprod_log.recording import Recording
+from reprod_log.recording.stores import load
+from reprod_log.verdict import Limit
 
 Recorded = Recording | str | Path
 """A recording, or where one lies."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reprod_log.live.program import Program
+from reprod_log.experiments.program import Program
 
 
 @dataclass(frozen=True)

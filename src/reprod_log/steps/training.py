@@ -11,13 +11,13 @@ import numpy as np
 from reprod_log.alignment import Alignment
 from reprod_log.capture import to_numpy
 from reprod_log.errors import UsageError
-from reprod_log.judge import Limit
-from reprod_log.live.runs import batches_of
-from reprod_log.record import Array, Key, Recording, entry_of
+from reprod_log.experiments.runs import batches_of
+from reprod_log.recording import Array, Key, Recording, entry_of
 from reprod_log.steps.passes import FLOAT64, record_passes
 from reprod_log.steps.subject import Recorded, Subject, has_float64, load_side, recorded
 from reprod_log.steps.trainer import Trainer
 from reprod_log.steps.values import given, named, origin, values_recording
+from reprod_log.verdict import Limit
 
 SUBJECT = Subject(
     name="training",

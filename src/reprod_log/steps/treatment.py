@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from reprod_log.capture.tree import Root, Slot, Tree
 from reprod_log.errors import UsageError
-from reprod_log.live.runs import as_mapping
-from reprod_log.record import Array, Entry, Key, entry_of
+from reprod_log.experiments.runs import as_mapping
+from reprod_log.frameworks.module_tree import Root, Slot, Tree
+from reprod_log.recording import Array, Entry, Key, entry_of
 from reprod_log.steps.frameworks import tools_of
 from reprod_log.steps.probe import excite
 from reprod_log.steps.trainer import Trainer

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from reprod_log.capture import flatten, to_numpy
-from reprod_log.capture.framework import Framework, loaded
 from reprod_log.errors import UsageError
-from reprod_log.record import Array, Key, Provenance, Recording, current_provenance
-from reprod_log.record.recorder import Recorder
+from reprod_log.frameworks.contract import Framework, loaded
+from reprod_log.recording import Array, Key, Provenance, Recording, current_provenance
+from reprod_log.recording.recorder import Recorder
 
 
 def given(side: Any, arguments: tuple[Any, ...] = ()) -> Any:

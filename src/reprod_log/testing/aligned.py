@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from reprod_log.alignment import Alignment
-    from reprod_log.judge import CalibratedPolicy, Limit, Policy
-    from reprod_log.record import Recording
+    from reprod_log.recording import Recording
+    from reprod_log.verdict import CalibratedPolicy, Limit, Policy
 
 # Everything is imported when it is used: pytest loads this package in every run of every project that has it installed.
 
@@ -49,8 +49,8 @@ def assert_aligned(
 
 def recording_of(value: Any) -> Recording:
     """What is compared: the recording itself, the one at a path, or one made of the tensors in `value`."""
-    from reprod_log.record import Recording
-    from reprod_log.record.stores import load
+    from reprod_log.recording import Recording
+    from reprod_log.recording.stores import load
 
     if isinstance(value, Recording):
         return value

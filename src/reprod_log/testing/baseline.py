@@ -12,8 +12,8 @@ from reprod_log.errors import NotAligned, RecordingError, UsageError
 
 if TYPE_CHECKING:
     from reprod_log.alignment import Alignment
-    from reprod_log.judge import CalibratedPolicy, Limit, Policy
-    from reprod_log.record import Provenance, Recording
+    from reprod_log.recording import Provenance, Recording
+    from reprod_log.verdict import CalibratedPolicy, Limit, Policy
 
 
 class Baseline:
@@ -68,7 +68,7 @@ class Baseline:
         equal_nan: bool = False,
     ) -> None:
         """Say how this test's values are judged; without it the default policy holds."""
-        from reprod_log.judge.patterns import patterns
+        from reprod_log.verdict.patterns import patterns
 
         self._options = {
             "policy": policy,
@@ -87,7 +87,7 @@ class Baseline:
         """Compare with the baseline now and give back the alignment; None when the baseline was written instead."""
         __tracebackhide__ = True
         from reprod_log.alignment import align
-        from reprod_log.record.stores import load
+        from reprod_log.recording.stores import load
 
         self._checked = True
         recorded = self._recorded()
@@ -106,7 +106,7 @@ class Baseline:
         return found
 
     def _recorded(self) -> Recording:
-        from reprod_log.record import Recording
+        from reprod_log.recording import Recording
 
         if self._recording is not None:
             return self._recording
@@ -116,7 +116,7 @@ class Baseline:
 
     def _write(self, recorded: Recording) -> None:
         """Write the file, unless the old one holds the very same values: then the repository sees no change."""
-        from reprod_log.record.stores import load, save
+        from reprod_log.recording.stores import load, save
 
         try:
             same = self.path.exists() and _same(load(self.path), recorded)
@@ -148,8 +148,8 @@ class Baseline:
         """Versions only: the same run on the same versions gives the same file, whenever and wherever."""
         import numpy
 
-        from reprod_log import __version__
-        from reprod_log.record import Provenance
+        from reprod_log.recording import Provenance
+        from reprod_log.version import __version__
 
         return Provenance(
             framework=" ".join(self._frameworks),

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from reprod_log.transfer.files.convert import convert_weights
+    from reprod_log.transfer.convert import convert_weights
     from reprod_log.transfer.gradients import transfer_gradients
     from reprod_log.transfer.optimizer_state import transfer_optimizer_state
     from reprod_log.transfer.report import TransferReport, TransferRow
@@ -23,7 +23,7 @@ __all__ = [
 _HOMES = {
     "TransferReport": "reprod_log.transfer.report",
     "TransferRow": "reprod_log.transfer.report",
-    "convert_weights": "reprod_log.transfer.files.convert",
+    "convert_weights": "reprod_log.transfer.convert",
     "transfer_gradients": "reprod_log.transfer.gradients",
     "transfer_optimizer_state": "reprod_log.transfer.optimizer_state",
     "transfer_weights": "reprod_log.transfer.weights",

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from reprod_log.capture.earshot import unheard
-from reprod_log.capture.tensors import plain_batch
 from reprod_log.errors import TransferError, UsageError, first_line
+from reprod_log.frameworks.tensors import plain_batch
+from reprod_log.layers.rules import all_rules
+from reprod_log.layers.transform import Array
+from reprod_log.pairing.survey import Survey
+from reprod_log.pairing.unit import BARE, Unit
 from reprod_log.transfer.frameworks import Call
-from reprod_log.transfer.rules import all_rules
-from reprod_log.transfer.survey import Survey
-from reprod_log.transfer.transform import Array
-from reprod_log.transfer.unit import BARE, Unit
 
 # What a whole model is called with: arrays by parameter name, a sequence of arrays, or a single one.
 Inputs = Mapping[str, Any] | tuple[Any, ...] | list[Any] | Array

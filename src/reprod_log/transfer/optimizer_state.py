@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from reprod_log.errors import TransferError, UsageError, counted
+from reprod_log.layers.optimizer_rules import STEP, OptimizerRule, find_optimizer_rule, from_canonical, to_canonical
+from reprod_log.layers.transform import Array
+from reprod_log.pairing.correspondence import Order
+from reprod_log.pairing.survey import Survey
+from reprod_log.pairing.weight_map import Move
 from reprod_log.transfer.execution import Inputs
 from reprod_log.transfer.gradients import both_parameters, planned
-from reprod_log.transfer.matching.correspondence import Order
-from reprod_log.transfer.optimizer_rules import STEP, OptimizerRule, find_optimizer_rule, from_canonical, to_canonical
-from reprod_log.transfer.plan import Move
 from reprod_log.transfer.report import TransferReport, TransferRow
-from reprod_log.transfer.survey import Survey
-from reprod_log.transfer.transform import Array
 
 
 def transfer_optimizer_state(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from reprod_log.errors import TransferError, counted, listed
-from reprod_log.transfer.plan import TransferPlan
+from reprod_log.pairing.weight_map import TransferPlan
 from reprod_log.transfer.verification import Status
 
 _WIDTH = 80

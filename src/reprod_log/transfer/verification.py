@@ -11,15 +11,15 @@ from typing import Any, Literal
 import numpy as np
 
 from reprod_log.errors import first_line
-from reprod_log.transfer.agreement import LAYER_LIMIT, MODEL_LIMIT, difference, rearranged_difference
+from reprod_log.layers.rule import LayerFacts, Rule
+from reprod_log.layers.rules import all_rules
+from reprod_log.layers.transform import Array
+from reprod_log.pairing.agreement import LAYER_LIMIT, MODEL_LIMIT, difference, rearranged_difference
+from reprod_log.pairing.pieces import PIECE
+from reprod_log.pairing.survey import Survey
+from reprod_log.pairing.unit import BARE, Unit
+from reprod_log.pairing.weight_map import TransferPlan, UnitPair
 from reprod_log.transfer.execution import Trace, run_unit
-from reprod_log.transfer.matching.pieces import PIECE
-from reprod_log.transfer.plan import TransferPlan, UnitPair
-from reprod_log.transfer.rule import LayerFacts, Rule
-from reprod_log.transfer.rules import all_rules
-from reprod_log.transfer.survey import Survey
-from reprod_log.transfer.transform import Array
-from reprod_log.transfer.unit import BARE, Unit
 
 Status = Literal["verified", "unverified", "differs"]
 

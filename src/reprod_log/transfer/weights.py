@@ -7,14 +7,14 @@ from typing import Any, Literal
 import numpy as np
 
 from reprod_log.errors import TransferError, UsageError
+from reprod_log.layers.transform import Array
+from reprod_log.pairing.correspondence import Correspondence, Order, correspond, shapes_of
+from reprod_log.pairing.leftovers import find_leftovers
+from reprod_log.pairing.pieces import PIECE
+from reprod_log.pairing.survey import Survey, survey
+from reprod_log.pairing.weight_map import Move, TransferPlan, make_plan
 from reprod_log.transfer.execution import Inputs, perturbed
-from reprod_log.transfer.leftovers import find_leftovers
-from reprod_log.transfer.matching.correspondence import Correspondence, Order, correspond, shapes_of
-from reprod_log.transfer.matching.pieces import PIECE
-from reprod_log.transfer.plan import Move, TransferPlan, make_plan
 from reprod_log.transfer.report import TransferReport, TransferRow
-from reprod_log.transfer.survey import Survey, survey
-from reprod_log.transfer.transform import Array
 from reprod_log.transfer.verification import Check, Runs
 from reprod_log.transfer.verification import verify as verify_plan
 

@@ -15,14 +15,14 @@ from rich.text import Text
 from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOTHING_COMPARED
 from reprod_log.cli.answer import tell_written
 from reprod_log.cli.options import Language
-from reprod_log.judge import Status
+from reprod_log.messages import Words, words
+from reprod_log.report.overview import announce_overview, write_overview
 from reprod_log.report.plain import plain
 from reprod_log.report.terminal import STYLES, terminal
-from reprod_log.report.words import Words, words
 from reprod_log.steps.overview import Overview, Row
-from reprod_log.steps.overview_report import announce_overview, write_overview
 from reprod_log.steps.plan import Options
 from reprod_log.steps.run_plan import PlanResult, run_plan
+from reprod_log.verdict import Status
 
 NAME = "align"
 _MOST_LETTERS = 160

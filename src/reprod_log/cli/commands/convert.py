@@ -9,7 +9,7 @@ import typer
 
 from reprod_log.cli.options import Trust
 from reprod_log.errors import UsageError, counted
-from reprod_log.record.stores import load, save
+from reprod_log.recording.stores import load, save
 
 NAME = "convert"
 

@@ -23,7 +23,7 @@ from reprod_log.cli.options import (
     Reports,
 )
 from reprod_log.errors import UsageError
-from reprod_log.judge import CalibratedPolicy, Policy
+from reprod_log.verdict import CalibratedPolicy, Policy
 
 NAME = "judge"
 

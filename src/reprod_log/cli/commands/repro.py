@@ -10,8 +10,8 @@ import typer
 from reprod_log.alignment import Alignment
 from reprod_log.diagnose.repro import write_repro
 from reprod_log.errors import UsageError
-from reprod_log.record import Key
-from reprod_log.record.stores import load
+from reprod_log.recording import Key
+from reprod_log.recording.stores import load
 
 NAME = "repro"
 

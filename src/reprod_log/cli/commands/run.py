@@ -13,8 +13,8 @@ import typer
 from reprod_log.capture.script import run_script
 from reprod_log.cli import INTERRUPTED, NOT_ALIGNED
 from reprod_log.errors import CaptureError, ReprodLogError, UsageError, counted
-from reprod_log.record import Recording
-from reprod_log.record.stores import load, save
+from reprod_log.recording import Recording
+from reprod_log.recording.stores import load, save
 from reprod_log.report.plain import plain
 
 NAME = "run"

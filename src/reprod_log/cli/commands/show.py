@@ -13,9 +13,9 @@ from rich.text import Text
 
 from reprod_log.cli.options import AllRows, Trust
 from reprod_log.errors import counted
-from reprod_log.record import Entry
-from reprod_log.record.stores import load
-from reprod_log.record.summary import summarise
+from reprod_log.recording import Entry
+from reprod_log.recording.stores import load
+from reprod_log.recording.summary import summarise
 from reprod_log.report.facts import origin_lines
 from reprod_log.report.plain import plain, shortened
 from reprod_log.report.terminal import print_indented, terminal

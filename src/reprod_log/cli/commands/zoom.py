@@ -30,8 +30,8 @@ from reprod_log.cli.options import (
     rename_map,
 )
 from reprod_log.errors import RecordingError, UsageError, counted, listed
-from reprod_log.record import Key, Recording
-from reprod_log.record.stores import load
+from reprod_log.recording import Key, Recording
+from reprod_log.recording.stores import load
 from reprod_log.report.first_screen import headline
 from reprod_log.report.plain import plain
 

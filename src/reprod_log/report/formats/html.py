@@ -30,7 +30,7 @@ _SCRIPTS = tuple(f"script/{name}.js" for name in ("words", "charts", "table", "t
 
 def render(alignment: Alignment, options: Options = USUAL) -> str:
     """The whole page. The short and the full form are the same: the reader folds and filters."""
-    from reprod_log import __version__
+    from reprod_log.version import __version__
 
     everything = rows(alignment)
     shown = _shown(everything)

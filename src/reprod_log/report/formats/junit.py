@@ -8,14 +8,14 @@ from xml.etree import ElementTree
 
 from reprod_log.alignment import Alignment
 from reprod_log.errors import counted
-from reprod_log.judge import Status
+from reprod_log.messages import Words, say, words
 from reprod_log.report.first_screen import headline
 from reprod_log.report.formats import text
 from reprod_log.report.groups import Group, groups
 from reprod_log.report.options import USUAL, Options
 from reprod_log.report.plain import plain, shortened
 from reprod_log.report.view import Row, rows
-from reprod_log.report.words import Words, say, words
+from reprod_log.verdict import Status
 
 SUFFIXES = (".xml",)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from reprod_log.alignment import Alignment
+from reprod_log.messages import Name, Say, Words, say, words
 from reprod_log.report.curves import Curve, curves
 from reprod_log.report.facts import Fact, provenance_facts
 from reprod_log.report.first_screen import FirstScreen, first_screen
@@ -13,7 +14,6 @@ from reprod_log.report.markdown import Section, code, text
 from reprod_log.report.options import USUAL, Options
 from reprod_log.report.plain import number, times
 from reprod_log.report.view import MARKS, Row, remarks, rows
-from reprod_log.report.words import Name, Say, Words, say, words
 
 SUFFIXES = (".md", ".markdown")
 LIMIT = 65_536

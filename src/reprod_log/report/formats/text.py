@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from reprod_log.alignment import Alignment
+from reprod_log.messages import Words, say, words
 from reprod_log.report.first_screen import first_screen
 from reprod_log.report.lines import first_lines, note_lines, side_lines
 from reprod_log.report.options import USUAL, Options
 from reprod_log.report.plain import plain
 from reprod_log.report.view import Row, rows
-from reprod_log.report.words import Words, say, words
 
 SUFFIXES = (".txt", ".log")
 

@@ -12,13 +12,13 @@ from typing import Any, Literal
 
 from reprod_log.alignment import SCHEMA, Alignment
 from reprod_log.errors import ReprodLogError
-from reprod_log.judge import Status
-from reprod_log.record.opening import check_inside
+from reprod_log.messages import words
+from reprod_log.recording.opening import check_inside
 from reprod_log.report.first_screen import screen_headline
 from reprod_log.report.html_data import said
 from reprod_log.report.plain import plain
 from reprod_log.report.view import MARKS
-from reprod_log.report.words import words
+from reprod_log.verdict import Status
 
 _SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages"})
 _RECORDING_SUFFIXES = frozenset({".npz", ".safetensors", ".npy"})

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from reprod_log.errors import ReprodLogError
-from reprod_log.record import Entry, Recording
-from reprod_log.record.stores import load
+from reprod_log.recording import Entry, Recording
+from reprod_log.recording.stores import load
 from reprod_log.report.curves import named_steps
 from reprod_log.report.facts import origin_lines
 from reprod_log.report.html_data import short

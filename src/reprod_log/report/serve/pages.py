@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+from reprod_log.messages import known_languages, words
 from reprod_log.report.formats.html import bokeh_scripts
 from reprod_log.report.page import embedded, page, scripts
 from reprod_log.report.serve.listing import Listing
 from reprod_log.report.view import MARKS, SEVERITY
-from reprod_log.report.words import known_languages, words
 
 _SCRIPTS = ("script/words.js", "script/charts.js", "serve/serve.js")
 

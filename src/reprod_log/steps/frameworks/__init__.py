@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from reprod_log.record import Array
+from reprod_log.recording import Array
 
 
 @dataclass(frozen=True)

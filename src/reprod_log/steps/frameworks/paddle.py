@@ -11,7 +11,7 @@ import numpy as np
 import paddle
 
 from reprod_log.capture import to_numpy
-from reprod_log.record import Array
+from reprod_log.recording import Array
 from reprod_log.steps.frameworks import Pull
 
 ENGINES = ("inference", "jit")

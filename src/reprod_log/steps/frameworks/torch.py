@@ -12,7 +12,7 @@ import torch
 
 from reprod_log.capture import to_numpy
 from reprod_log.errors import MissingPackage
-from reprod_log.record import Array
+from reprod_log.recording import Array
 from reprod_log.steps.frameworks import Pull
 
 ENGINES = ("export", "jit", "onnx")

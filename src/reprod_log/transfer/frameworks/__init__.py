@@ -16,7 +16,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from reprod_log.errors import UsageError
-from reprod_log.transfer.transform import Array, Shape
+from reprod_log.layers.transform import Array, Shape
 
 # The class that every model of a framework descends from.
 _ROOTS = {"torch": ("torch.nn.modules.module", "Module"), "paddle": ("paddle.nn.layer.layers", "Layer")}

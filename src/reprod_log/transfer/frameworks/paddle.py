@@ -8,9 +8,9 @@ import ml_dtypes
 import numpy as np
 import paddle
 
+from reprod_log.frameworks.nesting import leaves, replaced
+from reprod_log.layers.transform import Array, Shape
 from reprod_log.transfer.frameworks import Call, Kept
-from reprod_log.transfer.nesting import leaves, replaced
-from reprod_log.transfer.transform import Array, Shape
 
 NAME = "paddle"
 

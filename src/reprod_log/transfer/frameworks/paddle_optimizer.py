@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import paddle
 
+from reprod_log.layers.optimizer_rules import OptimizerRule
+from reprod_log.layers.transform import Array
 from reprod_log.transfer.frameworks.paddle import read, shape, write
-from reprod_log.transfer.optimizer_rules import OptimizerRule
-from reprod_log.transfer.transform import Array
 
 
 def parameters(optimizer: Any) -> list[Any]:

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from reprod_log.errors import UnreadableFile, UntrustedFile
+from reprod_log.frameworks.nesting import replaced
+from reprod_log.layers.transform import Array
 from reprod_log.transfer.frameworks.torch import read, tensor_of
-from reprod_log.transfer.nesting import replaced
-from reprod_log.transfer.transform import Array
 
 _BROKEN = (
     OSError, EOFError, RuntimeError, ValueError, KeyError, IndexError, TypeError, AttributeError, AssertionError,

@@ -1,0 +1,197 @@
+"""align_models: two live models, one call: transfer, run in every way the verdict needs, match, measure, judge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from reprod_log.alignment.alignment import Alignment, align
+from reprod_log.capture.earshot import unheard
+from reprod_log.diagnose.carried import own_tables, replaced_tables
+from reprod_log.diagnose.proof import prove
+from reprod_log.errors import TransferError, UsageError, listed
+from reprod_log.experiments.passes import Progress, Runs
+from reprod_log.experiments.program import Program
+from reprod_log.experiments.runs import as_mapping, batches_of
+from reprod_log.pairing.correspondence import Order
+from reprod_log.pairing.leftovers import loose_buffers
+from reprod_log.transfer import TransferReport, transfer_weights
+from reprod_log.verdict import CalibratedPolicy, Policy
+
+
+@unheard()
+def align_models(
+    reference: Any,
+    candidate: Any,
+    inputs: Any,
+    *,
+    targets: Any = None,
+    loss: Any = None,
+    optimizer: Any = None,
+    step: Any = None,
+    steps: int | None = None,
+    detailed: int | None = None,
+    transfer: bool = True,
+    rename: Mapping[str, str] | None = None,
+    policy: Policy | CalibratedPolicy | None = None,
+    allow_unmatched: str | Iterable[str] = (),
+    accept: str | Iterable[str] = (),
+    quick: bool = False,
+    progress: Progress | None = None,
+) -> Alignment:
+    """Compare two live models and tell rounding from defect.
+
+    reference, candidate   modules of any known framework, or several by name ({"generator": g, …}); each in the mode
+                           (train or eval) in which it is to be compared
+    inputs                 one batch of arrays or tensors (a dict by parameter name, a tuple, or a single one), or a
+                           list with one per step
+    targets                what the loss is given besides the outputs; like `inputs`
+    loss                   loss(outputs, targets) → scalar; a pair when the two sides need different ones
+    optimizer              makes an optimizer (or optimizer and scheduler) for a model it is given; one or a pair
+    step                   instead of `loss`: step(model, optimizer, inputs, targets) does a whole iteration
+    steps                  how many iterations; by default as many as there are batches, at least 5 with an optimizer
+    detailed               keep everything of the first so many iterations only, and losses and rates of the others;
+                           by default everything of all, which a large model or a long run has no memory for
+    transfer               carry the reference's weights over first (changes the candidate; its other state stays)
+    quick                  only isolation and the float64 run, without the precision tier
+
+    Neither model is trained: all runs use copies. Dropout layers get the same masks on both sides.
+    """
+    runs = make_runs(
+        reference,
+        candidate,
+        inputs,
+        targets=targets,
+        loss=loss,
+        optimizer=optimizer,
+        step=step,
+        steps=steps,
+        detailed=detailed,
+        transfer=transfer,
+        rename=rename,
+        quick=quick,
+        progress=progress,
+    )
+    recordings = runs.recordings()
+    alignment = align(*recordings, policy=policy, rename=rename, allow_unmatched=allow_unmatched, accept=accept)
+    return prove(alignment, runs, *recordings)
+
+
+def make_runs(
+    reference: Any,
+    candidate: Any,
+    inputs: Any,
+    *,
+    targets: Any = None,
+    loss: Any = None,
+    optimizer: Any = None,
+    step: Any = None,
+    steps: int | None = None,
+    detailed: int | None = None,
+    transfer: bool = True,
+    rename: Mapping[str, str] | None = None,
+    quick: bool = False,
+    progress: Progress | None = None,
+) -> Runs:
+    """Everything that `align_models` would run, not run yet."""
+    sides = [
+        Program(model, _of(loss, side), _of(optimizer, side), _of(step, side))
+        for side, model in enumerate((reference, candidate))
+    ]
+    ours, theirs = sides
+    for program in sides:
+        _check_callable(program)
+    _check_trained(ours, targets)
+    if inputs is None and step is None:
+        raise UsageError("inputs is None: give a batch of arrays, e.g. inputs=(images,)")
+    if steps is None:
+        steps = len(inputs) if isinstance(inputs, list) else 5 if ours.optimizer is not None else 1
+    batches = batches_of(inputs, targets, steps)
+    if detailed is not None and detailed < 1:
+        raise UsageError(f"detailed is {detailed}: at least the first iteration must be kept whole")
+    if not batches:
+        raise UsageError("inputs is an empty list: nothing would be compared")
+    notes, tables = _transfer(reference, candidate, batches[0][0], rename) if transfer else ([], ())
+    return Runs(ours, theirs, batches, rename or {}, progress, quick, detailed, notes, tables)
+
+
+def _check_trained(program: Program, targets: Any) -> None:
+    """What only a loss makes use of must not be given in vain: nothing of it would be compared."""
+    if program.loss is None and program.step is None:
+        given = [name for name, one in (("optimizer", program.optimizer), ("targets", targets)) if one is not None]
+        if given:
+            raise UsageError(
+                f"{' and '.join(given)} given, but neither loss= nor step=: nothing would be trained, and neither "
+                "gradients nor updates compared. Give loss=a function of (outputs, targets), or leave "
+                f"{'them' if len(given) > 1 else 'it'} out"
+            )
+
+
+def _check_callable(program: Program) -> None:
+    """Say what is wanted where something else was given: mostly a thing where a function that makes it is meant."""
+    wanted = {
+        "loss": (program.loss, "a function of (outputs, targets) that gives a scalar"),
+        "optimizer": (program.optimizer, "a function that makes one for the model it is given: lambda model: SGD(…)"),
+        "step": (program.step, "a function of (model, optimizer, inputs, targets)"),
+    }
+    for name, (given, meant) in wanted.items():
+        if given is not None and not callable(given):
+            raise UsageError(f"{name} is a {type(given).__name__}; give {meant}")
+
+
+def _of(given: Any, side: int) -> Any:
+    if isinstance(given, tuple):
+        if len(given) != 2:
+            raise UsageError(f"give one function for both sides or a pair (reference's, candidate's), not {len(given)}")
+        return given[side]
+    return given
+
+
+def _transfer(
+    reference: Any, candidate: Any, inputs: Any, rename: Mapping[str, str] | None
+) -> tuple[list[str], tuple[str, ...]]:
+    """Carry the weights over; gives what was taken on trust, in a sentence each, and which tables were replaced."""
+    there = as_mapping(candidate)
+    notes: list[str] = []
+    tables: list[str] = []
+    for name, source in as_mapping(reference).items():
+        if name not in there:
+            raise UsageError(f"the candidate has no model {name!r}; it has {', '.join(map(repr, there))}")
+        # Several models have inputs of each other's making, so only a single one can be run for proof.
+        before = own_tables(there[name])
+        doubts, report = _carry(source, there[name], inputs if name == "" else None, rename)
+        notes += doubts
+        tables += [f"{name}.{table}" if name else table for table in replaced_tables(before, there[name], report)]
+    return notes, tuple(tables)
+
+
+def _carry(source: Any, target: Any, proof: Any, rename: Mapping[str, str] | None) -> tuple[list[str], TransferReport]:
+    # Tables that only one side keeps stay as they are; what they change shows in the comparison.
+    left = [*loose_buffers(source), *loose_buffers(target)]
+
+    def carry(order: Order | None = None, dry_run: bool = False) -> TransferReport:
+        return transfer_weights(
+            source,
+            target,
+            rename=rename,
+            inputs=proof,
+            allow_left=left,
+            order=order,
+            on_difference="report",
+            dry_run=dry_run,
+        )
+
+    try:
+        done = carry()
+        return list(done.doubts), done
+    except TransferError as refusal:
+        if proof is None:
+            raise
+        # Values prove a pairing only where the models agree; of a wrong port one wants to know where it goes wrong.
+        unproved = carry(dry_run=True).left_in_target
+        try:
+            done = carry("execution")
+        except TransferError:
+            raise refusal from None
+    trusted = f"no values prove where these weights come from, so the order of layers was trusted: {listed(unproved)}"
+    return [trusted], done

@@ -1,4 +1,0 @@
-"""frameworks: one module per framework, named like it; the only places that know a framework.
-
-Each is loaded only when its framework is already in the process. `capture/framework.py` describes the functions.
-"""

@@ -1,0 +1,278 @@
+"""Operators of a layer on both sides, matched by value: which one is the first that the other side does not have?
+
+Layouts do not matter, since tensors are compared by their sorted values. Another formulation does not either: an
+operator whose result is missing there is forgiven when something computed from it is found again. The backward pass is
+looked at in the same way, from the outputs to the inputs: the operator at fault is given a gradient that the other side
+knows and gives back one that it does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from reprod_log.errors import ReprodLogError, first_line
+from reprod_log.experiments.isolation import Call
+from reprod_log.experiments.program import Program
+from reprod_log.experiments.rearranged import rearranged_before
+from reprod_log.experiments.traces import Operator, Trace, trace_layer, trace_loss
+from reprod_log.recording import Array
+
+_SAME = 1e-6
+"""Relative to the largest value; above what kernels with float32 constants inside a float64 run differ by."""
+_FILL = 1e5
+"""Times the smaller values of a tensor: what is equal and larger than this is no score but a mask's fill."""
+
+
+@dataclass(frozen=True)
+class Culprits:
+    """The first operator of either side that the other one does not have; None when all are found."""
+
+    reference: Operator | None
+    candidate: Operator | None
+    backward: bool = False
+    """Whether it is the operators' backward pass that differs."""
+    cut: bool = False
+    """Whether no gradient goes back through the operator on this one side, although the other side has one there."""
+
+    instead: Operator | None = None
+    """Where only one side has an operator at fault: what the other side, which has such operators too, does with the
+    same tensors."""
+
+    order: str = ""
+    """How the candidate's result holds the reference's numbers in another order, if that is what differs."""
+
+    def __bool__(self) -> bool:
+        return self.reference is not None or self.candidate is not None
+
+    @property
+    def written(self) -> bool:
+        """Whether one of them has a backward pass written by hand, which is what differs."""
+        return self.backward and any(one is not None and one.written for one in (self.reference, self.candidate))
+
+    @property
+    def given(self) -> tuple[str, str] | None:
+        """The plain arguments of both, when the same function was given others."""
+        ours, theirs = self.reference, self.candidate
+        if ours is None or theirs is None or not _namesakes(ours, theirs):
+            return None
+        return (ours.given, theirs.given) if ours.given and theirs.given and ours.given != theirs.given else None
+
+
+def find_culprits(reference: Trace, candidate: Trace) -> Culprits:
+    """The operators at fault in the forward pass; those of the backward pass when there are none."""
+    ours, theirs = _forward(reference), _forward(candidate)
+    forward = Culprits(_culprit(ours, theirs), _culprit(theirs, ours))
+    if forward:
+        return _in_another_order(forward, reference, candidate) or _with_counterpart(forward, reference, candidate)
+    ours, theirs = _backward(reference), _backward(candidate)
+    found = Culprits(_culprit(ours, theirs), _culprit(theirs, ours), backward=True)
+    if not found:
+        return found
+    by_hand = Culprits(
+        _written_in_place(found.candidate, candidate, reference) or found.reference,
+        _written_in_place(found.reference, reference, candidate) or found.candidate,
+        backward=True,
+    )
+    if by_hand.written:
+        return by_hand
+    cuts = Culprits(_cut(reference, candidate), _cut(candidate, reference), backward=True, cut=True)
+    return cuts if (cuts.reference is None) != (cuts.candidate is None) else found
+
+
+def _with_counterpart(forward: Culprits, reference: Trace, candidate: Trace) -> Culprits:
+    """The culprits, with what the other side does with the same tensors where it has none.
+
+    Another formulation of what follows may hide the other side's operator; it is no operator that only one side has.
+    """
+    one = forward.candidate if forward.reference is None else forward.reference
+    if one is None or (forward.reference is not None and forward.candidate is not None):
+        return forward
+    here, there = (reference, candidate) if forward.candidate is None else (candidate, reference)
+    given = [here.values[number] for number in one.inputs if _tells(here.values[number])]
+    namesakes = [other for other in there.operators if _namesakes(one, other)]
+    same = next((other for other in namesakes if all(_takes(other, values, there) for values in given)), None)
+    if given and same is not None:
+        return Culprits(forward.reference or same, forward.candidate or same)
+    if not namesakes:
+        return forward
+    users = (other for other in there.operators if any(_takes(other, values, there) for values in given))
+    return replace(forward, instead=next(users, None))
+
+
+def _takes(one: Operator, values: Array, trace: Trace) -> bool:
+    return any(_equal(values, trace.values[number]) for number in one.inputs)
+
+
+def _namesakes(one: Operator, other: Operator) -> bool:
+    return one.name.strip("_") == other.name.strip("_")
+
+
+def _in_another_order(forward: Culprits, reference: Trace, candidate: Trace) -> Culprits | None:
+    """The operators behind the culprits that give the same numbers in another order, if that is what it is."""
+    if forward.candidate is not None:
+        found = rearranged_before(forward.candidate, candidate, reference, candidate=True)
+        if found is not None:
+            return Culprits(found.there, found.here, order=found.how)
+    if forward.reference is not None:
+        found = rearranged_before(forward.reference, reference, candidate, candidate=False)
+        if found is not None:
+            return Culprits(found.here, found.there, order=found.how)
+    return None
+
+
+def _written_in_place(culprit: Operator | None, here: Trace, there: Trace) -> Operator | None:
+    """What the other side has in place of an operator (the same result), if its backward pass is written by hand.
+
+    One that hands its gradient on unchanged gives back a gradient that is known, and is not found by it.
+    """
+    if culprit is None:
+        return None
+    results = [here.values[number] for number in culprit.outputs]
+    for one in there.operators:
+        values = [there.values[number] for number in one.outputs]
+        if one.written and any(_equal(a, b) for a in results for b in values):
+            return one
+    return None
+
+
+def _cut(trace: Trace, other: Trace) -> Operator | None:
+    """The first operator that gives no gradient to one of its inputs, though the other side's tensor has one."""
+    for one in trace.operators:
+        if not any(number in trace.gradients for number in one.outputs):
+            continue
+        for number in one.inputs:
+            values = trace.values[number]
+            if number in trace.gradients or not _tells(values):
+                continue
+            there = [place for place, found in enumerate(other.values) if _equal(values, found)]
+            if there and all(place in other.gradients for place in there):
+                return one
+    return None
+
+
+def _equal(one: Array, other: Array) -> bool:
+    return one.size == other.size and _same(one, other)
+
+
+@dataclass(frozen=True)
+class _Flow:
+    """Tensors on their way through operators, in either direction."""
+
+    steps: tuple[tuple[Operator, tuple[int, ...], tuple[int, ...]], ...]
+    """Each operator with the numbers of what it is given and what it gives."""
+    values: Mapping[int, Array]
+    ends: frozenset[int]
+    """Numbers of what comes out at the end, or is used on the way: all else has no consequence."""
+
+
+def _forward(trace: Trace) -> _Flow:
+    steps = tuple((one, one.inputs, one.outputs) for one in trace.operators)
+    # A dropout whose result is replaced by the shared mask is computed, and used by nobody.
+    used = {number for _, given, _ in steps for number in given} | set(trace.results)
+    return _Flow(steps, dict(enumerate(trace.values)), frozenset(used))
+
+
+def _backward(trace: Trace) -> _Flow:
+    """The gradients: every operator takes those of its outputs and gives those of its inputs."""
+    known = trace.gradients
+    givers = _givers(trace)
+    steps = [
+        (
+            one,
+            tuple(number for number in one.outputs if number in known),
+            tuple(number for number in one.inputs if number in known and givers[number] == place),
+        )
+        for place, one in reversed(list(enumerate(trace.operators)))
+    ]
+    return _Flow(tuple(step for step in steps if step[1]), known, frozenset(known))
+
+
+def _givers(trace: Trace) -> dict[int, int]:
+    """The place of the operator that completes the gradient of each tensor.
+
+    The gradient of a tensor with several uses is a sum, whole only when the first of them (the last on the way back)
+    has given its part. One whose backward pass is written by hand comes before all others.
+    """
+    found: dict[int, int] = {}
+    for place, one in enumerate(trace.operators):
+        for number in one.inputs:
+            if number not in found or (one.written and not trace.operators[found[number]].written):
+                found[number] = place
+    return found
+
+
+def _culprit(flow: _Flow, other: _Flow) -> Operator | None:
+    by_size: dict[int, list[Array]] = {}
+    for values in other.values.values():
+        by_size.setdefault(values.size, []).append(values)
+    there = {
+        number: any(_same(values, one) for one in by_size.get(values.size, ()))
+        for number, values in flow.values.items()
+    }
+    # Weights and constants that the other side does not use come from nowhere in its trace.
+    made = {number for _, _, gives in flow.steps for number in gives}
+    for place, (operator, given, gives) in enumerate(flow.steps):
+        lost = any(not there[number] for number in gives if number in flow.ends)
+        known = all(there[number] or number not in made for number in given)
+        if lost and known and not _healed(flow, place, there):
+            return operator
+    return None
+
+
+def _healed(flow: _Flow, place: int, there: Mapping[int, bool]) -> bool:
+    """Whether something computed from the operator's result is found again on the other side."""
+    reached = {number for number in flow.steps[place][2] if not there[number]}
+    for _, given, gives in flow.steps[place + 1 :]:
+        if not reached.isdisjoint(given):
+            # What nobody uses may be equal to anything.
+            used = [number for number in gives if number in flow.ends]
+            telling = [number for number in used if _tells(flow.values[number]) or _is_no_constant(flow.values[number])]
+            if telling and all(there[number] for number in telling):
+                return True
+            reached.update(gives)
+    return False
+
+
+def _is_no_constant(values: Array) -> bool:
+    """Whether it is one number that nobody wrote down: what a loss computes, and no 0, 1, 0.5 or 12."""
+    return values.size == 1 and bool(np.isfinite(values[0])) and float(values[0]) * 1000 % 1 > 0
+
+
+def _tells(values: Array) -> bool:
+    return values.size > 3 and bool(values[0] != values[-1])
+
+
+def _same(one: Array, other: Array) -> bool:
+    equal = (one == other) | (np.isnan(one) & np.isnan(other))
+    with np.errstate(invalid="ignore"):
+        sizes = np.abs(one)
+        # A mask's fill (-inf, -1e9) is equal on both sides and must not set the scale for the scores beside it.
+        small = np.percentile(sizes[sizes > 0], 25) if (sizes > 0).any() else 0.0
+        counted = sizes[~(equal & (sizes > _FILL * small))]
+        largest = float(counted[np.isfinite(counted)].max(initial=0.0))
+        return bool((equal | (np.abs(one - other) <= _SAME * largest)).all())
+
+
+def culprits_in_loss(ours: Program, theirs: Program, batch: tuple[Any, Any], dtype: str) -> Culprits | str:
+    """The operators at fault in the loss; why not, when a side cannot be traced."""
+    try:
+        return find_culprits(trace_loss(ours, *batch, dtype), trace_loss(theirs, *batch, dtype))
+    except ReprodLogError:
+        raise
+    except Exception as error:  # as above
+        return first_line(error)
+
+
+def culprits_in(ours: Program, theirs: Program, calls: tuple[Call, Call], partner: str, dtype: str) -> Culprits | str:
+    """The operators at fault inside one layer; why not, when a side cannot be traced."""
+    here, there = calls
+    try:
+        return find_culprits(trace_layer(ours, here, here.path, dtype), trace_layer(theirs, there, partner, dtype))
+    except ReprodLogError:
+        raise
+    except Exception as error:  # a framework may raise anything under a trace; its word is said
+        return first_line(error)

@@ -1,0 +1,238 @@
+"""The tree of a watched model: its modules, parameters and names, whatever wraps them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from reprod_log.frameworks.contract import Framework
+from reprod_log.recording import ModuleInfo
+from reprod_log.recording.shard import Shard
+
+
+@dataclass(eq=False)
+class Root:
+    """A model that is watched, and the name before the paths of its modules ('' when it is the only one)."""
+
+    name: str
+    module: Any
+    wish: str = ""
+    """The name it will get when more models turn up."""
+    counts: bool = True
+    """Whether calling it may begin a new step; not so for loss functions."""
+
+    def path(self, inside: str) -> str:
+        return f"{self.name}.{inside}" if self.name and inside else self.name or inside
+
+
+@dataclass(eq=False)
+class Node:
+    """One module of a model."""
+
+    root: Root
+    inside: str
+    """Path within the root; '' for the root itself."""
+    module: Any
+    """The one that is called."""
+    content: Any
+    """The one that holds the parameters: the same, or what a wrapper around it hides."""
+    parent: Node | None
+    audible: bool
+    """Whether its calls can be listened to."""
+    kind: str
+    has_parameters: bool = False
+    """Its own, shared ones too."""
+    names: list[str] = field(default_factory=list)
+    """Further paths of the same module."""
+
+    @property
+    def path(self) -> str:
+        return self.root.path(self.inside)
+
+    @property
+    def type(self) -> str:
+        return type(self.content).__name__
+
+
+@dataclass(eq=False)
+class Slot:
+    """One parameter of a module."""
+
+    node: Node
+    name: str
+    tensor: Any
+    names: list[str] = field(default_factory=list)
+    """Further paths of the same parameter (tied weights)."""
+
+    @property
+    def inside(self) -> str:
+        return f"{self.node.inside}.{self.name}" if self.node.inside else self.name
+
+    @property
+    def path(self) -> str:
+        return self.node.root.path(self.inside)
+
+
+class Tree:
+    """All modules and parameters of the watched models, each once, under the first path that leads to it."""
+
+    def __init__(self, framework: Framework) -> None:
+        self._framework = framework
+        self.roots: list[Root] = []
+        self.nodes: list[Node] = []
+        self.slots: list[Slot] = []
+        self.notes: list[str] = []
+        self._node_of: dict[int, Node] = {}
+        self._slot_of: dict[int, Slot] = {}
+        self.wrappers: list[Any] = []
+        """Modules that only wrap another one, and so are no nodes."""
+        self._pieces: dict[int, Shard] = {}
+        self._distributed: set[tuple[Node, str]] = set()
+
+    def add(self, root: Root) -> list[Node]:
+        """Take in a model; gives the nodes that were not known before."""
+        known = len(self.nodes)
+        self.roots.append(root)
+        self._visit(root, root.module, "", None, audible=True)
+        return self.nodes[known:]
+
+    def replace_module(self, node: Node, module: Any) -> None:
+        """Put another module of the same kind in the place of a node's."""
+        self._node_of.pop(id(node.module), None)
+        node.module = node.content = module
+        self._node_of[id(module)] = node
+
+    def node_of(self, module: Any) -> Node | None:
+        return self._node_of.get(id(module))
+
+    def slot_of(self, parameter: Any) -> Slot | None:
+        return self._slot_of.get(id(parameter))
+
+    @property
+    def has_pieces(self) -> bool:
+        """Whether any parameter is distributed over several processes."""
+        return bool(self._distributed)
+
+    def piece(self, slot: Slot) -> Shard | None:
+        """How this process's piece of a parameter lies, when it is distributed over several."""
+        return self._pieces.get(id(slot.tensor))
+
+    def _visit(self, root: Root, module: Any, inside: str, parent: Node | None, *, audible: bool) -> None:
+        known = self._node_of.get(id(module))
+        if known is not None:
+            known.names.append(root.path(inside))
+            return
+        self._pieces.update({id(parameter): shard for parameter, shard in self._framework.pieces(module)})
+        reason = self._framework.opaque(module)
+        content = self._framework.wrapped(module)
+        if content is not None and not reason:
+            self.wrappers.append(module)
+            self._visit(root, content, inside, parent, audible=audible)
+            return
+        content = module if content is None else content
+        node = Node(root, inside, module, content, parent, audible, self._framework.kind(content))
+        self.nodes.append(node)
+        self._node_of[id(module)] = self._node_of[id(content)] = node
+        if reason and audible:
+            self.notes.append(
+                f"of {node.path or 'the model'!r} ({node.type}) only inputs and outputs are recorded, not what its "
+                f"modules do: {reason}"
+            )
+        self._take_parameters(node)
+        for name, child in self._framework.children(content):
+            below = f"{inside}.{name}" if inside else name
+            self._visit(root, child, below, node, audible=audible and not reason)
+
+    def refresh(self) -> None:
+        """Take in parameters that were made since."""
+        for node in self.nodes:
+            self._take_parameters(node)
+
+    def _take_parameters(self, node: Node) -> None:
+        for name, tensor in self._framework.parameters(node.content):
+            node.has_parameters = True
+            if (node, name) in self._distributed:
+                # While a wrapper has gathered the whole, it stands in for the piece.
+                continue
+            slot = Slot(node, name, tensor)
+            shard = self._framework.shard(tensor) or self._pieces.get(id(tensor))
+            if shard is not None:
+                self._pieces[id(tensor)] = shard
+                self._distributed.add((node, name))
+            known = self._slot_of.setdefault(id(tensor), slot)
+            if known is slot:
+                self.slots.append(slot)
+            elif slot.path != known.path and slot.path not in known.names:
+                known.names.append(slot.path)
+
+    def state(self) -> Iterator[tuple[str, Any]]:
+        """Every parameter and buffer with its path, as they are now."""
+        for slot in self.slots:
+            yield slot.path, slot.tensor
+        for node, name, tensor in self.buffers():
+            yield f"{node.path}.{name}" if node.path else name, tensor
+
+    def buffers(self) -> Iterator[tuple[Node, str, Any]]:
+        """Every buffer as it is now; looked up anew, because models put new tensors into their place."""
+        for node in self.nodes:
+            for name, tensor in self._framework.buffers(node.content):
+                yield node, name, tensor
+
+    def infos(self) -> tuple[ModuleInfo, ...]:
+        return tuple(self.info(node) for node in self.nodes)
+
+    def info(self, node: Node) -> ModuleInfo:
+        own = [*self._framework.parameters(node.content), *self._framework.buffers(node.content)]
+        origin = self._layer_class(node)
+        return ModuleInfo(
+            path=node.path,
+            type=node.type,
+            kind=node.kind,
+            origin=f"{origin.__module__}.{origin.__qualname__}",
+            parameters={name: self._whole_shape(tensor) for name, tensor in own},
+            settings=self._framework.settings(node.content),
+        )
+
+    def _whole_shape(self, tensor: Any) -> tuple[int, ...]:
+        shard = self._pieces.get(id(tensor))
+        return tuple(int(size) for size in tensor.shape) if shard is None else shard.whole
+
+    def _layer_class(self, node: Node) -> type:
+        """The class; of a layer that was derived from the framework's, the framework's: its layout is known.
+
+        Derived by a user, or on the fly by the framework itself: a parametrized layer of torch has a class of its own,
+        and so has one that fully_shard was applied to, which mixes in a class that is no layer.
+        """
+        own = type(node.content)
+        if not node.kind:
+            return own
+        frameworks = (one for one in own.__mro__ if one.__module__.partition(".")[0] == self._framework.NAME)
+        layers = (one for one in frameworks if hasattr(one, "forward") and _stands_in_its_module(one))
+        return next(layers, own)
+
+    def second_names(self) -> dict[str, dict[str, str]]:
+        """Shared modules and tied weights: every further path with the path they are recorded under."""
+        return {
+            "shared_modules": {name: node.path for node in self.nodes for name in node.names},
+            "tied_parameters": {name: slot.path for slot in self.slots for name in slot.names},
+        }
+
+    def forget(self) -> None:
+        """Let go of the models; names stay."""
+        self._node_of.clear()
+        self._slot_of.clear()
+        self._pieces.clear()
+        self.wrappers.clear()
+        for root in self.roots:
+            root.module = None
+        for node in self.nodes:
+            node.module = node.content = None
+        for slot in self.slots:
+            slot.tensor = None
+
+
+def _stands_in_its_module(one: type) -> bool:
+    """Whether the class is written in the module that it names; one made while the program runs is not."""
+    return getattr(sys.modules.get(one.__module__), one.__qualname__, None) is one

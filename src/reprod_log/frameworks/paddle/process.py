@@ -1,0 +1,72 @@
+"""PaddlePaddle as a part of the process: version, threads, random numbers, switches."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import paddle
+
+from reprod_log.frameworks.contract import Switch
+
+
+def version() -> str:
+    return str(paddle.__version__)
+
+
+def is_tracing() -> bool:
+    return not paddle.in_dynamic_mode()
+
+
+def threads() -> int | None:
+    # paddle uses one thread unless it is told otherwise.
+    text = os.environ.get("OMP_NUM_THREADS", "1").split(",")[0]
+    return int(text) if text.isdigit() else None
+
+
+def seeds() -> dict[str, int]:
+    return {"paddle": int(paddle.base.core.default_cpu_generator().initial_seed())}
+
+
+def seed(number: int) -> None:
+    paddle.seed(number)
+
+
+def rng_state() -> Any:
+    return paddle.get_rng_state()
+
+
+def set_rng_state(state: Any) -> None:
+    paddle.set_rng_state(state)
+
+
+def switches() -> list[Switch]:
+    return [
+        Switch(
+            "OMP_NUM_THREADS",
+            ("1",),
+            lambda: os.environ.get("OMP_NUM_THREADS", "1"),
+            None,
+            "paddle's sums differ between one and two threads; set it before the program starts",
+        ),
+        _flag("FLAGS_cudnn_deterministic", True, "cuDNN may pick kernels with unordered sums"),
+        _flag("FLAGS_embedding_deterministic", 1, "an embedding's gradient is added up in no fixed order on GPUs"),
+        Switch(
+            "NVIDIA_TF32_OVERRIDE",
+            ("0",),
+            lambda: os.environ.get("NVIDIA_TF32_OVERRIDE", ""),
+            None,
+            "TF32 keeps 10 bits of each factor; set it before the program starts (matters on GPUs)",
+        ),
+    ]
+
+
+def _flag(name: str, wanted: Any, why: str) -> Switch:
+    try:
+        paddle.get_flags(name)
+    except ValueError:
+        # A build without GPU support does not know it; then only the environment says what the user wants.
+        return Switch(name, (str(int(wanted)),), lambda: os.environ.get(name, ""), None, f"{why} (matters on GPUs)")
+    return Switch(
+        name, (wanted,), lambda: paddle.get_flags(name)[name], lambda value: paddle.set_flags({name: value}), why
+    )

@@ -1,0 +1,1 @@
+"""layers: what is known of layer kinds and optimizers, as data."""

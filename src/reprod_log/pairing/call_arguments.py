@@ -1,0 +1,100 @@
+"""The reference's arguments, put where the candidate's module takes them.
+
+A module of one's own takes its arguments in an order and under names of one's own. Given the reference's as they are,
+it would compute something else, or nothing at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from reprod_log.experiments.isolation import Call, plain_role
+from reprod_log.pairing.values import SAME
+from reprod_log.recording import Array
+
+
+def arranged(ours: Call, theirs: Call) -> Call | None:
+    """The reference's call in the form of the candidate's; None when the two are not given the same tensors.
+
+    Which argument is which is told by their values in the run of both models, and by their places where values do not
+    tell.
+    """
+    here, there = dict(_leaves(ours)), dict(_leaves(theirs))
+    roles = _roles(here, there)
+    if roles is None:
+        return None
+    if all(role == other for role, other in roles.items()) and _alike(ours, theirs):
+        return ours
+    given = {role: here[other] for role, other in roles.items()}
+    args = tuple(_filled(arg, f"input.{place}", given) for place, arg in enumerate(theirs.args))
+    kwargs = {name: _filled(arg, f"input.{name}", given) for name, arg in theirs.kwargs.items()}
+    return replace(ours, args=args, kwargs=kwargs, roles=roles)
+
+
+def with_shared_outputs(ours: Call, theirs: Call) -> Call:
+    """The call, with gradients for those outputs alone that both sides give."""
+    here, there = ({plain_role(role) for role in call.outputs} for call in (ours, theirs))
+    return ours if here == there else replace(ours, shared=frozenset(here & there))
+
+
+def _alike(ours: Call, theirs: Call) -> bool:
+    return len(ours.args) == len(theirs.args) and ours.kwargs.keys() == theirs.kwargs.keys()
+
+
+def _roles(here: Mapping[str, Array], there: Mapping[str, Array]) -> dict[str, str] | None:
+    """The reference's role for each of the candidate's; None when one side's tensor has no partner."""
+    if len(here) != len(there):
+        return None
+    roles: dict[str, str] = {}
+    left = dict(here)
+    for proven in (True, False):
+        for role, array in there.items():
+            if role in roles:
+                continue
+            names = sorted(left, key=lambda name: name != role)
+            found = next((name for name in names if _fits(left[name], array, proven=proven)), None)
+            if found is not None:
+                roles[role] = found
+                del left[found]
+    return roles if len(roles) == len(there) else None
+
+
+def _fits(one: Array, other: Array, *, proven: bool) -> bool:
+    if one.shape != other.shape or one.dtype.kind != other.dtype.kind:
+        return False
+    if not proven:
+        return True
+    left, right = one.astype(np.float64), other.astype(np.float64)
+    return bool(np.array_equal(left, right) or np.linalg.norm(left - right) <= SAME * np.linalg.norm(left))
+
+
+def _leaves(call: Call) -> Iterator[tuple[str, Array]]:
+    for place, arg in enumerate(call.args):
+        yield from _arrays(arg, f"input.{place}")
+    for name, arg in call.kwargs.items():
+        yield from _arrays(arg, f"input.{name}")
+
+
+def _arrays(value: Any, role: str) -> Iterator[tuple[str, Array]]:
+    if isinstance(value, np.ndarray):
+        yield role, value
+    elif isinstance(value, dict):
+        for name, one in value.items():
+            yield from _arrays(one, f"{role}.{name}")
+    elif isinstance(value, (tuple, list)):
+        for place, one in enumerate(value):
+            yield from _arrays(one, f"{role}.{place}")
+
+
+def _filled(value: Any, role: str, given: Mapping[str, Array]) -> Any:
+    if isinstance(value, np.ndarray):
+        return given[role]
+    if isinstance(value, dict):
+        return {name: _filled(one, f"{role}.{name}", given) for name, one in value.items()}
+    if isinstance(value, (tuple, list)):
+        return type(value)(_filled(one, f"{role}.{place}", given) for place, one in enumerate(value))
+    return value

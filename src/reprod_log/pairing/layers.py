@@ -1,0 +1,318 @@
+"""Layers of two recorded models lined up: by name, by rename map, by structure, by the order in which they run.
+
+Layers with parameters come first, because their shapes say most. What lies between them (activations, pools) is lined
+up in execution order between these anchors; a container belongs to the container that holds the same layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from reprod_log.pairing.alignment import best_alignment
+from reprod_log.pairing.boundaries import cut_elsewhere
+from reprod_log.pairing.calls import order_calls
+from reprod_log.pairing.exchange import exchange_branches
+from reprod_log.pairing.loose import match_loose
+from reprod_log.pairing.names import match_names, match_renames
+from reprod_log.pairing.order import match_order
+from reprod_log.pairing.pairing import How
+from reprod_log.pairing.pieces import PIECE, take_apart
+from reprod_log.pairing.structure import match_single_tensors, match_structure
+from reprod_log.pairing.unit import BARE, Unit
+from reprod_log.pairing.units import recorded_units
+from reprod_log.pairing.values import lone_tensors, settle_siblings
+from reprod_log.pairing.weight_map import UnitPair
+from reprod_log.recording import ModuleInfo, Recording
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Which module of the reference is which of the candidate, and which units were paired."""
+
+    modules: Mapping[str, tuple[str, How]]
+    units: tuple[UnitPair, ...]
+    left_in_reference: tuple[str, ...] = field(default=())
+    left_in_candidate: tuple[str, ...] = field(default=())
+    cut_elsewhere: frozenset[str] = field(default=frozenset())
+    """Blocks of the reference that looked like a block of the candidate, and begin or end elsewhere."""
+    called_otherwise: frozenset[str] = field(default=frozenset())
+    """Layers of the reference whose partners are called on other parts of the data, so that no call is another's."""
+    call_order: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    """The candidate's call for each call of a layer of the reference, where the order is another one."""
+
+
+def match_layers(reference: Recording, candidate: Recording, *, rename: Mapping[str, str]) -> Layers:
+    """The modules of both recordings lined up as far as they can be."""
+    ours, theirs = recorded_units(reference), recorded_units(candidate)
+    modules_here, units_here = {module.path for module in reference.modules}, {unit.path for unit in ours}
+    pairs = _unit_pairs(
+        ours,
+        theirs,
+        # A rule for a module without tensors (an activation) is followed by its entries; there is no unit to pair.
+        {old: new for old, new in rename.items() if _names(old, modules_here) and _names(old, units_here)},
+        (_execution_order(reference), _execution_order(candidate)),
+        (_ends(reference), _ends(candidate)),
+    )
+    pairs = exchange_branches(settle_siblings(pairs, reference, candidate), reference, candidate)
+    pairs += lone_tensors(*_rest(ours, theirs, pairs), reference, candidate)
+    modules: dict[str, tuple[str, How]] = {}
+    for pair in pairs:
+        if pair.source.kind != BARE and PIECE not in (pair.source.class_name, pair.target.class_name):
+            modules.setdefault(pair.source.owner, (pair.target.owner, _how(pair.how)))
+    known = {path: partner for path, (partner, _) in modules.items()}
+    modules |= _own_layers(pairs, modules, _leaves(ours), _leaves(theirs))
+    modules |= _between_anchors(reference, candidate, modules)
+    pieces = [pair for pair in pairs if PIECE in (pair.source.class_name, pair.target.class_name)]
+    in_pieces = {owner for pair in pieces for owner in (pair.source.owner, pair.target.owner)}
+    modules = {path: partner for path, partner in modules.items() if path not in in_pieces}
+    modules |= _wholes(reference, candidate, pieces)
+    modules |= _containers(reference, candidate, modules)
+    blocks = _named_alike(reference, candidate, modules) | {path: partner for path, (partner, _) in modules.items()}
+    calls = order_calls(reference, candidate, blocks)
+    steady = {a: b for a, b in known.items() if a not in calls.rearranged | calls.unlike}
+    others = {a: b for a, b in blocks.items() if a not in steady and a not in calls.rearranged}
+    apart = cut_elsewhere(reference, candidate, others, steady, layers=known)
+    otherwise = (apart | calls.rearranged) & known.keys()
+    apart = (apart | calls.rearranged) - known.keys()
+    modules = {path: partner for path, partner in modules.items() if path not in apart}
+    done_here, done_there = {pair.source.path for pair in pairs}, {pair.target.path for pair in pairs}
+    return Layers(
+        modules,
+        tuple(pairs),
+        tuple(unit.path for unit in ours if unit.path not in done_here),
+        tuple(unit.path for unit in theirs if unit.path not in done_there),
+        apart,
+        frozenset(otherwise),
+        calls.exchanged,
+    )
+
+
+def _unit_pairs(
+    ours: tuple[Unit, ...],
+    theirs: tuple[Unit, ...],
+    rename: Mapping[str, str],
+    orders: tuple[Mapping[str, int], Mapping[str, int]],
+    ends: tuple[Mapping[str, int], Mapping[str, int]],
+) -> list[UnitPair]:
+    pairs = match_renames(ours, theirs, rename)
+    pairs += match_names(*_rest(ours, theirs, pairs))
+    here, there = take_apart(*_rest(ours, theirs, pairs))
+    decided = {pair.source.path: pair.target.path for pair in pairs}
+    in_order = (
+        _sorted((*(pair.source for pair in pairs), *here), orders[0]),
+        _sorted((*(pair.target for pair in pairs), *there), orders[1]),
+    )
+    pairs += match_order(*in_order, decided, how="execution order")
+    found, _ = match_structure(*_rest(here, there, pairs))
+    pairs += found
+    pairs += match_single_tensors(*_rest(here, there, pairs))
+    return pairs + match_loose(*_rest(here, there, pairs), pairs, *ends)
+
+
+def _names(front: str, paths: Iterable[str]) -> bool:
+    """Whether it is one of these paths, or what one of them lies in."""
+    return any(path == front or path.startswith(f"{front}.") for path in paths)
+
+
+def _sorted(units: Iterable[Unit], order: Mapping[str, int]) -> list[Unit]:
+    """Units in the order of their first call; what never ran stays out."""
+    return sorted((unit for unit in units if unit.owner in order), key=lambda unit: order[unit.owner])
+
+
+def _execution_order(recording: Recording) -> dict[str, int]:
+    order: dict[str, int] = {}
+    for place, entry in enumerate(recording.entries):
+        if entry.key.phase == "forward":
+            order.setdefault(entry.key.path, place)
+    return order
+
+
+def _ends(recording: Recording) -> dict[str, int]:
+    """The place of every module's first output, so that a block comes after what it holds."""
+    ends: dict[str, int] = {}
+    for place, entry in enumerate(recording.entries):
+        if entry.key.phase == "forward" and entry.key.role.startswith("output"):
+            ends.setdefault(entry.key.path, place)
+    return ends
+
+
+def _leaves(units: Iterable[Unit]) -> frozenset[str]:
+    """Owners of tensors that hold no other owner: a norm written by hand, say, and not a block."""
+    owners = {unit.owner for unit in units}
+    parents = {path.rpartition(".")[0] for path in owners if path}
+    while more := {path.rpartition(".")[0] for path in parents if path} - parents:
+        parents |= more
+    return frozenset(owners - parents)
+
+
+def _own_layers(
+    pairs: Iterable[UnitPair], modules: Mapping[str, tuple[str, How]], ours: frozenset[str], theirs: frozenset[str]
+) -> dict[str, tuple[str, How]]:
+    """Modules that hold tensors of their own making and nothing else, when all of these have partners in one module."""
+    there: dict[str, set[str]] = {}
+    back: dict[str, set[str]] = {}
+    said: dict[str, How] = {}
+    for pair in pairs:
+        if pair.source.kind == BARE:
+            there.setdefault(pair.source.owner, set()).add(pair.target.owner)
+            back.setdefault(pair.target.owner, set()).add(pair.source.owner)
+            said.setdefault(pair.source.owner, _how(pair.how))
+    taken = {partner for partner, _ in modules.values()}
+    found: dict[str, tuple[str, How]] = {}
+    for owner, partners in there.items():
+        partner = next(iter(partners))
+        alone = len(partners) == 1 and len(back[partner]) == 1
+        if alone and owner in ours and partner in theirs and owner not in modules and partner not in taken:
+            found[owner] = (partner, said[owner])
+    return found
+
+
+def _rest(
+    ours: Iterable[Unit], theirs: Iterable[Unit], pairs: Iterable[UnitPair]
+) -> tuple[tuple[Unit, ...], tuple[Unit, ...]]:
+    pairs = list(pairs)
+    here, there = {pair.source.path for pair in pairs}, {pair.target.path for pair in pairs}
+    return tuple(one for one in ours if one.path not in here), tuple(one for one in theirs if one.path not in there)
+
+
+def _how(said: str) -> How:
+    if said in ("name", "rename"):
+        return said  # type: ignore[return-value]  # narrowed by the line above
+    if said == "values":
+        return "value"
+    return "order" if "order" in said else "structure"
+
+
+def _between_anchors(
+    reference: Recording, candidate: Recording, anchors: Mapping[str, tuple[str, How]]
+) -> dict[str, tuple[str, How]]:
+    """Modules without parameters that run between the same two anchors, lined up by kind and output shape."""
+    ours, theirs = _leaf_calls(reference), _leaf_calls(candidate)
+    place_there = {call.path: place for place, call in enumerate(theirs)}
+    found: dict[str, tuple[str, How]] = {}
+    taken = {partner for partner, _ in anchors.values()}
+    start_here = start_there = 0
+    for end_here in [*(i for i, call in enumerate(ours) if call.path in anchors), len(ours)]:
+        end_there = place_there.get(anchors[ours[end_here].path][0], -1) if end_here < len(ours) else len(theirs)
+        if end_there < start_there:
+            # The other side runs this layer elsewhere, or not at all: nothing can be said about what lies between.
+            continue
+        segment = [call for call in theirs[start_there:end_there] if call.path not in taken]
+        for one, other in best_alignment(ours[start_here:end_here], segment, _Call.likeness):
+            if one.path not in anchors and one.path not in found:
+                how: How = "name" if one.path == other.path else "order"
+                found[one.path] = (other.path, how)
+                taken.add(other.path)
+        start_here, start_there = end_here + 1, end_there + 1
+    return found
+
+
+@dataclass(frozen=True)
+class _Call:
+    path: str
+    kind: str
+    shape: tuple[int, ...]
+
+    def likeness(self, other: _Call) -> float:
+        """0: not the same thing; more: surer."""
+        named_alike = self.path.rpartition(".")[2] == other.path.rpartition(".")[2]
+        if sorted(self.shape) != sorted(other.shape):
+            # A pool or an upsampling with another setting (ceil_mode, stride, size) is still that layer.
+            alike = named_alike and self.kind == other.kind != "" and len(self.shape) == len(other.shape)
+            return 1.0 if alike else 0.0
+        if self.kind and other.kind:
+            return 2.0 if self.kind == other.kind else 0.0
+        return 1.5 if named_alike else 0.5
+
+
+def _leaf_calls(recording: Recording) -> list[_Call]:
+    """First calls of modules without children, in execution order."""
+    by_path = {module.path: module for module in recording.modules}
+    parents = {path.rpartition(".")[0] for path in by_path if path}
+    known = {unit.owner for unit in recorded_units(recording)}
+    calls: dict[str, _Call] = {}
+    for entry in recording.entries:
+        path = entry.key.path
+        if entry.key.phase != "forward" or path in calls or entry.key.run or entry.key.role.startswith("input"):
+            continue
+        if path in known or path not in parents:
+            calls[path] = _Call(path, _kind(by_path.get(path)), entry.shape)
+    return list(calls.values())
+
+
+def _kind(module: ModuleInfo | None) -> str:
+    return "" if module is None else module.kind or module.type.lower()
+
+
+def _wholes(reference: Recording, candidate: Recording, pieces: Iterable[UnitPair]) -> dict[str, tuple[str, How]]:
+    """Layers that were paired in pieces (an attention layer), with the block that holds just these pieces there."""
+    found: dict[str, tuple[str, How]] = {}
+    pieces = list(pieces)
+    for side, recording in enumerate((candidate, reference) if pieces else ()):
+        held: dict[frozenset[str], str] = {}
+        units = {unit.owner for unit in recorded_units(recording) if unit.kind != BARE}
+        for path, content in _contents(recording, None).items():
+            held.setdefault(frozenset(content & units), path)
+        parts: dict[str, set[str]] = {}
+        for pair in pieces:
+            whole, part = (pair.source, pair.target) if side == 0 else (pair.target, pair.source)
+            if whole.class_name == PIECE:
+                parts.setdefault(whole.owner, set()).add(part.owner)
+        for whole_path, owners in parts.items():
+            block = held.get(frozenset(owners))
+            if block is not None and len(owners) > 1:
+                found |= {whole_path: (block, "structure")} if side == 0 else {block: (whole_path, "structure")}
+    return found
+
+
+def _named_alike(reference: Recording, candidate: Recording, modules: Mapping[str, tuple[str, How]]) -> dict[str, str]:
+    """Modules that nothing but their name pairs."""
+    taken = {partner for partner, _ in modules.values()}
+    there = {module.path for module in candidate.modules} - taken
+    return {module.path: module.path for module in reference.modules if module.path in there - modules.keys()}
+
+
+def _containers(
+    reference: Recording, candidate: Recording, modules: Mapping[str, tuple[str, How]]
+) -> dict[str, tuple[str, How]]:
+    """Containers that hold the same layers; of several wrapped around the same ones, outermost with outermost."""
+    ours, theirs = _contents(reference, modules), _contents(candidate, None)
+    there: dict[frozenset[str], list[str]] = {}
+    taken = {partner for partner, _ in modules.values()}
+    for path, held in theirs.items():
+        if path not in taken:
+            there.setdefault(held, []).append(path)
+    here: dict[frozenset[str], list[str]] = {}
+    partners = {partner for partner, _ in modules.values()}
+    for path, held in ours.items():
+        if path not in modules and held:
+            here.setdefault(held, []).append(path)
+    found: dict[str, tuple[str, How]] = {}
+    wanted: dict[frozenset[str], list[str]] = {}
+    for held, paths in there.items():
+        # Several hold the same paired layers when they also hold containers of their own.
+        wanted.setdefault(held & partners, []).extend(paths)
+    for held, paths in here.items():
+        for one, other in zip(sorted(paths, key=_depth), sorted(wanted.get(held, []), key=_depth), strict=False):
+            found[one] = (other, "name" if one == other else "structure")
+    return found
+
+
+def _contents(recording: Recording, modules: Mapping[str, tuple[str, How]] | None) -> dict[str, frozenset[str]]:
+    """For each container that ran the layers below it, under the candidate's names."""
+    ran = _execution_order(recording)
+    contents: dict[str, set[str]] = {module.path: set() for module in recording.modules if module.path in ran}
+    leaves = set(modules) if modules is not None else set(contents)
+    for path in leaves:
+        name = modules[path][0] if modules is not None else path
+        parent = path
+        while parent:
+            parent = parent.rpartition(".")[0]
+            if parent in contents:
+                contents[parent].add(name)
+    return {path: frozenset(held) for path, held in contents.items() if held}
+
+
+def _depth(path: str) -> int:
+    return path.count(".") + bool(path)

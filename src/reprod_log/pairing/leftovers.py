@@ -1,0 +1,93 @@
+"""What a plan leaves behind on either side, and why."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from glob import escape
+from typing import Any
+
+from reprod_log.errors import listed
+from reprod_log.pairing.structure import Ambiguity
+from reprod_log.pairing.survey import Survey, survey
+from reprod_log.pairing.unit import BARE, Unit
+from reprod_log.pairing.weight_map import TransferPlan
+from reprod_log.pairing.wording import near
+
+
+@dataclass(frozen=True)
+class Leftovers:
+    """Names left on either side, those allowed to be, and a reason for each."""
+
+    in_source: tuple[str, ...]
+    in_target: tuple[str, ...]
+    allowed: tuple[str, ...]
+    reasons: dict[str, str]
+
+
+def find_leftovers(
+    source: Survey,
+    target: Survey,
+    plan: TransferPlan,
+    undecided: Sequence[Ambiguity],
+    allow_left: Iterable[str],
+) -> Leftovers:
+    """Everything that the plan does not move. A tied tensor that moves under another name is not left."""
+    patterns = (allow_left,) if isinstance(allow_left, str) else tuple(allow_left)
+    here = _unused(source, {name for move in plan.moves for name in move.sources})
+    there = _unused(target, {move.target for move in plan.moves})
+    allowed = [name for name in (*there, *here) if any(fnmatchcase(name, pattern) for pattern in patterns)]
+    allowed += [*_bookkeeping(target, there), *_bookkeeping(source, here)]
+    reasons: dict[str, str] = {}
+    partners = {pair.source.path: pair.target for pair in plan.pairs}
+    back = {pair.target.path: pair.source for pair in plan.pairs}
+    for names, own, other, partner in ((here, source, target, partners), (there, target, source, back)):
+        free = there if own is source else here
+        for unit in own.units:
+            for name in unit.tensors:
+                if name in names:
+                    reasons[name] = _reason(name, unit, other, partner.get(unit.path), undecided, free)
+    return Leftovers(_without(here, allowed), _without(there, allowed), tuple(dict.fromkeys(allowed)), reasons)
+
+
+def _bookkeeping(survey: Survey, names: Iterable[str]) -> list[str]:
+    """Integer tensors that are never trained (indices, position ids, counters): many models do not keep them at all."""
+    return [
+        name
+        for name in names
+        if not survey.framework.is_parameter(survey.tensors[name])
+        and survey.framework.dtype(survey.tensors[name]).startswith(("int", "uint", "bool"))
+    ]
+
+
+def loose_buffers(model: Any) -> list[str]:
+    """Names of the tensors that are not trained and belong to no known layer, as patterns that fit nothing else."""
+    found = survey(model)
+    names = [unit.path for unit in found.units if unit.kind == BARE]
+    return [escape(name) for name in names if not found.framework.is_parameter(found.tensors[name])]
+
+
+def _unused(survey: Survey, used: set[str]) -> tuple[str, ...]:
+    held = {id(survey.tensors[name]) for name in used}
+    required = {part.tensor: None for unit in survey.units for part in unit.parts if not part.optional}
+    return tuple(name for name in required if id(survey.tensors[name]) not in held)
+
+
+def _without(names: Iterable[str], allowed: Iterable[str]) -> tuple[str, ...]:
+    kept = set(allowed)
+    return tuple(name for name in names if name not in kept)
+
+
+def _reason(
+    name: str, unit: Unit, other: Survey, partner: Unit | None, undecided: Sequence[Ambiguity], free: Sequence[str]
+) -> str:
+    for group in undecided:
+        if any(unit.path in (one.path, one.owner) for one in (*group.sources, *group.targets)):
+            one, two = (listed([u.path for u in side], most=3) for side in (group.sources, group.targets))
+            return f"{one} and {two} ({group.sources[0].describe()}) fit each other in more than one way"
+    if partner is not None:
+        return f"'{partner.path}', the partner of '{unit.path}', has nothing to match '{name}'"
+    same_path = next((one for one in other.units if one.path == unit.path), None)
+    if same_path is not None:
+        return f"'{unit.path}' is {unit.describe()} here and {same_path.describe()} there"
+    close = near(name, free)
+    return f"near '{name}': {listed(close)}" if close else f"nothing fits '{unit.path}' ({unit.describe()})"

@@ -1,0 +1,366 @@
+"""match: finds the partner of every entry; says how, and lists what has none.
+
+By name and rename map first. Where both recordings describe their models, layers are lined up as well (match/layers.py)
+and entries follow their layers, so that other names, nesting and registration order do not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from reprod_log.pairing.pairing import CONFIDENCE, How, Pair, Pairing, View
+from reprod_log.pairing.rename import check_rename, renamed
+from reprod_log.recording import Entry, Key, ModuleInfo, Recording
+from reprod_log.recording.collecting import collecting_put_off
+
+# What lines layers up is loaded where it is used: recordings that describe no model are compared without it.
+if TYPE_CHECKING:
+    from reprod_log.layers.layouts import TensorView
+    from reprod_log.pairing.layers import Layers
+
+_EXPECTED_OF_BOTH = ("float64", "isolated", "isolated.float64")
+_OF_MODULES = ("forward", "backward")
+_OF_TENSORS = ("gradient", "clip", "update", "parameter", "buffer", "optimizer")
+_BY_PLACE = ("data", "loss", "lr")
+"""Phases whose names are the scripts' own (input names, optimizer groups): paired by place when names differ."""
+
+
+def match(reference: Recording, candidate: Recording, *, rename: Mapping[str, str] | None = None) -> Pairing:
+    """Every entry of the reference with its partner, as far as there is one."""
+    rename = rename or {}
+    check_rename(rename, reference)
+    with collecting_put_off():
+        return _matched(reference, candidate, rename)
+
+
+def _matched(reference: Recording, candidate: Recording, rename: Mapping[str, str]) -> Pairing:
+    finder = _Finder(reference, candidate, rename)
+    pairs: list[Pair] = []
+    alone: list[Entry] = []
+    for entry in reference.entries:
+        pair = finder.partner(entry)
+        if pair is None:
+            alone.append(entry)
+        else:
+            pairs.append(pair)
+    left = [entry for entry in candidate.entries if str(entry.key) not in finder.taken]
+    structural = [*filter(finder.is_structural, alone), *filter(finder.is_structural_there, left)]
+    structural += [entry for entry in (*alone, *left) if _is_zero_gradient(entry)]
+    for side in (alone, left):
+        unpaired = {str(entry.key): entry for entry in side}
+        structural += [entry for entry in side if finder.is_own_interface(entry, pairs, unpaired)]
+    structural += [entry for entry in alone if _is_repeated_rate(entry, reference)]
+    structural += [entry for entry in left if _is_repeated_rate(entry, candidate)]
+    skipped = {id(entry) for entry in structural}
+    alone = [entry for entry in alone if id(entry) not in skipped]
+    left = [entry for entry in left if id(entry) not in skipped]
+    lacking = set(reference.runs) - set(candidate.runs)
+    notes = [f"the candidate has no {run} pass" for run in sorted(lacking) if run in _EXPECTED_OF_BOTH]
+    # Other passes (float64, isolated, repeats …) are evidence: what one side lacks there weakens the evidence for an
+    # entry, which calibrate sees; what it lacks in the plain run is missing.
+    return Pairing(
+        tuple(pairs),
+        tuple(entry for entry in alone if not entry.key.run),
+        tuple(entry for entry in left if not entry.key.run),
+        tuple(structural),
+        (*notes, *finder.notes()),
+    )
+
+
+class _Finder:
+    """Looks for partners; remembers what is taken."""
+
+    def __init__(self, reference: Recording, candidate: Recording, rename: Mapping[str, str]) -> None:
+        self.reference, self.candidate, self.rename = reference, candidate, rename
+        self.there = {str(entry.key): entry for entry in candidate.entries}
+        self.taken: set[str] = set()
+        self.layers: Layers | None = None
+        self.views: dict[str, TensorView] = {}
+        self.our_constants = self.their_constants = frozenset[str]()
+        self.our_covered = self.their_covered = frozenset[str]()
+        self.their_partners, self.our_compared, self.their_compared = set[str](), set[str](), set[str]()
+        if reference.modules and candidate.modules:
+            from reprod_log.pairing.coverage import constants, covered_modules
+            from reprod_log.pairing.layers import match_layers
+            from reprod_log.pairing.tensors import tensor_views
+
+            self.our_constants, self.their_constants = constants(reference), constants(candidate)
+            self.layers = match_layers(reference, candidate, rename=rename)
+            otherwise = self.layers.called_otherwise
+            self.their_partners = {partner for partner, _ in self.layers.modules.values()}
+            self.our_compared = self.layers.modules.keys() - otherwise
+            self.their_compared = {self.layers.modules[path][0] for path in self.our_compared}
+            self.views = tensor_views(self.layers.units, _shapes(reference))
+            self.our_covered = covered_modules(reference, self.views.keys() | self.our_constants)
+            there = {name for view in self.views.values() for name in view.candidate}
+            self.their_covered = covered_modules(candidate, there | self.their_constants)
+        self.ours = {module.path: module for module in reference.modules}
+        self.theirs = {module.path: module for module in candidate.modules}
+        self.places = _Places(reference, candidate)
+        self._row_views: dict[tuple[str, int | None, int], View | None] = {}
+        self._answered: set[_Call] = set()
+        self.inputs: dict[_Call, list[Entry]] = {}
+        for entry in candidate.entries:
+            if entry.key.phase == "forward" and entry.key.role.startswith("input"):
+                self.inputs.setdefault(_call(entry.key), []).append(entry)
+
+    def partner(self, entry: Entry) -> Pair | None:
+        key, rule = renamed(entry.key, self.rename)
+        if rule is None and self.layers is not None:
+            if key.phase in _OF_MODULES:
+                return self._module_entry(entry, self.layers)
+            if key.phase in _OF_TENSORS:
+                return self._tensor_entry(entry) or self._named(entry, key, "name")
+        if rule is not None and key.phase in _OF_MODULES:
+            return self._in_layout(entry, self._named(entry, key, "rename"))
+        if rule is not None and key.phase in _OF_TENSORS and key.path in self._view_sources(entry):
+            return self._tensor_entry(entry)
+        pair = self._named(entry, key, "rename" if rule is not None else "name")
+        if pair is None and key.phase in _BY_PLACE:
+            place = self.places.partner(entry)
+            return None if place is None else self._named(entry, place, "order")
+        return pair
+
+    def _named(self, entry: Entry, key: Key, how: How) -> Pair | None:
+        text = str(key)
+        partner = self.there.get(text)
+        if partner is None or text in self.taken:
+            return None
+        self.taken.add(text)
+        return Pair(entry, partner, how, CONFIDENCE[how], one_element_view(entry, partner))
+
+    def _module_entry(self, entry: Entry, layers: Layers) -> Pair | None:
+        found = layers.modules.get(entry.key.path)
+        path, how = found if found is not None else (entry.key.path, "name")
+        if found is None and (path in layers.cut_elsewhere or path in self.their_partners):
+            # The name belongs to another layer there, or to a block that is another piece of the model.
+            return None
+        if not _is_alone(entry.key):
+            if entry.key.path in layers.called_otherwise:
+                return None
+            entry_call = layers.call_order.get(entry.key.path, {}).get(entry.key.call or 0, entry.key.call)
+            if entry_call != entry.key.call:
+                key = replace(entry.key, path=path, call=entry_call)
+                return self._in_layout(entry, self._named(entry, key, how))
+        if entry.key.phase == "forward" and entry.key.role.startswith("input"):
+            return self._in_layout(entry, self._argument(entry, path, how))
+        pair = self._named(entry, replace(entry.key, path=path), how) or self._other_role(entry, path, how)
+        return self._in_layout(entry, pair)
+
+    def _argument(self, entry: Entry, path: str, how: How) -> Pair | None:
+        """The pair of an input; what a module of one's own is called with is named and ordered as one likes."""
+        from reprod_log.pairing.inputs import input_partner
+
+        info = self.theirs.get(path)
+        if info is not None and info.kind:
+            pair = self._named(entry, replace(entry.key, path=path), how) or self._other_role(entry, path, how)
+            if pair is not None:
+                return pair
+        given = self.inputs.get(_call(replace(entry.key, path=path)), [])
+        other = input_partner(entry, [one for one in given if str(one.key) not in self.taken])
+        return None if other is None else self._named(entry, other.key, how)
+
+    def _in_layout(self, entry: Entry, pair: Pair | None) -> Pair | None:
+        """The pair with the view that the two layers' settings call for."""
+        from reprod_log.pairing.tensors import output_view
+
+        if pair is None:
+            return None
+        ours, theirs = self.ours.get(entry.key.path), self.theirs.get(pair.candidate.key.path)
+        view = output_view(entry, pair.candidate, ours, theirs)
+        if view is None and not _is_alone(entry.key):
+            view = self._rows(entry, pair.candidate, ours, theirs)
+        return replace(pair, view=view) if view is not None else pair
+
+    def _rows(self, entry: Entry, candidate: Entry, ours: ModuleInfo | None, theirs: ModuleInfo | None) -> View | None:
+        """The view of a layer that works row by row: told by what it was first given or gave, and then kept."""
+        from reprod_log.pairing.tensors import row_view
+
+        place = entry.key.path, entry.key.call, len(entry.shape)
+        if place not in self._row_views:
+            self._row_views[place] = row_view(entry, candidate, ours, theirs)
+        view = self._row_views[place]
+        if view is None or view.axes is None or len(candidate.shape) != len(view.axes):
+            return None
+        return view if tuple(candidate.shape[axis] for axis in view.axes) == entry.shape else None
+
+    def _view_sources(self, entry: Entry) -> tuple[str, ...]:
+        view = self.views.get(entry.key.path)
+        return () if view is None else view.candidate
+
+    def _other_role(self, entry: Entry, path: str, how: How) -> Pair | None:
+        """`output` of one side and `output.0` of the other are the same tensor when there is no other."""
+        role = entry.key.role
+        for other in (f"{role}.0", role.removesuffix(".0")):
+            if other != role:
+                pair = self._named(entry, replace(entry.key, path=path, role=other), how)
+                if pair is not None:
+                    return pair
+        return None
+
+    def _tensor_entry(self, entry: Entry) -> Pair | None:
+        from reprod_log.pairing.tensors import viewed_entry
+
+        view = self.views.get(entry.key.path)
+        if view is None:
+            return None
+        keys = [str(replace(entry.key, path=name)) for name in view.candidate]
+        if any(key not in self.candidate for key in keys):
+            return None
+        parts = [self.candidate[key] for key in keys]
+        self.taken.update(keys)
+        how: How = "name" if keys == [str(entry.key)] else "structure"
+        if view.unchanged and parts[0].shape == entry.shape:
+            return Pair(entry, parts[0], how, CONFIDENCE[how])
+        if not entry.shape or any(not part.shape for part in parts):
+            # Counters and powers kept per parameter (beta1_pow) have no layout.
+            return Pair(entry, parts[0], how, CONFIDENCE[how], one_element_view(entry, parts[0]))
+        reason = View(f"{view.kind}: {view}")
+        return Pair(entry, viewed_entry(view, parts, entry), how, CONFIDENCE[how], reason)
+
+    def is_structural(self, entry: Entry) -> bool:
+        """Whether an entry of the reference belongs to a module without partner that holds nothing of its own."""
+        if self.layers is None:
+            return False
+        return entry.key.path not in self.our_compared and _bare(entry, self.ours, self.our_constants, self.our_covered)
+
+    def is_structural_there(self, entry: Entry) -> bool:
+        """The same for an entry of the candidate."""
+        if self.layers is None:
+            return False
+        return entry.key.path not in self.their_compared and _bare(
+            entry, self.theirs, self.their_constants, self.their_covered
+        )
+
+    def is_own_interface(self, entry: Entry, pairs: Sequence[Pair], unpaired: Mapping[str, Entry]) -> bool:
+        """Whether it is an argument, or a further output, that only one author's module has, or the gradient of one.
+
+        Every argument is another layer's output or data, and what is done with a further output shows behind it. What
+        the model itself returns must have a partner. `unpaired` are the entries of the same side that have none.
+        """
+        if self.layers is None or entry.key.phase not in _OF_MODULES:
+            return False
+        if entry.key.role.startswith("input"):
+            return entry.key.phase == "forward"
+        if not self._answered:
+            for pair in pairs:
+                self._answered |= {_call(pair.reference.key), _call(pair.candidate.key)}
+        modules = self.ours if entry.key.path in self.ours else self.theirs
+        if entry.key.path.rpartition(".")[0] not in modules or entry.key.path == "":
+            return False
+        if _call(entry.key) in self._answered:
+            return True
+        if not entry.key.role.startswith("output"):
+            return False
+        # It may be the only gradient of the call: of a sequence that one side keeps packed, beside unused states.
+        output = replace(entry.key, phase="forward", role=entry.key.role.partition("~")[0])
+        return str(output) in unpaired and _call(output) in self._answered
+
+    def notes(self) -> list[str]:
+        """Layers that found no partner, by name."""
+        if self.layers is None:
+            return []
+        notes = []
+        for side, left in (("reference", self.layers.left_in_reference), ("candidate", self.layers.left_in_candidate)):
+            known = self.our_constants | self.our_covered
+            if side == "candidate":
+                known = self.their_constants | self.their_covered
+            left = tuple(path for path in left if path not in known)
+            if left:
+                notes.append(f"layers of the {side} without a partner: {_shown(left)}")
+        if self.layers.cut_elsewhere:
+            shown = _shown(sorted(self.layers.cut_elsewhere))
+            notes.append(
+                f"blocks that begin or end elsewhere in the candidate, compared by the layers in them: {shown}"
+            )
+        if self.layers.called_otherwise:
+            shown = _shown(sorted(self.layers.called_otherwise))
+            notes.append(f"layers called on other parts of the data there, compared by weights and gradients: {shown}")
+        if self.layers.call_order:
+            notes.append(f"layers whose calls come in another order there: {_shown(sorted(self.layers.call_order))}")
+        return notes
+
+
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def _is_alone(key: Key) -> bool:
+    """Whether the layer was run alone, on what the reference's was given at its first call."""
+    return key.run.startswith("isolated")
+
+
+_Call = tuple[str, int | None, str, str, int | None]
+
+
+def _call(key: Key) -> _Call:
+    return key.run, key.step, key.phase, key.path, key.call
+
+
+def _is_zero_gradient(entry: Entry) -> bool:
+    """Whether a gradient is all zero: what one framework gives as zeros, another does not give at all."""
+    return entry.key.phase in ("backward", "gradient") and entry.is_zero()
+
+
+def _is_repeated_rate(entry: Entry, recording: Recording) -> bool:
+    """Whether a group of parameters has the same learning rate as the first: other groups, the same schedule."""
+    first = str(replace(entry.key, role="group0"))
+    if entry.key.phase != "lr" or entry.key.role == "group0" or first not in recording:
+        return False
+    return bool(entry.array() == recording[first].array())
+
+
+def _bare(entry: Entry, modules: Mapping[str, ModuleInfo], constant: frozenset[str], covered: frozenset[str]) -> bool:
+    path = entry.key.path
+    if entry.key.phase == "buffer":
+        return path in constant
+    module = modules.get(path)
+    if entry.key.phase not in _OF_MODULES or module is None:
+        return False
+    return path in covered or not module.parameters
+
+
+class _Places:
+    """Inputs, losses and learning rates by their place within a step, when their names differ."""
+
+    def __init__(self, reference: Recording, candidate: Recording) -> None:
+        self._there = _by_step_and_phase(candidate)
+        self._place = {
+            str(entry.key): (group, place)
+            for group, entries in _by_step_and_phase(reference).items()
+            for place, entry in enumerate(entries)
+            if len(entries) == len(self._there.get(group, ()))
+        }
+
+    def partner(self, entry: Entry) -> Key | None:
+        found = self._place.get(str(entry.key))
+        if found is None:
+            return None
+        group, place = found
+        partner = self._there[group][place]
+        return partner.key if partner.shape == entry.shape or {partner.shape, entry.shape} == {(), (1,)} else None
+
+
+def _by_step_and_phase(recording: Recording) -> dict[tuple[str, int | None, str], list[Entry]]:
+    groups: dict[tuple[str, int | None, str], list[Entry]] = {}
+    for entry in recording.entries:
+        if entry.key.phase in _BY_PLACE:
+            groups.setdefault((entry.key.run, entry.key.step, entry.key.phase), []).append(entry)
+    return groups
+
+
+def _shapes(recording: Recording) -> dict[str, tuple[int, ...]]:
+    return {
+        f"{module.path}.{name}" if module.path else name: shape
+        for module in recording.modules
+        for name, shape in module.parameters.items()
+    }
+
+
+def one_element_view(reference: Entry, candidate: Entry) -> View | None:
+    """The view that makes (1,) and () the same thing: old paddle losses are 1-element arrays."""
+    if reference.shape == candidate.shape or {reference.shape, candidate.shape} != {(), (1,)}:
+        return None
+    return View("(1,) and () are the same single number", shape=reference.shape)

@@ -1,0 +1,153 @@
+"""What a live model consists of: its units, and the live objects behind their names."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from reprod_log.errors import TransferError
+from reprod_log.layers.layouts import family_of, find_rule
+from reprod_log.layers.rule import LayerFacts, Layout, Rule
+from reprod_log.layers.transform import Array
+from reprod_log.pairing.unit import Part, Unit, bare_unit, join, layer_parts
+from reprod_log.transfer.frameworks import Framework, Kept, framework_of
+
+_PLAIN = (int, float, str, bool, type(None))
+
+
+@dataclass(frozen=True)
+class Survey:
+    """A model's units in the order of registration, with the live tensors and modules that their names stand for."""
+
+    framework: Framework
+    model: Any
+    units: tuple[Unit, ...]
+    tensors: Mapping[str, Any]
+    modules: Mapping[str, Any]
+
+    def read(self, name: str) -> Array:
+        """A copy of the named tensor's values."""
+        return self.framework.read(self.tensors[name])
+
+    def facts(self, unit: Unit) -> LayerFacts:
+        """What a rule may know of the unit's live layer."""
+        attributes = {name: value for name, value in vars(self.modules[unit.path]).items() if _is_plain(value)}
+        shapes = {part.canonical: part.shape for part in unit.parts}
+        # A weight kept in another form has the shape of the form's main tensor.
+        for part in unit.parts:
+            base, _, role = part.canonical.rpartition(".")
+            if role in ("v", "original"):
+                shapes.setdefault(base, part.shape)
+        return LayerFacts(unit.family, unit.class_name, attributes, shapes)
+
+
+def survey(model: Any) -> Survey:
+    """The units of a live torch or paddle model."""
+    framework = framework_of(model)
+    while (inner := framework.wrapped(model)) is not None:
+        model = inner
+    walk = _Walk(framework)
+    units = tuple(walk.with_aliases(unit) for unit in list(walk.visit(model, "", frozenset())))
+    return Survey(framework, model, units, walk.tensors, walk.modules)
+
+
+def rule_of_class(cls: type) -> tuple[Rule, Layout, str, str] | None:
+    """The rule, layout, family and class name that apply to a class or to the nearest class it descends from."""
+    for one in cls.__mro__:
+        type_name = f"{one.__module__}.{one.__name__}"
+        found = find_rule(type_name)
+        if found is not None:
+            return (*found, *family_of(type_name))
+    return None
+
+
+class _Walk:
+    """One pass over a model's tree."""
+
+    def __init__(self, framework: Framework) -> None:
+        self.framework = framework
+        self.tensors: dict[str, Any] = {}
+        self.modules: dict[str, Any] = {}
+        self.first_path: dict[int, str] = {}
+        self.aliases: list[tuple[str, str]] = []
+
+    def with_aliases(self, unit: Unit) -> Unit:
+        """The unit with its other paths, known once the whole tree has been seen."""
+        others = [
+            again + unit.path[len(first) :]
+            for first, again in self.aliases
+            if unit.path == first or unit.path.startswith(f"{first}.")
+        ]
+        return replace(unit, aliases=tuple(others)) if others else unit
+
+    def visit(self, module: Any, path: str, taken: frozenset[str]) -> Iterator[Unit]:
+        """The units of the module and of everything below it; names in `taken` belong to a unit already."""
+        if (inner := self.framework.wrapped(module)) is not None:
+            module = inner
+        if id(module) in self.first_path:
+            self.aliases.append((self.first_path[id(module)], path))
+            return
+        self.first_path[id(module)] = path
+        self.modules[path] = module
+        found = rule_of_class(type(module))
+        if found is not None:
+            unit = self._layer(module, path, taken, found)
+            if unit is not None:
+                taken = taken | self._names_of(unit, module, path)
+                yield unit
+        for name, tensor in self.framework.own_tensors(module).items():
+            full = join(path, name)
+            if full not in taken:
+                self.tensors[full] = tensor
+                shape = self._shape(full, tensor)
+                yield bare_unit(full, self.framework.NAME, shape, owner=path)
+        for name, child in self.framework.children(module):
+            yield from self.visit(child, join(path, name), taken)
+
+    def _layer(
+        self, module: Any, path: str, taken: frozenset[str], found: tuple[Rule, Layout, str, str]
+    ) -> Unit | None:
+        rule, layout, family, class_name = found
+        inside = {name: t for name, t in _below(self.framework, module, "") if join(path, name) not in taken}
+        shapes = {name: self._shape(join(path, name), tensor) for name, tensor in inside.items()}
+        parts = layer_parts(layout, path, shapes)
+        if not parts:
+            return None
+        for part in parts:
+            self.tensors[part.tensor] = inside[part.tensor[len(path) + 1 :] if path else part.tensor]
+        axes = _axes(parts, path, layout, self.framework.kept_weights(module))
+        return Unit(path, rule.kind, family, class_name, parts, axes, owner=path)
+
+    def _names_of(self, unit: Unit, module: Any, path: str) -> frozenset[str]:
+        held = {id(self.tensors[name]) for name in unit.tensors}
+        # Also second names of the same tensors inside this layer: a recurrent layer of paddle lists each weight twice.
+        below = _below(self.framework, module, "")
+        return frozenset(join(path, name) for name, tensor in below if id(tensor) in held)
+
+    def _shape(self, name: str, tensor: Any) -> tuple[int, ...]:
+        if "Uninitialized" in type(tensor).__name__:
+            raise TransferError(f"'{name}' has no shape yet: run the model once on an input, then transfer.")
+        return self.framework.shape(tensor)
+
+
+def _below(framework: Framework, module: Any, path: str) -> Iterator[tuple[str, Any]]:
+    for name, tensor in framework.own_tensors(module).items():
+        yield join(path, name), tensor
+    for name, child in framework.children(module):
+        yield from _below(framework, child, join(path, name))
+
+
+def _axes(
+    parts: tuple[Part, ...], path: str, layout: Layout, kept: Mapping[str, Kept]
+) -> tuple[tuple[str, int | None], ...]:
+    axes = []
+    for weight, form in kept.items():
+        found = layout.find(weight)
+        if found is not None and any(part.canonical.startswith(f"{found.canonical[0]}.") for part in parts):
+            axes.append((f"{found.canonical[0]} {form.form}", found.transform.canonical_axis(form.axis)))
+    return tuple(sorted(axes))
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return all(isinstance(one, _PLAIN) for one in value)
+    return isinstance(value, _PLAIN)

@@ -1,0 +1,20 @@
+"""record: entries, recordings, provenance, and the stores they are kept in."""
+
+from reprod_log.recording.entry import Array, Entry, dtype_name, dtype_named
+from reprod_log.recording.key import PHASES, Key
+from reprod_log.recording.provenance import Provenance, current_provenance
+from reprod_log.recording.recording import ModuleInfo, Recording, entry_of
+
+__all__ = [
+    "PHASES",
+    "Array",
+    "Entry",
+    "Key",
+    "ModuleInfo",
+    "Provenance",
+    "Recording",
+    "current_provenance",
+    "dtype_name",
+    "dtype_named",
+    "entry_of",
+]

@@ -1,0 +1,133 @@
+"""Entry: one recorded tensor, whose data is read only when asked for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import prod
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reprod_log.errors import RecordingError, UnreadableFile, UsageError, ValuesNotRecorded
+from reprod_log.recording.key import Key
+
+Array = NDArray[Any]
+_DATE = re.compile(r"(datetime|timedelta)64\[[0-9]{0,9}[A-Za-z]{1,2}\]")
+Detail = Literal["full", "summary", "sketch"]
+
+
+@dataclass(frozen=True, init=False)
+class Entry:
+    """A recorded tensor: its key, its dtype and shape as the framework had them, and a way to its data."""
+
+    key: Key
+    shape: tuple[int, ...]
+    dtype: str
+    """Name of the dtype on the framework's side: float32, bfloat16, int64, complex64, str, object …"""
+    read: Callable[[], Array] = field(repr=False, compare=False)
+    """Gives the data; may map it from disk. Use `array()`."""
+    layer_type: str = ""
+    """Class of the module that produced it, e.g. `Linear`; '' when there was none."""
+    detail: Detail = "full"
+    hash: str = ""
+    """xxh3-128 of dtype, shape and bytes; '' when not known."""
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    """Small facts beside the tensor (JSON values): statistics, sketch, reduction length, notes."""
+
+    def __init__(
+        self,
+        key: Key,
+        shape: tuple[int, ...],
+        dtype: str,
+        read: Callable[[], Array],
+        layer_type: str = "",
+        detail: Detail = "full",
+        hash: str = "",
+        meta: Mapping[str, Any] | None = None,
+    ) -> None:
+        # Tens of thousands are made at once; what dataclasses write for frozen values takes more than twice as long.
+        values = self.__dict__
+        values["key"], values["shape"], values["dtype"], values["read"] = key, shape, dtype, read
+        values["layer_type"], values["detail"], values["hash"] = layer_type, detail, hash
+        values["meta"] = {} if meta is None else meta
+
+    def array(self) -> Array:
+        """The data as numpy has it, read now. It must not be written to."""
+        if self.detail != "full":
+            raise ValuesNotRecorded(
+                f"{str(self.key)!r} was recorded as {self.detail!r} only, so its values are not there. "
+                "Record it again with detail='full' to see them."
+            )
+        return self.read()
+
+    def is_zero(self) -> bool:
+        """Whether every value is 0; the statistics tell where the values were not recorded."""
+        if self.detail == "full":
+            return not self.array().any()
+        found = self.meta.get("summary", {})
+        return found.get("abs_max") == 0 and not found["nan"] and not found["inf"]
+
+    @property
+    def stored_as(self) -> tuple[str, tuple[int, ...]] | None:
+        """dtype and shape of what `read` gives: the values, or the numbers of a sketch; None for a summary."""
+        if self.detail == "full":
+            return self.dtype, self.shape
+        if self.detail == "summary":
+            return None
+        facts = self.meta["sketch"]
+        return "float64", (facts.get("parts", 1), facts["size"])
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the data in memory (0 for text)."""
+        if self.dtype in ("str", "object"):
+            return 0
+        return prod(self.shape) * dtype_named(self.dtype).itemsize
+
+
+@lru_cache(maxsize=256)
+def dtype_named(name: str) -> np.dtype[Any]:
+    """The numpy dtype called `name`, the kinds of ml_dtypes (bfloat16, float8…) included."""
+    # One word: numpy also reads lists of fields and repetitions, which no entry has. Dates say what they count.
+    if name.replace("_", "").isalnum() or _DATE.fullmatch(name):
+        try:
+            return np.dtype(name)
+        except (TypeError, ValueError, OverflowError):
+            import ml_dtypes
+
+            kind = getattr(ml_dtypes, name, None)
+            if isinstance(kind, type) and issubclass(kind, np.generic):
+                return np.dtype(kind)
+    raise RecordingError(f"unknown dtype {name!r}: neither numpy nor ml_dtypes has it")
+
+
+# numpy puts the name together anew each time, which costs more than hashing a small tensor.
+@lru_cache(maxsize=256)
+def dtype_name(dtype: np.dtype[Any]) -> str:
+    """What a dtype is called in recordings: independent of byte order, `str` for text, `object` for the rest."""
+    if dtype.kind == "U":
+        return "str"
+    if dtype.kind == "O":
+        return "object"
+    if dtype.type is np.void:
+        raise UsageError(f"an array of records ({dtype}) is no tensor; record each of its fields by itself")
+    return dtype.name
+
+
+def no_values() -> Array:
+    """What `read` is where only statistics were recorded; `Entry.array` says so before it comes to this."""
+    raise AssertionError("Entry.array() answers for entries without values")
+
+
+def nothing(shape: tuple[int, ...], dtype: np.dtype[Any], *, where: str) -> Array:
+    """An array without data; what claims elements of no size is refused, because numpy would make room for them."""
+    try:
+        if prod(shape) == 0:
+            return np.empty(shape, dtype)
+    except (ValueError, OverflowError) as error:
+        raise UnreadableFile(f"{where}: the shape {list(shape)} is impossible ({error})") from error
+    raise UnreadableFile(f"{where}: {prod(shape)} elements of no size are no array")

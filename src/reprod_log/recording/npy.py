@@ -1,0 +1,166 @@
+"""The classic file of reprod_log 1.0.1: `.npy` around a pickled dict of arrays. Plain `.npy` arrays open as well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from reprod_log.errors import RecordingError, UnreadableFile, UsageError
+from reprod_log.recording.atomic import replacing
+from reprod_log.recording.entry import Array, nothing
+from reprod_log.recording.npy_header import read_header
+from reprod_log.recording.opening import first_bytes, mapped, opened
+from reprod_log.recording.recording import Recording, entry_of
+from reprod_log.recording.remote import is_file, is_remote, read_range
+from reprod_log.recording.restricted_pickle import read_pickle
+
+TITLE = "classic .npy"
+SUFFIXES = (".npy",)
+
+MAGIC = b"\x93NUMPY"
+_HARMLESS_BYTES = 1 << 26
+_MOST_GROWTH = 16
+"""Lists and texts in a file may become arrays of 64 MB in all, or of sixteen times the file's size."""
+_MAP_FROM = 1 << 26
+"""Files from this size on are mapped; smaller ones are read, because a mapped file must not be rewritten in place."""
+
+
+def recognises(path: Path) -> bool:
+    if not is_file(path):
+        return False
+    return path.suffix == ".npy" or first_bytes(path, len(MAGIC)) == MAGIC
+
+
+def open_recording(path: Path, *, trust: bool = False) -> Recording:
+    content = read_content(path, trust=trust)
+    if isinstance(content, np.ndarray):
+        return Recording((entry_of("array", content),), source=str(path))
+    if not isinstance(content, dict):
+        raise UnreadableFile(f"{path} holds a {type(content).__name__}, not the dict that ReprodLogger.save writes")
+    room = max(_HARMLESS_BYTES, _MOST_GROWTH * path.stat().st_size)
+    entries = []
+    for key, value in flatten(content, path):
+        array = as_array(value, where=f"{path}: {key!r}", most=room)
+        if array is not value:
+            room -= array.nbytes
+        entries.append(entry_of(key, array))
+    return Recording(tuple(entries), source=str(path))
+
+
+def save_recording(recording: Recording, path: Path) -> Path:
+    return write_dict({str(entry.key): classic_array(entry.array()) for entry in recording.entries}, path)
+
+
+def read_content(path: Path, *, trust: bool = False) -> Any:
+    """What the file holds: the dict of a classic log, or a plain array. Arrays are read-only views of the file."""
+    if trust:
+        return _read_trusting(path)
+    buffer = _buffer(path)
+    file = _Reader(buffer)
+    shape, fortran, dtype = read_header(file, where=str(path))
+    data = buffer[file.position :]
+    if dtype.hasobject:
+        content = read_pickle(data, where=str(path))
+        return content.item() if isinstance(content, np.ndarray) and content.shape == () else content
+    needed = prod(shape) * dtype.itemsize
+    if len(data) != needed:
+        raise UnreadableFile(
+            f"{path} is not whole: {dtype} {list(shape)} needs {needed} bytes of data, the file has {len(data)}"
+        )
+    if needed == 0:
+        return nothing(shape, dtype, where=str(path))
+    return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
+
+
+def write_dict(content: Mapping[Any, Any], path: Path) -> Path:
+    """Write the dict as reprod_log 1.0.1 does; the old file survives any failure."""
+    if path.name in ("", ".."):
+        raise UsageError(f"cannot save to {str(path)!r}, which is a folder: give a file in it, e.g. forward_ref.npy")
+    path = path if path.name.endswith(".npy") else path.with_name(path.name + ".npy")
+    with replacing(path) as file:
+        np.save(file, np.array(content, dtype=object), allow_pickle=True)
+    return path
+
+
+def classic_array(array: Array) -> Array:
+    """The array in a dtype that every numpy knows, for readers without ml_dtypes: bfloat16 and float8 widen exactly."""
+    if array.dtype.isbuiltin != 2:  # 2: registered by another package, here ml_dtypes
+        return array
+    return array.astype(np.int8 if "int" in array.dtype.name else np.float32)
+
+
+def flatten(content: Mapping[Any, Any], path: Path, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The leaves of a nested dict, their keys joined by '/'; a whole number is written as one."""
+    for key, value in content.items():
+        if not isinstance(key, (str, int)):
+            raise RecordingError(
+                f"{path}: the key {key!r} is a {type(key).__name__}, not text; save it as {str(key)!r} instead"
+            )
+        if isinstance(value, dict):
+            yield from flatten(value, path, f"{prefix}{key}/")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def as_array(value: Any, *, where: str, most: int) -> Array:
+    """A stored value as an array of at most so many bytes: numbers, text and lists of them are arrays too."""
+    if isinstance(value, np.ndarray):
+        return value
+    items, width = _extent(value)
+    if items * width > most:
+        raise UnreadableFile(
+            f"{where}: a list that would become an array of {items * width} bytes; save it as an array"
+        )
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise UnreadableFile(f"{where}: a list whose parts have different lengths is not an array") from error
+    return array
+
+
+def _extent(value: Any) -> tuple[int, int]:
+    """How many items an array of this would have, and the bytes of the widest: numpy makes all as wide as that."""
+    if isinstance(value, np.ndarray):
+        return value.size, value.dtype.itemsize
+    if isinstance(value, str):
+        return 1, 4 * len(value)
+    if isinstance(value, bytes):
+        return 1, len(value)
+    if not isinstance(value, (list, tuple)):
+        return 1, 16
+    parts = [_extent(one) for one in value]
+    return sum(items for items, _ in parts), max((width for _, width in parts), default=0)
+
+
+def _read_trusting(path: Path) -> Any:
+    try:
+        with opened(path) as file:
+            content = np.load(file, allow_pickle=True)
+    except Exception as error:  # a trusted pickle may raise anything at all
+        raise UnreadableFile(f"cannot read {path}: {type(error).__name__}: {error}") from error
+    return content.item() if content.dtype.hasobject and content.shape == () else content
+
+
+def _buffer(path: Path) -> memoryview:
+    if is_remote(path):
+        # A classic file is one pickle from end to end, so there is no part of it to ask for.
+        return memoryview(read_range(path, 0, path.stat().st_size))
+    head = first_bytes(path, _MAP_FROM)
+    return memoryview(head) if len(head) < _MAP_FROM else memoryview(mapped(path))
+
+
+class _Reader:
+    """The least that numpy's header functions need: read and a position."""
+
+    def __init__(self, buffer: memoryview) -> None:
+        self._buffer = buffer
+        self.position = 0
+
+    def read(self, size: int) -> bytes:
+        part = bytes(self._buffer[self.position : self.position + size])
+        self.position += len(part)
+        return part

@@ -1,0 +1,184 @@
+"""A recording as numpy's `.npz` (a zip of `.npy`), readable by numpy alone; archives of others open as well."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import struct
+import threading
+import weakref
+import zipfile
+import zlib
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from reprod_log.errors import UnreadableFile, listed
+from reprod_log.recording.atomic import replacing
+from reprod_log.recording.encoding import decode, describe, encode, entry_from, facts_from
+from reprod_log.recording.entry import Array, Entry, dtype_name, nothing
+from reprod_log.recording.key import Key
+from reprod_log.recording.npy_header import read_header
+from reprod_log.recording.opening import first_bytes, opened
+from reprod_log.recording.recording import Recording
+from reprod_log.recording.remote import is_file
+from reprod_log.recording.safetensors import FORMAT_VERSION, check_version
+from reprod_log.recording.tensorfile import STORABLE
+
+TITLE = ".npz archive"
+SUFFIXES = (".npz",)
+
+_DESCRIPTION = "__reprod_log__.json"
+_SUSPICIOUS_RATIO = 200
+_HARMLESS_BYTES = 1 << 26
+"""A member may grow 200-fold, or to 64 MB, when unpacked; beyond both it is taken for a bomb unless trusted."""
+_NATIVE = STORABLE - {"bfloat16", "float8_e5m2", "float8_e4m3fn"}
+"""numpy writes the kinds of ml_dtypes as raw void, so they go as bytes."""
+_BROKEN = (
+    zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError, ValueError, OverflowError,
+    struct.error, zlib.error, lzma.LZMAError,
+)  # fmt: skip
+"""What the zip reader and its decompressors meet a broken archive with."""
+
+
+def recognises(path: Path) -> bool:
+    return is_file(path) and (path.suffix == ".npz" or (first_bytes(path, 2) == b"PK" and _is_zip(path)))
+
+
+def _is_zip(path: Path) -> bool:
+    with opened(path) as file:
+        return zipfile.is_zipfile(file)
+
+
+class _Archive:
+    """An archive whose directory is read once, at the first entry that is read; from then on it stays open."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._opening = threading.Lock()
+        self._zip: zipfile.ZipFile | None = None
+
+    def read(self, name: str) -> Array:
+        """The array of this member."""
+        try:
+            with self._opening:
+                if self._zip is None:
+                    file = opened(self.path)
+                    weakref.finalize(self, file.close)
+                    self._zip = zipfile.ZipFile(file)
+            return _read_member(self.path, self._zip, name)
+        except (KeyError, *_BROKEN) as error:
+            raise UnreadableFile(f"{self.path}: cannot read {name!r}: {error}") from error
+
+
+def open_recording(path: Path, *, trust: bool = False) -> Recording:
+    try:
+        with opened(path) as file, zipfile.ZipFile(file) as archive:
+            if not trust:
+                for member in archive.infolist():
+                    _refuse_bomb(path, member)
+            names = archive.namelist()
+            if _DESCRIPTION in names:
+                return _ours(path, archive)
+            arrays = [name for name in names if name.endswith(".npy")]
+            if names and not arrays:
+                raise UnreadableFile(
+                    f"{path} is a zip archive without arrays (it has {listed(names, most=3)}): a torch checkpoint, "
+                    "perhaps? Weights are carried over by reprod_log.transfer, not compared as recordings."
+                )
+            later = _Archive(path)
+            entries = tuple(_plain_entry(later, archive, name) for name in arrays)
+            return Recording(entries, source=str(path))
+    except _BROKEN as error:
+        raise UnreadableFile(f"{path} is not a whole .npz archive: {error}. Was it cut short?") from error
+
+
+def save_recording(recording: Recording, path: Path) -> Path:
+    described: dict[str, Any] = {
+        "version": FORMAT_VERSION,
+        "provenance": recording.provenance.to_dict(),
+        "modules": [module.to_dict() for module in recording.modules],
+        "complete": recording.complete,
+        "notes": list(recording.notes),
+        "entries": [],
+    }
+    with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+        for entry in recording.entries:
+            described["entries"].append(describe(entry))
+            if entry.stored_as is not None:
+                stored = np.asarray(encode(entry.read(), key=str(entry.key), native=_NATIVE), order="C")
+                with archive.open(f"{entry.key}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, stored, allow_pickle=False)
+        archive.writestr(_DESCRIPTION, json.dumps(described, ensure_ascii=False))
+    return path
+
+
+def _ours(path: Path, archive: zipfile.ZipFile) -> Recording:
+    try:
+        with archive.open(_DESCRIPTION) as member:
+            described = json.loads(member.read(archive.getinfo(_DESCRIPTION).file_size + 1))
+    except (ValueError, RecursionError) as error:
+        raise UnreadableFile(f"{path}: the description of its entries is not valid JSON ({error})") from error
+    check_version(described, path)
+    if not isinstance(described.get("entries"), list):
+        raise UnreadableFile(f"{path}: the description has no list of entries")
+    later = _Archive(path)
+    return Recording(
+        entries=tuple(_described_entry(later, one) for one in described["entries"]),
+        source=str(path),
+        **facts_from(described, complete=True, where=str(path)),
+    )
+
+
+def _described_entry(later: _Archive, described: Any) -> Entry:
+    if not isinstance(described, dict):
+        raise UnreadableFile(f"{later.path}: an entry is not a JSON object")
+    where = f"{later.path}: {described.get('key')!r}"
+
+    def read() -> Array:
+        stored = later.read(f"{entry.key}.npy")
+        assert entry.stored_as is not None
+        dtype, shape = entry.stored_as
+        return decode(stored, dtype=dtype, shape=shape, where=where, native=_NATIVE)
+
+    entry = entry_from(described, read, where=where)
+    return entry
+
+
+def _plain_entry(later: _Archive, archive: zipfile.ZipFile, name: str) -> Entry:
+    with archive.open(name) as member:
+        shape, _, dtype = read_header(member, where=f"{later.path}: {name!r}")
+    if dtype.hasobject:
+        raise UnreadableFile(f"{later.path}: {name!r} holds pickled objects, which are not read from archives")
+    if dtype.kind == "V":
+        raise UnreadableFile(
+            f"{later.path}: {name!r} holds records or raw bytes ({dtype}), as numpy writes "
+            "bfloat16, too; save each field by itself, and bfloat16 as float32"
+        )
+    return Entry(Key.parse(name.removesuffix(".npy")), shape, dtype_name(dtype), read=lambda: later.read(name))
+
+
+def _read_member(path: Path, archive: zipfile.ZipFile, name: str) -> Array:
+    with archive.open(name) as member:
+        shape, fortran, dtype = read_header(member, where=f"{path}: {name!r}")
+        if dtype.hasobject:
+            raise UnreadableFile(f"{path}: {name!r} holds pickled objects, which are not read from archives")
+        needed = prod(shape) * dtype.itemsize
+        # Without a number the whole member is unpacked first, whatever it says its size is.
+        data = member.read(min(needed, archive.getinfo(name).file_size) + 1)
+    if len(data) != needed:
+        raise UnreadableFile(f"{path}: {name!r} is cut short: {len(data)} bytes for {dtype} {list(shape)}")
+    if not data:
+        return nothing(shape, dtype, where=f"{path}: {name!r}")
+    return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
+
+
+def _refuse_bomb(path: Path, member: zipfile.ZipInfo) -> None:
+    packed = max(min(member.compress_size, path.stat().st_size), 1)
+    if member.file_size > max(_HARMLESS_BYTES, _SUSPICIOUS_RATIO * packed):
+        raise UnreadableFile(
+            f"{path}: {member.filename!r} would unpack from {member.compress_size} to {member.file_size} bytes; "
+            "if you made this file yourself, allow it with trust=True (command line: --trust)"
+        )

@@ -1,0 +1,168 @@
+"""Recording: the ordered entries of one run, with where they came from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from reprod_log.errors import RecordingError, UsageError, counted, listed
+from reprod_log.recording.entry import Array, Entry, dtype_name
+from reprod_log.recording.key import Key
+from reprod_log.recording.provenance import Provenance
+
+
+@dataclass(frozen=True)
+class ModuleInfo:
+    """One module of the recorded model: enough to match it with another model's."""
+
+    path: str
+    type: str
+    """Class name, e.g. `Conv2d`."""
+    kind: str = ""
+    """What it is in words that all frameworks share, e.g. `conv2d`; '' for containers and unknown classes."""
+    parameters: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Own parameters and buffers (not the children's), name to shape."""
+    origin: str = ""
+    """Full name of the class, to tell e.g. `paddle.compat.nn.Linear` from `paddle.nn.Linear`."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Its plain attributes as the framework calls them (eps, momentum, padding …), leading underscores removed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "path": self.path,
+            "type": self.type,
+            "kind": self.kind,
+            "origin": self.origin,
+            "parameters": {name: list(shape) for name, shape in self.parameters.items()},
+            "settings": dict(self.settings),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ModuleInfo:
+        return cls(
+            path=str(data["path"]),
+            type=str(data.get("type", "")),
+            kind=str(data.get("kind", "")),
+            origin=str(data.get("origin", "")),
+            parameters={str(n): tuple(int(d) for d in s) for n, s in dict(data.get("parameters", {})).items()},
+            settings=dict(data.get("settings", {})),
+        )
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Ordered entries plus provenance. Nothing of it changes after it was made; data is read on demand."""
+
+    reopens: ClassVar[bool] = True
+    """Whether another process finds the same entries by opening `source`."""
+    entries: tuple[Entry, ...]
+    provenance: Provenance = field(default_factory=Provenance)
+    modules: tuple[ModuleInfo, ...] = ()
+    """The recorded model's modules in registration order; empty for classic files."""
+    source: str = ""
+    """Path it was read from, or '' when it was made in this process."""
+    complete: bool = True
+    """False while it is still growing, or when writing it was cut short."""
+    notes: tuple[str, ...] = ()
+    """What a reader should know: missing shards, entries degraded to summaries …"""
+
+    def __post_init__(self) -> None:
+        by_key = {str(entry.key): entry for entry in self.entries}
+        if len(by_key) != len(self.entries):
+            twice = [text for text, count in Counter(str(entry.key) for entry in self.entries).items() if count > 1]
+            raise RecordingError(f"{self.source or 'recording'}: the same key stands twice: {listed(twice)}")
+        object.__setattr__(self, "_by_key", by_key)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self.entries)
+
+    def __contains__(self, key: object) -> bool:
+        return str(key) in self._index
+
+    def __getitem__(self, key: str | Key) -> Entry:
+        try:
+            return self._index[str(key)]
+        except KeyError:
+            from difflib import get_close_matches
+
+            near = get_close_matches(str(key), self._index, n=3)
+            hint = f" Near names: {listed(near)}." if near else ""
+            raise UsageError(
+                f"no entry {str(key)!r} in {self.source or 'this recording'} "
+                f"({counted(len(self), 'entry', 'entries')}).{hint}"
+            ) from None
+
+    @property
+    def _index(self) -> dict[str, Entry]:
+        index: dict[str, Entry] = self.__dict__["_by_key"]
+        return index
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(self._index)
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """The steps that have at least one entry, in order."""
+        return tuple(sorted({entry.key.step for entry in self.entries if entry.key.step is not None}))
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """The passes in it: '' for the program as the user runs it, 'float64' …"""
+        return tuple(dict.fromkeys(entry.key.run for entry in self.entries))
+
+    def of_run(self, run: str) -> tuple[Entry, ...]:
+        """The entries of one pass, in order."""
+        return tuple(entry for entry in self.entries if entry.key.run == run)
+
+    def save(self, path: str | Path) -> Path:
+        """Write it in the format that the suffix names (no suffix: a folder) and give back the path."""
+        from reprod_log.recording.stores import save
+
+        return save(self, path)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        arrays: Mapping[str, Any] | Iterable[tuple[str, Any]],
+        *,
+        provenance: Provenance | None = None,
+    ) -> Recording:
+        """A recording of arrays at hand, in the order given; each is copied."""
+        items = arrays.items() if isinstance(arrays, Mapping) else arrays
+        entries = tuple(entry_of(key, np.array(value, copy=True)) for key, value in items)
+        return cls(entries, provenance or Provenance())
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        rows = "".join(
+            f"<tr><td>{escape(str(entry.key))}</td><td>{escape(entry.dtype)}</td><td>{list(entry.shape)}</td></tr>"
+            for entry in self.entries[:50]
+        )
+        more = f"<p>… and {len(self) - 50} more</p>" if len(self) > 50 else ""
+        head = escape(f"{counted(len(self), 'entry', 'entries')}, {self.provenance.framework or 'framework unknown'}")
+        titles = "<tr><th>key</th><th>dtype</th><th>shape</th></tr>"
+        return f"<p><b>Recording</b>: {head}</p><table>{titles}{rows}</table>{more}"
+
+
+def entry_of(key: str | Key, array: Array, **facts: Any) -> Entry:
+    """An entry over an array that the caller will not change any more."""
+    if not isinstance(key, (str, Key)):
+        raise UsageError(f"a key must be a string, not {type(key).__name__} ({key!r}); use str({key!r})")
+    array = np.asarray(array)
+    return Entry(
+        key=Key.parse(key) if isinstance(key, str) else key,
+        shape=array.shape,
+        dtype=dtype_name(array.dtype),
+        read=lambda: array,
+        **facts,
+    )

@@ -1,0 +1,291 @@
+"""Reading the pickles inside classic `.npy` files without running anything they ask for.
+
+Every global that a stream asks for is answered by a stand-in of our own, so the file can only describe numpy arrays,
+numbers, text, lists, tuples and dicts. Large byte strings are not copied: they stay views of the mapped file, so that
+opening a file of many gigabytes costs no memory.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+import struct
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from reprod_log.errors import UnreadableFile, UntrustedFile
+from reprod_log.recording.entry import Array
+from reprod_log.recording.pickle_machine import Machine, plain_key
+
+_DEEPEST = 100
+"""Nesting that no real log comes near; beyond it a file is hostile or broken."""
+_MOST_BITS = 1024
+"""Longer integers cost more to print than to store, and no log has one."""
+_CODE = re.compile(r"[A-Za-z?][0-9]{0,10}")
+_DATE_UNITS = frozenset({"Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as"})
+"""What numpy calls a dtype in a pickle: f8, U12, O8 …"""
+
+
+def read_pickle(buffer: memoryview, *, where: str) -> Any:
+    """The object pickled in `buffer`; numpy arrays in it are read-only views of `buffer`."""
+    try:
+        content = Machine(buffer, _stand_in(where)).load()
+        return _Finisher(where, most=max(1000, 4 * len(buffer))).finish(content)
+    except (UntrustedFile, UnreadableFile):
+        raise
+    except (
+        pickle.UnpicklingError, EOFError, ValueError, TypeError, AttributeError, KeyError, IndexError,
+        struct.error, OverflowError, RecursionError, UnicodeError, AssertionError, NotImplementedError,
+    ) as error:  # fmt: skip
+        # The machine meets a broken stream with whichever of these comes first.
+        raise UnreadableFile(f"{where}: the data is cut short or damaged ({type(error).__name__}: {error})") from error
+
+
+class _StandIn:
+    """What a file gets when it asks for a global: callable, unchangeable, and unable to do anything else."""
+
+    __slots__ = ("call", "name")
+    name: str
+    call: Callable[..., Any]
+
+    def __init__(self, name: str, call: Callable[..., Any]) -> None:
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "call", call)
+
+    def __call__(self, *args: Any) -> Any:
+        return self.call(*args)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise pickle.UnpicklingError(f"the file tries to change {self.name}")
+
+    def __setstate__(self, state: object) -> None:
+        raise pickle.UnpicklingError(f"the file tries to change {self.name}")
+
+
+class _Dtype:
+    """numpy.dtype('f4', False, True) followed by its state, whose second item is the byte order."""
+
+    __slots__ = ("code", "order", "unit")
+
+    def __init__(self, code: object = "", *_: object) -> None:
+        if not isinstance(code, str) or not _CODE.fullmatch(code):
+            raise pickle.UnpicklingError("a dtype that numpy does not know by one letter and a size")
+        self.code = code
+        self.order = "="
+        self.unit = ""
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        if not isinstance(state, tuple) or len(state) < 2 or state[1] not in ("<", ">", "=", "|"):
+            raise pickle.UnpicklingError("a dtype without its byte order")
+        if len(state) > 4 and (state[2] is not None or state[3] is not None):
+            raise pickle.UnpicklingError("structured dtypes are not supported; record each field by itself")
+        self.order = state[1]
+        if self.code in ("M8", "m8"):
+            self.unit = _unit(state)
+
+    def real(self) -> np.dtype[Any]:
+        return _dtype(self.code + self.unit, self.order)
+
+
+@lru_cache(maxsize=64)
+def _dtype(code: str, order: str) -> np.dtype[Any]:
+    dtype = np.dtype(code)
+    return dtype.newbyteorder("<" if order == "<" else ">") if order in "<>" else dtype
+
+
+def _unit(state: tuple[Any, ...]) -> str:
+    """What a date counts, e.g. `[D]` or `[15m]`: the last item of its dtype's state is (…, (unit, how many, 1, 1))."""
+    try:
+        _, (unit, count, _, _) = state[8]
+        text = unit.decode("ascii") if isinstance(unit, bytes) else ""
+        if text in _DATE_UNITS and isinstance(count, int) and 0 < count < 1 << 31:
+            return f"[{count}{text}]"
+    except (IndexError, TypeError, ValueError):
+        pass
+    raise pickle.UnpicklingError("a date without the unit that it counts")
+
+
+_UNKNOWN = _Dtype("u1")
+"""Of an array whose state has not come yet. No stream gets hold of it, so that all can share it."""
+
+
+class _PickledArray:
+    """numpy's `_reconstruct` result, waiting for its state (version, shape, dtype, fortran, data)."""
+
+    __slots__ = ("data", "dtype", "fortran", "shape")
+
+    def __init__(self, *_: object) -> None:
+        self.shape: tuple[int, ...] = (0,)
+        self.dtype: _Dtype = _UNKNOWN
+        self.fortran = False
+        self.data: Any = b""
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        if not isinstance(state, tuple) or not 4 <= len(state) <= 5:
+            raise pickle.UnpicklingError("an array without shape, dtype, order and data")
+        *_, shape, dtype, fortran, data = state
+        if not isinstance(dtype, _Dtype) or not isinstance(shape, (tuple, list)) or len(shape) > 64:
+            raise pickle.UnpicklingError("an array has no dtype or an impossible shape")
+        for length in shape:
+            if type(length) is not int or not 0 <= length < 1 << 63:
+                raise pickle.UnpicklingError("an array has an impossible shape")
+        self.shape, self.dtype, self.fortran, self.data = tuple(shape), dtype, fortran in (True, 1), data
+
+
+def _from_buffer(data: Any, dtype: _Dtype, shape: Any, order: str = "C") -> _PickledArray:
+    array = _PickledArray()
+    array.__setstate__((shape, dtype, order == "F", data))
+    return array
+
+
+def _scalar(dtype: _Dtype, data: Any = b"") -> _PickledArray:
+    array = _PickledArray()
+    whole = isinstance(data, (bytes, memoryview, str, _Encoded))
+    array.__setstate__(((), dtype, False, data if whole else [data]))
+    return array
+
+
+class _Encoded:
+    """Python 2 and protocol 2 write bytes as text to be encoded back. Done when it is used: text may be shared."""
+
+    __slots__ = ("encoding", "text")
+
+    def __init__(self, text: object = "", encoding: object = "latin1") -> None:
+        if not isinstance(text, str) or encoding not in ("latin1", "utf-8", "ascii"):
+            raise pickle.UnpicklingError("bytes that are not written as text")
+        self.text, self.encoding = text, str(encoding)
+
+
+def _tuple(items: Any = ()) -> tuple[Any, ...]:
+    # paddle pickles a tensor inside another value as a call of `tuple` with its name and array.
+    if not isinstance(items, (tuple, list)) or len(items) > 2:
+        raise pickle.UnpicklingError("a tuple is made of something that is not a name and an array")
+    return tuple(items)
+
+
+class _Pairs:
+    """An OrderedDict of Python 2, which gives its items along."""
+
+    __slots__ = ("pairs",)
+
+    def __init__(self, pairs: list[Any]) -> None:
+        self.pairs = pairs
+
+
+def _ordered_dict(pairs: Any = ()) -> dict[Any, Any] | _Pairs:
+    if isinstance(pairs, list) and pairs:
+        return _Pairs(pairs)
+    if pairs not in ((), [], {}):
+        raise pickle.UnpicklingError("an OrderedDict is made of something that is not a list of pairs")
+    return {}
+
+
+_NUMPY_CORE = ("numpy.core.", "numpy._core.")
+_STAND_INS: Mapping[tuple[str, str], Callable[..., Any]] = {
+    **{(core + "multiarray", "_reconstruct"): _PickledArray for core in _NUMPY_CORE},
+    **{(core + "multiarray", "scalar"): _scalar for core in _NUMPY_CORE},
+    **{(core + "numeric", "_frombuffer"): _from_buffer for core in _NUMPY_CORE},
+    ("numpy", "ndarray"): _PickledArray,
+    ("numpy", "dtype"): _Dtype,
+    ("collections", "OrderedDict"): _ordered_dict,
+    ("_codecs", "encode"): _Encoded,
+    ("builtins", "tuple"): _tuple,
+    ("__builtin__", "tuple"): _tuple,
+}
+
+
+def _stand_in(where: str) -> Callable[[str, str], _StandIn]:
+    def find(module: str, name: str) -> _StandIn:
+        call = _STAND_INS.get((module, name))
+        if call is None:
+            raise UntrustedFile(
+                f"{where} asks Python for '{module}.{name}' while being read, which could run code of its "
+                "author's choice. It was not run. If you made this file yourself, allow it with trust=True "
+                "(command line: --trust)."
+            )
+        return _StandIn(f"{module}.{name}", call)
+
+    return find
+
+
+class _Finisher:
+    """Turns every stand-in into what it stands for."""
+
+    def __init__(self, where: str, most: int) -> None:
+        self._where = where
+        # Shared references could unfold a few bytes into billions of items. An honest file has fewer items than bytes,
+        # and copies of what it repeats stay below a few times its size.
+        self._left = most
+        self._arrays: dict[int, Array] = {}
+
+    def finish(self, value: Any, depth: int = 0) -> Any:
+        self._spend(1)
+        if depth > _DEEPEST:
+            raise UnreadableFile(f"{self._where}: nested deeper than {_DEEPEST} levels")
+        if isinstance(value, _PickledArray):
+            # An array that stands in several places stays one.
+            if id(value) not in self._arrays:
+                self._arrays[id(value)] = self._array(value, depth)
+            return self._arrays[id(value)]
+        if isinstance(value, dict):
+            return {plain_key(k): self.finish(v, depth + 1) for k, v in value.items()}
+        if isinstance(value, _Pairs):
+            return {plain_key(k): self.finish(v, depth + 1) for k, v in value.pairs}
+        if isinstance(value, (list, tuple)):
+            return type(value)(self.finish(item, depth + 1) for item in value)
+        if isinstance(value, (bytes, memoryview, _Encoded)):
+            if isinstance(value, memoryview):
+                self._spend(len(value))
+            return bytes(self._bytes(value))
+        if type(value) is int and value.bit_length() > _MOST_BITS:
+            raise UnreadableFile(f"{self._where}: holds an integer of {value.bit_length()} bits")
+        if value is None or isinstance(value, (bool, int, float, complex, str)):
+            return value
+        raise UnreadableFile(f"{self._where}: holds a {type(value).__name__}, which is not a number, text or array")
+
+    def _spend(self, amount: int) -> None:
+        self._left -= amount
+        if self._left < 0:
+            raise UnreadableFile(f"{self._where}: unfolds to more items than bytes, because parts of it are repeated")
+
+    def _bytes(self, data: bytes | memoryview | str | _Encoded) -> bytes | memoryview:
+        """The bytes of an array; those that have to be copied are paid for."""
+        if isinstance(data, _Encoded):
+            self._spend(len(data.text))
+            return data.text.encode(data.encoding)
+        if isinstance(data, str):
+            self._spend(len(data))
+            return data.encode("latin1")
+        return data
+
+    def _array(self, pickled: _PickledArray, depth: int) -> Array:
+        dtype = pickled.dtype.real()
+        count = prod(pickled.shape)
+        order: Any = "F" if pickled.fortran else "C"
+        if dtype.hasobject:
+            items = pickled.data
+            if not isinstance(items, (list, tuple)) or len(items) != count:
+                raise self._lacking(pickled, f"{count} items")
+            array: Array = np.empty(count, object)
+            for position, item in enumerate(items):
+                array[position] = self.finish(item, depth + 1)
+            return array.reshape(pickled.shape, order=order)
+        if not isinstance(pickled.data, (bytes, memoryview, str, _Encoded)):
+            raise self._lacking(pickled, f"{count * dtype.itemsize} bytes")
+        data = self._bytes(pickled.data)
+        if len(data) != count * dtype.itemsize:
+            raise self._lacking(pickled, f"{count * dtype.itemsize} bytes")
+        if dtype.itemsize == 0:
+            # numpy gives texts of no length one place each.
+            self._spend(count)
+        if not data:
+            return np.zeros(pickled.shape, dtype)
+        return np.frombuffer(data, dtype).reshape(pickled.shape, order=order)
+
+    def _lacking(self, pickled: _PickledArray, what: str) -> UnreadableFile:
+        kind = f"an array of {pickled.dtype.real()} {list(pickled.shape)}"
+        return UnreadableFile(f"{self._where}: {kind} does not have its {what}")

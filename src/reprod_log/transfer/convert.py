@@ -1,0 +1,235 @@
+"""convert_weights: a weight file of one framework into a weight file of another."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from reprod_log.errors import TransferError, UsageError, counted, listed
+from reprod_log.layers.transform import Array
+from reprod_log.pairing.correspondence import Order
+from reprod_log.pairing.survey import Survey, survey
+from reprod_log.pairing.weight_map import Move, TransferPlan, UnitPair, make_plan
+from reprod_log.transfer.counterpart import make_counterpart
+from reprod_log.transfer.execution import Inputs
+from reprod_log.transfer.file_evidence import Hints, read_evidence
+from reprod_log.transfer.files import FRAMEWORK_OF, read_weights, write_weights
+from reprod_log.transfer.frameworks import framework_of
+from reprod_log.transfer.report import TransferReport, TransferRow
+from reprod_log.transfer.weights import prepare, refuse_incomplete
+
+
+def convert_weights(
+    source_path: str | PathLike[str],
+    target_path: str | PathLike[str],
+    *,
+    source_model: Any = None,
+    target_model: Any = None,
+    layers: Mapping[str, str] | None = None,
+    linear: Iterable[str] = (),
+    keep: Iterable[str] = (),
+    entry: str | None = None,
+    source_framework: str | None = None,
+    target_framework: str | None = None,
+    rename: Mapping[str, str] | None = None,
+    allow_left: Iterable[str] = (),
+    inputs: Inputs | None = None,
+    target_inputs: Inputs | None = None,
+    order: Order | None = None,
+) -> TransferReport:
+    """Writes the weights of one file into another in the other framework's names and layout; says what went where.
+
+    Formats go by the file's name: `.pth`, `.pt`, `.bin` (torch), `.pdparams` (paddle), `.safetensors` (torch's names
+    unless `source_framework` or `target_framework` says otherwise).
+
+    With both models every layer's type is known and every pair of layers is run, as in `transfer_weights`, whose
+    options are the same; the models themselves are not changed. With one model the other side is taken to have the
+    same paths. With none, names and shapes must tell: what they do not tell, a square matrix above all, is refused
+    unless `layers` (path patterns to types), `linear` or `keep` (patterns) says what it is. Whatever was not run is
+    reported as unverified.
+    """
+    source, target = Path(source_path), Path(target_path)
+    frameworks = _frameworks(source, target, source_framework, target_framework)
+    weights = read_weights(source, entry=entry)
+    if source_model is not None and target_model is not None:
+        job = _by_models(
+            weights,
+            source_model,
+            target_model,
+            rename=rename,
+            allow_left=allow_left,
+            inputs=inputs,
+            target_inputs=target_inputs,
+            order=order,
+        )
+    elif rename or inputs is not None or order is not None:
+        raise UsageError("rename, inputs and order need both source_model and target_model.")
+    elif source_model is not None or target_model is not None:
+        job = _by_one_model(weights, source_model, target_model, frameworks)
+    else:
+        hints = Hints(layers or {}, _patterns(linear), _patterns(keep))
+        job = _by_names(weights, frameworks, hints)
+    arrays = job.plan.carry(weights.__getitem__) | dict(job.extra)
+    arrays |= {name: arrays[first] for name, first in job.second_names.items() if first in arrays}
+    write_weights(target, arrays, framework=frameworks[1])
+    return job.report
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A plan in the names of the two files, what else the target's file holds, and the report."""
+
+    plan: TransferPlan
+    report: TransferReport
+    second_names: Mapping[str, str]
+    extra: Mapping[str, Array]
+
+
+def _frameworks(source: Path, target: Path, said_source: str | None, said_target: str | None) -> tuple[str, str]:
+    for said in (said_source, said_target):
+        if said not in (None, "torch", "paddle"):
+            raise UsageError(f"A framework is 'torch' or 'paddle', not {said!r}.")
+    found = []
+    for path, said in ((source, said_source), (target, said_target)):
+        if path.suffix not in FRAMEWORK_OF:
+            raise UsageError(f"{path}: the name of a weight file ends with one of {', '.join(FRAMEWORK_OF)}.")
+        found.append(said or FRAMEWORK_OF[path.suffix] or "torch")
+    return found[0], found[1]
+
+
+def _patterns(value: Iterable[str]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _by_models(weights: dict[str, Array], source_model: Any, target_model: Any, **options: Any) -> _Job:
+    prepared = prepare(source_model, target_model, verify=True, **options)
+    refuse_incomplete(prepared.report, "raise")
+    _add_second_names(weights, prepared.source)
+    _refuse_other_tensors(weights, prepared.source, [name for move in prepared.plan.moves for name in move.sources])
+    moved = {move.target for move in prepared.plan.moves}
+    second, extra = _state_names(prepared.target, moved)
+    return _Job(prepared.plan, prepared.report, second, extra)
+
+
+def _by_one_model(weights: dict[str, Array], source_model: Any, target_model: Any, frameworks: tuple[str, str]) -> _Job:
+    model, side = (source_model, 0) if source_model is not None else (target_model, 1)
+    owner = framework_of(model).NAME
+    if owner != frameworks[side]:
+        raise UsageError(f"The model is of {owner}, but its file is one of {frameworks[side]}.")
+    found = survey(model)
+    _refuse_unknown_shapes(found)
+    made = [make_counterpart(unit, frameworks[1 - side]) for unit in found.units]
+    shapes = {name: shape for one in made for name, shape in one.shapes.items()}
+    if side == 0:
+        pairs = [UnitPair(unit, one.unit, "name") for unit, one in zip(found.units, made, strict=True)]
+        _add_second_names(weights, found)
+        _refuse_other_tensors(weights, found, ())
+        plan = make_plan(pairs, shapes)
+        return _job(plan, weights, frameworks, {k: v for one in made for k, v in one.second_names.items()}, {})
+    pairs = [UnitPair(one.unit, unit, "name") for unit, one in zip(found.units, made, strict=True)]
+    _refuse_missing(weights, shapes)
+    plan = make_plan(pairs, {name: found.framework.shape(tensor) for name, tensor in found.tensors.items()})
+    second, extra = _state_names(found, {move.target for move in plan.moves})
+    return _job(plan, weights, frameworks, second, extra)
+
+
+def _refuse_unknown_shapes(found: Survey) -> None:
+    """paddle keeps the weight of a norm over several dimensions flat, torch does not; its file alone cannot say."""
+    for unit in found.units:
+        shape = found.facts(unit).get("_normalized_shape") if unit.kind == "LayerNorm" else None
+        if isinstance(shape, (tuple, list)) and len(shape) > 1:
+            raise TransferError(f"'{unit.path}' is a LayerNorm over {list(shape)}: pass both models.")
+
+
+def _by_names(weights: dict[str, Array], frameworks: tuple[str, str], hints: Hints) -> _Job:
+    shapes = {name: array.shape for name, array in weights.items()}
+    evidence = read_evidence(shapes, frameworks[0], hints)
+    if evidence.undecided:
+        why = "; ".join(list(evidence.undecided.values())[:5])
+        raise TransferError(
+            f"{counted(len(evidence.undecided), 'tensor')} could be one thing or another: {why}. Give a "
+            "model, or say what they are with linear=(...), keep=(...) or layers={...}. Nothing was written."
+        )
+    made = [make_counterpart(unit, frameworks[1]) for unit in evidence.units]
+    pairs = [UnitPair(unit, one.unit, "name") for unit, one in zip(evidence.units, made, strict=True)]
+    plan = make_plan(pairs, {name: shape for one in made for name, shape in one.shapes.items()})
+    return _job(plan, weights, frameworks, {k: v for one in made for k, v in one.second_names.items()}, {})
+
+
+def _job(
+    plan: TransferPlan,
+    weights: Mapping[str, Array],
+    frameworks: tuple[str, str],
+    second: Mapping[str, str],
+    extra: Mapping[str, Array],
+) -> _Job:
+    rows = tuple(_row(move, weights) for move in plan.moves)
+    return _Job(plan, TransferReport(*frameworks, rows, plan=plan), second, extra)
+
+
+def _row(move: Move, weights: Mapping[str, Array]) -> TransferRow:
+    reshaped = move.view.unchanged and [weights[name].shape for name in move.sources] != [move.shape]
+    return TransferRow(
+        target=move.target,
+        source=move.sources,
+        rule=move.pair.target.kind,
+        how=move.pair.how,
+        verified="unverified",
+        check="by names and shapes only",
+        note="reshaped" if reshaped else "" if move.view.unchanged else str(move.view),
+        layer=move.pair.target.path,
+        source_layer=move.pair.source.path,
+    )
+
+
+def _add_second_names(weights: dict[str, Array], found: Survey) -> None:
+    """Tensors that the file has only under another of their names become known under the survey's."""
+    names = found.framework.state_names(found.model)
+    by_tensor = {id(tensor): weights[name] for name, tensor in names.items() if name in weights}
+    for unit in found.units:
+        for name in unit.tensors:
+            if name not in weights and id(found.tensors[name]) in by_tensor:
+                weights[name] = by_tensor[id(found.tensors[name])]
+
+
+def _refuse_other_tensors(weights: Mapping[str, Array], found: Survey, needed: Iterable[str]) -> None:
+    """The source's file must be of the source's model: all its tensors, no others, of its shapes."""
+    required = needed or dict.fromkeys(p.tensor for unit in found.units for p in unit.parts if not p.optional)
+    _refuse_missing(weights, {name: found.framework.shape(found.tensors[name]) for name in required})
+    known = found.framework.state_names(found.model).keys() | found.tensors.keys()
+    strange = [name for name in weights if name not in known]
+    if strange:
+        raise TransferError(
+            f"The file holds tensors that the source model lacks: {listed(strange)}. Nothing was written."
+        )
+
+
+def _refuse_missing(weights: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    missing = [name for name in shapes if name not in weights]
+    if missing:
+        raise TransferError(
+            f"The file lacks {counted(len(missing), 'tensor')}: {listed(missing)}. It has "
+            f"{listed(weights)}. Nothing was written."
+        )
+    wrong = [name for name, shape in shapes.items() if weights[name].shape != shape]
+    if wrong:
+        name = wrong[0]
+        raise TransferError(
+            f"'{name}' is {weights[name].shape} in the file and {shapes[name]} in the model ({len(wrong)} such "
+            "tensors). Nothing was written."
+        )
+
+
+def _state_names(target: Survey, moved: set[str]) -> tuple[dict[str, str], dict[str, Array]]:
+    """Further names under which the target's model lists its tensors, and tensors of its own that nothing fills."""
+    first = {id(target.tensors[name]): name for name in moved}
+    optional = {part.tensor for unit in target.units for part in unit.parts if part.optional}
+    second, extra = {}, {}
+    for name, tensor in target.framework.state_names(target.model).items():
+        if id(tensor) in first:
+            if name not in moved:
+                second[name] = first[id(tensor)]
+        elif name in optional:
+            extra[name] = target.framework.read(tensor)
+    return second, extra

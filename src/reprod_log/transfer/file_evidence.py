@@ -1,0 +1,173 @@
+"""What the names and shapes in a weight file say about the layers they came from, and where they say too little."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from reprod_log.errors import UsageError
+from reprod_log.layers.layouts import find_rule
+from reprod_log.layers.rule import Layout, Rule
+from reprod_log.layers.rules import all_rules
+from reprod_log.layers.transform import Shape
+from reprod_log.pairing.unit import Unit, bare_unit, join, layer_parts
+from reprod_log.pairing.wording import words
+
+# A recurrent layer's matrices have so many times as many rows as its state has entries.
+_GATES = {4: "LSTM", 3: "GRU", 1: "RNN"}
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What the user says about a file: layer types by path pattern, linear layers, tensors to keep as they are."""
+
+    layers: Mapping[str, str]
+    linear: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The units that names and shapes tell of, and the tensors that could be one thing or another, with why."""
+
+    units: tuple[Unit, ...]
+    undecided: Mapping[str, str]
+
+
+def read_evidence(shapes: Mapping[str, Shape], framework: str, hints: Hints) -> Evidence:
+    """The units of a file of this framework."""
+    units: list[Unit] = []
+    undecided: dict[str, str] = {}
+    taken: set[str] = set()
+    for path in _layer_paths(shapes):
+        inside = {
+            name[len(path) + 1 :] if path else name: shape for name, shape in shapes.items() if _below(name, path)
+        }
+        inside = {name: shape for name, shape in inside.items() if join(path, name) not in taken}
+        found = _kind(path, inside, framework, hints)
+        if isinstance(found, str):
+            undecided[join(path, "weight")] = found
+        elif found is not None:
+            rule, layout = found
+            unit = Unit(path, rule.kind, framework, layout.classes[0], layer_parts(layout, path, inside), owner=path)
+            units.append(unit)
+            taken.update(unit.tensors)
+            taken.update(_second_names(unit, path, layout, inside))
+    rest = [name for name in shapes if name not in taken and name not in undecided]
+    units += [bare_unit(name, framework, shapes[name], owner="") for name in rest]
+    return Evidence(tuple(units), undecided)
+
+
+def _layer_paths(shapes: Iterable[str]) -> list[str]:
+    """Every prefix of a name, outer ones first: an attention or recurrent layer claims what lies below it."""
+    prefixes = {".".join(name.split(".")[:end]) for name in shapes for end in range(name.count(".") + 1)}
+    return sorted(prefixes, key=lambda path: (path.count(".") if path else -1, path))
+
+
+def _below(name: str, path: str) -> bool:
+    return not path or name.startswith(f"{path}.")
+
+
+def _kind(path: str, inside: Mapping[str, Shape], framework: str, hints: Hints) -> tuple[Rule, Layout] | str | None:
+    said = next((kind for pattern, kind in hints.layers.items() if fnmatchcase(path, pattern)), None)
+    if said is not None:
+        return _told(said, framework)
+    own = {name: shape for name, shape in inside.items() if "." not in name}
+    if "in_proj_weight" in own or ("q_proj_weight" in own and "out_proj.weight" in inside):
+        return _rule("MultiheadAttention", framework)
+    if (kind := _recurrent(inside)) is not None:
+        return _rule(kind, framework)
+    if {"running_mean", "_mean"} & own.keys():
+        return _rule("BatchNorm", framework)
+    if "scale" in own and framework == "paddle" and len(own["scale"]) == 1:
+        return _rule("InstanceNorm", framework)
+    if "_weight" in own and framework == "paddle":
+        return _rule("PReLU", framework)
+    if "weight" in own:
+        return _by_weight(path, own, framework, hints)
+    return None
+
+
+def _told(said: str, framework: str) -> tuple[Rule, Layout]:
+    """The rule for a type as the user writes it: "torch.nn.Linear", "Conv2D", "BatchNorm"."""
+    found = find_rule(said) if "." in said else None
+    if found is None:
+        name = said.rpartition(".")[2]
+        of_class = [rule for rule in all_rules() for layout in rule.layouts if name in layout.classes]
+        found = _find(of_class[0].kind if of_class else name, framework)
+    if found is None:
+        known = ", ".join(rule.kind for rule in all_rules())
+        raise UsageError(f"layers names the type {said!r}, for which there is no rule. Rules: {known}.")
+    return found
+
+
+def _by_weight(path: str, own: Mapping[str, Shape], framework: str, hints: Hints) -> tuple[Rule, Layout] | str | None:
+    shape, bias = own["weight"], own.get("bias")
+    name = join(path, "weight")
+    if _matches(hints.keep, path, name):
+        return None
+    if _matches(hints.linear, path, name):
+        return _rule("Linear", framework)
+    if len(shape) in (3, 4, 5):
+        # Kernels are stored alike, plain or transposed, in any number of dimensions.
+        return _rule(f"Conv{len(shape) - 2}d", framework)
+    if len(shape) == 1:
+        prelu = bias is None and "prelu" in words(path)
+        return _rule("PReLU" if prelu else "LayerNorm", framework)
+    if len(shape) != 2:
+        return None
+    if bias is None:
+        if words(path) & {"embed", "embeddings", "wte", "wpe"}:
+            return _rule("Embedding", framework)
+        return f"'{name}' {shape} has no bias: a linear layer (transposed) or an embedding (as it is)?"
+    if shape[0] == shape[1]:
+        return f"'{name}' {shape} is square: its layout cannot be told"
+    outputs_first = bias == shape[:1]
+    if outputs_first == (framework == "torch"):
+        return _rule("Linear", framework)
+    # A layer of paddle.compat.nn, which keeps torch's layout.
+    return _rule("Linear", "paddle.compat") if framework == "paddle" and outputs_first else None
+
+
+def _recurrent(inside: Mapping[str, Shape]) -> str | None:
+    for first, second, end in (
+        ("weight_ih_l0", "weight_hh_l0", ""),
+        ("0.cell.weight_ih", "0.cell.weight_hh", ""),
+        ("0.cell_fw.weight_ih", "0.cell_fw.weight_hh", ""),
+        ("weight_ih", "weight_hh", "Cell"),
+    ):
+        if first in inside and second in inside and len(inside[second]) == 2:
+            rows, state = inside[second]
+            # A projection makes the state smaller than a gate.
+            projected = any(name.rpartition(".")[2].startswith(("weight_hr", "weight_ho")) for name in inside)
+            gates = 4 if projected else rows // state
+            return _GATES[gates] + end if gates in _GATES else None
+    return None
+
+
+def _second_names(unit: Unit, path: str, layout: Layout, inside: Mapping[str, Shape]) -> list[str]:
+    """Names that stand for a part already found under another name."""
+    held = {part.canonical for part in unit.parts}
+    return [
+        join(path, name)
+        for name in inside
+        if (found := layout.find(name)) is not None and held.issuperset(found.canonical)
+    ]
+
+
+def _matches(patterns: Sequence[str], *names: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)
+
+
+def _rule(kind: str, family: str) -> tuple[Rule, Layout]:
+    found = _find(kind, family)
+    if found is None:
+        raise UsageError(f"There is no rule for {kind} of {family}.")
+    return found
+
+
+def _find(kind: str, family: str) -> tuple[Rule, Layout] | None:
+    for rule in all_rules():
+        for layout in rule.layouts:
+            if rule.kind == kind and layout.family == family:
+                return rule, layout
+    return None

@@ -1,0 +1,30 @@
+"""verdict: fixed limits, or what rounding alone does, turn measurements into judgements and a verdict."""
+
+from reprod_log.verdict.calibrated import judge_calibrated
+from reprod_log.verdict.calibrated_policy import CalibratedPolicy
+from reprod_log.verdict.evidence import Evidence
+from reprod_log.verdict.fixed import Check, Judgement, Verdict, judge, whole
+from reprod_log.verdict.noise_floor import NoiseFloor, calibrate, layer_alone
+from reprod_log.verdict.policy import DEFAULT_LIMITS, Limit, Policy
+from reprod_log.verdict.status import Status
+from reprod_log.verdict.unused import UnusedPattern, unused_patterns
+
+__all__ = [
+    "DEFAULT_LIMITS",
+    "CalibratedPolicy",
+    "Check",
+    "Evidence",
+    "Judgement",
+    "Limit",
+    "NoiseFloor",
+    "Policy",
+    "Status",
+    "UnusedPattern",
+    "Verdict",
+    "calibrate",
+    "judge",
+    "judge_calibrated",
+    "layer_alone",
+    "unused_patterns",
+    "whole",
+]

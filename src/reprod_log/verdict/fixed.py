@@ -1,0 +1,274 @@
+"""judge: turns measurements into statuses by a policy. Passing is earned, never assumed."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+from reprod_log.measure.comparison import Compared, Comparison, Unmatched
+from reprod_log.measure.measurement import Estimate, Measurement
+from reprod_log.measure.metrics import metric
+from reprod_log.recording import Key
+from reprod_log.verdict.noise_floor import FLOAT64
+from reprod_log.verdict.place import first_divergence, last_agreement
+from reprod_log.verdict.policy import Limit, Policy
+from reprod_log.verdict.status import Status
+
+_FEW = 0.0005
+"""A smaller share is said as a count."""
+_COARSENESS = ("float8_e5m2", "float8", "bfloat16", "float16", "float32", "complex64", "float64", "complex128")
+
+
+@dataclass(frozen=True)
+class Check:
+    """One metric held against its limit."""
+
+    metric: str
+    value: float
+    limit: float
+    passed: bool
+    floor: float | None = None
+    """What rounding alone would give; None for fixed limits."""
+
+    @property
+    def ratio(self) -> float | None:
+        """The value in noise floors."""
+        return None if not self.floor else self.value / self.floor
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The status of one entry, with every check behind it."""
+
+    key: str
+    status: Status
+    checks: tuple[Check, ...] = ()
+    reason: str = ""
+    """Why it did not pass, or what a passing entry should still say; '' when there is nothing to add."""
+    evidence: str = "fixed limit"
+    """What the judgement stands on."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The judgements in execution order, and the one word for all of them."""
+
+    status: Status
+    judgements: tuple[Judgement, ...]
+    allowed: tuple[str, ...] = ()
+    """Unmatched keys that the policy lets through."""
+
+    @property
+    def passed(self) -> bool:
+        return self.status.passed
+
+    @property
+    def counts(self) -> dict[Status, int]:
+        return dict(Counter(judgement.status for judgement in self.judgements))
+
+    @property
+    def first_divergence(self) -> Judgement | None:
+        """The earliest entry in execution order that did not pass: compared, or a gradient that one side lacks."""
+        return first_divergence(self.judgements)
+
+    @property
+    def last_agreement(self) -> Judgement | None:
+        """The entry that passed last before the first divergence."""
+        return last_agreement(self.judgements)
+
+
+def whole(verdict: Verdict, *, complete: bool, allow_incomplete: bool) -> Verdict:
+    """The verdict, unless it would pass although a recording was cut short: what is missing has not passed."""
+    if complete or allow_incomplete or not verdict.passed:
+        return verdict
+    return replace(verdict, status=Status.INCOMPLETE)
+
+
+def judge(comparison: Comparison, policy: Policy) -> Verdict:
+    """The verdict of `policy` on everything that was compared, or could not be."""
+    keys = {row.key for row in comparison.rows}
+    judgements = [judge_row(row, policy) for row in comparison.rows if not _is_evidence(row.key, keys)]
+    lonely, allowed = alone_judgements(comparison, policy.allows_unmatched)
+    return verdict_on(accepted(judgements, policy.accept), accepted(lonely, policy.accept), allowed)
+
+
+def _is_evidence(key: str, keys: Collection[str]) -> bool:
+    """Whether this is the float64 run of an entry that is judged as it ran: fixed limits are for the program as it is.
+
+    Judging both would count every entry twice.
+    """
+    parsed = Key.parse(key)
+    mode, _, wide = parsed.run.rpartition(".")
+    return wide == FLOAT64 and str(parsed.in_run(mode)) in keys
+
+
+def verdict_on(compared: list[Judgement], lonely: list[Judgement], allowed: tuple[str, ...]) -> Verdict:
+    """The verdict on pairs and on entries without a partner; however much is let through, no pair is no pass."""
+    judgements = (*compared, *lonely)
+    return Verdict(overall(judgements) if compared else Status.NOTHING, judgements, allowed)
+
+
+def accepted(judgements: list[Judgement], patterns: tuple[str, ...]) -> list[Judgement]:
+    """The judgements with known differences let through: explicit, and said on each of them."""
+    return [
+        replace(one, status=Status.ACCEPTED, reason=f"accepted although: {one.reason}")
+        if not one.status.passed and any(fnmatchcase(one.key, pattern) for pattern in patterns)
+        else one
+        for one in judgements
+    ]
+
+
+def alone_judgements(comparison: Comparison, allows: Callable[[str], bool]) -> tuple[list[Judgement], tuple[str, ...]]:
+    """A judgement for every entry without a partner, and the keys of those that the policy lets through."""
+    lonely = [
+        Judgement(one.key, Status.UNMATCHED, reason=_alone(one)) for one in comparison.unmatched if not allows(one.key)
+    ]
+    return lonely, tuple(one.key for one in comparison.unmatched if allows(one.key))
+
+
+def judge_row(row: Compared, policy: Policy) -> Judgement:
+    """The status of one compared pair."""
+    measurement = row.measurement
+    if measurement is None:
+        return Judgement(row.key, Status.INCOMPARABLE, reason=row.incomparable)
+    found = policy.limits_for(row.key, _coarser(row.reference_dtype, row.candidate_dtype))
+    if not found:
+        return Judgement(
+            row.key, Status.INCOMPARABLE, reason=f"no limit fits {row.reference_dtype} {row.key!r}; give one"
+        )
+    checks = []
+    for name, limit in found.items():
+        value = metric(name).value(measurement)
+        # `<=` and not `not >`: a NaN never passes.
+        checks.append(Check(name, value, limit.value, bool(value <= limit.value)))
+    if measurement.count and not measurement.comparable and policy.equal_nan and not measurement.nonfinite_mismatched:
+        return Judgement(row.key, Status.PASS, reason="every element is NaN on both sides, allowed by equal_nan")
+    nonfinite = nonfinite_problem(measurement, equal_nan=policy.equal_nan)
+    if nonfinite:
+        return Judgement(row.key, Status.FAIL, tuple(checks), nonfinite)
+    if measurement.estimate is not None:
+        return _judge_estimate(row.key, measurement, measurement.estimate, found)
+    if all(check.passed for check in checks):
+        return Judgement(row.key, Status.PASS, tuple(checks), "both are empty" if measurement.count == 0 else "")
+    return Judgement(row.key, Status.FAIL, tuple(checks), mismatch_line(row, tuple(checks)))
+
+
+def _judge_estimate(key: str, measurement: Measurement, estimate: Estimate, limits: Mapping[str, Limit]) -> Judgement:
+    """The status of a pair without values: it passes or fails only where the bounds leave no other way."""
+    evidence = f"estimate from {estimate.source}"
+    checks, sentences = [], []
+    failed = undecided = False
+    for name, limit in limits.items():
+        low, high = estimate.bounds.get(name, (0.0, math.inf))
+        if name == "nonfinite":
+            low = high = float(measurement.nonfinite_mismatched)
+        passed = bool(high <= limit.value)
+        checks.append(Check(name, high, limit.value, passed))
+        failed = failed or bool(low > limit.value)
+        undecided = undecided or not passed
+        sentences.append(f"{name} {_between(low, high)}, limit {limit.value:g}")
+    text = f"{_estimated(measurement, estimate)}; {'; '.join(sentences)}"
+    if failed:
+        return Judgement(key, Status.FAIL, tuple(checks), text, evidence)
+    if undecided:
+        advice = "it cannot be decided without the values: record this entry in full (reprod zoom)"
+        return Judgement(key, Status.INCOMPARABLE, tuple(checks), f"{text}: {advice}", evidence)
+    return Judgement(key, Status.PASS, tuple(checks), text, evidence)
+
+
+def _estimated(measurement: Measurement, estimate: Estimate) -> str:
+    if estimate.source == "statistics":
+        return "only statistics were recorded"
+    return f"estimated from sketches: rel_l2 {measurement.rel_l2:.2e} ± {estimate.error:.1%}"
+
+
+def _between(low: float, high: float) -> str:
+    if high == math.inf:
+        return f"at least {low:.2e}" if low > 0 else "not known"
+    return f"{low:.2e} to {high:.2e}"
+
+
+def mismatch_line(row: Compared, checks: tuple[Check, ...]) -> str:
+    """Metric, value, limit, worst element with both numbers, and the share beyond the limit."""
+    measurement = row.measurement
+    if measurement is not None and has_no_size(measurement):
+        return _unequal_line(measurement)
+    failed = [f"{check.metric} {check.value:.6g} > {check.limit:g}" for check in checks if not check.passed]
+    text = ", ".join(failed)
+    if measurement is not None and measurement.worst is not None:
+        worst = measurement.worst
+        place = f" at {list(worst.index)}" if worst.index else ""
+        text += f"; worst{place}: reference {_short(worst.reference)}, candidate {_short(worst.candidate)}"
+        share, beyond = measurement.share_beyond, measurement.beyond_limit
+        if share is not None and measurement.count > 1:
+            # Of a large tensor a few are 0.0%, and yet they are what fails.
+            limit = f"{measurement.limit:g}"
+            if 0 < share < _FEW:
+                text += f"; {beyond} of {measurement.count} elements beyond {limit}"
+            else:
+                text += f"; {share:.1%} of elements beyond {limit}"
+    return text
+
+
+def has_no_size(measurement: Measurement) -> bool:
+    """Whether elements differ that cannot be subtracted: texts, objects, dates."""
+    if measurement.estimate is not None or measurement.nonfinite_mismatched:
+        return False
+    return bool(measurement.differing) and math.isnan(measurement.max_abs)
+
+
+def _unequal_line(measurement: Measurement) -> str:
+    """How many differ, and the first of them on both sides."""
+    worst = measurement.worst
+    both = f"reference {worst.reference}, candidate {worst.candidate}" if worst is not None else ""
+    if measurement.count == 1:
+        return f"the two are not equal: {both}"
+    where = f"; first at {list(worst.index)}: {both}" if worst is not None else ""
+    return f"{measurement.differing} of {measurement.count} values not equal{where}"
+
+
+def nonfinite_problem(measurement: Measurement, *, equal_nan: bool) -> str:
+    """What is wrong with NaN and infinities of a pair, with the counts of both sides; '' when nothing is."""
+    problems = []
+    if measurement.nonfinite_mismatched:
+        problems.append(f"{measurement.nonfinite_mismatched} of {measurement.count} NaN or infinity on one side only")
+    if measurement.nan_both and not equal_nan:
+        problems.append(f"{measurement.nan_both} of {measurement.count} NaN on both sides (equal_nan is off)")
+    if not problems:
+        return ""
+    reference, candidate = measurement.reference, measurement.candidate
+    counts = f"reference {reference.nan} NaN, {reference.inf} Inf; candidate {candidate.nan} NaN, {candidate.inf} Inf"
+    return f"{'; '.join(problems)} ({counts})"
+
+
+def _alone(one: Unmatched) -> str:
+    near = f"; near names there: {', '.join(one.near)}" if one.near else ""
+    other = "candidate" if one.side == "reference" else "reference"
+    return f"only in the {one.side}{near and near.replace('there', f'in the {other}')}"
+
+
+def overall(judgements: Iterable[Judgement]) -> Status:
+    """The one word for all of them: the worst. What was accepted does not count against them."""
+    statuses = {one.status for one in judgements}
+    for worst in (Status.FAIL, Status.INCOMPARABLE, Status.UNMATCHED, Status.PRECISION, Status.SUSPECT):
+        if worst in statuses:
+            return worst if worst in (Status.PRECISION, Status.SUSPECT) else Status.FAIL
+    return Status.PASS
+
+
+def _coarser(reference: str, candidate: str) -> str:
+    """The dtype whose limit holds for a pair of two: the one with less precision."""
+    if reference == candidate:
+        return reference
+
+    def rank(name: str) -> int:
+        return next((place for place, known in enumerate(_COARSENESS) if name.startswith(known)), len(_COARSENESS))
+
+    return min(reference, candidate, key=rank)
+
+
+def _short(value: object) -> str:
+    return f"{value:.9g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,194 @@
+"""NoiseFloor: what rounding alone does to each entry, and how far the candidate is from the truth beside it.
+
+A program may be recorded in several passes (runs) of itself. A run's name is its mode and, for float64, the dtype:
+
+    ''                  the program as the user runs it           'float64'            the same in float64
+    'isolated'          every layer alone, on the reference's input   'isolated.float64'
+    'injected'          the reference's gradients before every update 'injected.float64'
+    'repeat', 'perturbed1' …   the reference again, unchanged or with inputs moved by one unit in the last place
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+from reprod_log.measure.comparison import Task, measure_tasks
+from reprod_log.measure.measurement import Measurement
+from reprod_log.pairing import Pair, Pairing
+from reprod_log.recording import Key, Recording
+from reprod_log.verdict.evidence import Basis, Evidence
+from reprod_log.verdict.kept_constants import KeptConstants
+from reprod_log.verdict.same_program import check_same_program
+
+FLOAT64 = "float64"
+MODES = ("isolated", "", "injected")
+
+
+@dataclass(frozen=True)
+class NoiseFloor:
+    """The evidence for every entry, in the order in which a rule looks at it: isolated, free, injected."""
+
+    evidence: tuple[Evidence, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def basis(self) -> Basis:
+        """The best evidence there is for any entry."""
+        order: tuple[Basis, ...] = ("both in float64", "reference in float64", "repeats of the reference")
+        present = {one.basis for one in self.evidence}
+        return next((basis for basis in order if basis in present), "none")
+
+    def of_mode(self, mode: str) -> Iterator[Evidence]:
+        """The evidence of the free run (''), the layers alone, or the run with the reference's gradients."""
+        return (one for one in self.evidence if one.mode == mode)
+
+    @cached_property
+    def injected(self) -> frozenset[str]:
+        """Keys of what was also run with the reference's gradients, in a precision in which it can be judged."""
+        return frozenset(
+            one.key
+            for one in self.evidence
+            if one.mode == "injected" and one.float32 is not None and one.noise is not None
+        )
+
+    @cached_property
+    def by_key(self) -> dict[str, Evidence]:
+        return {one.key: one for one in self.evidence}
+
+    def without_float64(self) -> NoiseFloor:
+        """The floor as if the candidate could not run in float64."""
+        return NoiseFloor(
+            tuple(
+                one if one.float64 is None else replace(one, float64=None, basis="reference in float64")
+                for one in self.evidence
+            ),
+            self.notes,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"evidence": [one.to_dict() for one in self.evidence], "notes": list(self.notes)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> NoiseFloor:
+        return cls(tuple(Evidence.from_dict(one) for one in data["evidence"]), tuple(data.get("notes", ())))
+
+
+def calibrate(
+    pairing: Pairing,
+    *,
+    reference: Recording,
+    candidate: Recording | None = None,
+    executor: Executor | None = None,
+    threads: int | None = None,
+) -> NoiseFloor:
+    """The noise floor of every pair, from whatever passes the two recordings hold.
+
+    Of the candidate only the settings of its layers are looked at here.
+
+    The measuring is spread over `threads` (None: one per core) or over an `executor`.
+    """
+    by_key = {str(pair.reference.key): pair for pair in pairing.pairs}
+    repeats = tuple(run for run in reference.runs if run == "repeat" or run.startswith("perturbed"))
+    wanted = [
+        _wanted(pair, mode, by_key, reference, repeats)
+        for mode in MODES
+        for pair in pairing.pairs
+        if pair.reference.key.run == mode
+    ]
+    again = _repeated(reference)
+    pairs = [pair for one in wanted for pair in one.pairs]
+    rows = measure_tasks([Task(pair) for pair in (*pairs, *again)], executor=executor, threads=threads)
+    found = [row.measurement for row in rows]
+    measured = iter(found)
+    ours, theirs = KeptConstants.of(reference), KeptConstants() if candidate is None else KeptConstants.of(candidate)
+    evidence = tuple(
+        replace(
+            one.evidence(list(islice(measured, len(one.pairs)))),
+            constant=ours.error(one.float32.reference) + theirs.error(one.float32.candidate),
+        )
+        for one in wanted
+    )
+    check_same_program(evidence)
+    return NoiseFloor(evidence, tuple(_notes(again, found[len(pairs) :])))
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What is to be measured to speak about one entry in one mode."""
+
+    plain: Evidence
+    noise: tuple[Pair, ...]
+    """The worst of these is the noise."""
+    float32: Pair
+    float64: Pair | None = None
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        return (*self.noise, self.float32, *(() if self.float64 is None else (self.float64,)))
+
+    def evidence(self, measured: list[Measurement | None]) -> Evidence:
+        """The evidence, from the measurements of `pairs`."""
+        several = len(self.noise)
+        noise = max((one for one in measured[:several] if one is not None), key=lambda one: one.rmse, default=None)
+        float64 = None if self.float64 is None else measured[several + 1]
+        basis: Basis = self.plain.basis
+        if basis == "repeats of the reference" and noise is None:
+            basis = "none"
+        return replace(self.plain, noise=noise, float32=measured[several], float64=float64, basis=basis)
+
+
+def _wanted(
+    pair: Pair, mode: str, by_key: Mapping[str, Pair], reference: Recording, repeats: tuple[str, ...]
+) -> _Wanted:
+    """What speaks about one pair of the plain (not float64) run of a mode."""
+    key = pair.reference.key
+    wide_key = str(key.in_run(f"{mode}.{FLOAT64}" if mode else FLOAT64))
+    plain = Evidence(str(key), mode, reduction=int(pair.reference.meta.get("terms", 1)))
+    if wide_key not in reference:
+        repeated = tuple(Pair(pair.reference, reference[text]) for text in _repeats_of(key, reference, repeats))
+        return _Wanted(replace(plain, basis="repeats of the reference"), repeated, pair)
+    truth = reference[wide_key]
+    wide_pair = by_key.get(wide_key)
+    return _Wanted(
+        replace(plain, basis="reference in float64" if wide_pair is None else "both in float64"),
+        (Pair(truth, pair.reference),),
+        Pair(truth, pair.candidate, view=pair.view),
+        wide_pair,
+    )
+
+
+def _repeats_of(key: Key, reference: Recording, repeats: tuple[str, ...]) -> Iterator[str]:
+    """The reference's own repeats and perturbed runs of an entry."""
+    if key.run:
+        return
+    for run in repeats:
+        text = str(key.in_run(run))
+        if text in reference:
+            yield text
+
+
+def _repeated(reference: Recording) -> list[Pair]:
+    """Every entry of the reference with its repetition."""
+    found = ((entry, str(entry.key.in_run("repeat"))) for entry in reference.of_run(""))
+    return [Pair(entry, reference[again]) for entry, again in found if again in reference]
+
+
+def _notes(again: list[Pair], measured: list[Measurement | None]) -> Iterator[str]:
+    """A reference that does not repeat itself is named: no verdict can stand on it."""
+    for pair, measurement in zip(again, measured, strict=True):
+        if measurement is not None and not (measurement.differing == 0 and not measurement.nonfinite_mismatched):
+            yield f"the reference does not repeat itself: {pair.reference.key} differs by {measurement.max_abs:.3g}"
+            return
+
+
+def layer_alone(key: Key) -> str:
+    """The layer that was run alone when an entry of an isolated run was recorded."""
+    if key.phase in ("forward", "backward"):
+        return key.path
+    layer = key.role.partition("of ")[2]
+    return "" if layer == "model" else layer

@@ -1,0 +1,188 @@
+"""Policy: the limits a comparison is held to, and what is deliberately let through."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import Any
+
+from reprod_log.errors import UsageError
+from reprod_log.measure.metrics import metric
+from reprod_log.verdict.patterns import patterns
+
+ABSOLUTE = ("max_abs", "mean_abs")
+"""Limits beyond which elements are counted; the first that is given."""
+EXACT_KINDS = ("int", "uint", "bool", "str", "object")
+
+
+@dataclass(frozen=True)
+class Limit:
+    """`metric` must not exceed `value`, for entries whose key fits `keys` and whose dtype fits `dtype` (patterns)."""
+
+    metric: str
+    value: float
+    keys: str = "*"
+    dtype: str = "*"
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        metric(self.metric)
+        if not isinstance(self.value, (int, float)) or math.isnan(self.value) or self.value < 0:
+            raise UsageError(f"a limit must be a number of at least 0, not {self.value!r} (for {self.metric})")
+
+    @property
+    def specificity(self) -> int:
+        """3 when it names keys, 2 when it names a dtype, 1 a family of dtypes (`int*`), 0 when it is general."""
+        if self.keys != "*":
+            return 3
+        return 0 if self.dtype == "*" else 1 if "*" in self.dtype else 2
+
+    def fits(self, key: str, dtype: str) -> bool:
+        # Most limits hold for all keys; a pattern takes longer to ask than a small tensor takes to measure.
+        return (self.keys == "*" or fnmatchcase(key, self.keys)) and (
+            self.dtype == "*" or fnmatchcase(dtype, self.dtype)
+        )
+
+    @classmethod
+    def parse(cls, text: str) -> Limit:
+        """The limit written as `mean_abs:1e-6`, `loss_*=mean_abs:1e-5` or `float16/max_abs:1e-2`."""
+        keys, _, rest = text.rpartition("=")
+        dtype, _, rest = rest.rpartition("/")
+        name, colon, value = rest.partition(":")
+        try:
+            if not colon:
+                raise ValueError
+            number = float(value)
+        except ValueError:
+            raise UsageError(
+                f"cannot read the limit {text!r}: write METRIC:VALUE, e.g. mean_abs:1e-6, "
+                "or KEYS=METRIC:VALUE, e.g. 'loss_*=mean_abs:1e-5'"
+            ) from None
+        return cls(name, number, keys=keys or "*", dtype=dtype or "*", reason="given by the user")
+
+
+_GUIDES = "the threshold of the reproduction guides, for the mean of absolute differences"
+DEFAULT_LIMITS = (
+    Limit("mean_abs", 1e-6, reason=_GUIDES),
+    # Half precision is judged relative to the values: rounding of one operation is 2^-11 (float16) and 2^-9 (bfloat16)
+    # of the value; a layer adds a few of them, so two and four ulp (2^-10, 2^-8) of the tensor's norm are allowed.
+    Limit("rel_l2", 2 * 2.0**-10, dtype="float16", reason="2 ulp of float16"),
+    Limit("rel_l2", 4 * 2.0**-8, dtype="bfloat16", reason="4 ulp of bfloat16"),
+    # float8 has 3 (e4m3) or 2 (e5m2) bits: one ulp of the norm.
+    Limit("rel_l2", 2.0**-3, dtype="float8_e4m3*", reason="1 ulp of float8 e4m3"),
+    Limit("rel_l2", 2.0**-3, dtype="float8_e3m4*", reason="finer than e4m3, same limit"),
+    Limit("rel_l2", 2.0**-2, dtype="float8_e5m2*", reason="1 ulp of float8 e5m2"),
+    Limit("rel_l2", 0.5, dtype="float8_e8m0*", reason="powers of two only"),
+    # Integers, flags and text carry no rounding.
+    *(Limit("max_abs", 0.0, dtype=f"{kind}*", reason="exact kind: no rounding") for kind in EXACT_KINDS),
+)
+"""The most specific limits that fit an entry hold: those that name its key, else its dtype, else the general ones."""
+
+
+def _is_replaced(default: Limit, own: Iterable[Limit]) -> bool:
+    """Whether the user has said something else for what this default is about: for its dtype, or for everything."""
+    exact = default.dtype.rstrip("*") in EXACT_KINDS
+    return any(
+        limit.keys == "*" and (not exact if limit.dtype == "*" else fnmatchcase(default.dtype, limit.dtype))
+        for limit in own
+    )
+
+
+def _check_shares(limits: Iterable[Limit]) -> None:
+    """Raise where a share of the elements is limited, but not what they are to be beyond."""
+    sized = {(limit.keys, limit.dtype) for limit in limits if limit.metric in ABSOLUTE}
+    for limit in limits:
+        if limit.metric == "share_beyond" and (limit.keys, limit.dtype) not in sized:
+            text = f"share_beyond:{limit.value:g}"
+            raise UsageError(
+                f"{text} (for keys {limit.keys!r}, dtype {limit.dtype!r}) does not say beyond what: give the mean or "
+                "largest difference as well, for the same keys and dtype, e.g. mean_abs:1e-3"
+            )
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How measurements become statuses."""
+
+    limits: tuple[Limit, ...] = DEFAULT_LIMITS
+    name: str = "fixed limits"
+    equal_nan: bool = False
+    """Whether NaN on both sides at the same place counts as equal."""
+    allow_unmatched: tuple[str, ...] = ()
+    """Patterns of keys that may lack a partner."""
+    accept: tuple[str, ...] = ()
+    """Patterns of keys whose difference is known and accepted; they pass and say so."""
+    allow_incomplete: bool = False
+    """Whether a recording that was cut short may pass with what it has."""
+
+    def __post_init__(self) -> None:
+        given = (self.limits,) if isinstance(self.limits, (str, Limit)) else self.limits
+        limits = tuple(Limit.parse(one) if isinstance(one, str) else one for one in given)
+        object.__setattr__(self, "limits", limits)
+        _check_shares(limits)
+        for name in ("allow_unmatched", "accept"):
+            object.__setattr__(self, name, patterns(getattr(self, name), name=name))
+
+    @classmethod
+    def fixed(
+        cls,
+        limits: str | Iterable[Limit | str] = (),
+        *,
+        equal_nan: bool = False,
+        allow_unmatched: str | Iterable[str] = (),
+        accept: str | Iterable[str] = (),
+        allow_incomplete: bool = False,
+    ) -> Policy:
+        """The given limits, and the defaults for what they do not speak of. Exact kinds stay exact unless named."""
+        limits = (limits,) if isinstance(limits, str) else limits
+        own = tuple(Limit.parse(limit) if isinstance(limit, str) else limit for limit in limits)
+        return cls(
+            limits=(*(one for one in DEFAULT_LIMITS if not _is_replaced(one, own)), *own),
+            equal_nan=equal_nan,
+            allow_unmatched=patterns(allow_unmatched, name="allow_unmatched"),
+            accept=patterns(accept, name="accept"),
+            allow_incomplete=allow_incomplete,
+        )
+
+    def limits_for(self, key: str, dtype: str) -> dict[str, Limit]:
+        """The limit that holds for each metric: of the most specific ones that fit, the last."""
+        # Nothing is more specific than a limit that names keys; what the others say depends on the dtype alone.
+        own = {limit.metric: limit for limit in self._of_keys if limit.fits(key, dtype)}
+        return own or self._of_dtype(dtype)
+
+    @cached_property
+    def _of_keys(self) -> tuple[Limit, ...]:
+        return tuple(limit for limit in self.limits if limit.keys != "*")
+
+    def _of_dtype(self, dtype: str) -> dict[str, Limit]:
+        found = self._known.get(dtype)
+        if found is None:
+            fitting = [limit for limit in self.limits if limit.keys == "*" and limit.fits("", dtype)]
+            level = max((limit.specificity for limit in fitting), default=0)
+            found = {limit.metric: limit for limit in fitting if limit.specificity == level}
+            self._known[dtype] = found
+        return found
+
+    @cached_property
+    def _known(self) -> dict[str, dict[str, Limit]]:
+        return {}
+
+    def allows_unmatched(self, key: str) -> bool:
+        return any(fnmatchcase(key, pattern) for pattern in self.allow_unmatched)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Policy:
+        return cls(
+            limits=tuple(Limit(**limit) for limit in data["limits"]),
+            name=str(data["name"]),
+            equal_nan=bool(data["equal_nan"]),
+            allow_unmatched=tuple(data["allow_unmatched"]),
+            accept=tuple(data.get("accept", ())),
+            allow_incomplete=bool(data.get("allow_incomplete", False)),
+        )

@@ -1,1 +1,0 @@
-"""The noise floor and the ways to get one."""

@@ -1,0 +1,84 @@
+"""Two processes never write the same recording; what a killed one leaves behind is recognised."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from reprod_log.errors import RecordingError
+from reprod_log.recording import Recording
+from reprod_log.recording.lock import NAME
+from reprod_log.recording.recorder import Recorder
+from reprod_log.recording.stores import load
+
+WRITER = """
+import sys, numpy as np
+from reprod_log.recording.recorder import Recorder
+recorder = Recorder(sys.argv[1])
+recorder.add("step0/loss/loss", np.ones(1))
+recorder.end_step()
+print("ready", flush=True)
+sys.stdin.readline()
+recorder.close()
+"""
+
+
+def writer(path: Path) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def test_a_recording_that_another_process_writes_is_refused_and_left_alone(tmp_path: Path) -> None:
+    process = writer(tmp_path / "rec")
+    try:
+        for attempt in (
+            lambda: Recorder(tmp_path / "rec"),
+            lambda: Recording.from_arrays({"x": np.ones(2)}).save(tmp_path / "rec"),
+        ):
+            with pytest.raises(RecordingError, match=f"being written by process {process.pid} on"):
+                attempt()
+        assert len(load(tmp_path / "rec")) == 1
+    finally:
+        process.communicate("\n")
+    assert load(tmp_path / "rec").complete
+    assert not (tmp_path / "rec" / NAME).exists()
+    Recorder(tmp_path / "rec").close()
+
+
+def test_the_lock_of_a_killed_process_is_stale(tmp_path: Path) -> None:
+    process = writer(tmp_path / "rec")
+    process.kill()
+    process.communicate()
+    assert (tmp_path / "rec" / NAME).exists()
+    recorder = Recorder(tmp_path / "rec")
+    recorder.add("new", np.ones(1))
+    assert recorder.close().keys == ("new",)
+    assert sorted(os.listdir(tmp_path / "rec")) == ["manifest.json", "shards"]
+
+
+def test_the_same_process_cannot_write_it_twice_unless_the_first_is_forgotten(tmp_path: Path) -> None:
+    first = Recorder(tmp_path / "rec")
+    with pytest.raises(RecordingError, match=f"process {os.getpid()}"):
+        Recorder(tmp_path / "rec")
+    del first
+    gc.collect()
+    Recorder(tmp_path / "rec").close()
+
+
+def test_a_lock_file_that_nobody_holds_is_no_obstacle_whatever_is_in_it(tmp_path: Path) -> None:
+    for content in ("", "nonsense", json.dumps({"pid": os.getpid(), "host": socket.gethostname()})):
+        Recorder(tmp_path / "rec").close()
+        (tmp_path / "rec" / NAME).write_text(content)
+        Recorder(tmp_path / "rec").close()
