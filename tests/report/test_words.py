@@ -10,7 +10,7 @@ import pytest
 from reprod_log import Recording, align
 from reprod_log.diagnose import Finding
 from reprod_log.errors import UsageError, counted
-from reprod_log.messages import Name, known_languages, say, words
+from reprod_log.messages import Name, known_languages, message, words
 from reprod_log.messages.phrases import phrases_from
 from reprod_log.recording.key import PHASES
 from reprod_log.report.first_screen import first_screen
@@ -55,7 +55,7 @@ def test_every_phase_has_advice(phase: str) -> None:
 
 
 def test_names_are_shown_the_way_a_format_shows_code() -> None:
-    what = say("last.agreement", key=Name("a.b"))
+    what = message("last.agreement", key=Name("a.b"))
     assert words()(what, name=lambda text: f"<{text}>") == "last agreement before it: <a.b>"
 
 
@@ -73,9 +73,9 @@ def test_number_and_noun_agree() -> None:
     assert [counted(count, "step") for count in (0, 1, 2)] == ["0 steps", "1 step", "2 steps"]
     assert counted(1, "the # entry passes", "all # entries pass") == "the 1 entry passes"
     assert counted(2, "entry is", "entries are") == "2 entries are"
-    assert words()(say("headline.pass", total=1)) == "ALIGNED: 1 entry passes"
-    assert words()(say("headline.pass", total=2)) == "ALIGNED: all 2 entries pass"
-    assert words("zh")(say("headline.pass", total=1)) == "已对齐：全部 1 项通过"
+    assert words()(message("headline.pass", total=1)) == "ALIGNED: 1 entry passes"
+    assert words()(message("headline.pass", total=2)) == "ALIGNED: all 2 entries pass"
+    assert words("zh")(message("headline.pass", total=1)) == "已对齐：全部 1 项通过"
 
 
 def test_no_sentence_has_a_number_before_a_bare_plural() -> None:

@@ -43,7 +43,7 @@ def write_reports(alignment: Alignment, paths: list[Path], *, full: bool, langua
 
 
 def tell_written(path: Path) -> None:
-    """Say where something was written."""
+    """Message where something was written."""
     terminal().print(Text(f"written: {plain(str(path))}", style="dim"), soft_wrap=True)
 
 

@@ -1,7 +1,8 @@
-"""Words: the sentences of the reports, one JSON file per language in this folder; all have the same ids.
+"""Messages: what is reported, as an id with arguments; a sentence is made at the very end, by one table per language.
 
-`{name}` is the place of a value, `{count:entry|entries}` that of a number with its noun (`#` is the number where it
-does not come first: `{total:the # entry passes|all # entries pass}`).
+`en.json` and `zh.json` have the same ids. In a row `{name}` is the place of an argument, `{count:entry|entries}` that
+of a number with its noun, `#` the number if it does not come first: `{total:# entry passes|all # entries pass}`.
+Rows are whole sentences: no code joins, splits, compares or edits what a table says.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from reprod_log.errors import UsageError, counted, listed
 from reprod_log.messages.phrases import Phrases, phrases
@@ -19,48 +21,134 @@ from reprod_log.messages.phrases import Phrases, phrases
 _FOLDER = Path(__file__).parent
 PLACE = re.compile(r"\{(\w+)(?::([^{}|]*)\|([^{}|]*))?\}")
 """A place in a sentence: its name, and the noun for one and for many if it is a number that has one."""
+_MOST_NAMES = 5
 
 
 class Name(str):
-    """Text that came from the user's program: a key, a path, a class name. A format shows it as it shows code."""
+    """A key, a path, a class: text of the user's program. A format shows it as it shows code."""
 
     __slots__ = ()
 
 
-class Text(str):
-    """A sentence that another part of the program wrote in English: a reason, a cause, a note."""
+class Code(str):
+    """A piece of a program to copy: `eps=1e-05`, `Linear(…, bias=False)`."""
+
+    __slots__ = ()
+
+
+class Foreign(str):
+    """Text that another program wrote: a framework's error, a sentence of a file of the first edition."""
+
+    __slots__ = ()
+
+
+class Names(tuple[str, ...]):
+    """Several names; the first few are shown, then how many more there are."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True)
-class Say:
-    """A sentence by its id, with the values that fill it (text, numbers, sentences, lists of them as tuples)."""
+class Number:
+    """A number and the format in which it is written."""
+
+    value: float
+    form: str = ".3g"
+
+    def __str__(self) -> str:
+        return format(self.value, self.form)
+
+
+@dataclass(frozen=True)
+class Message:
+    """A row of the tables by its id, with the arguments that fill its places.
+
+    Arguments are names, code, numbers, plain words that need no translation, messages, and tuples of messages.
+    """
 
     id: str
-    values: Mapping[str, object] = field(default_factory=dict)
+    arguments: Mapping[str, object] = field(default_factory=dict)
+
+    def __hash__(self) -> int:
+        return hash((self.id, tuple(sorted(self.arguments))))
+
+    def __str__(self) -> str:
+        """In English, for a console or a traceback; reports ask `words` for the reader's language."""
+        return words()(self)
+
+    def without(self, *names: str) -> Message:
+        """The same message with these arguments left out: what is equal is the same message about other places."""
+        return Message(self.id, {name: value for name, value in self.arguments.items() if name not in names})
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values that JSON can hold, with the English text beside them."""
+        written = {name: _written(value) for name, value in self.arguments.items()}
+        return {"id": self.id, "arguments": written, "text": str(self)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any] | str) -> Message:
+        """What `to_dict` wrote; a plain text is a sentence of a file of the first edition."""
+        if isinstance(data, str):
+            return cls("text", {"text": Foreign(data)})
+        sentence = words().sentences.get(data["id"])
+        arguments = {str(name): _read(value) for name, value in data["arguments"].items()}
+        if not isinstance(sentence, str) or not {place[1] for place in PLACE.finditer(sentence)} <= set(arguments):
+            # Written by a later version, or damaged: its English text is all that can be shown.
+            return cls("text", {"text": Foreign(data["text"])})
+        return cls(data["id"], arguments)
 
 
-def say(id: str, **values: object) -> Say:
-    return Say(id, values)
+def message(id: str, /, **arguments: object) -> Message:
+    return Message(id, arguments)
+
+
+_TAGS: Mapping[str, type[str]] = {"name": Name, "code": Code, "foreign": Foreign}
+
+
+def _written(value: object) -> Any:
+    if isinstance(value, Message):
+        return {"message": value.to_dict()}
+    if isinstance(value, Names):
+        return {"names": list(value)}
+    if isinstance(value, Number):
+        return {"number": value.value, "form": value.form}
+    if isinstance(value, tuple):
+        return [_written(one) for one in value]
+    tag = next((tag for tag, kind in _TAGS.items() if isinstance(value, kind)), None)
+    return value if tag is None else {tag: str(value)}
+
+
+def _read(value: Any) -> object:
+    if isinstance(value, list):
+        return tuple(_read(one) for one in value)
+    if not isinstance(value, Mapping):
+        return value
+    if "message" in value:
+        return Message.from_dict(value["message"])
+    if "names" in value:
+        return Names(str(one) for one in value["names"])
+    if "number" in value:
+        return Number(value["number"], str(value["form"]))
+    tag, text = next(iter(value.items()))
+    return _TAGS[tag](text)
 
 
 @dataclass(frozen=True)
 class Words:
-    """The sentences of one language."""
+    """The table of one language."""
 
     language: str
     sentences: Mapping[str, str] = field(repr=False)
     phrases: Phrases = field(repr=False)
     """How sentences are said that come as English text."""
 
-    def __call__(self, what: Say | str, *, name: Callable[[str], str] = str) -> str:
-        """The sentence, its values filled in; names go through `name`. English text is said as the language has it."""
+    def __call__(self, what: Message | str, *, name: Callable[[str], str] = str) -> str:
+        """The sentence, its places filled; names go through `name`. English text is said as the language has it."""
         if isinstance(what, str):
             return self.phrases(what)
 
         def fill(place: re.Match[str]) -> str:
-            value, one, many = what.values[place[1]], place[2], place[3]
+            value, one, many = what.arguments[place[1]], place[2], place[3]
             if one is not None and isinstance(value, int):
                 return counted(value, one, many)
             return str(self._filled(value, name))
@@ -68,22 +156,26 @@ class Words:
         return PLACE.sub(fill, self.sentences[what.id])
 
     def _filled(self, value: object, name: Callable[[str], str]) -> object:
-        if isinstance(value, Name):
+        if isinstance(value, (Name, Code)):
             return name(value)
-        if isinstance(value, (Say, Text)):
+        if isinstance(value, (Message, Foreign)):
             return self(value, name=name)
+        if isinstance(value, Names):
+            shown = self.sentences["comma"].join(name(one) for one in value[:_MOST_NAMES])
+            more = len(value) - _MOST_NAMES
+            return shown if more <= 0 else self(message("list.more", shown=Foreign(shown), count=more))
         if isinstance(value, tuple):
             return self.sentences["comma"].join(str(self._filled(one, name)) for one in value)
         return value
 
     def get(self, id: str) -> str:
-        """A sentence without values."""
+        """A sentence without arguments."""
         return self.sentences[id]
 
 
 @lru_cache(maxsize=8)
 def words(language: str = "en") -> Words:
-    """The words of a language, by its code: en, zh."""
+    """The table of a language, by its code: en, zh."""
     known = known_languages()
     if language not in known:
         raise UsageError(f"no language {language!r} in reports; known are {listed(known)}")

@@ -8,7 +8,7 @@ from typing import Literal
 
 from reprod_log.alignment import Alignment
 from reprod_log.measure.comparison import Compared
-from reprod_log.messages import Say, Text, say
+from reprod_log.messages import Foreign, Message, message
 from reprod_log.recording import Key
 from reprod_log.report.view import Row, accepted_keys
 from reprod_log.verdict import Status
@@ -41,15 +41,15 @@ class Certainty:
     """One word, what it stands on, and what speaks against it."""
 
     level: Level
-    grounds: tuple[Say, ...]
-    doubts: tuple[Say, ...]
+    grounds: tuple[Message, ...]
+    doubts: tuple[Message, ...]
 
 
 def certainty_of(alignment: Alignment, divergence: Row | None) -> Certainty:
     """How much the verdict can be relied on, by its evidence and its gaps; the verdict itself is not touched."""
     judged = [one for one in alignment.verdict.judgements if one.status not in (Status.UNMATCHED, Status.INCOMPARABLE)]
     kinds = Counter(_EVIDENCE.get(one.evidence, "sure.assumed") for one in judged)
-    grounds = tuple(say(kind, count=count, total=len(judged)) for kind, count in kinds.most_common())
+    grounds = tuple(message(kind, count=count, total=len(judged)) for kind, count in kinds.most_common())
     doubts = tuple(_doubts(alignment, divergence))
     if not judged or doubts or "sure.assumed" in kinds:
         level: Level = "weak"
@@ -58,28 +58,28 @@ def certainty_of(alignment: Alignment, divergence: Row | None) -> Certainty:
     return Certainty(level, grounds, doubts)
 
 
-def _doubts(alignment: Alignment, divergence: Row | None) -> list[Say]:
+def _doubts(alignment: Alignment, divergence: Row | None) -> list[Message]:
     found = []
     for name, side in (("reference", alignment.reference), ("candidate", alignment.candidate)):
         if not side.complete:
-            found.append(say(f"doubt.incomplete.{name}"))
+            found.append(message(f"doubt.incomplete.{name}"))
     unsure = unproven_pairs(alignment)
     if unsure:
         least = min(unsure, key=lambda row: row.confidence)
-        found.append(say("doubt.match", count=len(unsure), how=least.how, confidence=f"{least.confidence:.0%}"))
+        found.append(message("doubt.match", count=len(unsure), how=least.how, confidence=f"{least.confidence:.0%}"))
     if alignment.floor is not None and alignment.floor.notes:
-        found.append(say("doubt.floor", note=Text(alignment.floor.notes[0])))
+        found.append(message("doubt.floor", note=Foreign(alignment.floor.notes[0])))
     if alignment.passed:
         idle = sum(one.kind == "suspicious pass" for one in alignment.findings)
         if idle:
-            found.append(say("doubt.suspicious", count=idle))
+            found.append(message("doubt.suspicious", count=idle))
         if alignment.verdict.allowed:
-            found.append(say("doubt.allowed", count=len(alignment.verdict.allowed)))
+            found.append(message("doubt.allowed", count=len(alignment.verdict.allowed)))
         accepted = accepted_keys(alignment)
         if accepted:
-            found.append(say("doubt.accepted", count=len(accepted)))
+            found.append(message("doubt.accepted", count=len(accepted)))
     elif divergence is not None and may_be_rounding(divergence):
-        found.append(say("doubt.near", times=f"{divergence.times_limit:.2g}"))
+        found.append(message("doubt.near", times=f"{divergence.times_limit:.2g}"))
     return found
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from reprod_log.alignment import Alignment
 from reprod_log.diagnose import Finding
-from reprod_log.messages import Name, Say, Text, say, words
+from reprod_log.messages import Foreign, Message, Name, message, words
 from reprod_log.report.certainty import Certainty, certainty_of, may_be_rounding
 from reprod_log.report.view import SEVERITY, Row, accepted_keys, rows
 from reprod_log.verdict import Status, UnusedPattern, unused_patterns
@@ -25,7 +25,7 @@ class FirstScreen:
 
     status: Status
     passed: bool
-    headline: Say
+    headline: Message
     counts: tuple[tuple[Status, int], ...]
     """How many entries have each status that occurs, the worst first."""
     certainty: Certainty
@@ -36,20 +36,24 @@ class FirstScreen:
     suspicious: tuple[Finding, ...]
     """Passes that prove nothing."""
     observations: tuple[Finding, ...]
-    advice: tuple[Say | str, ...]
-    warnings: tuple[Say, ...] = ()
+    advice: tuple[Message | str, ...]
+    warnings: tuple[Message, ...] = ()
     """What was asked for and had no effect."""
 
     @cached_property
-    def where(self) -> tuple[Say, ...]:
+    def where(self) -> tuple[Message, ...]:
         """Where it first goes wrong, in what way, and the last place where it was right."""
         first = self.divergence
         if first is None:
             return ()
-        before = say("last.agreement", key=Name(self.last_agreement.key)) if self.last_agreement else say("last.none")
+        before = (
+            message("last.agreement", key=Name(self.last_agreement.key))
+            if self.last_agreement
+            else message("last.none")
+        )
         return (
-            say("first.divergence", key=Name(first.key), status=first.status.value),
-            say("reason", reason=Text(first.judgement.reason)),
+            message("first.divergence", key=Name(first.key), status=first.status.value),
+            message("reason", reason=Foreign(first.judgement.reason)),
             before,
         )
 
@@ -68,9 +72,9 @@ class FirstScreen:
         return tuple(one for one in self.causes if one not in shown)
 
     @property
-    def cause(self) -> tuple[Say, ...]:
+    def cause(self) -> tuple[Message, ...]:
         """What to say about the cause when no rule found one; nothing when the verdict needs no cause."""
-        return () if self.passed or self.causes or self.divergence is None else (say("cause.unknown"),)
+        return () if self.passed or self.causes or self.divergence is None else (message("cause.unknown"),)
 
 
 def first_screen(alignment: Alignment, *, all_rows: tuple[Row, ...] | None = None) -> FirstScreen:
@@ -98,10 +102,10 @@ def first_screen(alignment: Alignment, *, all_rows: tuple[Row, ...] | None = Non
     )
 
 
-def _warning(one: UnusedPattern) -> Say:
+def _warning(one: UnusedPattern) -> Message:
     near = tuple(map(Name, one.near))
     id = "warning.pattern.near" if near else "warning.pattern"
-    return say(id, option=one.option, pattern=Name(one.pattern), **({"near": near} if near else {}))
+    return message(id, option=one.option, pattern=Name(one.pattern), **({"near": near} if near else {}))
 
 
 def _causes(alignment: Alignment) -> Iterator[Finding]:
@@ -115,64 +119,64 @@ def headline(alignment: Alignment, *, language: str = "en") -> str:
     return words(language)(screen_headline(alignment))
 
 
-def screen_headline(alignment: Alignment) -> Say:
+def screen_headline(alignment: Alignment) -> Message:
     """The answer as a sentence that any language can say."""
     verdict = alignment.verdict
     total, counts = len(verdict.judgements), verdict.counts
     if verdict.status is Status.NOTHING:
-        return say("headline.nothing")
+        return message("headline.nothing")
     if verdict.status is Status.INCOMPLETE:
-        return say("headline.incomplete", total=total)
+        return message("headline.incomplete", total=total)
     suspects, known = counts.get(Status.SUSPECT, 0), counts.get(Status.ACCEPTED, 0)
     passed = counts.get(Status.PASS, 0) + suspects
     if verdict.passed:
-        whole = say("headline.pass", total=total)
+        whole = message("headline.pass", total=total)
         if known:
-            whole = say("headline.accepted", passed=passed, total=total, accepted=known)
-        return say("headline.suspect", sentence=whole, suspects=suspects) if suspects else whole
+            whole = message("headline.accepted", passed=passed, total=total, accepted=known)
+        return message("headline.suspect", sentence=whole, suspects=suspects) if suspects else whole
     parts = tuple(
-        say("status.count", count=count, status=status.value, word=status.value.lower())
+        message("status.count", count=count, status=status.value, word=status.value.lower())
         for status in reversed(SEVERITY)
         if (not status.passed or status is Status.ACCEPTED) and (count := counts.get(status, 0))
     )
-    return say("headline.fail", parts=parts, passed=passed, total=total)
+    return message("headline.fail", parts=parts, passed=passed, total=total)
 
 
-def _advice(alignment: Alignment, divergence: Row | None, causes: tuple[Finding, ...]) -> tuple[Say | str, ...]:
+def _advice(alignment: Alignment, divergence: Row | None, causes: tuple[Finding, ...]) -> tuple[Message | str, ...]:
     """The advice of the findings; without any, where to look first for a divergence of this kind."""
     advice = list(dict.fromkeys(one.advice for one in causes if one.advice))
-    found: list[Say | str] = [*advice[:MOST_CAUSES]]
+    found: list[Message | str] = [*advice[:MOST_CAUSES]]
     if not found:
         found += _general_advice(alignment, divergence)
     if divergence is not None and (may_be_rounding(divergence) or alignment.status is Status.PRECISION):
-        found.append(say("advice.precision" if alignment.status is Status.PRECISION else "advice.near"))
+        found.append(message("advice.precision" if alignment.status is Status.PRECISION else "advice.near"))
     return tuple(found)
 
 
-def _advice_after_a_pass(alignment: Alignment) -> Say:
+def _advice_after_a_pass(alignment: Alignment) -> Message:
     """What is left to do when all passes: most for a pass that proves nothing."""
     if any(one.kind == "suspicious pass" for one in alignment.findings):
-        return say("advice.suspicious")
+        return message("advice.suspicious")
     if alignment.status is Status.SUSPECT:
-        return say("advice.suspect")
+        return message("advice.suspect")
     if accepted_keys(alignment):
-        return say("advice.accepted")
-    return say("advice.passed" if alignment.floor is not None else "advice.passed.fixed")
+        return message("advice.accepted")
+    return message("advice.passed" if alignment.floor is not None else "advice.passed.fixed")
 
 
-def _general_advice(alignment: Alignment, divergence: Row | None) -> tuple[Say, ...]:
+def _general_advice(alignment: Alignment, divergence: Row | None) -> tuple[Message, ...]:
     if alignment.status is Status.NOTHING:
-        return (say("advice.nothing"),)
+        return (message("advice.nothing"),)
     if alignment.status is Status.INCOMPLETE:
-        return (say("advice.incomplete"),)
+        return (message("advice.incomplete"),)
     if divergence is None:
         if not alignment.passed:
-            return (say("advice.unmatched"),)
+            return (message("advice.unmatched"),)
         return (_advice_after_a_pass(alignment),)
     if divergence.status is Status.INCOMPARABLE:
         estimated = divergence.judgement.evidence.startswith("estimate")
-        return (say("advice.estimated" if estimated else "advice.incomparable", key=Name(divergence.key)),)
+        return (message("advice.estimated" if estimated else "advice.incomparable", key=Name(divergence.key)),)
     path = Name(divergence.parsed.path)
     alone: Literal["", ".alone"] = ".alone" if divergence.parsed.run.startswith("isolated") else ""
     phase = divergence.parsed.phase or "classic"
-    return (say(f"advice.{phase}{alone if phase == 'forward' else ''}", path=path),)
+    return (message(f"advice.{phase}{alone if phase == 'forward' else ''}", path=path),)

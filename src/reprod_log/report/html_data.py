@@ -8,7 +8,7 @@ from typing import Any
 
 from reprod_log.alignment import Alignment
 from reprod_log.measure.measurement import Measurement, Worst
-from reprod_log.messages import Say, Text, known_languages, words
+from reprod_log.messages import Foreign, Message, known_languages, words
 from reprod_log.report.curves import Curve
 from reprod_log.report.facts import policy_rules
 from reprod_log.report.plain import plain
@@ -62,7 +62,7 @@ def _texts(alignment: Alignment, rows: Iterable[Row]) -> Iterator[str]:
         if row.measurement is not None:
             yield from row.measurement.notes
     for note in remarks(alignment):
-        yield from (value for value in note.values.values() if isinstance(value, Text))
+        yield from (value for value in note.arguments.values() if isinstance(value, Foreign))
     yield from (rule.reason for rule in policy_rules(alignment))
 
 
@@ -76,9 +76,9 @@ def phrases_for(texts: Sequence[str]) -> dict[str, dict[str, str]]:
     return found
 
 
-def said(what: Say) -> dict[str, Any]:
+def said(what: Message) -> dict[str, Any]:
     """A sentence for the script: its id and its values, which may be sentences themselves."""
-    return {"id": what.id, "values": {name: _value(value) for name, value in what.values.items()}}
+    return {"id": what.id, "values": {name: _value(value) for name, value in what.arguments.items()}}
 
 
 def short(value: float | None, digits: int = 4) -> float | str | None:
@@ -92,9 +92,9 @@ def short(value: float | None, digits: int = 4) -> float | str | None:
 
 
 def _value(value: object) -> Any:
-    if isinstance(value, Say):
+    if isinstance(value, Message):
         return said(value)
-    if isinstance(value, Text):
+    if isinstance(value, Foreign):
         return {"text": plain(value)}
     if isinstance(value, tuple):
         return [_value(one) for one in value]

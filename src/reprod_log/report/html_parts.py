@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from reprod_log.messages import Say, Words, say
+from reprod_log.messages import Message, Words, message
 from reprod_log.report.groups import HeatMap
 from reprod_log.report.html_data import said
 from reprod_log.report.plain import number, plain, times
@@ -39,7 +39,7 @@ class HtmlParts:
         """A sentence without values."""
         return Markup('<span data-t="{}">{}</span>').format(id, self.words.get(id))
 
-    def say(self, what: Say | str) -> Markup:
+    def say(self, what: Message | str) -> Markup:
         """A sentence with values, or one that came as English text."""
         if isinstance(what, str):
             return Markup('<bdi data-text="{}">{}</bdi>').format(plain(what), plain(self.words(what)))
@@ -47,7 +47,7 @@ class HtmlParts:
         return Markup('<span data-say="{}">{}</span>').format(values, plain(self.words(what)))
 
     def sentence(self, id: str, **values: object) -> Markup:
-        return self.say(say(id, **values))
+        return self.say(message(id, **values))
 
     def attribute(self, name: str, id: str) -> Markup:
         """An attribute in the page's language, e.g. a placeholder."""

@@ -7,7 +7,7 @@ from typing import Literal
 
 from reprod_log.alignment import Alignment
 from reprod_log.diagnose import Finding
-from reprod_log.messages import Say, Words, say
+from reprod_log.messages import Message, Words, message
 from reprod_log.recording.side import Side
 from reprod_log.report.first_screen import FirstScreen
 from reprod_log.report.plain import plain
@@ -28,7 +28,7 @@ class Line:
 def first_lines(screen: FirstScreen, words: Words) -> list[Line]:
     """Verdict, where, why, what to do, how sure."""
 
-    def told(what: Say | str) -> str:
+    def told(what: Message | str) -> str:
         return plain(words(what))
 
     lines = [Line("headline", 0, told(screen.headline))]
@@ -37,7 +37,7 @@ def first_lines(screen: FirstScreen, words: Words) -> list[Line]:
     for found in screen.shown_causes:
         lines += _finding(found, words.get("cause"), words)
     if screen.more_causes:
-        lines.append(Line("detail", 2, words(say("cause.more", count=len(screen.more_causes)))))
+        lines.append(Line("detail", 2, words(message("cause.more", count=len(screen.more_causes)))))
     lines += [Line("cause", 2, f"{words.get('cause')}: {told(one)}") for one in screen.cause]
     advice = [Line("advice", 2, f"{words.get('what.to.do')}: {told(one)}") for one in screen.advice]
     if screen.shown_causes:
@@ -81,4 +81,4 @@ def _side(name: str, side: Side, words: Words) -> str:
     known = " ".join(part for part in (provenance.framework, provenance.framework_version, provenance.dtype) if part)
     origin = f" ({known})" if known else ""
     source = side.source or words.get("side.unknown")
-    return words(say("side.line", side=name, source=source, entries=side.entries, origin=origin))
+    return words(message("side.line", side=name, source=source, entries=side.entries, origin=origin))

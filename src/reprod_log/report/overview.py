@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TextIO
 
 from reprod_log.errors import UsageError
-from reprod_log.messages import known_languages, say, words
+from reprod_log.messages import known_languages, message, words
 from reprod_log.recording.atomic import replacing
 from reprod_log.report import render_report, write_report
 from reprod_log.report.formats.markdown import LIMIT
@@ -61,7 +61,7 @@ def markdown(overview: Overview, *, language: str = "en", full: bool = False, mo
         room -= len(part)
         parts.append(part)
     if left:
-        parts.append(f"*{told(say('plan.left.out', count=left, why=told.get('left.limit')))}*\n")
+        parts.append(f"*{told(message('plan.left.out', count=left, why=told.get('left.limit')))}*\n")
     return "\n".join(parts)
 
 

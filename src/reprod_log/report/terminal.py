@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from reprod_log.messages import Words, say, words
+from reprod_log.messages import Words, message, words
 from reprod_log.report.first_screen import first_screen, headline
 from reprod_log.report.lines import Role, first_lines, note_lines, side_lines
 from reprod_log.report.plain import plain, shortened, times
@@ -99,7 +99,7 @@ def print_alignment(alignment: Alignment, console: Console, *, all_rows: bool = 
         console.print(_table(shown, told, console.width))
     hidden = len(everything) - len(shown)
     if hidden:
-        console.print(Text(told(say("table.more", count=hidden, how="--all")), style="dim"))
+        console.print(Text(told(message("table.more", count=hidden, how="--all")), style="dim"))
     for line in note_lines(alignment, told):
         print_indented(line.text, 0, console, "dim")
 

@@ -10,7 +10,7 @@ from reprod_log.alignment import Alignment
 from reprod_log.errors import listed
 from reprod_log.measure.comparison import Compared
 from reprod_log.measure.measurement import Measurement
-from reprod_log.messages import Say, Text, say
+from reprod_log.messages import Foreign, Message, message
 from reprod_log.recording import Key
 from reprod_log.report.plain import number
 from reprod_log.verdict import Check, Evidence, Judgement, Status
@@ -167,13 +167,13 @@ def accepted_keys(alignment: Alignment) -> tuple[str, ...]:
     return tuple(one.key for one in alignment.verdict.judgements if one.status is Status.ACCEPTED)
 
 
-def remarks(alignment: Alignment) -> tuple[Say, ...]:
+def remarks(alignment: Alignment) -> tuple[Message, ...]:
     """What a reader should know besides the verdict: views, mixed dtypes, what is incomplete or was let through."""
-    lines: list[Say] = []
+    lines: list[Message] = []
     for name, side in (("reference", alignment.reference), ("candidate", alignment.candidate)):
         if not side.complete:
-            lines.append(say(f"doubt.incomplete.{name}"))
-        lines += [say("remark.side", side=say(name), note=Text(note)) for note in side.notes]
+            lines.append(message(f"doubt.incomplete.{name}"))
+        lines += [message("remark.side", side=message(name), note=Foreign(note)) for note in side.notes]
     said: dict[str, list[str]] = {}
     views: dict[str, list[str]] = {}
     for row in alignment.comparison.rows:
@@ -181,17 +181,19 @@ def remarks(alignment: Alignment) -> tuple[Say, ...]:
             views.setdefault(row.view, []).append(row.key)
         for note in row.measurement.notes if row.measurement else ():
             said.setdefault(note, []).append(row.key)
-    lines += [say("remark.view", view=Text(why), keys=Text(listed(keys, most=3))) for why, keys in views.items()]
-    lines += [say("remark.of", note=Text(why), keys=Text(listed(keys, most=3))) for why, keys in said.items()]
+    lines += [
+        message("remark.view", view=Foreign(why), keys=Foreign(listed(keys, most=3))) for why, keys in views.items()
+    ]
+    lines += [message("remark.of", note=Foreign(why), keys=Foreign(listed(keys, most=3))) for why, keys in said.items()]
     if alignment.verdict.allowed:
-        lines.append(say("remark.allowed", keys=Text(listed(alignment.verdict.allowed))))
+        lines.append(message("remark.allowed", keys=Foreign(listed(alignment.verdict.allowed))))
     known = accepted_keys(alignment)
     if known:
-        lines.append(say("remark.accepted", keys=Text(listed(known))))
+        lines.append(message("remark.accepted", keys=Foreign(listed(known))))
     if alignment.policy.equal_nan:
-        lines.append(say("remark.equal_nan"))
+        lines.append(message("remark.equal_nan"))
     notes = (*(alignment.floor.notes if alignment.floor is not None else ()), *alignment.comparison.notes)
-    lines += [say("reason", reason=Text(note)) for note in notes]
+    lines += [message("reason", reason=Foreign(note)) for note in notes]
     return tuple(lines)
 
 

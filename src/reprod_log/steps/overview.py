@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from reprod_log.messages import Name, Say, Text, say, words
+from reprod_log.messages import Foreign, Message, Name, message, words
 from reprod_log.steps.hand_in import HandIn
 from reprod_log.steps.result import StepResult
 from reprod_log.steps.run_plan import PlanResult
@@ -23,7 +23,7 @@ class Row:
     """The status, or SKIPPED, or ERROR when the step could not be done."""
     first: str
     """Key of the first divergence, '' when there is none."""
-    said: Say | Text
+    said: Message | Foreign
     """The surest cause or note, else why it did not pass, else how much passed."""
     doubtful: bool = False
     """It passes, and a rule says that this proves nothing."""
@@ -67,31 +67,31 @@ class Overview:
         return tuple(_row(step) for step in self.steps)
 
     @cached_property
-    def summary(self) -> Say:
+    def summary(self) -> Message:
         """The answer in one line."""
         done = sum(step.passed for step in self.steps)
         word = "pass" if self.passed else "fail"
-        found = say(f"{self.kind}.{word}", done=done, total=len(self.steps), title=Name(self.title))
+        found = message(f"{self.kind}.{word}", done=done, total=len(self.steps), title=Name(self.title))
         doubtful = sum(row.doubtful for row in self.rows)
-        return say("plan.doubtful", sentence=found, count=doubtful) if doubtful else found
+        return message("plan.doubtful", sentence=found, count=doubtful) if doubtful else found
 
 
 def _row(step: StepResult) -> Row:
     if step.skipped:
-        return Row(step.name, "SKIPPED", "", Text("an earlier step did not pass"))
+        return Row(step.name, "SKIPPED", "", Foreign("an earlier step did not pass"))
     if step.alignment is None:
         # One of the two logs was handed in: nothing went wrong, its partner is missing.
         lonely = (step.reference is None) != (step.candidate is None)
-        return Row(step.name, Status.UNMATCHED.value if lonely else "ERROR", "", Text(step.problem))
+        return Row(step.name, Status.UNMATCHED.value if lonely else "ERROR", "", Foreign(step.problem))
     divergence = step.alignment.first_divergence
     findings = [one for one in step.alignment.findings if one.kind != "remark"] or list(step.alignment.findings)
-    said: Say | Text = Text(findings[0].cause if findings else divergence.reason if divergence else "")
+    said: Message | Foreign = Foreign(findings[0].cause if findings else divergence.reason if divergence else "")
     if not said:
         from reprod_log.report.first_screen import screen_headline
 
         passed = step.alignment.passed
         total = len(step.alignment.verdict.judgements)
-        said = say("plan.entries", total=total) if passed else screen_headline(step.alignment)
+        said = message("plan.entries", total=total) if passed else screen_headline(step.alignment)
     key = divergence.key if divergence else ""
     doubtful = step.passed and any(one.kind == "suspicious pass" for one in step.alignment.findings)
     return Row(step.name, step.alignment.status.value, key, said, doubtful)

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 from reprod_log.alignment import Alignment
 from reprod_log.errors import counted
-from reprod_log.messages import Words, say, words
+from reprod_log.messages import Words, message, words
 from reprod_log.report.first_screen import headline
 from reprod_log.report.formats import text
 from reprod_log.report.groups import Group, groups
@@ -71,11 +71,11 @@ def _group_case(suite: ElementTree.Element, group: Group, told: Words) -> None:
     failed = [row for row in group.rows if not row.status.passed]
     if failed:
         lines = [f"{row.status.value} {_safe(row.key)}: {_safe(told(row.judgement.reason))}" for row in failed[:20]]
-        rest = [told(say("table.more", count=len(failed) - 20, how="--full"))] if len(failed) > 20 else []
+        rest = [told(message("table.more", count=len(failed) - 20, how="--full"))] if len(failed) > 20 else []
         _fail(
             case,
             group.status.value,
-            told(say("junit.failing", count=len(failed), total=total)),
+            told(message("junit.failing", count=len(failed), total=total)),
             "\n".join([*lines, *rest]),
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from reprod_log.alignment import Alignment
-from reprod_log.messages import Name, Say, Words, say, words
+from reprod_log.messages import Message, Name, Words, message, words
 from reprod_log.report.curves import Curve, curves
 from reprod_log.report.facts import Fact, provenance_facts
 from reprod_log.report.first_screen import FirstScreen, first_screen
@@ -62,24 +62,26 @@ def _fitted(sections: list[Section], space: int, told: Words, *, full: bool) -> 
 def _note(told: Words, rows: int, *, total: int, why: str) -> str:
     if rows == total:
         return ""
-    return f"*{told(say('left.out', count=total - rows, total=total, why=told.get(why)))}*"
+    return f"*{told(message('left.out', count=total - rows, total=total, why=told.get(why)))}*"
 
 
 def _answer(alignment: Alignment, screen: FirstScreen, told: Words, *, full: bool) -> Section:
-    def sentence(what: Say | str) -> str:
+    def sentence(what: Message | str) -> str:
         return text(told(what))
 
     lines = [("warning", f"⚠ {text(told(one))}") for one in screen.warnings]
     if screen.divergence is not None:
         first = screen.divergence
         lines.append(("first", f"{code(first.key)} **{first.status.value}**<br>{sentence(first.judgement.reason)}"))
-        lines.append(("last", code(screen.last_agreement.key) if screen.last_agreement else sentence(say("last.none"))))
+        lines.append(
+            ("last", code(screen.last_agreement.key) if screen.last_agreement else sentence(message("last.none")))
+        )
     lines += [
         ("cause", f"{sentence(one.cause)} *({told.get(one.confidence)})*<br>{sentence(one.evidence)}")
         for one in (screen.causes if full else screen.shown_causes)
     ]
     if screen.more_causes and not full:
-        lines.append(("cause", sentence(say("cause.more", count=len(screen.more_causes)))))
+        lines.append(("cause", sentence(message("cause.more", count=len(screen.more_causes)))))
     lines += [("cause", sentence(one)) for one in screen.cause]
     lines += [("suspicious", f"{sentence(one.cause)}<br>{sentence(one.evidence)}") for one in screen.suspicious]
     lines.append(("what.to.do", "<br>".join(sentence(one) for one in screen.advice)))
@@ -153,7 +155,10 @@ def _curve(curve: Curve, told: Words) -> Section:
     ]
     name = Name(f"{curve.run}@{curve.name}" if curve.run else curve.name)
     return Section(
-        told(say("curve.title", name=name), name=code), [told.get(name) for name in names], lines, right=len(names) - 2
+        told(message("curve.title", name=name), name=code),
+        [told.get(name) for name in names],
+        lines,
+        right=len(names) - 2,
     )
 
 

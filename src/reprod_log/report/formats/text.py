@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reprod_log.alignment import Alignment
-from reprod_log.messages import Words, say, words
+from reprod_log.messages import Words, message, words
 from reprod_log.report.first_screen import first_screen
 from reprod_log.report.lines import first_lines, note_lines, side_lines
 from reprod_log.report.options import USUAL, Options
@@ -30,7 +30,7 @@ def render(alignment: Alignment, options: Options = USUAL) -> str:
         most = len(shown) if options.full else _MOST_ROWS
         text += ["", *(_line(row, told) for row in shown[:most])]
         if len(shown) > most:
-            text.append(f"  {told(say('table.more', count=len(shown) - most, how='--full'))}")
+            text.append(f"  {told(message('table.more', count=len(shown) - most, how='--full'))}")
     notes = note_lines(alignment, told)
     if notes:
         text += ["", *(line.text for line in notes)]
