@@ -12,7 +12,7 @@ from reprod_log import Recording
 from reprod_log.measure.comparison import Comparison, measure, measure_pair
 from reprod_log.pairing import Pair, match
 from reprod_log.recording import Entry, Key, entry_of
-from reprod_log.recording.sketch import Form, sketch_of
+from reprod_log.recording.sketch import SketchOrder, sketch_of
 
 REFERENCE = {
     "same": np.arange(6.0).reshape(2, 3),
@@ -148,7 +148,7 @@ def test_executor_that_is_given_measures_everything() -> None:
 def test_sketches_in_other_orders_are_incomparable_and_say_what_to_do() -> None:
     array = np.arange(12.0).reshape(3, 4)
     sides = []
-    for form in (Form(), Form((1, 0))):
+    for form in (SketchOrder(), SketchOrder((1, 0))):
         found = sketch_of(array, form=form)
         meta = {"summary": found.summary, "sketch": found.facts()}
         sides.append(

@@ -14,7 +14,7 @@ from reprod_log.measure.sketch import _norm_of_difference, estimate_notes, estim
 from reprod_log.pairing import Pair, View
 from reprod_log.recording import Entry, entry_of
 from reprod_log.recording.content import content_hash
-from reprod_log.recording.sketch import Form, Sketch, Sketching, sketch_of
+from reprod_log.recording.sketch import Sketch, Sketching, SketchOrder, sketch_of
 from reprod_log.recording.summary import summarise
 
 KEY = "step0/forward/a#0:output"
@@ -34,7 +34,7 @@ def plain(
 
 
 def sketched(values: Any, told: dict[str, Any] | None = None, *, shape: tuple[int, ...] = (16,), nonfinite: str = "",
-             made: Sketching = Sketching(size=16), form: Form = Form(), hash: str = "") -> Entry:  # noqa: B008  # fmt: skip
+             made: Sketching = Sketching(size=16), form: SketchOrder = SketchOrder(), hash: str = "") -> Entry:  # noqa: B008  # fmt: skip
     """An entry whose sketch has these first numbers and zeros behind."""
     row = np.zeros((1, made.size))
     row[0, : len(values)] = values
@@ -59,7 +59,7 @@ def test_norm_is_that_of_the_difference_of_the_sketches() -> None:
     error = 1 / math.sqrt(32)
 
     def norm(*difference: float) -> tuple[float, float]:
-        ours = Sketch(np.zeros((1, 16)), summary(), Form(), made)
+        ours = Sketch(np.zeros((1, 16)), summary(), SketchOrder(), made)
         row = np.zeros((1, 16))
         row[0, : len(difference)] = difference
         return _norm_of_difference(ours, replace(ours, values=row))
@@ -207,7 +207,7 @@ def test_sketches_made_otherwise_are_named_and_not_compared() -> None:
         "seed 7, version 1. Record one of the two again like the other, or in full."
     )
     square = sketched([1.0], shape=(4, 4))
-    told = estimate_pair(Pair(square, sketched([1.0], shape=(4, 4), form=Form((1, 0)))))
+    told = estimate_pair(Pair(square, sketched([1.0], shape=(4, 4), form=SketchOrder((1, 0)))))
     assert told == (
         "the two were sketched in different orders of their elements, which cannot be changed afterwards. "
         "Record one of the two in full."
@@ -217,7 +217,7 @@ def test_sketches_made_otherwise_are_named_and_not_compared() -> None:
 RANDOM = np.random.default_rng(3).normal(size=(6, 10)).astype(np.float32)
 
 
-def recorded(array: np.ndarray, form: Form = Form(), made: Sketching = Sketching()) -> Entry:  # noqa: B008
+def recorded(array: np.ndarray, form: SketchOrder = SketchOrder(), made: Sketching = Sketching()) -> Entry:  # noqa: B008
     found = sketch_of(array, form=form, made=made)
     meta = {"summary": found.summary, "sketch": found.facts()}
     return replace(entry_of(KEY, array), read=lambda: found.values, detail="sketch", hash="", meta=meta)
@@ -227,9 +227,9 @@ def full(array: np.ndarray) -> Entry:
     return replace(entry_of(KEY, array), hash="")
 
 
-@pytest.mark.parametrize("form", [Form(), Form((1, 0)), Form(None, 2)])
+@pytest.mark.parametrize("form", [SketchOrder(), SketchOrder((1, 0)), SketchOrder(None, 2)])
 @pytest.mark.parametrize("made", [Sketching(), Sketching(size=64, seed=9)])
-def test_side_with_values_is_sketched_like_the_other(form: Form, made: Sketching) -> None:
+def test_side_with_values_is_sketched_like_the_other(form: SketchOrder, made: Sketching) -> None:
     moved = RANDOM * 1.5
     for ours, theirs in (
         (full(RANDOM), recorded(moved, form, made)),
@@ -241,10 +241,10 @@ def test_side_with_values_is_sketched_like_the_other(form: Form, made: Sketching
         assert found.rmse == pytest.approx(np.linalg.norm(exact) / math.sqrt(60), rel=1e-6)
 
 
-@pytest.mark.parametrize("form", [Form(), Form((1, 0))])
-def test_turned_candidate_is_compared_in_the_reference_s_order(form: Form) -> None:
+@pytest.mark.parametrize("form", [SketchOrder(), SketchOrder((1, 0))])
+def test_turned_candidate_is_compared_in_the_reference_s_order(form: SketchOrder) -> None:
     view = View("turned", axes=(1, 0))
-    turned_form = Form((1, 0)) if form == Form() else Form()
+    turned_form = SketchOrder((1, 0)) if form == SketchOrder() else SketchOrder()
     for ours, theirs in (
         (recorded(RANDOM, form), recorded(RANDOM.T.copy(), turned_form)),
         (full(RANDOM), recorded(RANDOM.T.copy(), turned_form)),
@@ -254,7 +254,7 @@ def test_turned_candidate_is_compared_in_the_reference_s_order(form: Form) -> No
     wrong = estimate_pair(Pair(recorded(RANDOM, form), recorded(RANDOM.T.copy(), form), view=view))
     assert isinstance(wrong, str)
     assert "different orders" in wrong
-    square = recorded(RANDOM[:, :6], Form((1, 0), 2)), recorded(RANDOM[:, :6].T.copy(), Form(None, 2))
+    square = recorded(RANDOM[:, :6], SketchOrder((1, 0), 2)), recorded(RANDOM[:, :6].T.copy(), SketchOrder(None, 2))
     assert estimated(*square, view).rmse == pytest.approx(0.0, abs=1e-9)
 
 

@@ -18,7 +18,7 @@ from reprod_log.recording import Entry, Key, Recording
 from reprod_log.recording.content import content_hash
 from reprod_log.recording.portable import portable_entry
 from reprod_log.recording.recorder import Recorder
-from reprod_log.recording.sketch import Form, Sketching, sketch_of
+from reprod_log.recording.sketch import Sketching, SketchOrder, sketch_of
 from reprod_log.report import write_report
 from reprod_log.verdict import CalibratedPolicy, Status
 
@@ -26,7 +26,9 @@ Array = np.ndarray
 DETAILS = ("full", "sketch", "summary")
 
 
-def entry(array: Array, detail: str = "sketch", *, form: Form = Form(), made: Sketching = Sketching()) -> Entry:  # noqa: B008
+def entry(
+    array: Array, detail: str = "sketch", *, form: SketchOrder = SketchOrder(), made: Sketching = Sketching()
+) -> Entry:  # noqa: B008
     found = sketch_of(array, form=form, made=made)
     meta = {"full": {}, "summary": {"summary": found.summary}}.get(
         detail, {"summary": found.summary, "sketch": found.facts()}
@@ -134,7 +136,7 @@ def test_sketches_of_another_size_or_seed_are_not_compared_and_it_is_said(
 
 def test_sketches_in_different_orders_of_elements_are_refused() -> None:
     square = np.random.default_rng(1).standard_normal((30, 30))
-    row = measure_pair(Pair(entry(square), entry(square.T.copy(), form=Form(axes=(1, 0)))))
+    row = measure_pair(Pair(entry(square), entry(square.T.copy(), form=SketchOrder(axes=(1, 0)))))
     assert row.measurement is None
     assert "different orders" in row.incomparable
 
@@ -146,7 +148,7 @@ def test_a_view_of_axes_holds_for_a_sketch_that_was_taken_in_the_canonical_order
     view = View("channels last", axes=(0, 3, 1, 2))
     truth = measured(entry(pictures, "full"), entry(moved, "full"))
     for ours in ("full", "sketch"):
-        found = measured(entry(pictures, ours), entry(last, form=Form(axes=(0, 3, 1, 2))), view)
+        found = measured(entry(pictures, ours), entry(last, form=SketchOrder(axes=(0, 3, 1, 2))), view)
         assert found.estimate is not None
         assert found.rel_l2 == pytest.approx(truth.rel_l2, rel=0.15)
         row = measure_pair(Pair(entry(pictures, "sketch"), entry(last), view=view))

@@ -17,7 +17,7 @@ from reprod_log.pairing.layers import _Call, match_layers
 from reprod_log.pairing.rename import renamed
 from reprod_log.recording import Entry, Key, Recording, dtype_named
 from reprod_log.recording.content import content_hash
-from reprod_log.recording.sketch import Form, sketch_of
+from reprod_log.recording.sketch import SketchOrder, sketch_of
 
 
 def call(path: str, kind: str = "", shape: tuple[int, ...] = (2,)) -> _Call:
@@ -168,7 +168,7 @@ def test_six_projections_are_settled_and_equal_ones_are_not_guessed() -> None:
     assert found["step0/forward/one2#0:output"][1] != "value"
 
 
-def sketched(key: str, array: np.ndarray, detail: str, form: Form) -> Entry:
+def sketched(key: str, array: np.ndarray, detail: str, form: SketchOrder) -> Entry:
     """An entry of any detail; a layer's weight is sketched in the form that its type calls for."""
     found = sketch_of(array, form=form)
     meta: dict[str, Any] = {} if detail == "full" else {"summary": found.summary}
@@ -183,13 +183,13 @@ def sketched(key: str, array: np.ndarray, detail: str, form: Form) -> Entry:
 WIDE = np.random.default_rng(5).normal(size=(40, 30))
 
 
-def weights(ours: str, theirs: str, candidate: np.ndarray, *, form: Form | None = None):
+def weights(ours: str, theirs: str, candidate: np.ndarray, *, form: SketchOrder | None = None):
     """The pair of one weight, recorded with these details; paddle keeps it turned, and sketches it turned back."""
     left, right = Model().linear("fc", WIDE, np.ones((5, 40))), Model(PADDLE).linear("fc", WIDE, np.ones((5, 40)))
     key = "step0/update/fc.weight"
     here, there = left.recording(), right.recording()
-    turned = Form((1, 0)) if form is None else form
-    here = Recording((*here.entries, sketched(key, WIDE, ours, Form())), modules=here.modules)
+    turned = SketchOrder((1, 0)) if form is None else form
+    here = Recording((*here.entries, sketched(key, WIDE, ours, SketchOrder())), modules=here.modules)
     there = Recording((*there.entries, sketched(key, candidate.T.copy(), theirs, turned)), modules=there.modules)
     return next(pair for pair in match(here, there).pairs if str(pair.reference.key) == key)
 
@@ -214,7 +214,7 @@ def test_turned_weight_is_compared_in_any_detail(ours: str, theirs: str) -> None
 
 
 def test_sketch_in_another_order_is_said_to_be_of_no_use() -> None:
-    pair = weights("sketch", "sketch", WIDE, form=Form())
+    pair = weights("sketch", "sketch", WIDE, form=SketchOrder())
     with pytest.raises(RecordingError, match="another order of elements"):
         pair.candidate.read()
 
@@ -236,7 +236,7 @@ def test_tensor_outside_of_layers_is_known_by_its_values_in_any_detail(ours: str
 
     def side(origins: dict[str, str], name: str, detail: str, values: np.ndarray) -> Recording:
         found = Model(origins).module("", "", {name: values.shape}).linear("fc", FIRST, np.ones((5, 4))).recording()
-        entry = sketched(f"step0/parameter/{name}", values, detail, Form())
+        entry = sketched(f"step0/parameter/{name}", values, detail, SketchOrder())
         return Recording((*found.entries, entry), modules=found.modules)
 
     def paired(values: np.ndarray) -> bool:

@@ -20,7 +20,7 @@ from reprod_log.pairing.units import recorded_units
 from reprod_log.pairing.values import distance, first_outputs, first_parameters, gap, lone_tensors, settle_siblings
 from reprod_log.pairing.weight_map import UnitPair
 from reprod_log.recording import Entry, Key, Provenance, Recording, entry_of
-from reprod_log.recording.sketch import Form, Sketching, sketch_of, stored_sketch
+from reprod_log.recording.sketch import Sketching, SketchOrder, sketch_of, stored_sketch
 from reprod_log.recording.summary import summarise
 
 A = np.array([3.0, 4.0, 0.0])
@@ -50,8 +50,10 @@ def test_gap_knows_equal_hashes_and_says_nothing_of_summaries() -> None:
     assert math.isnan(gap(entry(A, hash=""), entry(A, detail="summary", hash="")))
 
 
-def sketched(array: np.ndarray, form: Form | None = None, made: Sketching | None = None, key: str = "x") -> Entry:
-    found = sketch_of(array, form=form or Form(), made=made or Sketching())
+def sketched(
+    array: np.ndarray, form: SketchOrder | None = None, made: Sketching | None = None, key: str = "x"
+) -> Entry:
+    found = sketch_of(array, form=form or SketchOrder(), made=made or Sketching())
     meta = {"summary": found.summary, "sketch": found.facts()}
     return Entry(Key.parse(key), array.shape, array.dtype.name, lambda: found.values, detail="sketch", meta=meta)
 
@@ -59,9 +61,9 @@ def sketched(array: np.ndarray, form: Form | None = None, made: Sketching | None
 WIDE = np.random.default_rng(0).normal(size=(6, 40))
 
 
-@pytest.mark.parametrize("form", [Form(), Form((1, 0)), Form(None, 3)])
+@pytest.mark.parametrize("form", [SketchOrder(), SketchOrder((1, 0)), SketchOrder(None, 3)])
 @pytest.mark.parametrize("made", [Sketching(), Sketching(size=64), Sketching(seed=5)])
-def test_values_are_sketched_like_the_sketch_they_are_held_against(form: Form, made: Sketching) -> None:
+def test_values_are_sketched_like_the_sketch_they_are_held_against(form: SketchOrder, made: Sketching) -> None:
     assert distance(entry(WIDE), sketched(WIDE, form, made)) == pytest.approx(0.0, abs=1e-12)
     assert distance(sketched(WIDE, form, made), entry(1.5 * WIDE)) == pytest.approx(0.5, rel=0.3)
 
@@ -205,18 +207,18 @@ def thirds(*order: int) -> TensorView:
 
 
 def test_whole_tensor_keeps_its_statistics_and_sketch() -> None:
-    found = sketched_view(thirds(2, 0, 1), [sketched(TALL, Form(None, 3))], REFERENCE)
+    found = sketched_view(thirds(2, 0, 1), [sketched(TALL, SketchOrder(None, 3))], REFERENCE)
     assert (found.detail, found.shape, found.hash) == ("sketch", (12, 5), "")
     assert found.meta["summary"] == pytest.approx(summarise(TALL))
-    expected = sketch_of(np.concatenate([TALL[8:], TALL[:8]]), form=Form(None, 3))
+    expected = sketch_of(np.concatenate([TALL[8:], TALL[:8]]), form=SketchOrder(None, 3))
     np.testing.assert_allclose(found.read(), expected.values, rtol=1e-12)
-    assert stored_sketch(found).form == Form(None, 3)
+    assert stored_sketch(found).form == SketchOrder(None, 3)
     assert stored_sketch(found).made == Sketching()
     assert stored_sketch(found).nonfinite == ""
 
 
 def test_part_of_a_tensor_has_no_statistics_of_its_own() -> None:
-    found = sketched_view(thirds(1), [sketched(TALL, Form(None, 3))], replace(REFERENCE, shape=(4, 5)))
+    found = sketched_view(thirds(1), [sketched(TALL, SketchOrder(None, 3))], replace(REFERENCE, shape=(4, 5)))
     assert (found.meta["summary"]["nan"], found.meta["summary"]["inf"]) == (0, 0)
     rest = {name: value for name, value in found.meta["summary"].items() if name not in ("nan", "inf")}
     assert len(rest) == 6
@@ -228,11 +230,11 @@ def test_part_of_a_tensor_has_no_statistics_of_its_own() -> None:
 def test_part_of_a_tensor_with_values_that_are_not_finite_has_nothing(lost: float) -> None:
     broken = TALL.copy()
     broken[0, 0] = lost
-    found = sketched_view(thirds(1), [sketched(broken, Form(None, 3))], REFERENCE)
+    found = sketched_view(thirds(1), [sketched(broken, SketchOrder(None, 3))], REFERENCE)
     assert (found.detail, found.hash, found.shape) == ("summary", "", (12, 5))
     assert "summary" not in found.meta
     assert "sketch" not in found.meta
-    whole = sketched_view(thirds(0, 1, 2), [sketched(broken, Form(None, 3))], REFERENCE)
+    whole = sketched_view(thirds(0, 1, 2), [sketched(broken, SketchOrder(None, 3))], REFERENCE)
     assert stored_sketch(whole).nonfinite == "of parts"
 
 
@@ -240,7 +242,7 @@ def test_tensors_joined_have_the_statistics_of_all() -> None:
     joined = view(Piece(0, 0, Transform()), Piece(1, 0, Transform((1, 0))), parts=2, tensors=2)
     halves = TALL[:6], TALL[6:]
     squares = WIDE[:, :6], WIDE[:, 6:12]
-    second = sketched(squares[1].T, Form((1, 0)))
+    second = sketched(squares[1].T, SketchOrder((1, 0)))
     for first in (sketched(squares[0]), entry(squares[0])):
         found = sketched_view(joined, [first, second], REFERENCE)
         assert found.detail == "sketch"
@@ -248,7 +250,7 @@ def test_tensors_joined_have_the_statistics_of_all() -> None:
         expected = np.concatenate([sketch_of(one).values for one in squares])
         np.testing.assert_allclose(found.read(), expected, rtol=1e-12)
     # Of other sizes, nothing is known of them together but that all is finite.
-    uneven = sketched_view(joined, [sketched(halves[0]), sketched(np.ones((3, 5)).T, Form((1, 0)))], REFERENCE)
+    uneven = sketched_view(joined, [sketched(halves[0]), sketched(np.ones((3, 5)).T, SketchOrder((1, 0)))], REFERENCE)
     assert math.isnan(uneven.meta["summary"]["rms"])
 
 
@@ -267,8 +269,8 @@ def test_summary_among_the_parts_leaves_a_summary() -> None:
 
 def test_turned_whole_is_said_to_be_turned() -> None:
     turned = view(Piece(0, 0, Transform((1, 0))), axes=(1, 0))
-    found = sketched_view(turned, [sketched(TALL, Form((1, 0)))], REFERENCE)
-    assert stored_sketch(found).form == Form((1, 0))
+    found = sketched_view(turned, [sketched(TALL, SketchOrder((1, 0)))], REFERENCE)
+    assert stored_sketch(found).form == SketchOrder((1, 0))
 
 
 def test_parts_sketched_with_another_seed_or_order_cannot_be_joined() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from reprod_log.recording.collecting import collecting_put_off
+from reprod_log.recording.collecting import gc_paused
 
 
 @pytest.fixture(autouse=True)
@@ -24,20 +24,20 @@ class Circle:
 
 
 def test_collecting_goes_on_after_the_block() -> None:
-    with collecting_put_off():
+    with gc_paused():
         assert not gc.isenabled()
     assert gc.isenabled()
 
 
 def test_collecting_stays_off_where_it_was_off() -> None:
     gc.disable()
-    with collecting_put_off():
+    with gc_paused():
         pass
     assert not gc.isenabled()
 
 
 def test_what_was_made_meanwhile_is_old_and_still_found_when_it_is_garbage() -> None:
-    with collecting_put_off():
+    with gc_paused():
         kept = [Circle() for _ in range(5000)]
     assert gc.get_count()[0] < 1000
     assert gc.get_freeze_count() == 0
@@ -50,6 +50,6 @@ def test_what_was_made_meanwhile_is_old_and_still_found_when_it_is_garbage() -> 
 def test_what_a_program_has_frozen_stays_frozen() -> None:
     gc.freeze()
     before = gc.get_freeze_count()
-    with collecting_put_off():
+    with gc_paused():
         pass
     assert gc.get_freeze_count() == before > 0

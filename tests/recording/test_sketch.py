@@ -11,7 +11,7 @@ import pytest
 from reprod_log.errors import UnreadableFile, UsageError
 from reprod_log.measure.build_kernel import build_sketch
 from reprod_log.recording import sketch_kernel
-from reprod_log.recording.sketch import Form, Sketching, read_facts, sketch_of
+from reprod_log.recording.sketch import Sketching, SketchOrder, read_facts, sketch_of
 from reprod_log.recording.summary import joined, summarise
 
 Array = np.ndarray
@@ -110,16 +110,16 @@ def test_values_that_are_not_finite_count_as_zero_and_their_places_are_hashed() 
 
 def test_a_form_sketches_a_transposed_or_packed_tensor_as_its_canonical_parts() -> None:
     parts = np.random.default_rng(6).standard_normal((3, 40, 30)).astype(np.float32)
-    packed = sketch_of(parts.reshape(120, 30), form=Form(parts=3))
+    packed = sketch_of(parts.reshape(120, 30), form=SketchOrder(parts=3))
     for part, row in zip(parts, packed.values, strict=True):
         stored = np.ascontiguousarray(part.T)
-        assert np.array_equal(sketch_of(stored, form=Form(axes=(1, 0))).values[0], row)
+        assert np.array_equal(sketch_of(stored, form=SketchOrder(axes=(1, 0))).values[0], row)
     whole = joined([sketch_of(part).summary for part in parts])
     assert whole == pytest.approx(packed.summary, rel=1e-9)
 
 
 def test_facts_are_read_back_and_damaged_ones_are_refused() -> None:
-    made = sketch_of(np.ones((4, 6)), form=Form(axes=(1, 0), parts=2), made=Sketching(64, 9))
+    made = sketch_of(np.ones((4, 6)), form=SketchOrder(axes=(1, 0), parts=2), made=Sketching(64, 9))
     assert read_facts(made.facts(), where="here") == (made.form, made.made, "")
     for wrong in (None, {}, {"size": 64}, {"size": 1, "seed": 0, "version": 1}, {**made.facts(), "axes": 3}):
         with pytest.raises(UnreadableFile, match="here"):

@@ -16,7 +16,7 @@ from reprod_log.recording import Provenance
 from reprod_log.report.curves import Curve, curves
 from reprod_log.report.facts import coverage, policy_rules, provenance_facts
 from reprod_log.report.first_screen import first_screen
-from reprod_log.report.groups import Node, groups, heat_maps, module_tree
+from reprod_log.report.groups import ModuleGroup, groups, heat_maps, module_tree
 from reprod_log.report.html_data import page_data
 from reprod_log.report.view import remarks, rows
 
@@ -218,7 +218,7 @@ def test_heat_maps_have_every_layer_at_every_step() -> None:
     assert gradient.cells["fc.weight", 2].key == "step2/gradient/fc.weight:raw"
 
 
-def node(nodes: tuple[Node, ...], *names: str) -> Node:
+def node(nodes: tuple[ModuleGroup, ...], *names: str) -> ModuleGroup:
     found = next(one for one in nodes if one.name == names[0])
     return node(found.children, *names[1:]) if len(names) > 1 else found
 

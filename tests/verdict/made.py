@@ -6,7 +6,7 @@ from typing import Any
 
 from reprod_log.measure.comparison import Compared, Comparison
 from reprod_log.measure.measurement import Measurement, SideSummary, Worst
-from reprod_log.verdict import CalibratedPolicy, Evidence, Judgement, NoiseFloor, Verdict, judge_calibrated
+from reprod_log.verdict import CalibratedPolicy, FloorEvidence, Judgement, NoiseFloor, Verdict, judge_calibrated
 
 EPS = 2.0**-24
 
@@ -39,8 +39,8 @@ def measured(error: float = 0.0, *, size: float = 1.0, **facts: Any) -> Measurem
     return plain._replace(**facts)
 
 
-def evidence(key: str, mode: str = "", **facts: Any) -> Evidence:
-    return Evidence(f"{mode}@{key}" if mode else key, mode, **facts)
+def evidence(key: str, mode: str = "", **facts: Any) -> FloorEvidence:
+    return FloorEvidence(f"{mode}@{key}" if mode else key, mode, **facts)
 
 
 def row(key: str, measurement: Measurement | None = None, **facts: Any) -> Compared:
@@ -49,7 +49,7 @@ def row(key: str, measurement: Measurement | None = None, **facts: Any) -> Compa
 
 
 def judged(
-    *given: Evidence, rows: tuple[Compared, ...] = (), unmatched: tuple[Any, ...] = (), **policy: Any
+    *given: FloorEvidence, rows: tuple[Compared, ...] = (), unmatched: tuple[Any, ...] = (), **policy: Any
 ) -> Verdict:
     """The calibrated verdict on this evidence."""
     return judge_calibrated(Comparison(rows, unmatched), NoiseFloor(given), CalibratedPolicy(**policy))

@@ -11,7 +11,7 @@ import pytest
 from reprod_log.pairing import Pair, Pairing, match
 from reprod_log.pairing.pairing import View
 from reprod_log.recording import Key, Recording, entry_of
-from reprod_log.verdict import Evidence, NoiseFloor, calibrate, layer_alone, noise_floor
+from reprod_log.verdict import FloorEvidence, NoiseFloor, calibrate, layer_alone, noise_floor
 
 KEY = "step0/forward/fc#0:output"
 TRUTH = np.array([1.0, 2.0, 3.0])
@@ -31,7 +31,7 @@ def floor_of(reference: Recording, candidate: Recording) -> NoiseFloor:
     return calibrate(match(reference, candidate), reference=reference)
 
 
-def errors(one: Evidence) -> tuple[float | None, float | None, float | None]:
+def errors(one: FloorEvidence) -> tuple[float | None, float | None, float | None]:
     """The mean errors of noise, float64 and float32, rounded."""
     found = [None if part is None else round(part.mean_abs, 3) for part in (one.noise, one.float64, one.float32)]
     return found[0], found[1], found[2]
@@ -153,14 +153,14 @@ def test_floor_without_float64_is_the_same_for_a_candidate_that_has_none() -> No
     without = floor_of(reference, recording({"": 0.4}))
     assert with_it.without_float64() == without
     assert without.without_float64() == without
-    assert NoiseFloor((Evidence("x", ""),)).without_float64().basis == "none"
+    assert NoiseFloor((FloorEvidence("x", ""),)).without_float64().basis == "none"
     noted = NoiseFloor(with_it.evidence, ("a note",))
     assert noted.without_float64().notes == ("a note",)
 
 
 def test_best_evidence_names_the_floor() -> None:
     def floor(*names: Any) -> NoiseFloor:
-        return NoiseFloor(tuple(Evidence("x", "", basis=name) for name in names))
+        return NoiseFloor(tuple(FloorEvidence("x", "", basis=name) for name in names))
 
     assert floor().basis == "none"
     assert floor("none").basis == "none"
@@ -174,15 +174,15 @@ def test_injected_needs_a_measurement_and_noise(part: str) -> None:
     runs = {"injected": 0.1, "injected.float64": 0.0}
     (one,) = floor_of(recording(runs), recording(runs)).evidence
     values = {name: getattr(one, name) for name in ("noise", "float64", "float32")} | {part: None}
-    lacking = Evidence(one.key, one.mode, reduction=1, basis=one.basis, **values)
+    lacking = FloorEvidence(one.key, one.mode, reduction=1, basis=one.basis, **values)
     assert (one.key in NoiseFloor((lacking,)).injected) == (part == "float64")
-    assert NoiseFloor((Evidence("x", "", **{**values, part: one.noise}),)).injected == frozenset()
+    assert NoiseFloor((FloorEvidence("x", "", **{**values, part: one.noise}),)).injected == frozenset()
 
 
 def test_floor_survives_when_written_and_read() -> None:
     both = recording({"": 0.4, "float64": 0.1})
     floor = floor_of(recording({"": 0.01, "float64": 0.0}, meta={"terms": 5}), both)
-    floor = NoiseFloor((*floor.evidence, Evidence("y", "isolated")), ("one", "two"))
+    floor = NoiseFloor((*floor.evidence, FloorEvidence("y", "isolated")), ("one", "two"))
     data = floor.to_dict()
     assert NoiseFloor.from_dict(data) == floor
     assert set(data) == {"evidence", "notes"}
@@ -194,7 +194,7 @@ def test_floor_survives_when_written_and_read() -> None:
 
 
 def test_evidence_of_a_mode_is_found_by_it() -> None:
-    floor = NoiseFloor((Evidence("a", ""), Evidence("b", "isolated"), Evidence("c", "")))
+    floor = NoiseFloor((FloorEvidence("a", ""), FloorEvidence("b", "isolated"), FloorEvidence("c", "")))
     assert [one.key for one in floor.of_mode("")] == ["a", "c"]
     assert [one.key for one in floor.of_mode("isolated")] == ["b"]
 

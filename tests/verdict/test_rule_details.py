@@ -11,8 +11,8 @@ import pytest
 
 from reprod_log.measure.comparison import Comparison
 from reprod_log.measure.fused import measure_arrays
-from reprod_log.verdict import CalibratedPolicy, Evidence, Judgement, NoiseFloor, Policy, Status, Verdict
-from reprod_log.verdict.fixed import has_no_size, judge, judge_row, mismatch_line, whole
+from reprod_log.verdict import CalibratedPolicy, FloorEvidence, Judgement, NoiseFloor, Policy, Status, Verdict
+from reprod_log.verdict.fixed import has_no_size, judge, judge_row, mismatch_line, require_complete
 from reprod_log.verdict.floors import pooled_floor, ratio
 from reprod_log.verdict.precision import precision_tier
 from verdict.made import EPS, evidence, judged, measured, only, row, summary
@@ -20,13 +20,13 @@ from verdict.made import EPS, evidence, judged, measured, only, row, summary
 OUTPUT = "step0/forward/a#0:output"
 
 
-def narrow(error: float, key: str = OUTPUT, *, size: float = 1.0, noise: float = 1e-7, mode: str = "") -> Evidence:
+def narrow(error: float, key: str = OUTPUT, *, size: float = 1.0, noise: float = 1e-7, mode: str = "") -> FloorEvidence:
     return evidence(
         key, mode, noise=measured(noise, size=size), float32=measured(error, size=size), basis="reference in float64"
     )  # fmt: skip
 
 
-def wide(key: str, error: float = 0.0, *, size: float = 1.0, **facts: Any) -> Evidence:
+def wide(key: str, error: float = 0.0, *, size: float = 1.0, **facts: Any) -> FloorEvidence:
     given = {
         "noise": measured(1e-7, size=size),
         "float64": measured(0.0, size=size),
@@ -133,7 +133,7 @@ def test_excuse_is_said_when_the_precision_tier_stands_alone() -> None:
         (wide(OUTPUT), True),
     ],
 )
-def test_precision_is_asked_of_what_can_tell_it(unasked: Evidence, asked: bool) -> None:
+def test_precision_is_asked_of_what_can_tell_it(unasked: FloorEvidence, asked: bool) -> None:
     assert len(precision_tier(NoiseFloor((unasked,)), CalibratedPolicy())) == asked
 
 
@@ -154,10 +154,10 @@ def test_default_of_one_kind_is_replaced_only_by_a_limit_for_it() -> None:
 
 def test_recording_that_was_cut_short_does_not_pass() -> None:
     passed, failed = Verdict(Status.PASS, ()), Verdict(Status.FAIL, (Judgement("a", Status.FAIL),))
-    assert whole(passed, complete=True, allow_incomplete=False) is passed
-    assert whole(passed, complete=False, allow_incomplete=True) is passed
-    assert whole(failed, complete=False, allow_incomplete=False) is failed
-    assert whole(passed, complete=False, allow_incomplete=False) == Verdict(Status.INCOMPLETE, ())
+    assert require_complete(passed, complete=True, allow_incomplete=False) is passed
+    assert require_complete(passed, complete=False, allow_incomplete=True) is passed
+    assert require_complete(failed, complete=False, allow_incomplete=False) is failed
+    assert require_complete(passed, complete=False, allow_incomplete=False) == Verdict(Status.INCOMPLETE, ())
 
 
 def test_float64_runs_of_other_modes_are_evidence_too() -> None:

@@ -17,7 +17,7 @@ from reprod_log.pairing import Pair, match
 from reprod_log.recording import Recording
 from reprod_log.recording.checked import check_types
 from reprod_log.recording.portable import portable
-from reprod_log.recording.side import Side
+from reprod_log.recording.side import Source
 from reprod_log.recording.stores import load
 from reprod_log.verdict import (
     CalibratedPolicy,
@@ -30,7 +30,7 @@ from reprod_log.verdict import (
     calibrate,
     judge,
     judge_calibrated,
-    whole,
+    require_complete,
 )
 from reprod_log.verdict.noise_floor import FLOAT64
 from reprod_log.verdict.policy import ABSOLUTE
@@ -43,8 +43,8 @@ SCHEMA_VERSION = 1
 class Alignment:
     """Verdict, measurements, findings, provenance and policy: the only input of reports."""
 
-    reference: Side
-    candidate: Side
+    reference: Source
+    candidate: Source
     comparison: Comparison
     policy: Policy | CalibratedPolicy
     verdict: Verdict
@@ -120,7 +120,7 @@ class Alignment:
             calibrated = data["policy"]["name"] == CalibratedPolicy.name
             policy = CalibratedPolicy.from_dict(data["policy"]) if calibrated else Policy.from_dict(data["policy"])
             floor = NoiseFloor.from_dict(data["floor"]) if data.get("floor") is not None else None
-            reference, candidate = Side.from_dict(data["reference"]), Side.from_dict(data["candidate"])
+            reference, candidate = Source.from_dict(data["reference"]), Source.from_dict(data["candidate"])
             findings = tuple(Finding.from_dict(one) for one in data["findings"])
             for part in (comparison, policy, floor, reference, candidate, *findings):
                 if part is not None:
@@ -214,8 +214,8 @@ def align(
     )
     verdict = verdict_of(comparison, policy, floor, reference.complete and candidate.complete)
     case = Case(
-        Side.of(reference),
-        Side.of(candidate),
+        Source.of(reference),
+        Source.of(candidate),
         comparison,
         policy,
         verdict,
@@ -230,14 +230,14 @@ def verdict_of(
 ) -> Verdict:
     """The verdict of either kind of policy; `complete` says whether both recordings are whole."""
     if not isinstance(policy, CalibratedPolicy):
-        return whole(judge(comparison, policy), complete=complete, allow_incomplete=policy.allow_incomplete)
+        return require_complete(judge(comparison, policy), complete=complete, allow_incomplete=policy.allow_incomplete)
     if floor is None:
         raise UsageError(
             "the calibrated policy needs a noise floor, which this saved alignment does not have; "
             "compare the recordings again"
         )
     verdict = judge_calibrated(comparison, floor, policy)
-    return whole(verdict, complete=complete, allow_incomplete=policy.allow_incomplete)
+    return require_complete(verdict, complete=complete, allow_incomplete=policy.allow_incomplete)
 
 
 def _absolute_limit(policy: Policy | CalibratedPolicy) -> Callable[[Pair], float | None]:

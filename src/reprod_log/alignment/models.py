@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from reprod_log.alignment.alignment import Alignment, align
-from reprod_log.capture.earshot import unheard
+from reprod_log.capture.earshot import suppress_recording
 from reprod_log.diagnose.carried import own_tables, replaced_tables
 from reprod_log.diagnose.proof import prove
 from reprod_log.errors import TransferError, UsageError, listed
@@ -19,7 +19,7 @@ from reprod_log.transfer import TransferReport, transfer_weights
 from reprod_log.verdict import CalibratedPolicy, Policy
 
 
-@unheard()
+@suppress_recording()
 def align_models(
     reference: Any,
     candidate: Any,

@@ -11,7 +11,7 @@ _DEPTH: ContextVar[int] = ContextVar("reprod_log.earshot", default=0)
 
 
 @contextmanager
-def unheard() -> Iterator[None]:
+def suppress_recording() -> Iterator[None]:
     """Recordings that were begun outside hear nothing of what is run inside; those begun inside do.
 
     For everything that calls models on our own account: the check of a transfer, a layer run on its own. Serves as a

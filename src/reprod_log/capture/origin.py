@@ -16,7 +16,7 @@ from reprod_log.errors import UsageError
 from reprod_log.frameworks.contract import Framework
 from reprod_log.frameworks.module_tree import Tree
 from reprod_log.recording import Provenance, current_provenance
-from reprod_log.recording.axes import FACT, Place, counted_through
+from reprod_log.recording.axes import FACT, MeshPlace, counted_through
 
 _RANK_VARIABLES = (("RANK", "WORLD_SIZE"), ("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM"))
 
@@ -71,7 +71,7 @@ def extra_facts(framework: Framework, tree: Tree, optimizers: Mapping[str, Any],
     return facts
 
 
-def _places(framework: Framework, tree: Tree, mesh: Any) -> tuple[Place, ...]:
+def _places(framework: Framework, tree: Tree, mesh: Any) -> tuple[MeshPlace, ...]:
     """Where this process stands on the named axes of the run; () when nobody says.
 
     Axes of one place tell nothing apart, so they are left out.
@@ -84,7 +84,7 @@ def _places(framework: Framework, tree: Tree, mesh: Any) -> tuple[Place, ...]:
                 f"mesh={dict(mesh)!r} does not hold the {size} processes of this run: give the sizes of its axes, the "
                 'outermost first, e.g. {"dp": 2, "tp": 2}'
             )
-        found: tuple[Place, ...] | None = counted_through(mesh, rank)
+        found: tuple[MeshPlace, ...] | None = counted_through(mesh, rank)
     else:
         modules = [*tree.wrappers, *(node.module for node in tree.nodes)]
         found = framework.mesh(mesh, modules, [slot.tensor for slot in tree.slots])

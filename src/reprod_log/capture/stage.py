@@ -17,7 +17,7 @@ from reprod_log.recording.content import content_hash
 from reprod_log.recording.entry import Detail, no_values
 from reprod_log.recording.recorder import Recorder
 from reprod_log.recording.shard import FACT, Shard
-from reprod_log.recording.sketch import Form, Sketch, sketch_of
+from reprod_log.recording.sketch import Sketch, SketchOrder, sketch_of
 from reprod_log.recording.summary import Summary, summarise
 
 _MOST_PROBLEMS = 20
@@ -26,8 +26,8 @@ _EXACT_KEPT = 1 << 16
 """Integers and flags of up to so many elements are kept whole where others are sketched."""
 
 
-def _as_it_is(rank: int) -> Form:
-    return Form()
+def _as_it_is(rank: int) -> SketchOrder:
+    return SketchOrder()
 
 
 @dataclass(eq=False, slots=True)
@@ -88,7 +88,7 @@ class Stage:
         self._producers: dict[str, Staged] = {}
         self._last_outputs: frozenset[str] = frozenset()
         self._summaries: dict[str, Summary] = {}
-        self._sketches: dict[tuple[str, Form], Sketch] = {}
+        self._sketches: dict[tuple[str, SketchOrder], Sketch] = {}
 
     def make(
         self,
@@ -102,7 +102,7 @@ class Stage:
         role: str = "",
         layer_type: str = "",
         meta: dict[str, Any] | None = None,
-        form: Callable[[int], Form] = _as_it_is,
+        form: Callable[[int], SketchOrder] = _as_it_is,
     ) -> Staged | None:
         """An entry with the tensor's values of now, not yet in its place; None (and a note) when it has no values.
 
@@ -135,7 +135,7 @@ class Stage:
         self._keep(staged, plain, fresh or plain is not array, form)
         return staged
 
-    def _keep(self, staged: Staged, plain: Array, fresh: bool, form: Callable[[int], Form]) -> None:
+    def _keep(self, staged: Staged, plain: Array, fresh: bool, form: Callable[[int], SketchOrder]) -> None:
         wanted = self._selection.detail_of(staged.phase)
         # One number is its own summary, and a few are no more than their sketch.
         if plain.size <= 1 or wanted == "full" or (wanted == "sketch" and self._is_small(plain)):
@@ -159,8 +159,8 @@ class Stage:
         most = self._selection.sketching.size if plain.dtype.kind in "fcV" else _EXACT_KEPT
         return plain.size <= most or plain.dtype.kind in "USO"
 
-    def _sketch(self, staged: Staged, plain: Array, form: Form) -> None:
-        form = form if form.fits(plain.shape) else Form()
+    def _sketch(self, staged: Staged, plain: Array, form: SketchOrder) -> None:
+        form = form if form.fits(plain.shape) else SketchOrder()
         sketch = self._sketches.get((staged.hash, form))
         if sketch is None:
             sketch = sketch_of(plain, form=form, made=self._selection.sketching)

@@ -14,7 +14,7 @@ from reprod_log.classic.difference import check_data, compute_diff
 from reprod_log.classic.text import check_print_diff, stamped
 from reprod_log.errors import ClassicUsageError, UnreadableFile, UsageError
 from reprod_log.recording.atomic import replacing
-from reprod_log.recording.collecting import collecting_put_off
+from reprod_log.recording.collecting import gc_paused
 from reprod_log.recording.npy import read_content
 from reprod_log.recording.stores import existing
 
@@ -42,7 +42,7 @@ class ReprodDiffHelper:
         Reading runs no code from the file; `trust=True` lifts that for files you made yourself.
         """
         found = existing(Path(path))
-        with collecting_put_off():
+        with gc_paused():
             content = read_content(found, trust=trust)
             if not isinstance(content, dict):
                 shape = f" of shape {list(content.shape)}" if isinstance(content, np.ndarray) else ""
@@ -60,7 +60,7 @@ class ReprodDiffHelper:
             if not isinstance(info, Mapping):
                 raise ClassicUsageError(f"{name} must be a dict as load_info returns it, not {type(info).__name__}")
         check_data(info1, info2)
-        with collecting_put_off():
+        with gc_paused():
             self.diff_dict = compute_diff(info1, info2, equal_nan)
         return self.diff_dict
 

@@ -11,7 +11,7 @@ from reprod_log.measure.comparison import Compared, Comparison
 from reprod_log.measure.measurement import Measurement
 from reprod_log.recording.key import Key
 from reprod_log.recording.series import series
-from reprod_log.recording.side import Side
+from reprod_log.recording.side import Source
 from reprod_log.verdict import CalibratedPolicy, Judgement, NoiseFloor, Policy, Status, Verdict
 
 
@@ -29,8 +29,8 @@ class Point:
 class Case:
     """A judged comparison, as the rules see it."""
 
-    reference: Side
-    candidate: Side
+    reference: Source
+    candidate: Source
     comparison: Comparison
     policy: Policy | CalibratedPolicy
     verdict: Verdict

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from reprod_log.frameworks.hooks import Undo
-    from reprod_log.recording.axes import Place
+    from reprod_log.recording.axes import MeshPlace
     from reprod_log.recording.shard import Shard
 
 _OURS = ("jax", "paddle", "tensorflow", "torch")
@@ -88,7 +88,7 @@ class Framework(TensorFramework, Protocol):
     def pieces(self, module: Any) -> list[tuple[Any, Shard]]:
         """The parameters that this wrapper keeps in pieces without their knowing it, with how these lie."""
 
-    def mesh(self, given: Any, modules: Sequence[Any], tensors: Sequence[Any]) -> tuple[Place, ...] | None:
+    def mesh(self, given: Any, modules: Sequence[Any], tensors: Sequence[Any]) -> tuple[MeshPlace, ...] | None:
         """This process's place on the axes of a mesh: the framework's object that the user has `given`, or else the
         one that tensors or modules lie on; () when there is none, None when `given` is no mesh.
         """

@@ -17,7 +17,7 @@ from reprod_log.measure.small import is_small, measure_small
 from reprod_log.measure.spread import spread
 from reprod_log.pairing import Pair, Pairing
 from reprod_log.pairing.pairing import How
-from reprod_log.recording.collecting import collecting_put_off
+from reprod_log.recording.collecting import gc_paused
 from reprod_log.recording.portable import portable_entry
 
 _SAMPLES_IN_ALL = 30_000
@@ -148,7 +148,7 @@ def measure(
     `elements` also keeps a few single elements of each pair for the pictures of a report.
     The work is spread over `threads` (None: one per core), or over an `executor`; that changes nothing but the speed.
     """
-    with collecting_put_off():
+    with gc_paused():
         return _measured(pairing, limit_for, progress, elements, executor, threads)
 
 
@@ -181,7 +181,7 @@ def measure_tasks(
     """Every task done, in order, by threads or by an executor."""
     if executor is not None:
         tasks = [task._replace(pair=_portable(task.pair)) for task in tasks]
-    with collecting_put_off():
+    with gc_paused():
         return spread(
             measure_batch, tasks, size=lambda task: task.nbytes, executor=executor, threads=threads, progress=progress
         )

@@ -17,7 +17,7 @@ from reprod_log.measure.measurement import Estimate, Measurement, SideSummary
 from reprod_log.pairing import Pair
 from reprod_log.recording import Entry
 from reprod_log.recording.content import content_hash
-from reprod_log.recording.sketch import Form, Sketch, sketch_of, stored_sketch
+from reprod_log.recording.sketch import Sketch, SketchOrder, sketch_of, stored_sketch
 from reprod_log.recording.summary import Summary, summarise
 
 _ERRORS_WIDE = 3
@@ -173,7 +173,7 @@ def _turned(sketch: Sketch, pair: Pair) -> Sketch:
     if view is None or view.axes is None:
         return sketch
     axes = sketch.form.axes or tuple(range(len(view.axes)))
-    form = Form(tuple(view.axes.index(axis) for axis in axes), sketch.form.parts)
+    form = SketchOrder(tuple(view.axes.index(axis) for axis in axes), sketch.form.parts)
     return Sketch(sketch.values, sketch.summary, form, sketch.made, sketch.nonfinite)
 
 

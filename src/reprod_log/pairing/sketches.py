@@ -11,7 +11,7 @@ import numpy as np
 from reprod_log.errors import RecordingError
 from reprod_log.layers.layouts import Piece, TensorView
 from reprod_log.recording import Array, Entry
-from reprod_log.recording.sketch import Form, Sketch, Sketching, sketch_of, stored_sketch
+from reprod_log.recording.sketch import Sketch, Sketching, SketchOrder, sketch_of, stored_sketch
 from reprod_log.recording.summary import STATISTICS, Summary, joined, summarise
 
 
@@ -26,7 +26,7 @@ def sketched_view(view: TensorView, parts: Sequence[Entry], reference: Entry) ->
     first = stored_sketch(next(part for part in parts if part.detail == "sketch"))
     # Where NaN stand is hashed for whole tensors; of parts it cannot be known.
     places = "of parts" if summary["nan"] or summary["inf"] else ""
-    form = Form(view.joined.axes, view.joined.parts)
+    form = SketchOrder(view.joined.axes, view.joined.parts)
     meta["sketch"] = Sketch(first.values, summary, form, first.made, places).facts()
 
     def read() -> Array:
@@ -37,7 +37,7 @@ def sketched_view(view: TensorView, parts: Sequence[Entry], reference: Entry) ->
 
 def _row(piece: Piece, entry: Entry, made: Sketching) -> Array:
     """The sketch of one canonical part."""
-    form = Form(piece.transform.axes, piece.transform.parts)
+    form = SketchOrder(piece.transform.axes, piece.transform.parts)
     sketch = sketch_of(entry.array(), form=form, made=made) if entry.detail == "full" else stored_sketch(entry)
     if sketch.form != form or sketch.made != made:
         raise RecordingError(

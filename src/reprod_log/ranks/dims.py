@@ -73,13 +73,13 @@ class Dims:
 
 
 @dataclass(frozen=True)
-class Layout:
+class DeclaredDims:
     """The dims of a recording's entries, by patterns; of several that fit an entry the last holds."""
 
     rules: tuple[tuple[str, Dims], ...] = ()
 
     @classmethod
-    def of(cls, dims: Mapping[str, str] | None) -> Layout:
+    def of(cls, dims: Mapping[str, str] | None) -> DeclaredDims:
         return cls(tuple((pattern, Dims.parse(text)) for pattern, text in (dims or {}).items()))
 
     def mesh(self, ranks: Ranks) -> Mesh:

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from reprod_log.errors import RecordingError, counted, listed
 from reprod_log.ranks.bits import digest
-from reprod_log.ranks.dims import Layout
+from reprod_log.ranks.dims import DeclaredDims
 from reprod_log.ranks.gradients import Reduction, reductions
 from reprod_log.ranks.mesh import Mesh
 from reprod_log.ranks.parts import Ranks, said_ranks
@@ -31,7 +31,7 @@ class JoinedRecording(Recording):
 
     reopens: ClassVar[bool] = False
     ranks: Ranks | None = field(default=None, repr=False)
-    layout: Layout = field(default_factory=Layout)
+    layout: DeclaredDims = field(default_factory=DeclaredDims)
     mesh: Mesh = field(default_factory=lambda: Mesh((), ()))
     differing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Keys of entries that should be the same on several ranks and are not, with the axes along which they differ."""
@@ -41,7 +41,7 @@ class JoinedRecording(Recording):
 
 def join_ranks(ranks: Ranks, *, dims: Mapping[str, str] | None = None) -> JoinedRecording:
     """All ranks as one recording; `dims` declare by pattern which tensors are split, e.g. {"fc.weight": "o[tp] i"}."""
-    layout = Layout.of(dims)
+    layout = DeclaredDims.of(dims)
     layout.check_used([entry.key for entry in ranks.parts[0].entries])
     mesh = layout.mesh(ranks)
     _check_weights(ranks, mesh)
@@ -69,7 +69,7 @@ def join_ranks(ranks: Ranks, *, dims: Mapping[str, str] | None = None) -> Joined
 class _Joiner:
     """Goes through the entries of rank 0 and puts those of the others beside them."""
 
-    def __init__(self, ranks: Ranks, layout: Layout, mesh: Mesh) -> None:
+    def __init__(self, ranks: Ranks, layout: DeclaredDims, mesh: Mesh) -> None:
         self._ranks, self._mesh = ranks, mesh
         self._placing = Placing(ranks, layout, mesh)
         self._statistics = running_statistics(ranks.parts[0])

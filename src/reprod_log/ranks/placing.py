@@ -13,7 +13,7 @@ from typing import Any
 
 from reprod_log.errors import RecordingError, UsageError
 from reprod_log.ranks.bits import same
-from reprod_log.ranks.dims import Dims, Layout
+from reprod_log.ranks.dims import DeclaredDims, Dims
 from reprod_log.ranks.mesh import Mesh
 from reprod_log.ranks.parts import Ranks
 from reprod_log.ranks.roles import batch_axis, is_split, parameter_shapes
@@ -49,7 +49,7 @@ class Placed:
 class Placing:
     """Knows how each entry of a run lies on its ranks."""
 
-    def __init__(self, ranks: Ranks, layout: Layout, mesh: Mesh) -> None:
+    def __init__(self, ranks: Ranks, layout: DeclaredDims, mesh: Mesh) -> None:
         self._layout, self.mesh = layout, mesh
         self._modules = {module.path: module for module in ranks.parts[0].modules}
         self._shapes = parameter_shapes(ranks.parts[0])

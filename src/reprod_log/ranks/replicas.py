@@ -11,7 +11,7 @@ from reprod_log.diagnose import ranked as surest_first
 from reprod_log.measure.comparison import measure
 from reprod_log.pairing import Pair, Pairing
 from reprod_log.ranks import model_axes, reduction, settings, statistics
-from reprod_log.ranks.dims import Layout
+from reprod_log.ranks.dims import DeclaredDims
 from reprod_log.ranks.gradients import Reduction, reductions
 from reprod_log.ranks.mesh import Mesh
 from reprod_log.ranks.parts import Group, Ranks
@@ -19,8 +19,8 @@ from reprod_log.ranks.pieces import together
 from reprod_log.ranks.placing import Parts, Placing
 from reprod_log.ranks.roles import of_rank
 from reprod_log.recording import Entry
-from reprod_log.recording.side import Side
-from reprod_log.verdict import Limit, Policy, judge, whole
+from reprod_log.recording.side import Source
+from reprod_log.verdict import Limit, Policy, judge, require_complete
 
 _REPLICAS = ("gradient", "clip", "lr", "update", "parameter", "buffer", "optimizer")
 _EQUAL = Limit("max_abs", 0.0, reason="replicas are equal bit for bit")
@@ -52,7 +52,7 @@ def compare_ranks(
     `step0/gradient/fc.weight:raw.mean` the reduced gradient against the mean of the ranks' own. Without `limits`
     replicas must be equal.
     """
-    layout = Layout.of(dims)
+    layout = DeclaredDims.of(dims)
     layout.check_used([entry.key for entry in ranks.parts[0].entries])
     mesh = layout.mesh(ranks)
     placing = Placing(ranks, layout, mesh)
@@ -73,8 +73,8 @@ def compare_ranks(
     )
     comparison = measure(pairing, progress=progress, threads=threads, elements=True)
     complete = all(part.complete for part in ranks.parts)
-    verdict = whole(judge(comparison, policy), complete=complete, allow_incomplete=allow_incomplete)
-    others = Side(
+    verdict = require_complete(judge(comparison, policy), complete=complete, allow_incomplete=allow_incomplete)
+    others = Source(
         source=f"{ranks.source or 'ranks'}, ranks 1 to {ranks.size - 1}" if ranks.size > 2 else ranks.parts[1].source,
         entries=sum(len(part) for part in ranks.parts[1:]),
         provenance=ranks.parts[1].provenance,
@@ -82,7 +82,7 @@ def compare_ranks(
         notes=(*_places(mesh), *(note for note in ranks.notes if not note.startswith("rank 0:"))),
     )
     causes = surest_first(rank_findings(ranks, placing, found=found))
-    return Alignment(Side.of(ranks.parts[0]), others, comparison, policy, verdict, causes)
+    return Alignment(Source.of(ranks.parts[0]), others, comparison, policy, verdict, causes)
 
 
 def _places(mesh: Mesh) -> Iterator[str]:

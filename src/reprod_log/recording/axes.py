@@ -32,7 +32,7 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Place:
+class MeshPlace:
     """Where a process stands on an axis."""
 
     axis: Axis
@@ -42,7 +42,7 @@ class Place:
         return {"name": self.axis.name, "size": self.axis.size, "batch": self.axis.batch, "index": self.index}
 
     @classmethod
-    def from_dict(cls, fact: Mapping[str, Any]) -> Place:
+    def from_dict(cls, fact: Mapping[str, Any]) -> MeshPlace:
         axis = Axis(str(fact["name"]), int(fact["size"]), bool(fact["batch"]))
         return cls(axis, int(fact["index"]))
 
@@ -52,19 +52,19 @@ def is_batch(name: str) -> bool:
     return _BATCH.fullmatch(name) is not None
 
 
-def counted_through(sizes: Mapping[str, int], rank: int) -> tuple[Place, ...]:
+def counted_through(sizes: Mapping[str, int], rank: int) -> tuple[MeshPlace, ...]:
     """The place of a rank when ranks are counted through, the last axis fastest."""
-    found: list[Place] = []
+    found: list[MeshPlace] = []
     for name, size in reversed(list(sizes.items())):
-        found.insert(0, Place(Axis.named(name, size), rank % size))
+        found.insert(0, MeshPlace(Axis.named(name, size), rank % size))
         rank //= size
     return tuple(found)
 
 
-def places_of(provenance_extra: Mapping[str, Any]) -> tuple[Place, ...]:
+def places_of(provenance_extra: Mapping[str, Any]) -> tuple[MeshPlace, ...]:
     """Where a recorded process stood; () when it did not know."""
     facts: Sequence[Mapping[str, Any]] = provenance_extra.get(FACT) or ()
     try:
-        return tuple(Place.from_dict(fact) for fact in facts)
+        return tuple(MeshPlace.from_dict(fact) for fact in facts)
     except (KeyError, TypeError, ValueError) as error:
         raise RecordingError(f"cannot read the place of a process on its mesh: {facts!r} ({error!r})") from error

@@ -11,7 +11,7 @@ from reprod_log.recording.recording import Recording
 
 
 @dataclass(frozen=True)
-class Side:
+class Source:
     """What a report says about a recording: where it came from and whether it is whole."""
 
     source: str
@@ -21,14 +21,14 @@ class Side:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, recording: Recording) -> Side:
+    def of(cls, recording: Recording) -> Source:
         return cls(recording.source, len(recording), recording.provenance, recording.complete, recording.notes)
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "provenance": self.provenance.to_dict()}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Side:
+    def from_dict(cls, data: Mapping[str, Any]) -> Source:
         return cls(
             source=str(data["source"]),
             entries=int(data["entries"]),

@@ -54,7 +54,7 @@ class Sketching:
 
 
 @dataclass(frozen=True)
-class Form:
+class SketchOrder:
     """The order in which a tensor's elements are sketched: axes permuted, then cut into parts along the first.
 
     Frameworks store a weight transposed, or three matrices in one; both sides are sketched in one canonical form.
@@ -86,7 +86,7 @@ class Sketch:
     values: Array
     """float64, one row of `size` numbers per part."""
     summary: Summary
-    form: Form = Form()
+    form: SketchOrder = SketchOrder()
     made: Sketching = Sketching()
     nonfinite: str = ""
     """Hash of where NaN and infinities stand, in the order of the sketch; '' when there are none."""
@@ -103,13 +103,13 @@ class Sketch:
         return facts
 
 
-def read_facts(facts: object, *, where: str) -> tuple[Form, Sketching, str]:
+def read_facts(facts: object, *, where: str) -> tuple[SketchOrder, Sketching, str]:
     """What `Sketch.facts` wrote, checked."""
     try:
         if not isinstance(facts, Mapping):
             raise TypeError("not a JSON object")
         axes = facts.get("axes")
-        form = Form(None if axes is None else tuple(int(axis) for axis in axes), int(facts.get("parts", 1)))
+        form = SketchOrder(None if axes is None else tuple(int(axis) for axis in axes), int(facts.get("parts", 1)))
         made = Sketching(int(facts["size"]), int(facts["seed"]), int(facts["version"]))
         if not 1 <= form.parts <= 1024 or not 0 <= made.seed < 1 << 64:
             raise ValueError("impossible parts or seed")
@@ -118,7 +118,7 @@ def read_facts(facts: object, *, where: str) -> tuple[Form, Sketching, str]:
         raise UnreadableFile(f"{where}: the description of its sketch is damaged ({error!r})") from error
 
 
-def sketch_of(array: Array, *, form: Form = Form(), made: Sketching = Sketching()) -> Sketch:  # noqa: B008
+def sketch_of(array: Array, *, form: SketchOrder = SketchOrder(), made: Sketching = Sketching()) -> Sketch:  # noqa: B008
     """The sketch of an array of numbers, with its statistics."""
     parts = _real(form.cut(array))
     values, found = _sketched(parts, made)

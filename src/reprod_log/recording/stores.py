@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 
 from reprod_log.errors import MissingFile, UnreadableFile, UsageError, listed, near_names
-from reprod_log.recording.collecting import collecting_put_off
+from reprod_log.recording.collecting import gc_paused
 from reprod_log.recording.opening import first_bytes
 from reprod_log.recording.recording import Recording
 from reprod_log.recording.remote import is_file, is_remote, is_url, location, reading
@@ -35,7 +35,7 @@ def load(path: str | Path, *, trust: bool = False) -> Recording:
     `trust=True` lets a classic file run whatever code its author put into it; only for files you made yourself.
     """
     path = location(path)
-    with reading(path), collecting_put_off():
+    with reading(path), gc_paused():
         path = existing(path)
         for store in all_stores():
             if store.recognises(path):

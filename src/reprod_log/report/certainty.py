@@ -10,7 +10,7 @@ from reprod_log.alignment import Alignment
 from reprod_log.measure.comparison import Compared
 from reprod_log.messages import Foreign, Message, message
 from reprod_log.recording import Key
-from reprod_log.report.view import Row, accepted_keys
+from reprod_log.report.view import ReportRow, accepted_keys
 from reprod_log.verdict import Status
 
 Level = Literal["strong", "fair", "weak"]
@@ -45,7 +45,7 @@ class Certainty:
     doubts: tuple[Message, ...]
 
 
-def certainty_of(alignment: Alignment, divergence: Row | None) -> Certainty:
+def certainty_of(alignment: Alignment, divergence: ReportRow | None) -> Certainty:
     """How much the verdict can be relied on, by its evidence and its gaps; the verdict itself is not touched."""
     judged = [one for one in alignment.verdict.judgements if one.status not in (Status.UNMATCHED, Status.INCOMPARABLE)]
     kinds = Counter(_EVIDENCE.get(one.evidence, "sure.assumed") for one in judged)
@@ -58,7 +58,7 @@ def certainty_of(alignment: Alignment, divergence: Row | None) -> Certainty:
     return Certainty(level, grounds, doubts)
 
 
-def _doubts(alignment: Alignment, divergence: Row | None) -> list[Message]:
+def _doubts(alignment: Alignment, divergence: ReportRow | None) -> list[Message]:
     found = []
     for name, side in (("reference", alignment.reference), ("candidate", alignment.candidate)):
         if not side.complete:
@@ -111,7 +111,7 @@ def _agree(row: Compared) -> bool:
     return measured.rel_l2 <= _AGREE
 
 
-def may_be_rounding(row: Row) -> bool:
+def may_be_rounding(row: ReportRow) -> bool:
     """Whether a fixed limit failed so narrowly that only a noise floor could tell rounding from a defect."""
     if row.judgement.evidence != "fixed limit" or row.check is None or row.check.passed or row.check.limit == 0:
         return False

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from reprod_log.recording import Key
-from reprod_log.report.view import Row
+from reprod_log.report.view import ReportRow
 
 KINDS = ("loss", "lr", "metric", "other")
 _CURVE_PHASES = {"loss": "loss", "lr": "lr", "metric": "metric", "clip": "other"}
@@ -31,7 +31,7 @@ class Point:
     """|candidate − reference|, as measured."""
     floor: float | None
     limit: float | None
-    row: Row
+    row: ReportRow
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Curve:
         return all(point.difference == 0 for point in self.points)
 
 
-def curves(rows: Iterable[Row]) -> tuple[Curve, ...]:
+def curves(rows: Iterable[ReportRow]) -> tuple[Curve, ...]:
     """All curves there are: losses first, then learning rates, metrics and others.
 
     Structured keys say their step (`step3/loss/loss`). In classic names it is the number that varies:
@@ -100,7 +100,7 @@ def _kind(name: str) -> str:
     return next((kind for kind, pattern in _WORDS.items() if pattern.search(name)), "other")
 
 
-def _point(step: int, row: Row) -> Point | None:
+def _point(step: int, row: ReportRow) -> Point | None:
     measured = row.measurement
     if measured is None or "complex" in measured.reference_dtype or row.dtype.startswith(("str", "object")):
         return None

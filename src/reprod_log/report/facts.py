@@ -9,7 +9,7 @@ from typing import Any
 
 from reprod_log.alignment import Alignment
 from reprod_log.recording import Key, Provenance
-from reprod_log.report.view import Row
+from reprod_log.report.view import ReportRow
 from reprod_log.verdict import Policy, Status
 
 MATTERS = ("device", "dtype", "threads", "data_hash")
@@ -88,7 +88,7 @@ class Coverage:
     """The views that made a pair comparable, and how many pairs needed them."""
 
 
-def coverage(alignment: Alignment, rows: tuple[Row, ...]) -> Coverage:
+def coverage(alignment: Alignment, rows: tuple[ReportRow, ...]) -> Coverage:
     """The share of both recordings that the verdict speaks about."""
     comparison = alignment.comparison
     measured = [row for row in comparison.rows if row.measurement is not None]

@@ -11,7 +11,7 @@ from reprod_log.alignment import Alignment
 from reprod_log.diagnose import Finding
 from reprod_log.messages import Foreign, Message, Name, message, words
 from reprod_log.report.certainty import Certainty, certainty_of, may_be_rounding
-from reprod_log.report.view import SEVERITY, Row, accepted_keys, rows
+from reprod_log.report.view import SEVERITY, ReportRow, accepted_keys, rows
 from reprod_log.verdict import Status, UnusedPattern, unused_patterns
 
 MOST_CAUSES = 3
@@ -29,8 +29,8 @@ class FirstScreen:
     counts: tuple[tuple[Status, int], ...]
     """How many entries have each status that occurs, the worst first."""
     certainty: Certainty
-    divergence: Row | None
-    last_agreement: Row | None
+    divergence: ReportRow | None
+    last_agreement: ReportRow | None
     causes: tuple[Finding, ...]
     """What the rules found, the surest first."""
     suspicious: tuple[Finding, ...]
@@ -77,7 +77,7 @@ class FirstScreen:
         return () if self.passed or self.causes or self.divergence is None else (message("cause.unknown"),)
 
 
-def first_screen(alignment: Alignment, *, all_rows: tuple[Row, ...] | None = None) -> FirstScreen:
+def first_screen(alignment: Alignment, *, all_rows: tuple[ReportRow, ...] | None = None) -> FirstScreen:
     """The answers of `alignment`; give `all_rows` when they are made already."""
     everything = rows(alignment) if all_rows is None else all_rows
     by_key = {row.judgement.key: row for row in everything}
@@ -142,7 +142,9 @@ def screen_headline(alignment: Alignment) -> Message:
     return message("headline.fail", parts=parts, passed=passed, total=total)
 
 
-def _advice(alignment: Alignment, divergence: Row | None, causes: tuple[Finding, ...]) -> tuple[Message | str, ...]:
+def _advice(
+    alignment: Alignment, divergence: ReportRow | None, causes: tuple[Finding, ...]
+) -> tuple[Message | str, ...]:
     """The advice of the findings; without any, where to look first for a divergence of this kind."""
     advice = list(dict.fromkeys(one.advice for one in causes if one.advice))
     found: list[Message | str] = [*advice[:MOST_CAUSES]]
@@ -164,7 +166,7 @@ def _advice_after_a_pass(alignment: Alignment) -> Message:
     return message("advice.passed" if alignment.floor is not None else "advice.passed.fixed")
 
 
-def _general_advice(alignment: Alignment, divergence: Row | None) -> tuple[Message, ...]:
+def _general_advice(alignment: Alignment, divergence: ReportRow | None) -> tuple[Message, ...]:
     if alignment.status is Status.NOTHING:
         return (message("advice.nothing"),)
     if alignment.status is Status.INCOMPLETE:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from reprod_log.recording.key import PHASES
-from reprod_log.report.view import Row, worst_status
+from reprod_log.report.view import ReportRow, worst_status
 from reprod_log.verdict import Status
 
 HEAT_PHASES = ("gradient", "clip", "update", "parameter", "buffer", "optimizer")
@@ -23,7 +23,7 @@ class Group:
     step: int | None
     phase: str
     """'' for classic names."""
-    rows: tuple[Row, ...] = field(repr=False)
+    rows: tuple[ReportRow, ...] = field(repr=False)
 
     @property
     def status(self) -> Status:
@@ -34,14 +34,14 @@ class Group:
         return Counter(row.status for row in self.rows)
 
     @property
-    def worst(self) -> Row:
+    def worst(self) -> ReportRow:
         """The entry that is furthest beyond, or nearest to, its limit."""
         return max(self.rows, key=_badness)
 
 
-def groups(rows: Iterable[Row]) -> tuple[Group, ...]:
+def groups(rows: Iterable[ReportRow]) -> tuple[Group, ...]:
     """The entries by pass, step and phase, in the order in which they first occur."""
-    found: dict[tuple[str, int | None, str], list[Row]] = {}
+    found: dict[tuple[str, int | None, str], list[ReportRow]] = {}
     for row in rows:
         key = row.parsed
         found.setdefault((key.run, key.step, key.phase), []).append(row)
@@ -56,12 +56,12 @@ class HeatMap:
     phase: str
     layers: tuple[str, ...]
     steps: tuple[int, ...]
-    cells: Mapping[tuple[str, int], Row] = field(repr=False)
+    cells: Mapping[tuple[str, int], ReportRow] = field(repr=False)
 
 
-def heat_maps(rows: Iterable[Row]) -> tuple[HeatMap, ...]:
+def heat_maps(rows: Iterable[ReportRow]) -> tuple[HeatMap, ...]:
     """Layer × step for the phases after the loss; a phase with one step is worth a map too, if it has two layers."""
-    cells: dict[tuple[str, str], dict[tuple[str, int], Row]] = {}
+    cells: dict[tuple[str, str], dict[tuple[str, int], ReportRow]] = {}
     for row in rows:
         key = row.parsed
         if key.phase in HEAT_PHASES and key.step is not None:
@@ -76,21 +76,21 @@ def heat_maps(rows: Iterable[Row]) -> tuple[HeatMap, ...]:
 
 
 @dataclass(frozen=True)
-class Node:
+class ModuleGroup:
     """A module (or parameter, or other name) with everything below it."""
 
     name: str
     path: str
     status: Status
     counts: Counter[Status]
-    worst: Row
+    worst: ReportRow
     layer_type: str
-    rows: tuple[Row, ...] = field(repr=False)
+    rows: tuple[ReportRow, ...] = field(repr=False)
     """The entries of this very path."""
-    children: tuple[Node, ...] = field(repr=False)
+    children: tuple[ModuleGroup, ...] = field(repr=False)
 
 
-def module_tree(rows: Iterable[Row]) -> tuple[Node, ...]:
+def module_tree(rows: Iterable[ReportRow]) -> tuple[ModuleGroup, ...]:
     """The entries as a tree of their dotted paths; what belongs to no module stands under its phase: `(loss)`."""
     root: dict[str, _Branch] = {}
     for row in rows:
@@ -105,24 +105,24 @@ def module_tree(rows: Iterable[Row]) -> tuple[Node, ...]:
 
 @dataclass
 class _Branch:
-    rows: list[Row] = field(default_factory=list)
+    rows: list[ReportRow] = field(default_factory=list)
     children: dict[str, _Branch] = field(default_factory=dict)
 
 
-def _parts(row: Row) -> list[str]:
+def _parts(row: ReportRow) -> list[str]:
     key = row.parsed
     if key.phase and key.phase not in _MODULE_PHASES:
         return [f"({key.phase})", key.path]
     return key.path.split(".") if key.path else ["(model)"]
 
 
-def _node(name: str, path: str, branch: _Branch) -> Node:
+def _node(name: str, path: str, branch: _Branch) -> ModuleGroup:
     children = tuple(_node(part, f"{path}.{part}", child) for part, child in branch.children.items())
     counts = Counter(row.status for row in branch.rows)
     for child in children:
         counts += child.counts
     rows = tuple(branch.rows)
-    return Node(
+    return ModuleGroup(
         name=name,
         path=path,
         status=worst_status(counts),
@@ -134,13 +134,13 @@ def _node(name: str, path: str, branch: _Branch) -> Node:
     )
 
 
-def _layer_type(row: Row) -> str:
+def _layer_type(row: ReportRow) -> str:
     """The class of the module itself; a parameter carries its module's, which says nothing new."""
     known = row.compared is not None and row.parsed.phase in ("forward", "backward")
     return row.compared.layer_type if known and row.compared is not None else ""
 
 
-def _badness(row: Row) -> tuple[int, float, float]:
+def _badness(row: ReportRow) -> tuple[int, float, float]:
     times, relative = row.times_limit, row.number("rel_l2")
     return (
         int(not row.status.passed),

@@ -12,7 +12,7 @@ from reprod_log.messages import Foreign, Message, known_languages, words
 from reprod_log.report.curves import Curve
 from reprod_log.report.facts import policy_rules
 from reprod_log.report.plain import plain
-from reprod_log.report.view import MARKS, SEVERITY, Row, remarks
+from reprod_log.report.view import MARKS, SEVERITY, ReportRow, remarks
 
 STATISTICS = ("rel_l2", "max_abs", "mean_abs", "max_rel", "mean_rel", "cosine_distance")
 DERIVED = ("times_limit", "floor", "times_floor", "relative_floor", "relative_float64", "relative_own")
@@ -27,7 +27,7 @@ _FULL_PICTURES = 12
 """The first entries that do not pass keep all their samples: those are the ones people open."""
 
 
-def page_data(alignment: Alignment, rows: Sequence[Row], curves: Iterable[Curve]) -> dict[str, Any]:
+def page_data(alignment: Alignment, rows: Sequence[ReportRow], curves: Iterable[Curve]) -> dict[str, Any]:
     """Everything the script draws from. Numbers are cut to what a picture can show; the JSON report has them whole."""
     columns: dict[str, list[Any]] = {name: [short(row.number(name)) for row in rows] for name in STATISTICS}
     columns |= {name: [short(getattr(row, name)) for row in rows] for name in DERIVED}
@@ -51,7 +51,7 @@ def page_data(alignment: Alignment, rows: Sequence[Row], curves: Iterable[Curve]
     }
 
 
-def _texts(alignment: Alignment, rows: Iterable[Row]) -> Iterator[str]:
+def _texts(alignment: Alignment, rows: Iterable[ReportRow]) -> Iterator[str]:
     """Every sentence of the page that comes as English text."""
     for found in alignment.findings:
         yield from (found.cause, found.evidence, found.advice)
@@ -101,7 +101,7 @@ def _value(value: object) -> Any:
     return value if isinstance(value, (int, float)) else plain(str(value))
 
 
-def _samples_for(rows: Sequence[Row]) -> Iterator[int]:
+def _samples_for(rows: Sequence[ReportRow]) -> Iterator[int]:
     """How many samples each row may show."""
     usual = max(_FEWEST_SAMPLES, min(_USUAL_SAMPLES, _SAMPLES_IN_ALL // max(len(rows), 1)))
     full = [row.place for row in rows if not row.status.passed][:_FULL_PICTURES]
@@ -115,7 +115,7 @@ def _thinned(samples: Sequence[tuple[float, float]], most: int) -> Sequence[tupl
     return [samples[round(at * (len(samples) - 1) / (most - 1))] for at in range(most)]
 
 
-def _detail(row: Row, samples: int) -> dict[str, Any]:
+def _detail(row: ReportRow, samples: int) -> dict[str, Any]:
     """The page of one entry; what is empty is left out."""
     judgement, compared = row.judgement, row.compared
     found: dict[str, Any] = {

@@ -13,12 +13,12 @@ from reprod_log.messages import Message, Words, message
 from reprod_log.report.groups import HeatMap
 from reprod_log.report.html_data import said
 from reprod_log.report.plain import number, plain, times
-from reprod_log.report.view import MARKS, Row
+from reprod_log.report.view import MARKS, ReportRow
 
 MOST_CELLS = 20_000
 
 
-def entry_columns(rows: Sequence[Row]) -> list[str]:
+def entry_columns(rows: Sequence[ReportRow]) -> list[str]:
     """The columns of the table of entries, what decides first; one that would be empty is left out."""
     known = {
         "times_floor": any(row.floor is not None for row in rows),
@@ -63,7 +63,7 @@ class HtmlParts:
     def times(self, value: float | None) -> str:
         return times(value)
 
-    def table_row(self, row: Row, columns: Sequence[str]) -> Markup:
+    def table_row(self, row: ReportRow, columns: Sequence[str]) -> Markup:
         """A line of the table of entries. Closing tags that HTML does not need are left out: there may be thousands."""
         cells = {
             "status": f"{MARKS[row.status]} {row.status.value}",
@@ -107,7 +107,7 @@ def heat_table(heat: HeatMap) -> HeatTable:
     return HeatTable(title, heat.steps, lines, len(heat.layers) - len(shown), len(heat.layers))
 
 
-def _cell(row: Row | None) -> Markup:
+def _cell(row: ReportRow | None) -> Markup:
     if row is None:
         return Markup("<td>")
     value = row.number("rel_l2")

@@ -8,7 +8,7 @@ from typing import Literal
 from reprod_log.alignment import Alignment
 from reprod_log.diagnose import Finding
 from reprod_log.messages import Message, Words, message
-from reprod_log.recording.side import Side
+from reprod_log.recording.side import Source
 from reprod_log.report.first_screen import FirstScreen
 from reprod_log.report.plain import plain
 from reprod_log.report.view import remarks
@@ -76,7 +76,7 @@ def _finding(found: Finding, kind: str, words: Words) -> list[Line]:
     return lines
 
 
-def _side(name: str, side: Side, words: Words) -> str:
+def _side(name: str, side: Source, words: Words) -> str:
     provenance = side.provenance
     known = " ".join(part for part in (provenance.framework, provenance.framework_version, provenance.dtype) if part)
     origin = f" ({known})" if known else ""

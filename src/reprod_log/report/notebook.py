@@ -9,7 +9,7 @@ from reprod_log.messages import words
 from reprod_log.report.first_screen import first_screen
 from reprod_log.report.lines import Line, first_lines, side_lines
 from reprod_log.report.plain import plain, times
-from reprod_log.report.view import MARKS, Row, rows
+from reprod_log.report.view import MARKS, ReportRow, rows
 
 _MOST_ROWS = 20
 _CELL = Markup('<td style="text-align:{}">{}</td>')
@@ -46,7 +46,7 @@ def _line(line: Line, mark: str) -> Markup:
     )
 
 
-def _row(row: Row) -> Markup:
+def _row(row: ReportRow) -> Markup:
     numbers = [row.text(name) for name in ("rel_l2", "max_abs", "mean_abs")]
     cells = [
         _CELL.format("left", f"{MARKS[row.status]} {row.status.value}"),

@@ -15,14 +15,14 @@ from reprod_log.messages import Words, message, words
 from reprod_log.report.first_screen import first_screen, headline
 from reprod_log.report.lines import Role, first_lines, note_lines, side_lines
 from reprod_log.report.plain import plain, shortened, times
-from reprod_log.report.view import MARKS, Row, rows
+from reprod_log.report.view import MARKS, ReportRow, rows
 from reprod_log.verdict import Status
 
 if TYPE_CHECKING:
     from rich.tree import Tree
 
     from reprod_log.alignment import Alignment
-    from reprod_log.report.groups import Node
+    from reprod_log.report.groups import ModuleGroup
 
 STYLES = {
     Status.PASS: "green",
@@ -128,7 +128,7 @@ def print_tree(alignment: Alignment, console: Console, *, language: str = "en") 
     console.print(top)
 
 
-def _grow(tree: Tree, node: Node) -> None:
+def _grow(tree: Tree, node: ModuleGroup) -> None:
     label = Text()
     label.append(f"{MARKS[node.status]} {node.status.value} ", style=STYLES[node.status])
     label.append(plain(node.name), style="bold" if node.children else "")
@@ -143,7 +143,7 @@ def _grow(tree: Tree, node: Node) -> None:
         _grow(branch, child)
 
 
-def _table(shown: tuple[Row, ...], told: Words, width: int) -> Table:
+def _table(shown: tuple[ReportRow, ...], told: Words, width: int) -> Table:
     floors = any(row.times_floor is not None for row in shown)
     # The reason of the first divergence stands on top; those of many failures would only push each other away.
     few = sum(row.status in _NUMEROUS for row in shown) <= _MOST_REASONS
@@ -196,7 +196,7 @@ def _columns(room: int, *, fewest: int, floors: bool, ratios: bool = True) -> li
     return [name for name in ("mean_abs", "max_abs", "rel_l2", "times_limit", "times_floor") if name in ranked[:count]]
 
 
-def _cell(row: Row, name: str) -> str:
+def _cell(row: ReportRow, name: str) -> str:
     if name.startswith("times_"):
         return times(row.times_floor if name == "times_floor" else row.times_limit)
     return row.text(name)

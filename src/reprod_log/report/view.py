@@ -13,7 +13,7 @@ from reprod_log.measure.measurement import Measurement
 from reprod_log.messages import Foreign, Message, message
 from reprod_log.recording import Key
 from reprod_log.report.plain import number
-from reprod_log.verdict import Check, Evidence, Judgement, Status
+from reprod_log.verdict import Check, FloorEvidence, Judgement, Status
 from reprod_log.verdict.fixed import has_no_size
 
 SEVERITY = (
@@ -43,7 +43,7 @@ MARKS = {
 
 
 @dataclass(frozen=True)
-class Row:
+class ReportRow:
     """One judged entry with everything known about it."""
 
     place: int
@@ -54,7 +54,7 @@ class Row:
     judgement: Judgement
     compared: Compared | None
     """What was measured; None for an entry without a partner."""
-    evidence: Evidence | None = None
+    evidence: FloorEvidence | None = None
     """The float64 runs, repeats and noise behind a calibrated judgement."""
     own: Measurement | None = None
     """The same layer run alone on the reference's input: its own error, apart from what it inherited."""
@@ -135,7 +135,7 @@ class Row:
         return None if self.own is None else self.own.rel_l2
 
 
-def rows(alignment: Alignment) -> tuple[Row, ...]:
+def rows(alignment: Alignment) -> tuple[ReportRow, ...]:
     """Every judgement in the order in which the verdict looks at them, with what was measured for it."""
     compared = {row.key: row for row in alignment.comparison.rows}
     evidence = {} if alignment.floor is None else {one.key: one for one in alignment.floor.evidence}
@@ -143,7 +143,7 @@ def rows(alignment: Alignment) -> tuple[Row, ...]:
     for place, one in enumerate(alignment.verdict.judgements):
         key = Key.parse(one.key)
         found.append(
-            Row(
+            ReportRow(
                 place=place,
                 key=one.key,
                 parsed=key,
@@ -197,7 +197,7 @@ def remarks(alignment: Alignment) -> tuple[Message, ...]:
     return tuple(lines)
 
 
-def _own_error(key: Key, evidence: dict[str, Evidence], compared: dict[str, Compared]) -> Measurement | None:
+def _own_error(key: Key, evidence: dict[str, FloorEvidence], compared: dict[str, Compared]) -> Measurement | None:
     """How far the layer is off when it runs alone: in float64 if there is such a run, else as the user runs it."""
     alone = str(key.in_run("isolated"))
     if alone == str(key):

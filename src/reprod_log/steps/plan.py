@@ -33,8 +33,8 @@ ORDERS: Mapping[str, tuple[str, ...]] = {
     "alexnet-prod": ("forward", "metric", "loss", "backward", "training"),
 }
 
-Side = Literal["reference", "candidate"]
-SIDES: tuple[Side, Side] = ("reference", "candidate")
+SideName = Literal["reference", "candidate"]
+SIDES: tuple[SideName, SideName] = ("reference", "candidate")
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Step:
     def title(self) -> str:
         return self.name or self.subject
 
-    def side(self, side: Side) -> Callable[[], Any]:
+    def side(self, side: SideName) -> Callable[[], Any]:
         return self.reference if side == "reference" else self.candidate
 
     def arguments_for(self, function: Callable[..., Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections import deque
 from contextlib import suppress
 from pathlib import Path
 
-from reprod_log.steps.plan import Options, Side
+from reprod_log.steps.plan import Options, SideName
 
 _LAST_LINES = 3
 _PATIENCE = 10.0
@@ -23,8 +23,8 @@ class SideProcess:
             {"full": options.full, "as_published": options.as_published, "folder": str(options.folder.resolve())}
         )
         self.log = log
-        self._waiting: deque[tuple[str, Side]] = deque()
-        self._answers: dict[tuple[str, Side], str] = {}
+        self._waiting: deque[tuple[str, SideName]] = deque()
+        self._answers: dict[tuple[str, SideName], str] = {}
         with open(log, "wb") as file:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "reprod_log.steps.side_process", str(plan), given],
@@ -35,7 +35,7 @@ class SideProcess:
                 encoding="utf-8",
             )
 
-    def ask(self, step: str, side: Side, path: Path) -> None:
+    def ask(self, step: str, side: SideName, path: Path) -> None:
         """Have one side of a step recorded at `path`."""
         assert self._process.stdin is not None
         self._waiting.append((step, side))
@@ -44,7 +44,7 @@ class SideProcess:
         with suppress(BrokenPipeError):
             print(request, file=self._process.stdin, flush=True)
 
-    def problem(self, step: str, side: Side) -> str:
+    def problem(self, step: str, side: SideName) -> str:
         """Wait until that recording lies at its path; what went wrong, or ''."""
         assert self._process.stdout is not None
         while (step, side) not in self._answers:

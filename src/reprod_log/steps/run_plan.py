@@ -12,7 +12,7 @@ from typing import Any
 from reprod_log.alignment import Alignment
 from reprod_log.recording.atomic import replacing
 from reprod_log.steps import subject_module
-from reprod_log.steps.plan import SIDES, Options, Plan, Side, Step, plan_at
+from reprod_log.steps.plan import SIDES, Options, Plan, SideName, Step, plan_at
 from reprod_log.steps.processes import SideProcess
 from reprod_log.steps.result import StepResult
 
@@ -134,5 +134,5 @@ class _Apart:
         return StepResult(step.title, module.SUBJECT, paths["reference"], paths["candidate"], alignment, problem)
 
 
-def _place(folder: Path, step: Step, side: Side) -> Path:
+def _place(folder: Path, step: Step, side: SideName) -> Path:
     return folder / step.title / f"{side}.safetensors"

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from reprod_log.recording import Recording
 from reprod_log.steps import subject_module
-from reprod_log.steps.plan import Options, Plan, Side, plan_at
+from reprod_log.steps.plan import Options, Plan, SideName, plan_at
 
 
-def record_side(plan: Plan, title: str, side: Side) -> Recording:
+def record_side(plan: Plan, title: str, side: SideName) -> Recording:
     """What one side gives for a step, with the hash of the plan's data in it."""
     step = plan.step(title)
     made = step.side(side)()

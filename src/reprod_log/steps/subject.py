@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from reprod_log.alignment import Alignment, align
-from reprod_log.capture.earshot import unheard
+from reprod_log.capture.earshot import suppress_recording
 from reprod_log.recording import Recording
 from reprod_log.recording.stores import load
 from reprod_log.verdict import Limit
@@ -58,7 +58,7 @@ def recorded(side: Any, record: Callable[[Any], Recording]) -> Recording:
     """The side's recording: itself, read from its path, or made now."""
     if is_recorded(side):
         return load_side(side)
-    with unheard():
+    with suppress_recording():
         return record(side)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from reprod_log.capture.earshot import unheard
+from reprod_log.capture.earshot import suppress_recording
 from reprod_log.errors import TransferError, UsageError, first_line
 from reprod_log.frameworks.tensors import plain_batch
 from reprod_log.layers.rules import all_rules
@@ -52,7 +52,7 @@ def run_model(survey: Survey, inputs: Inputs, arrays: Mapping[str, Array], *, si
         calls.setdefault(call.path, call)
 
     with (
-        unheard(),
+        suppress_recording(),
         framework.undisturbed(survey.model),
         framework.substituted(survey.model, by_id, None),
         framework.traced(modules, record),
@@ -71,7 +71,7 @@ def run_unit(survey: Survey, unit: Unit, arguments: Any, arrays: Mapping[str, Ar
     module, framework = survey.modules[unit.path], survey.framework
     # Not only the unit's own tensors: a layer of the user's making may hold more, which move as units of their own.
     by_id = {id(survey.tensors[name]): array for name, array in arrays.items()}
-    with unheard(), framework.undisturbed(module), framework.substituted(module, by_id, dtype):
+    with suppress_recording(), framework.undisturbed(module), framework.substituted(module, by_id, dtype):
         return framework.run(module, arguments, {})
 
 

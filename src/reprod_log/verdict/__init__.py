@@ -2,8 +2,8 @@
 
 from reprod_log.verdict.calibrated import judge_calibrated
 from reprod_log.verdict.calibrated_policy import CalibratedPolicy
-from reprod_log.verdict.evidence import Evidence
-from reprod_log.verdict.fixed import Check, Judgement, Verdict, judge, whole
+from reprod_log.verdict.evidence import FloorEvidence
+from reprod_log.verdict.fixed import Check, Judgement, Verdict, judge, require_complete
 from reprod_log.verdict.noise_floor import NoiseFloor, calibrate, layer_alone
 from reprod_log.verdict.policy import DEFAULT_LIMITS, Limit, Policy
 from reprod_log.verdict.status import Status
@@ -13,7 +13,7 @@ __all__ = [
     "DEFAULT_LIMITS",
     "CalibratedPolicy",
     "Check",
-    "Evidence",
+    "FloorEvidence",
     "Judgement",
     "Limit",
     "NoiseFloor",
@@ -25,6 +25,6 @@ __all__ = [
     "judge",
     "judge_calibrated",
     "layer_alone",
+    "require_complete",
     "unused_patterns",
-    "whole",
 ]

@@ -21,7 +21,7 @@ from reprod_log.measure.comparison import Comparison
 from reprod_log.measure.measurement import Measurement
 from reprod_log.recording import Key
 from reprod_log.verdict.calibrated_policy import CalibratedPolicy
-from reprod_log.verdict.evidence import Evidence
+from reprod_log.verdict.evidence import FloorEvidence
 from reprod_log.verdict.fixed import (
     Check,
     Judgement,
@@ -87,7 +87,7 @@ def _in_order(judgements: list[Judgement], comparison: Comparison) -> list[Judge
     return sorted(judgements, key=lambda one: order[one.key])
 
 
-def _isolated(one: Evidence, policy: CalibratedPolicy) -> Judgement:
+def _isolated(one: FloorEvidence, policy: CalibratedPolicy) -> Judgement:
     """Tier 2 for one entry."""
     if Key.parse(one.key).phase == "buffer":
         # Running statistics get the wider limit; what a momentum kept in float32 adds to it is known exactly.
@@ -105,12 +105,12 @@ def _containers(judgements: list[Judgement]) -> frozenset[str]:
     )
 
 
-def _is_measured(one: Evidence) -> bool:
+def _is_measured(one: FloorEvidence) -> bool:
     """Whether the pair could be measured at all; if not, it is said to be incomparable."""
     return one.float32 is not None or one.float64 is not None
 
 
-def _is_given(one: Evidence) -> bool:
+def _is_given(one: FloorEvidence) -> bool:
     """Whether an entry is data. What a second model was fed may be what the first one made: then it has rounding."""
     return Key.parse(one.key).phase == "data" and (one.noise is None or one.noise.differing == 0)
 
@@ -139,7 +139,7 @@ def _finite_as_run(judged: Judgement, measured: Measurement | None, policy: Cali
     return replace(judged, status=Status.FAIL, reason=f"as it runs: {problem}") if problem else judged
 
 
-def _free(one: Evidence, floor: NoiseFloor, policy: CalibratedPolicy) -> Judgement:
+def _free(one: FloorEvidence, floor: NoiseFloor, policy: CalibratedPolicy) -> Judgement:
     """Tier 3 for one entry, by the best evidence there is for it."""
     key = Key.parse(one.key)
     if key.phase == "lr":
@@ -190,7 +190,7 @@ def _is_of_the_output(key: Key, places: Collection[tuple[str, int | None]]) -> b
     return key.phase == "backward" and not key.path and key.role.startswith("output") and (key.run, key.step) in places
 
 
-def _drifts(one: Evidence, floor: NoiseFloor) -> bool:
+def _drifts(one: FloorEvidence, floor: NoiseFloor) -> bool:
     """Whether an entry comes after the first update and a run with the reference's gradients can speak for it.
 
     In float32 one activation on the other side of a kink makes all that follows differ by far more than rounding.
@@ -201,7 +201,7 @@ def _drifts(one: Evidence, floor: NoiseFloor) -> bool:
     return bool(key.step) and spoken_for
 
 
-def _lr(one: Evidence, floor: NoiseFloor, policy: CalibratedPolicy) -> Judgement:
+def _lr(one: FloorEvidence, floor: NoiseFloor, policy: CalibratedPolicy) -> Judgement:
     # Rates are Python floats in every precision: those of the plain run are held to the same limit.
     errors = [found for found in (one.float64, one.float32) if found is not None]
     rates = [

@@ -12,7 +12,7 @@ Basis = Literal["both in float64", "reference in float64", "repeats of the refer
 
 
 @dataclass(frozen=True)
-class Evidence:
+class FloorEvidence:
     """The numbers that speak about one entry in one mode. All are kept, so that it can be judged again."""
 
     key: str
@@ -43,7 +43,7 @@ class Evidence:
         return data
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Evidence:
+    def from_dict(cls, data: Mapping[str, Any]) -> FloorEvidence:
         values = dict(data)
         for name in ("noise", "float64", "float32"):
             if values.get(name) is not None:

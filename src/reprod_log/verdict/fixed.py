@@ -80,7 +80,7 @@ class Verdict:
         return last_agreement(self.judgements)
 
 
-def whole(verdict: Verdict, *, complete: bool, allow_incomplete: bool) -> Verdict:
+def require_complete(verdict: Verdict, *, complete: bool, allow_incomplete: bool) -> Verdict:
     """The verdict, unless it would pass although a recording was cut short: what is missing has not passed."""
     if complete or allow_incomplete or not verdict.passed:
         return verdict

@@ -8,7 +8,7 @@ from dataclasses import replace
 from reprod_log.measure.measurement import Measurement
 from reprod_log.recording import Key
 from reprod_log.verdict.calibrated_policy import CalibratedPolicy
-from reprod_log.verdict.evidence import Evidence
+from reprod_log.verdict.evidence import FloorEvidence
 from reprod_log.verdict.fixed import Check, Judgement, nonfinite_problem
 from reprod_log.verdict.noise_floor import NoiseFloor
 from reprod_log.verdict.status import Status
@@ -17,7 +17,7 @@ EPS = 2.0**-24
 """Half a unit in the last place of float32, relative to the value: the rounding of one operation."""
 
 
-def wide(one: Evidence, factor: float, policy: CalibratedPolicy, *, suspect: bool = False) -> Judgement:
+def wide(one: FloorEvidence, factor: float, policy: CalibratedPolicy, *, suspect: bool = False) -> Judgement:
     """Both in float64: the error in noise floors, by norm and by largest element."""
     assert one.float64 is not None
     error, noise = one.float64, one.noise
@@ -38,7 +38,9 @@ def wide(one: Evidence, factor: float, policy: CalibratedPolicy, *, suspect: boo
     return Judgement(one.key, Status.PASS, checks, "", one.basis)
 
 
-def narrow(one: Evidence, floor: NoiseFloor, policy: CalibratedPolicy, factor: float, objection: Status) -> Judgement:
+def narrow(
+    one: FloorEvidence, floor: NoiseFloor, policy: CalibratedPolicy, factor: float, objection: Status
+) -> Judgement:
     """The candidate in its own precision against the reference's truth."""
     assert one.float32 is not None
     error = one.float32
@@ -52,7 +54,7 @@ def narrow(one: Evidence, floor: NoiseFloor, policy: CalibratedPolicy, factor: f
     return Judgement(one.key, objection, (check,), _sentence((check,)), one.basis)
 
 
-def assumed(one: Evidence, policy: CalibratedPolicy) -> Judgement:
+def assumed(one: FloorEvidence, policy: CalibratedPolicy) -> Judgement:
     """Nothing was measured: the rounding of one operation, grown with the length of the sum, is assumed."""
     if one.float32 is None:
         return Judgement(one.key, Status.INCOMPARABLE, reason="no measurement")
@@ -66,7 +68,7 @@ def assumed(one: Evidence, policy: CalibratedPolicy) -> Judgement:
     return Judgement(one.key, Status.PASS if check.passed else Status.FAIL, (check,), _sentence((check,)), basis)
 
 
-def _nonfinite(one: Evidence, error: Measurement, policy: CalibratedPolicy) -> Judgement | None:
+def _nonfinite(one: FloorEvidence, error: Measurement, policy: CalibratedPolicy) -> Judgement | None:
     problem = nonfinite_problem(error, equal_nan=policy.equal_nan)
     return Judgement(one.key, Status.FAIL, (), problem, one.basis) if problem else None
 
@@ -88,7 +90,7 @@ def _sentence(checks: tuple[Check, ...]) -> str:
     return "; ".join(parts)
 
 
-def pooled_floor(one: Evidence, floor: NoiseFloor) -> float:
+def pooled_floor(one: FloorEvidence, floor: NoiseFloor) -> float:
     """The floor with the length of sums in it; for single numbers the worst noise of their kind over all steps."""
     assert one.float32 is not None
     assert one.noise is not None
@@ -104,7 +106,7 @@ def pooled_floor(one: Evidence, floor: NoiseFloor) -> float:
 _STATISTICS = (("running_mean", "running_var"), ("_mean", "_variance"))
 
 
-def _spread(one: Evidence, floor: NoiseFloor) -> float:
+def _spread(one: FloorEvidence, floor: NoiseFloor) -> float:
     """For a running mean, the deviation of what was averaged: a mean of zero is rounded like the values it sums."""
     for mean, variance in _STATISTICS:
         key = Key.parse(one.key)
@@ -116,13 +118,13 @@ def _spread(one: Evidence, floor: NoiseFloor) -> float:
     return 0.0
 
 
-def series(one: Evidence) -> tuple[str, str, str]:
+def series(one: FloorEvidence) -> tuple[str, str, str]:
     """The same tensor over the steps."""
     key = Key.parse(one.key)
     return key.phase, key.path, key.role
 
 
-def ratio(one: Evidence, floor: NoiseFloor) -> float:
+def ratio(one: FloorEvidence, floor: NoiseFloor) -> float:
     """The candidate's error in its own precision, in floors."""
     assert one.float32 is not None
     error, below = one.float32.rmse, pooled_floor(one, floor)

@@ -21,7 +21,7 @@ from reprod_log.measure.comparison import Task, measure_tasks
 from reprod_log.measure.measurement import Measurement
 from reprod_log.pairing import Pair, Pairing
 from reprod_log.recording import Key, Recording
-from reprod_log.verdict.evidence import Basis, Evidence
+from reprod_log.verdict.evidence import Basis, FloorEvidence
 from reprod_log.verdict.kept_constants import KeptConstants
 from reprod_log.verdict.same_program import check_same_program
 
@@ -33,7 +33,7 @@ MODES = ("isolated", "", "injected")
 class NoiseFloor:
     """The evidence for every entry, in the order in which a rule looks at it: isolated, free, injected."""
 
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[FloorEvidence, ...]
     notes: tuple[str, ...] = ()
 
     @property
@@ -43,7 +43,7 @@ class NoiseFloor:
         present = {one.basis for one in self.evidence}
         return next((basis for basis in order if basis in present), "none")
 
-    def of_mode(self, mode: str) -> Iterator[Evidence]:
+    def of_mode(self, mode: str) -> Iterator[FloorEvidence]:
         """The evidence of the free run (''), the layers alone, or the run with the reference's gradients."""
         return (one for one in self.evidence if one.mode == mode)
 
@@ -57,7 +57,7 @@ class NoiseFloor:
         )
 
     @cached_property
-    def by_key(self) -> dict[str, Evidence]:
+    def by_key(self) -> dict[str, FloorEvidence]:
         return {one.key: one for one in self.evidence}
 
     def without_float64(self) -> NoiseFloor:
@@ -75,7 +75,7 @@ class NoiseFloor:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> NoiseFloor:
-        return cls(tuple(Evidence.from_dict(one) for one in data["evidence"]), tuple(data.get("notes", ())))
+        return cls(tuple(FloorEvidence.from_dict(one) for one in data["evidence"]), tuple(data.get("notes", ())))
 
 
 def calibrate(
@@ -121,7 +121,7 @@ def calibrate(
 class _Wanted:
     """What is to be measured to speak about one entry in one mode."""
 
-    plain: Evidence
+    plain: FloorEvidence
     noise: tuple[Pair, ...]
     """The worst of these is the noise."""
     float32: Pair
@@ -131,7 +131,7 @@ class _Wanted:
     def pairs(self) -> tuple[Pair, ...]:
         return (*self.noise, self.float32, *(() if self.float64 is None else (self.float64,)))
 
-    def evidence(self, measured: list[Measurement | None]) -> Evidence:
+    def evidence(self, measured: list[Measurement | None]) -> FloorEvidence:
         """The evidence, from the measurements of `pairs`."""
         several = len(self.noise)
         noise = max((one for one in measured[:several] if one is not None), key=lambda one: one.rmse, default=None)
@@ -148,7 +148,7 @@ def _wanted(
     """What speaks about one pair of the plain (not float64) run of a mode."""
     key = pair.reference.key
     wide_key = str(key.in_run(f"{mode}.{FLOAT64}" if mode else FLOAT64))
-    plain = Evidence(str(key), mode, reduction=int(pair.reference.meta.get("terms", 1)))
+    plain = FloorEvidence(str(key), mode, reduction=int(pair.reference.meta.get("terms", 1)))
     if wide_key not in reference:
         repeated = tuple(Pair(pair.reference, reference[text]) for text in _repeats_of(key, reference, repeats))
         return _Wanted(replace(plain, basis="repeats of the reference"), repeated, pair)

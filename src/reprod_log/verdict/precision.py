@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from reprod_log.recording import Key
 from reprod_log.verdict.calibrated_policy import CalibratedPolicy
-from reprod_log.verdict.evidence import Evidence
+from reprod_log.verdict.evidence import FloorEvidence
 from reprod_log.verdict.fixed import Judgement
 from reprod_log.verdict.floors import narrow, ratio, series
 from reprod_log.verdict.noise_floor import NoiseFloor
@@ -63,7 +63,7 @@ def _first_step(floor: NoiseFloor, policy: CalibratedPolicy) -> Iterator[Judgeme
 _BEHIND_GRADIENTS = ("gradient", "backward", "clip", "update", "optimizer", "parameter")
 
 
-def _tells(one: Evidence, policy: CalibratedPolicy) -> bool:
+def _tells(one: FloorEvidence, policy: CalibratedPolicy) -> bool:
     """Whether the precision of an entry can be judged: measured in all ways, not exact, and not rounding alone."""
     if one.float64 is None or one.float32 is None or one.noise is None or Key.parse(one.key).phase in ("data", "lr"):
         return False
@@ -72,13 +72,13 @@ def _tells(one: Evidence, policy: CalibratedPolicy) -> bool:
     return one.noise.rmse <= policy.noise_only * one.float32.reference.rms
 
 
-def _may_be_kink(one: Evidence, policy: CalibratedPolicy, *, phases: tuple[str, ...] = ("gradient",)) -> bool:
+def _may_be_kink(one: FloorEvidence, policy: CalibratedPolicy, *, phases: tuple[str, ...] = ("gradient",)) -> bool:
     assert one.float32 is not None
     small = one.float32.rmse <= policy.kink * one.float32.reference.rms
     return small and Key.parse(one.key).phase in phases
 
 
-def narrow_factor(one: Evidence, policy: CalibratedPolicy) -> float:
+def narrow_factor(one: FloorEvidence, policy: CalibratedPolicy) -> float:
     """Without float64, what an optimizer makes of its history gets the wider limit.
 
     1 - 0.999 in float32 is off by 215 EPS, and so are Adam's second moments; from the second step on 1 - 0.999^t no

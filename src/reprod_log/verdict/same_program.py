@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from reprod_log.errors import RecordingError
 from reprod_log.recording import Key
-from reprod_log.verdict.evidence import Evidence
+from reprod_log.verdict.evidence import FloorEvidence
 
 _LEAST_SHARE = 0.01
 """Relative error of a first step that rounding to float32 does not reach: outputs are off by 1e-7 to 1e-5 there."""
@@ -14,7 +14,7 @@ _COARSE_SHARE = {"float16": 0.06, "bfloat16": 0.3, "float8": 1.0}
 """The same for half precision: some fifty roundings of one operation."""
 
 
-def check_same_program(evidence: Iterable[Evidence]) -> None:
+def check_same_program(evidence: Iterable[FloorEvidence]) -> None:
     """Refuse evidence whose float64 pass had other data, weights or random numbers than the plain one.
 
     Only the first step is looked at: later ones may drift apart by chance. A single output may be nothing but rounding
@@ -37,7 +37,7 @@ def check_same_program(evidence: Iterable[Evidence]) -> None:
         )
 
 
-def _told(one: Evidence) -> str:
+def _told(one: FloorEvidence) -> str:
     assert one.noise is not None
     return (
         f"{one.key} differs in {one.noise.differing} of {one.noise.count} elements (relative error {_share(one):.2g}). "
@@ -45,7 +45,7 @@ def _told(one: Evidence) -> str:
     )
 
 
-def _is_other(one: Evidence) -> bool:
+def _is_other(one: FloorEvidence) -> bool:
     assert one.noise is not None
     if _is_floating(one):
         return _share(one) > _bound(one)
@@ -53,17 +53,17 @@ def _is_other(one: Evidence) -> bool:
     return one.noise.differing > _LEAST_SHARE * one.noise.count
 
 
-def _is_floating(one: Evidence) -> bool:
+def _is_floating(one: FloorEvidence) -> bool:
     assert one.noise is not None
     return one.noise.candidate_dtype.startswith(("float", "bfloat", "complex"))
 
 
-def _share(one: Evidence) -> float:
+def _share(one: FloorEvidence) -> float:
     assert one.noise is not None
     return one.noise.rel_l2
 
 
-def _bound(one: Evidence) -> float:
+def _bound(one: FloorEvidence) -> float:
     assert one.noise is not None
     dtype = one.noise.candidate_dtype
     return next((bound for name, bound in _COARSE_SHARE.items() if dtype.startswith(name)), _LEAST_SHARE)

@@ -11,7 +11,7 @@ from paddle.distributed.fleet.base.topology import CommunicateTopology, HybridCo
 
 from reprod_log.errors import UsageError
 from reprod_log.frameworks.paddle.tensors import is_distributed
-from reprod_log.recording.axes import Axis, Place
+from reprod_log.recording.axes import Axis, MeshPlace
 from reprod_log.recording.shard import Shard
 
 _SHORT = {"data": "dp", "pipe": "pp", "model": "mp"}
@@ -56,7 +56,7 @@ def pieces(module: Any) -> list[tuple[Any, Shard]]:
     return found
 
 
-def mesh(given: Any, modules: Sequence[Any], tensors: Sequence[Any]) -> tuple[Place, ...] | None:
+def mesh(given: Any, modules: Sequence[Any], tensors: Sequence[Any]) -> tuple[MeshPlace, ...] | None:
     if given is None:
         return _found(tensors)
     if isinstance(given, dist.ProcessMesh):
@@ -66,7 +66,7 @@ def mesh(given: Any, modules: Sequence[Any], tensors: Sequence[Any]) -> tuple[Pl
     return _on_topology(given) if isinstance(given, CommunicateTopology) else None
 
 
-def _found(tensors: Sequence[Any]) -> tuple[Place, ...]:
+def _found(tensors: Sequence[Any]) -> tuple[MeshPlace, ...]:
     for tensor in tensors:
         if is_distributed(tensor):
             return _on_mesh(tensor.process_mesh)
@@ -74,23 +74,23 @@ def _found(tensors: Sequence[Any]) -> tuple[Place, ...]:
     return () if group is None else _on_topology(group.topology())
 
 
-def _on_mesh(where: Any) -> tuple[Place, ...]:
+def _on_mesh(where: Any) -> tuple[MeshPlace, ...]:
     rank = dist.get_rank()
     if rank not in where.process_ids:
         raise UsageError(f"rank {rank} is not on the mesh of the processes {where.process_ids}")
     index = where.process_ids.index(rank)
-    found: list[Place] = []
+    found: list[MeshPlace] = []
     for name, size in zip(reversed(where.dim_names), reversed(where.shape), strict=True):
-        found.insert(0, Place(Axis.named(name, int(size)), index % int(size)))
+        found.insert(0, MeshPlace(Axis.named(name, int(size)), index % int(size)))
         index //= int(size)
     return tuple(found)
 
 
-def _on_topology(topology: Any) -> tuple[Place, ...]:
+def _on_topology(topology: Any) -> tuple[MeshPlace, ...]:
     names = topology.get_hybrid_group_names()
     where = topology.get_coord(dist.get_rank())
     return tuple(
-        Place(Axis.named(_SHORT.get(name, name), int(topology.get_dim(name))), int(getattr(where, name)))
+        MeshPlace(Axis.named(_SHORT.get(name, name), int(topology.get_dim(name))), int(getattr(where, name)))
         for name in names
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from reprod_log.errors import UsageError
-from reprod_log.recording.axes import UNNAMED, Axis, Place, is_batch
+from reprod_log.recording.axes import UNNAMED, Axis, MeshPlace, is_batch
 from reprod_log.recording.shard import Shard
 
 FLAT_PARAMETER = "_flat_param"
@@ -62,7 +62,7 @@ def pieces(module: Any) -> list[tuple[Any, Shard]]:
     ]
 
 
-def mesh(given: Any, modules: Sequence[Any], tensors: Sequence[Any]) -> tuple[Place, ...] | None:
+def mesh(given: Any, modules: Sequence[Any], tensors: Sequence[Any]) -> tuple[MeshPlace, ...] | None:
     if given is not None:
         return _places(given, modules) if hasattr(given, "mesh_dim_names") else None
     for tensor in tensors:
@@ -72,18 +72,20 @@ def mesh(given: Any, modules: Sequence[Any], tensors: Sequence[Any]) -> tuple[Pl
             return _places(found._get_root_mesh() if hasattr(found, "_get_root_mesh") else found, modules)
     if any(is_first_fsdp(module) for module in modules):
         size = torch.distributed.get_world_size()
-        return (Place(Axis(UNNAMED, size, batch=True), torch.distributed.get_rank()),)
+        return (MeshPlace(Axis(UNNAMED, size, batch=True), torch.distributed.get_rank()),)
     return ()
 
 
-def _places(device_mesh: Any, modules: Sequence[Any]) -> tuple[Place, ...]:
+def _places(device_mesh: Any, modules: Sequence[Any]) -> tuple[MeshPlace, ...]:
     where = device_mesh.get_coordinate()
     if where is None:
         raise UsageError("this process is not on the mesh that its tensors lie on")
     unnamed = device_mesh.mesh_dim_names is None
     batch = unnamed and any(_is_sharded_data_parallel(module) for module in modules)
     return tuple(
-        Place(Axis(name, int(device_mesh.size(dim)), batch=batch or (not unnamed and is_batch(name))), int(where[dim]))
+        MeshPlace(
+            Axis(name, int(device_mesh.size(dim)), batch=batch or (not unnamed and is_batch(name))), int(where[dim])
+        )
         for dim, name in enumerate(_names(device_mesh))
     )
 

@@ -19,7 +19,7 @@ from reprod_log.report.html_data import page_data
 from reprod_log.report.html_parts import entry_columns, heat_table
 from reprod_log.report.options import USUAL, Options
 from reprod_log.report.page import content_policy, embedded, page, scripts
-from reprod_log.report.view import MARKS, Row, remarks, rows
+from reprod_log.report.view import MARKS, ReportRow, remarks, rows
 
 SUFFIXES = (".html", ".htm")
 
@@ -69,7 +69,7 @@ def render(alignment: Alignment, options: Options = USUAL) -> str:
     )
 
 
-def _shown(everything: tuple[Row, ...]) -> tuple[Row, ...]:
+def _shown(everything: tuple[ReportRow, ...]) -> tuple[ReportRow, ...]:
     """At most MOST_ROWS rows in their order, numbered anew; passing ones give way first."""
     if len(everything) <= MOST_ROWS:
         return everything
@@ -77,7 +77,7 @@ def _shown(everything: tuple[Row, ...]) -> tuple[Row, ...]:
     return tuple(replace(row, place=place) for place, row in enumerate(sorted(kept, key=lambda row: row.place)))
 
 
-def _open_paths(divergence: Row | None) -> frozenset[str]:
+def _open_paths(divergence: ReportRow | None) -> frozenset[str]:
     """The modules around the first divergence, whose branches are open when the page is."""
     if divergence is None:
         return frozenset()

@@ -14,7 +14,7 @@ from reprod_log.report.formats import text
 from reprod_log.report.groups import Group, groups
 from reprod_log.report.options import USUAL, Options
 from reprod_log.report.plain import plain, shortened
-from reprod_log.report.view import Row, rows
+from reprod_log.report.view import ReportRow, rows
 from reprod_log.verdict import Status
 
 SUFFIXES = (".xml",)
@@ -50,7 +50,7 @@ def _suite(group: Group) -> str:
     return _safe(f"{prefix}step{group.step}/{group.phase}" if group.phase else f"{prefix}entries")
 
 
-def _case(suite: ElementTree.Element, row: Row, told: Words) -> None:
+def _case(suite: ElementTree.Element, row: ReportRow, told: Words) -> None:
     case = ElementTree.SubElement(suite, "testcase", classname=suite.attrib["name"], name=_safe(row.key))
     if not row.status.passed:
         _fail(case, row.status.value, told(row.judgement.reason), "\n".join(_numbers(row, told)))
@@ -113,7 +113,7 @@ def _fail(case: ElementTree.Element, status: str, reason: str, body: str) -> Non
     failure.text = _safe(body, lines=True)
 
 
-def _numbers(row: Row, told: Words) -> list[str]:
+def _numbers(row: ReportRow, told: Words) -> list[str]:
     if row.compared is None:
         return []
     lines = [

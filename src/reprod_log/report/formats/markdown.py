@@ -13,7 +13,7 @@ from reprod_log.report.groups import groups
 from reprod_log.report.markdown import Section, code, text
 from reprod_log.report.options import USUAL, Options
 from reprod_log.report.plain import number, times
-from reprod_log.report.view import MARKS, Row, remarks, rows
+from reprod_log.report.view import MARKS, ReportRow, remarks, rows
 
 SUFFIXES = (".md", ".markdown")
 LIMIT = 65_536
@@ -98,7 +98,7 @@ def _side(alignment: Alignment, name: str, told: Words) -> str:
     return f"{told.get(name)} {' '.join(map(code, known))}" if known else told.get(name)
 
 
-def _steps(everything: Iterable[Row], told: Words) -> Section:
+def _steps(everything: Iterable[ReportRow], told: Words) -> Section:
     columns = [told.get(name) for name in ("step", "phase", "status", "worst", "entries", "rel_l2", "times_limit")]
     lines = []
     for group in groups(everything):
@@ -119,7 +119,7 @@ def _steps(everything: Iterable[Row], told: Words) -> Section:
     return Section(told.get("section.steps"), columns, lines, right=3, short=12)
 
 
-def _entries(shown: Iterable[Row], told: Words, title: str) -> Section:
+def _entries(shown: Iterable[ReportRow], told: Words, title: str) -> Section:
     shown = tuple(shown)
     floors = any(row.floor is not None for row in shown)
     names = ["status", "entry", "shape", *_NUMBERS, *(("floor", "times_floor") if floors else ("times_limit",))]

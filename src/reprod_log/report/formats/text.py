@@ -8,7 +8,7 @@ from reprod_log.report.first_screen import first_screen
 from reprod_log.report.lines import first_lines, note_lines, side_lines
 from reprod_log.report.options import USUAL, Options
 from reprod_log.report.plain import plain
-from reprod_log.report.view import Row, rows
+from reprod_log.report.view import ReportRow, rows
 
 SUFFIXES = (".txt", ".log")
 
@@ -37,6 +37,6 @@ def render(alignment: Alignment, options: Options = USUAL) -> str:
     return "\n".join(text) + "\n"
 
 
-def _line(row: Row, told: Words) -> str:
+def _line(row: ReportRow, told: Words) -> str:
     reason = told(row.judgement.reason)
     return f"  {row.status.value:<12} {plain(row.key)}{': ' if reason else ''}{plain(reason)}"
