@@ -26,9 +26,10 @@ Array = np.ndarray
 DETAILS = ("full", "sketch", "summary")
 
 
-def entry(
-    array: Array, detail: str = "sketch", *, form: SketchOrder = SketchOrder(), made: Sketching = Sketching()
-) -> Entry:  # noqa: B008
+_ORDER, _MADE = SketchOrder(), Sketching()
+
+
+def entry(array: Array, detail: str = "sketch", *, form: SketchOrder = _ORDER, made: Sketching = _MADE) -> Entry:
     found = sketch_of(array, form=form, made=made)
     meta = {"full": {}, "summary": {"summary": found.summary}}.get(
         detail, {"summary": found.summary, "sketch": found.facts()}

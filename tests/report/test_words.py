@@ -46,6 +46,7 @@ def test_chinese_is_chinese() -> None:
         "side.inf",
         "remark.side",
         "remark.of",
+        "text",
     }
 
 
