@@ -24,7 +24,7 @@ from results import versions, write_section
 from timing import NO_KERNEL, Timed, best_of_rounds, machine, table, timed
 
 from reprod_log.recording import Entry, Key, Recording
-from reprod_log.recording.content import content_hash
+from reprod_log.recording.entry import content_hash
 
 TENSORS = 64
 ONE_THREAD = WHOLE.replace("load(sys.argv[2])))", "load(sys.argv[2])), threads=1)")

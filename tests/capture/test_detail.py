@@ -6,7 +6,7 @@ import pytest
 
 from reprod_log.capture import watch
 from reprod_log.errors import RecordingError
-from reprod_log.recording.content import content_hash
+from reprod_log.recording.entry import content_hash
 from reprod_log.recording.summary import summarise
 
 

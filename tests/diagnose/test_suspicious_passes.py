@@ -5,7 +5,7 @@ import pytest
 
 from reprod_log import Recording, align
 from reprod_log.recording import Provenance
-from reprod_log.recording.series import series
+from reprod_log.recording.recording import series
 
 RNG = np.random.default_rng(0)
 LOSSES = 2.3 - 0.1 * np.arange(6)

@@ -23,7 +23,7 @@ from reprod_log.alignment import Alignment, align
 from reprod_log.classic.diff_helper import ReprodDiffHelper
 from reprod_log.errors import ReprodLogError
 from reprod_log.recording import Key, Recording
-from reprod_log.recording.restricted_pickle import read_pickle
+from reprod_log.recording.pickles import read_pickle
 from reprod_log.recording.stores import load
 from reprod_log.report.formats import json as json_format
 from reprod_log.report.formats import junit, markdown, text

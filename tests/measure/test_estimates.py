@@ -13,7 +13,7 @@ from reprod_log.measure.measurement import Estimate, Measurement
 from reprod_log.measure.sketch import _norm_of_difference, estimate_notes, estimate_pair, has_values
 from reprod_log.pairing import Pair, View
 from reprod_log.recording import Entry, entry_of
-from reprod_log.recording.content import content_hash
+from reprod_log.recording.entry import content_hash
 from reprod_log.recording.sketch import Sketch, Sketching, SketchOrder, sketch_of
 from reprod_log.recording.summary import summarise
 

@@ -19,7 +19,7 @@ from ways import WAYS, measured_by
 from reprod_log.measure.dtypes import dtype_pair
 from reprod_log.measure.fused import measure_arrays
 from reprod_log.measure.measurement import Measurement
-from reprod_log.recording.checked import check_types
+from reprod_log.recording.encoding import check_types
 
 EXACT = ("count", "differing", "nan_both", "nonfinite_mismatched", "beyond_limit")
 SUMS = ("mean_abs", "rmse", "max_rel", "mean_rel", "rel_l2")

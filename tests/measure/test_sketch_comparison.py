@@ -15,7 +15,7 @@ from reprod_log.measure.comparison import measure_pair
 from reprod_log.measure.measurement import Measurement
 from reprod_log.pairing import Pair, View
 from reprod_log.recording import Entry, Key, Recording
-from reprod_log.recording.content import content_hash
+from reprod_log.recording.entry import content_hash
 from reprod_log.recording.portable import portable_entry
 from reprod_log.recording.recorder import Recorder
 from reprod_log.recording.sketch import Sketching, SketchOrder, sketch_of

@@ -16,7 +16,7 @@ from reprod_log.pairing.alignment import best_alignment
 from reprod_log.pairing.layers import _Call, match_layers
 from reprod_log.pairing.rename import renamed
 from reprod_log.recording import Entry, Key, Recording, dtype_named
-from reprod_log.recording.content import content_hash
+from reprod_log.recording.entry import content_hash
 from reprod_log.recording.sketch import SketchOrder, sketch_of
 
 

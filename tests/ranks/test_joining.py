@@ -135,7 +135,7 @@ def test_ranks_of_other_weights_are_no_replicas():
 def test_opening_and_joining_reads_nothing(tmp_path):
     from dataclasses import replace
 
-    from reprod_log.recording.content import content_hash
+    from reprod_log.recording.entry import content_hash
 
     def refuse():
         raise AssertionError("read")

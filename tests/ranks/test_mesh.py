@@ -10,7 +10,7 @@ from reprod_log.errors import RecordingError, UnreadableFile, UsageError
 from reprod_log.ranks import Ranks, compare_ranks, join_ranks, load_ranks
 from reprod_log.ranks.declared import read_mesh
 from reprod_log.ranks.mesh import Mesh
-from reprod_log.recording.axes import Axis, counted_through, is_batch
+from reprod_log.recording.shards import Axis, counted_through, is_batch
 
 
 def grid_part(rank, arrays, sizes=(("dp", 2), ("tp", 2)), **facts):

@@ -10,8 +10,7 @@ from made_ranks import numbers, part, ranks_of
 from reprod_log import Recording, Status, watch
 from reprod_log.errors import RecordingError, UsageError
 from reprod_log.ranks import Ranks, compare_ranks, join_ranks
-from reprod_log.recording.axes import counted_through
-from reprod_log.recording.shard import Shard, shard_of
+from reprod_log.recording.shards import Shard, counted_through, shard_of
 
 
 def knowing(recording, shard, key="step0/parameter/w"):

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 
 from reprod_log.errors import RecordingError, WriteFailed
-from reprod_log.recording import background, folder
-from reprod_log.recording.background import AT_ONCE, MOST_WAITING, Background, Batch
-from reprod_log.recording.recorder import Recorder
+from reprod_log.recording import folder
+from reprod_log.recording.recorder import Background, Batch, Recorder
 from reprod_log.recording.recording import entry_of
 from reprod_log.recording.stores import load
 
-LARGE = np.zeros(AT_ONCE // 8 + 1)
+LARGE = np.zeros(1 << 16)
 
 
 def batch(name: str, array: np.ndarray = LARGE) -> Batch:
@@ -62,13 +61,11 @@ def test_small_batches_are_on_disk_when_put_comes_back() -> None:
 
 
 @pytest.mark.parametrize("bounded_by", ["steps", "bytes"])
-def test_the_program_waits_when_too_much_is_waiting(bounded_by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_program_waits_when_two_steps_or_too_many_bytes_are_waiting(bounded_by: str) -> None:
     disk = Disk()
-    writer = Background(disk.write)
-    room = MOST_WAITING
+    writer, room = Background(disk.write), 2
     if bounded_by == "bytes":
-        monkeypatch.setattr(background, "MOST_WAITING_BYTES", LARGE.nbytes)
-        room = 1
+        writer, room = Background(disk.write, most_bytes=LARGE.nbytes), 1
     for number in range(room):
         writer.put(batch(str(number)))
     behind = threading.Thread(target=writer.put, args=(batch("late"),))

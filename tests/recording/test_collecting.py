@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from reprod_log.recording.collecting import gc_paused
+from reprod_log.recording.entry import gc_paused
 
 
 @pytest.fixture(autouse=True)

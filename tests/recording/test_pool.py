@@ -4,7 +4,7 @@ import gc
 
 import numpy as np
 
-from reprod_log.recording.pool import Pool
+from reprod_log.recording.recorder import Pool
 
 
 def test_memory_is_used_again_when_the_copy_is_let_go_of_and_not_before() -> None:

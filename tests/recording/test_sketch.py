@@ -10,7 +10,7 @@ import pytest
 
 from reprod_log.errors import UnreadableFile, UsageError
 from reprod_log.measure.build_kernel import build_sketch
-from reprod_log.recording import sketch_kernel
+from reprod_log.recording import kernel as sketch_kernel
 from reprod_log.recording.sketch import Sketching, SketchOrder, read_facts, sketch_of
 from reprod_log.recording.summary import joined, summarise
 

@@ -10,7 +10,7 @@ import pytest
 
 from reprod_log.errors import RecordingError, UsageError, WriteFailed
 from reprod_log.recording import Recording
-from reprod_log.recording.atomic import replacing
+from reprod_log.recording.files import replacing
 from reprod_log.recording.recorder import Recorder
 from reprod_log.recording.stores import load, save
 

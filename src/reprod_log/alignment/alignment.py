@@ -15,9 +15,9 @@ from reprod_log.measure.comparison import Compared, Comparison, measure
 from reprod_log.measure.sketch import has_values
 from reprod_log.pairing import Pair, match
 from reprod_log.recording import Recording
-from reprod_log.recording.checked import check_types
+from reprod_log.recording.encoding import check_types
 from reprod_log.recording.portable import portable
-from reprod_log.recording.side import Source
+from reprod_log.recording.recording import Source
 from reprod_log.recording.stores import load
 from reprod_log.verdict import (
     CalibratedPolicy,

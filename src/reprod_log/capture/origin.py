@@ -16,7 +16,7 @@ from reprod_log.errors import UsageError
 from reprod_log.frameworks.contract import Framework
 from reprod_log.frameworks.module_tree import Tree
 from reprod_log.recording import Provenance, current_provenance
-from reprod_log.recording.axes import FACT, MeshPlace, counted_through
+from reprod_log.recording.shards import MESH_FACT, MeshPlace, counted_through
 
 _RANK_VARIABLES = (("RANK", "WORLD_SIZE"), ("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM"))
 
@@ -64,7 +64,7 @@ def extra_facts(framework: Framework, tree: Tree, optimizers: Mapping[str, Any],
     facts: dict[str, Any] = {"rank": rank, "world_size": size}
     places = _places(framework, tree, mesh) if size > 1 else ()
     if places:
-        facts[FACT] = [place.to_dict() for place in places]
+        facts[MESH_FACT] = [place.to_dict() for place in places]
     facts.update({name: names for name, names in tree.second_names().items() if names})
     if optimizers:
         facts["optimizers"] = {name: _described(framework, tree, one) for name, one in optimizers.items()}

@@ -26,8 +26,7 @@ from reprod_log.frameworks.module_tree import Node, Root, Slot, Tree
 from reprod_log.frameworks.nests import flatten
 from reprod_log.frameworks.tensors import view
 from reprod_log.recording import PHASES, Array, Key, Recording
-from reprod_log.recording.pool import Pool
-from reprod_log.recording.recorder import Recorder
+from reprod_log.recording.recorder import Pool, Recorder
 
 
 class Run:

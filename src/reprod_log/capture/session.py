@@ -18,7 +18,7 @@ from reprod_log.capture.steps import Steps
 from reprod_log.frameworks.contract import Framework
 from reprod_log.frameworks.module_tree import Node, Slot, Tree
 from reprod_log.frameworks.nests import flatten
-from reprod_log.recording.shard import FACT
+from reprod_log.recording.shards import SHARD_FACT
 
 
 class Session:
@@ -99,7 +99,7 @@ class Session:
         piece = None if self.ranks == 1 or role == "local" else self.tree.piece(slot)
         if piece is not None and tuple(value.shape) == self.framework.view(slot.tensor)[0].shape:
             # What is kept for a parameter lies as it does; counters do not.
-            meta = {**(meta or {}), FACT: piece.to_dict()}
+            meta = {**(meta or {}), SHARD_FACT: piece.to_dict()}
         return self.stage.make(
             phase,
             value,

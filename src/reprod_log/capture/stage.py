@@ -13,10 +13,9 @@ from reprod_log.capture.selection import Selection
 from reprod_log.errors import UsageError, counted
 from reprod_log.frameworks.module_tree import Root
 from reprod_log.recording import Array, Entry, Key, dtype_name
-from reprod_log.recording.content import content_hash
-from reprod_log.recording.entry import Detail, no_values
+from reprod_log.recording.entry import Detail, content_hash, no_values
 from reprod_log.recording.recorder import Recorder
-from reprod_log.recording.shard import FACT, Shard
+from reprod_log.recording.shards import SHARD_FACT, Shard
 from reprod_log.recording.sketch import Sketch, SketchOrder, sketch_of
 from reprod_log.recording.summary import Summary, summarise
 
@@ -116,7 +115,7 @@ class Stage:
         plain = np.asarray(array, order="C")
         shard = None if self._shard is None else self._shard(tensor)
         if shard is not None:
-            meta = {**(meta or {}), FACT: shard.to_dict()}
+            meta = {**(meta or {}), SHARD_FACT: shard.to_dict()}
         staged = Staged(
             phase=phase,
             step=step,

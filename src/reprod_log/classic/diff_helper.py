@@ -13,8 +13,8 @@ import numpy as np
 from reprod_log.classic.difference import check_data, compute_diff
 from reprod_log.classic.text import check_print_diff, stamped
 from reprod_log.errors import ClassicUsageError, UnreadableFile, UsageError
-from reprod_log.recording.atomic import replacing
-from reprod_log.recording.collecting import gc_paused
+from reprod_log.recording.entry import gc_paused
+from reprod_log.recording.files import replacing
 from reprod_log.recording.npy import read_content
 from reprod_log.recording.stores import existing
 

@@ -10,8 +10,7 @@ from reprod_log.diagnose.material import Material
 from reprod_log.measure.comparison import Compared, Comparison
 from reprod_log.measure.measurement import Measurement
 from reprod_log.recording.key import Key
-from reprod_log.recording.series import series
-from reprod_log.recording.side import Source
+from reprod_log.recording.recording import Source, series
 from reprod_log.verdict import CalibratedPolicy, Judgement, NoiseFloor, Policy, Status, Verdict
 
 

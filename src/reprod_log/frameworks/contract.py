@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from reprod_log.frameworks.hooks import Undo
-    from reprod_log.recording.axes import MeshPlace
-    from reprod_log.recording.shard import Shard
+    from reprod_log.recording.shards import MeshPlace, Shard
 
 _OURS = ("jax", "paddle", "tensorflow", "torch")
 """The frameworks that have a folder or a file of their own here."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from reprod_log.frameworks.contract import Framework
 from reprod_log.recording import ModuleInfo
-from reprod_log.recording.shard import Shard
+from reprod_log.recording.shards import Shard
 
 
 @dataclass(eq=False)

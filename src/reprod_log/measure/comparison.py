@@ -17,7 +17,7 @@ from reprod_log.measure.small import is_small, measure_small
 from reprod_log.measure.spread import spread
 from reprod_log.pairing import Pair, Pairing
 from reprod_log.pairing.pairing import How
-from reprod_log.recording.collecting import gc_paused
+from reprod_log.recording.entry import gc_paused
 from reprod_log.recording.portable import portable_entry
 
 _SAMPLES_IN_ALL = 30_000

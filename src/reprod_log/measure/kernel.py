@@ -20,7 +20,7 @@ from reprod_log.measure.dtypes import Arithmetic, Array, DtypePair
 from reprod_log.measure.measurement import Measurement, SideSummary, Worst
 from reprod_log.measure.room import room
 from reprod_log.measure.totals import SideTotals, Totals
-from reprod_log.recording.address import address_of, is_plain
+from reprod_log.recording.kernel import address_of, is_plain
 
 # A call that is too long could not be interrupted by the keyboard; this one takes a few hundredths of a second.
 _CALL = 1 << 24

@@ -16,7 +16,7 @@ from reprod_log.errors import RecordingError
 from reprod_log.measure.measurement import Estimate, Measurement, SideSummary
 from reprod_log.pairing import Pair
 from reprod_log.recording import Entry
-from reprod_log.recording.content import content_hash
+from reprod_log.recording.entry import content_hash
 from reprod_log.recording.sketch import Sketch, SketchOrder, sketch_of, stored_sketch
 from reprod_log.recording.summary import Summary, summarise
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from reprod_log.pairing.pairing import CONFIDENCE, How, Pair, Pairing, View
 from reprod_log.pairing.rename import check_rename, renamed
 from reprod_log.recording import Entry, Key, ModuleInfo, Recording
-from reprod_log.recording.collecting import gc_paused
+from reprod_log.recording.entry import gc_paused
 
 # What lines layers up is loaded where it is used: recordings that describe no model are compared without it.
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from reprod_log.recording import Entry
-from reprod_log.recording.content import content_hash
+from reprod_log.recording.entry import content_hash
 
 
 def same(ours: Entry, theirs: Entry) -> bool:

@@ -16,7 +16,7 @@ from reprod_log.errors import RecordingError, UsageError, listed, near_names
 from reprod_log.ranks.mesh import Mesh, unknown_axis
 from reprod_log.ranks.parts import Ranks
 from reprod_log.recording import Entry, Key
-from reprod_log.recording.axes import UNNAMED, Axis, is_batch
+from reprod_log.recording.shards import UNNAMED, Axis, is_batch
 
 BATCH = "dp"
 _PIPELINE = ("pp", "pipe", "pipeline", "stage")

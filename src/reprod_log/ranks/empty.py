@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 
 from reprod_log.recording import Array, Entry, Recording, dtype_named
-from reprod_log.recording.shard import shard_of
+from reprod_log.recording.shards import shard_of
 
 
 def with_empty_pieces(parts: tuple[Recording, ...]) -> tuple[Recording, ...]:

@@ -13,7 +13,7 @@ from reprod_log.ranks.parts import Group, Ranks
 from reprod_log.ranks.pieces import along_axes
 from reprod_log.ranks.placing import Placing
 from reprod_log.recording import Array, Entry, Key, Recording
-from reprod_log.recording.shard import shard_of
+from reprod_log.recording.shards import shard_of
 
 Contributions = tuple[Entry, ...]
 """What one rank's backward passes of a step gave for one parameter, before any reduction."""

@@ -22,7 +22,7 @@ from reprod_log.ranks.pieces import together
 from reprod_log.ranks.placing import Parts, Placed, Placing
 from reprod_log.ranks.roles import has_pieces, of_rank, other_weights, running_statistics
 from reprod_log.recording import Entry, ModuleInfo, Recording
-from reprod_log.recording.axes import FACT
+from reprod_log.recording.shards import MESH_FACT
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def join_ranks(ranks: Ranks, *, dims: Mapping[str, str] | None = None) -> Joined
     joiner = _Joiner(ranks, layout, mesh)
     entries = tuple(joiner.entries())
     first = ranks.parts[0]
-    extra = {name: value for name, value in first.provenance.extra.items() if name not in ("rank", FACT)}
+    extra = {name: value for name, value in first.provenance.extra.items() if name not in ("rank", MESH_FACT)}
     whole = mesh.batch == tuple(range(len(mesh.axes))) and not has_pieces(first)
     weights = first.provenance.weights_hash if whole else ""
     return JoinedRecording(

@@ -14,7 +14,7 @@ from math import prod
 from reprod_log.errors import RecordingError, UsageError, listed
 from reprod_log.ranks.declared import AXIS_NAME
 from reprod_log.recording import Recording
-from reprod_log.recording.axes import Axis, places_of
+from reprod_log.recording.shards import Axis, places_of
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from reprod_log.errors import UsageError, listed
 from reprod_log.recording import Recording
-from reprod_log.recording.remote import is_file, is_remote, location, reading
+from reprod_log.recording.files import is_file, is_remote, location, reading
 from reprod_log.recording.stores import load
 
 if TYPE_CHECKING:

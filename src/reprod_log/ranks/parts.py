@@ -14,7 +14,7 @@ from reprod_log.ranks.empty import with_empty_pieces
 from reprod_log.ranks.mesh import Mesh, declared_mesh, missing_places, recorded_mesh
 from reprod_log.ranks.opening import fact, parts_at
 from reprod_log.recording import Entry, Key, Recording
-from reprod_log.recording.remote import is_remote, location
+from reprod_log.recording.files import is_remote, location
 from reprod_log.recording.stores import load
 
 _START_TOGETHER = 1800

@@ -16,7 +16,7 @@ from reprod_log.ranks.mesh import Mesh
 from reprod_log.ranks.placing import Parts, Placed
 from reprod_log.recording import Array, Entry
 from reprod_log.recording.entry import no_values
-from reprod_log.recording.shard import FACT, Shard, shard_of
+from reprod_log.recording.shards import SHARD_FACT, Shard, shard_of
 from reprod_log.recording.summary import joined as joined_summary
 
 
@@ -153,7 +153,7 @@ def _plain(entry: Entry) -> Entry:
 
 
 def _without_shard(entry: Entry) -> dict[str, object]:
-    return {name: fact for name, fact in entry.meta.items() if name != FACT}
+    return {name: fact for name, fact in entry.meta.items() if name != SHARD_FACT}
 
 
 def _check_tiles(parts: Parts, ranks: tuple[int, ...], mesh: Mesh, axis: int, dim: int) -> None:

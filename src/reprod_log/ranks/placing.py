@@ -18,7 +18,7 @@ from reprod_log.ranks.mesh import Mesh
 from reprod_log.ranks.parts import Ranks
 from reprod_log.ranks.roles import batch_axis, is_split, parameter_shapes
 from reprod_log.recording import Entry
-from reprod_log.recording.shard import Shard, shard_of
+from reprod_log.recording.shards import Shard, shard_of
 
 _ACTIVATIONS = ("data", "forward", "backward")
 _NUMBERS = ("loss", "metric")

@@ -19,7 +19,7 @@ from reprod_log.ranks.pieces import together
 from reprod_log.ranks.placing import Parts, Placing
 from reprod_log.ranks.roles import of_rank
 from reprod_log.recording import Entry
-from reprod_log.recording.side import Source
+from reprod_log.recording.recording import Source
 from reprod_log.verdict import Limit, Policy, judge, require_complete
 
 _REPLICAS = ("gradient", "clip", "lr", "update", "parameter", "buffer", "optimizer")

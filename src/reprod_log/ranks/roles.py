@@ -8,7 +8,7 @@ from dataclasses import replace
 from reprod_log.layers.arrangement import batch_first, is_sequence, is_sequence_role
 from reprod_log.ranks.parts import Group
 from reprod_log.recording import Entry, Key, ModuleInfo, Recording
-from reprod_log.recording.shard import shard_of
+from reprod_log.recording.shards import shard_of
 
 STATISTICS = (("running_mean", "running_var"), ("_mean", "_variance"))
 """What torch and paddle call a batch norm's running mean and variance."""

@@ -2,8 +2,7 @@
 
 from reprod_log.recording.entry import Array, Entry, dtype_name, dtype_named
 from reprod_log.recording.key import PHASES, Key
-from reprod_log.recording.provenance import Provenance, current_provenance
-from reprod_log.recording.recording import ModuleInfo, Recording, entry_of
+from reprod_log.recording.recording import ModuleInfo, Provenance, Recording, current_provenance, entry_of
 
 __all__ = [
     "PHASES",

@@ -1,26 +1,50 @@
-"""How an entry is put into a file: dtypes that the format lacks, and the description beside the data."""
+"""How an entry is written to a file: dtypes that the format lacks, the description beside the data, and its check."""
 
 from __future__ import annotations
 
 import json
+import types
 from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import cache
 from math import prod
 from sys import intern
-from typing import Any
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from reprod_log.errors import RecordingError, UnreadableFile
-from reprod_log.recording.checked import check_types
 from reprod_log.recording.entry import Array, Entry, dtype_name, dtype_named
 from reprod_log.recording.key import Key
-from reprod_log.recording.provenance import Provenance
-from reprod_log.recording.recording import ModuleInfo
+from reprod_log.recording.recording import ModuleInfo, Provenance
 from reprod_log.recording.sketch import read_facts
 from reprod_log.recording.summary import check_summary
-from reprod_log.recording.tensorfile import STORABLE
 
+SAFETENSORS_CODES = {
+    "bool": "BOOL",
+    "uint8": "U8",
+    "int8": "I8",
+    "uint16": "U16",
+    "int16": "I16",
+    "uint32": "U32",
+    "int32": "I32",
+    "uint64": "U64",
+    "int64": "I64",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "float32": "F32",
+    "float64": "F64",
+    "float8_e5m2": "F8_E5M2",
+    "float8_e4m3fn": "F8_E4M3",
+    "complex64": "C64",
+}
+STORABLE = frozenset(SAFETENSORS_CODES)
+"""dtypes that safetensors has a code for."""
 _HARMLESS_BYTES = 1 << 26
+_TypeCheck = Callable[[Any], bool]
+_LARGEST = 1 << 64
+"""Seeds come near it; beyond it nothing is counted, and the text of a number can be without end."""
 
 
 def encode(array: Array, *, key: str = "", native: frozenset[str] = STORABLE) -> Array:
@@ -154,3 +178,67 @@ def entry_from(described: Mapping[str, Any], read: Callable[[], Array], *, where
     layer_type, digest = str(described.get("layer_type", "")), str(described.get("hash", ""))
     # Interned: ten thousand entries then share one name.
     return Entry(Key.parse(key), shape, intern(dtype), read, layer_type, detail, digest, meta)
+
+
+def check_types(value: Any) -> None:
+    """Raise TypeError, with the name of the field, unless every field of this value has the type it says."""
+    kind: Any = type(value)
+    for name, fits in _field_checks(kind):
+        if not fits(getattr(value, name)):
+            raise TypeError(
+                f"{type(value).__name__}.{name} cannot be a {type(getattr(value, name)).__name__} like this"
+            )
+
+
+@cache
+def _field_checks(kind: Any) -> tuple[tuple[str, _TypeCheck], ...]:
+    hints = get_type_hints(kind)
+    names = kind._fields if issubclass(kind, tuple) else [field.name for field in fields(kind)]
+    return tuple((name, _check_of(hints[name])) for name in names)
+
+
+def _check_of(hint: Any) -> _TypeCheck:
+    origin, given = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        options = [_check_of(one) for one in given]
+        return lambda value: any(fits(value) for fits in options)
+    if origin is Literal:
+        return lambda value: isinstance(value, str) and value in given
+    if origin is tuple:
+        return _tuple_check(given)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        keys, values = _check_of(given[0]), _check_of(given[1])
+        return lambda value: isinstance(value, Mapping) and all(keys(k) and values(v) for k, v in value.items())
+    return _simple_check(hint)
+
+
+def _tuple_check(given: tuple[Any, ...]) -> _TypeCheck:
+    if given[-1] is Ellipsis:
+        item = _check_of(given[0])
+        return lambda value: isinstance(value, tuple) and all(map(item, value))
+    items = [_check_of(one) for one in given]
+    return lambda value: (
+        isinstance(value, tuple) and len(value) == len(items) and all(f(v) for f, v in zip(items, value, strict=True))
+    )
+
+
+def _simple_check(hint: Any) -> _TypeCheck:
+    if hint is Any:
+        return lambda value: True
+    if hint is int:
+        return lambda value: type(value) is int and -_LARGEST < value < _LARGEST
+    if hint is float:
+        # JSON does not tell 1.0 from 1.
+        return lambda value: type(value) is float or (type(value) is int and -_LARGEST < value < _LARGEST)
+    if isinstance(hint, type) and (is_dataclass(hint) or hasattr(hint, "_fields")):
+        return _value_check(hint)
+    if isinstance(hint, type) and issubclass(hint, (str, bool, complex, type(None), Enum)):
+        return lambda value: isinstance(value, hint)
+    raise AssertionError(f"no check for fields of type {hint!r}")
+
+
+def _value_check(kind: Any) -> _TypeCheck:
+    def fits(value: Any) -> bool:
+        return value.__class__ is kind and all(one(getattr(value, name)) for name, one in _field_checks(kind))
+
+    return fits

@@ -21,17 +21,22 @@ from pathlib import Path
 from typing import Any
 
 from reprod_log.errors import RecordingError, UnreadableFile, UsageError, WriteFailed, counted, listed
-from reprod_log.recording.atomic import replacing
 from reprod_log.recording.encoding import decode, describe, encode, entry_from, facts_from
 from reprod_log.recording.entry import Array, Entry
+from reprod_log.recording.files import check_inside, is_file, is_remote, replacing
 from reprod_log.recording.lock import NAME as LOCK
 from reprod_log.recording.lock import Lock, check_unlocked
-from reprod_log.recording.opening import check_inside
-from reprod_log.recording.provenance import Provenance
-from reprod_log.recording.recording import ModuleInfo, Recording
-from reprod_log.recording.remote import is_file, is_remote
-from reprod_log.recording.safetensors import FORMAT_VERSION, METADATA_NAME, check_version, read_metadata
-from reprod_log.recording.tensorfile import Slot, TensorFile, read_directory, write_tensors
+from reprod_log.recording.recording import ModuleInfo, Provenance, Recording
+from reprod_log.recording.safetensors import (
+    FORMAT_VERSION,
+    METADATA_NAME,
+    Slot,
+    TensorFile,
+    check_version,
+    read_directory,
+    read_metadata,
+    write_tensors,
+)
 
 TITLE = "folder of shards"
 SUFFIXES = ("",)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+import tokenize
 from collections.abc import Iterator, Mapping
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from reprod_log.errors import RecordingError, UnreadableFile, UsageError
-from reprod_log.recording.atomic import replacing
 from reprod_log.recording.entry import Array, nothing
-from reprod_log.recording.npy_header import read_header
-from reprod_log.recording.opening import first_bytes, mapped, opened
+from reprod_log.recording.files import first_bytes, is_file, is_remote, mapped, opened, read_range, replacing
+from reprod_log.recording.pickles import read_pickle
 from reprod_log.recording.recording import Recording, entry_of
-from reprod_log.recording.remote import is_file, is_remote, read_range
-from reprod_log.recording.restricted_pickle import read_pickle
 
 TITLE = "classic .npy"
 SUFFIXES = (".npy",)
@@ -27,6 +25,8 @@ _MOST_GROWTH = 16
 """Lists and texts in a file may become arrays of 64 MB in all, or of sixteen times the file's size."""
 _MAP_FROM = 1 << 26
 """Files from this size on are mapped; smaller ones are read, because a mapped file must not be rewritten in place."""
+
+_Header = tuple[tuple[int, ...], bool, np.dtype[Any]]
 
 
 def recognises(path: Path) -> bool:
@@ -164,3 +164,29 @@ class _Reader:
         part = bytes(self._buffer[self.position : self.position + size])
         self.position += len(part)
         return part
+
+
+class _Readable(Protocol):
+    """The least that a header is read from."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+def read_header(file: _Readable, *, where: str) -> _Header:
+    """Shape, whether the order is Fortran's, and dtype. numpy reads it as a literal, of at most 10,000 characters."""
+    source: Any = file
+    try:
+        version = np.lib.format.read_magic(source)
+        if version == (1, 0):
+            shape, fortran, dtype = np.lib.format.read_array_header_1_0(source)
+        else:
+            shape, fortran, dtype = np.lib.format.read_array_header_2_0(source)
+    except (
+        ValueError, KeyError, SyntaxError, TypeError, AttributeError, IndexError, OverflowError, RecursionError,
+        MemoryError, tokenize.TokenError,
+    ) as error:  # fmt: skip
+        # numpy takes the text apart with Python's own tools, each of which has its own way to refuse.
+        raise UnreadableFile(f"{where} is not a whole .npy file: {error}. Was it cut short?") from error
+    if not all(type(length) is int and 0 <= length < 1 << 63 for length in shape) or len(shape) > 64:
+        raise UnreadableFile(f"{where} has an impossible shape")
+    return shape, fortran, dtype

@@ -16,16 +16,13 @@ from typing import Any
 import numpy as np
 
 from reprod_log.errors import UnreadableFile, listed
-from reprod_log.recording.atomic import replacing
-from reprod_log.recording.encoding import decode, describe, encode, entry_from, facts_from
+from reprod_log.recording.encoding import STORABLE, decode, describe, encode, entry_from, facts_from
 from reprod_log.recording.entry import Array, Entry, dtype_name, nothing
+from reprod_log.recording.files import first_bytes, is_file, opened, replacing
 from reprod_log.recording.key import Key
-from reprod_log.recording.npy_header import read_header
-from reprod_log.recording.opening import first_bytes, opened
+from reprod_log.recording.npy import read_header
 from reprod_log.recording.recording import Recording
-from reprod_log.recording.remote import is_file
 from reprod_log.recording.safetensors import FORMAT_VERSION, check_version
-from reprod_log.recording.tensorfile import STORABLE
 
 TITLE = ".npz archive"
 SUFFIXES = (".npz",)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+import weakref
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,14 +13,23 @@ from typing import Any
 import numpy as np
 
 from reprod_log.errors import UnreadableFile, WriteFailed
-from reprod_log.recording.background import Background
-from reprod_log.recording.content import content_hash
-from reprod_log.recording.entry import Array, Detail, Entry, dtype_name, no_values
+from reprod_log.recording.entry import Array, Detail, Entry, content_hash, dtype_name, no_values
 from reprod_log.recording.folder import FolderWriter, open_recording
 from reprod_log.recording.key import Key
-from reprod_log.recording.provenance import Provenance, current_provenance
-from reprod_log.recording.recording import ModuleInfo, Recording
+from reprod_log.recording.recording import ModuleInfo, Provenance, Recording, current_provenance
 from reprod_log.recording.sketch import sketch_of
+
+Batch = Sequence[tuple[Entry, Array | None]]
+
+_WRITTEN_AT_ONCE = 1 << 18
+"""Batches of up to so many bytes are on disk when `write` comes back: no thread is worth it, and a kill loses none."""
+_MOST_WAITING_BYTES = 1 << 29
+_MOST_WAITING = 2
+"""What may wait to be written: two steps, and together no more than 512 MB unless a single step is larger."""
+
+_POOLED_FROM = 1 << 16
+"""Smaller arrays come from the allocator's own reserve."""
+_MOST_SPARE_BYTES = 1 << 29
 
 
 class Recorder:
@@ -169,3 +180,135 @@ class Recorder:
             return replace(in_memory, source=str(self._path), complete=False, notes=(*self.notes, str(error)))
         # When the last manifest could not be written, the file knows less than we do.
         return replace(written, complete=False, notes=tuple(self.notes)) if self._failed else written
+
+
+class Background:
+    """Writes batches in order on a thread of its own while the program goes on. `put` waits when too much is waiting.
+
+    When the disk refuses, what waits and what comes later is dropped; `failure` then says which batch it was. Any other
+    error is raised in the program's own thread, by the next call.
+    """
+
+    def __init__(self, write: Callable[[Batch], None], *, most_bytes: int = _MOST_WAITING_BYTES) -> None:
+        self._write, self._most_bytes = write, most_bytes
+        self._waiting: deque[tuple[Batch, int]] = deque()
+        self._bytes = 0
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._over = False
+        self._error: BaseException | None = None
+        self.failure: tuple[Batch, WriteFailed] | None = None
+
+    def put(self, batch: Batch) -> None:
+        """Take a batch, now or as soon as there is room for it; its arrays must not change any more."""
+        size = sum(array.nbytes for _, array in batch if array is not None)
+        with self._changed:
+            self._changed.wait_for(lambda: self._has_room(size))
+            self._raise_error()
+            if self.failure is not None:
+                return
+            if size > _WRITTEN_AT_ONCE or self._waiting:
+                self._waiting.append((batch, size))
+                self._bytes += size
+                self._start()
+                self._changed.notify_all()
+                return
+        self._do(batch)
+        self._raise_error()
+
+    def finish(self) -> None:
+        """Write what is waiting and end the thread."""
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        self._raise_error()
+
+    def _has_room(self, size: int) -> bool:
+        if self.failure is not None or self._error is not None or not self._waiting:
+            return True
+        return len(self._waiting) < _MOST_WAITING and self._bytes + size <= self._most_bytes
+
+    def _start(self) -> None:
+        if self._thread is None:
+            # A daemon: a program that ends without leaving its `with` block is not held up.
+            self._thread = threading.Thread(target=self._run, name="reprod_log writer", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._over)
+                if not self._waiting:
+                    return
+                batch, size = self._waiting[0]
+            # It stays in the queue meanwhile: a small batch that comes now must not overtake it.
+            self._do(batch)
+            del batch
+            with self._changed:
+                self._waiting.popleft()
+                self._bytes -= size
+                if self.failure is not None or self._error is not None:
+                    self._waiting.clear()
+                    self._bytes = 0
+                self._changed.notify_all()
+
+    def _do(self, batch: Batch) -> None:
+        try:
+            self._write(batch)
+        except WriteFailed as error:
+            self.failure = (batch[:1], error)
+        except Exception as error:  # of this thread; raised again in the program's
+            self._error = error
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+
+class Pool:
+    """Gives copies of arrays, and uses their memory again when nobody has the copy any more.
+
+    Fresh memory costs five times the copy itself, because the system provides it page by page. A recording that is
+    written to disk step by step needs the same sizes in every step.
+
+    Only for arrays that never leave the recorder: a part of a copy does not keep its memory from being used again.
+    """
+
+    def __init__(self) -> None:
+        self._spare: dict[int, deque[Array]] = {}
+        self._bytes = 0
+        self._lent: dict[int, weakref.ref[Array]] = {}
+
+    def copy(self, array: Array) -> Array:
+        """A copy in C order, which must be let go of as a whole."""
+        copied = self.empty(array)
+        np.copyto(copied, array)
+        return copied
+
+    def empty(self, like: Array) -> Array:
+        """An array of the same shape and dtype with any content."""
+        if like.nbytes < _POOLED_FROM:
+            return np.empty(like.shape, like.dtype)
+        try:
+            memory = self._spare[like.nbytes].popleft()
+            self._bytes -= like.nbytes
+        except (KeyError, IndexError):
+            memory = np.empty(like.nbytes, np.uint8)
+        lent: Array = memory.view(like.dtype).reshape(like.shape)
+        self._lent[id(lent)] = weakref.ref(lent, self._returner(id(lent), memory))
+        return lent
+
+    def _returner(self, name: int, memory: Array) -> Callable[[object], None]:
+        # Called by whichever thread lets go last; a deque may be filled from any.
+        def take_back(_: object) -> None:
+            self._lent.pop(name, None)
+            if self._bytes + memory.nbytes > _MOST_SPARE_BYTES:
+                return
+            self._bytes += memory.nbytes
+            self._spare.setdefault(memory.nbytes, deque()).append(memory)
+
+        return take_back

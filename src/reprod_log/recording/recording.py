@@ -1,10 +1,15 @@
-"""Recording: the ordered entries of one run, with where they came from."""
+"""Recording: the ordered entries of one run, the model's modules, and the provenance of both."""
 
 from __future__ import annotations
 
+import os
+import platform
+import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,7 +18,90 @@ import numpy as np
 from reprod_log.errors import RecordingError, UsageError, counted, listed
 from reprod_log.recording.entry import Array, Entry, dtype_name
 from reprod_log.recording.key import Key
-from reprod_log.recording.provenance import Provenance
+
+# Longer numbers are not counts, and Python refuses to read numbers of thousands of digits.
+_STEP_NUMBER = re.compile(r"\d{1,18}")
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What produced a recording. Everything is optional: classic files know nothing of themselves."""
+
+    framework: str = ""
+    framework_version: str = ""
+    device: str = ""
+    dtype: str = ""
+    seeds: Mapping[str, int] = field(default_factory=dict)
+    threads: int | None = None
+    command: str = ""
+    git_commit: str = ""
+    time: str = ""
+    python: str = ""
+    numpy: str = ""
+    platform: str = ""
+    reprod_log: str = ""
+    weights_hash: str = ""
+    """Hash of all initial parameters and buffers, when a model was recorded."""
+    data_hash: str = ""
+    """Hash of the inputs that were fed, when they were recorded."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if value not in ("", None, {})}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Provenance:
+        known = {item.name for item in fields(cls)}
+        values = {name: value for name, value in data.items() if name in known}
+        unknown = {name: value for name, value in data.items() if name not in known}
+        if unknown:
+            values["extra"] = {**values.get("extra", {}), **unknown}
+        return cls(**values)
+
+    def differences(self, other: Provenance) -> dict[str, tuple[Any, Any]]:
+        """Every field in which the two differ, with both values."""
+        mine, theirs = asdict(self), asdict(other)
+        return {name: (mine[name], theirs[name]) for name in mine if mine[name] != theirs[name]}
+
+
+def current_provenance(**known: Any) -> Provenance:
+    """The provenance of this process now; `known` adds or overrides what only the caller can know."""
+    from reprod_log.version import __version__
+
+    values: dict[str, Any] = {
+        "threads": _thread_count(),
+        "command": " ".join(sys.argv),
+        "git_commit": git_commit(),
+        "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "platform": f"{platform.system()} {platform.machine()}",
+        "reprod_log": __version__,
+    }
+    values.update(known)
+    return Provenance(**values)
+
+
+def git_commit() -> str:
+    """The commit of the working directory, with '+' when it has uncommitted changes; '' outside a repository."""
+    import subprocess  # a hundredth of a second that only recording needs
+
+    try:
+        answer = subprocess.run(
+            ["git", "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"],
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return answer.stdout.strip() if answer.returncode == 0 else ""
+
+
+def _thread_count() -> int | None:
+    text = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
+    return int(text) if text.isdigit() else os.cpu_count()
 
 
 @dataclass(frozen=True)
@@ -166,3 +254,70 @@ def entry_of(key: str | Key, array: Array, **facts: Any) -> Entry:
         read=lambda: array,
         **facts,
     )
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a report says about a recording: where it came from and whether it is whole."""
+
+    source: str
+    entries: int
+    provenance: Provenance = field(default_factory=Provenance)
+    complete: bool = True
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, recording: Recording) -> Source:
+        return cls(recording.source, len(recording), recording.provenance, recording.complete, recording.notes)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "provenance": self.provenance.to_dict()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Source:
+        return cls(
+            source=str(data["source"]),
+            entries=int(data["entries"]),
+            provenance=Provenance.from_dict(data["provenance"]),
+            complete=bool(data["complete"]),
+            notes=tuple(data["notes"]),
+        )
+
+
+def series(keys: Iterable[str]) -> dict[str, tuple[tuple[int, str], ...]]:
+    """Keys that differ only in their step, under a common name, each with its step in ascending order.
+
+    Structured keys (`step3/loss/loss`) have a step; in a classic name (`loss_3`, `step_100_linear_lr`) it is the number
+    that changes while the rest stays, the last one if several do. A key like no other is a series of one.
+    """
+    groups: dict[tuple[str, str], dict[str, int]] = {}
+    for text in keys:
+        for front, step, back in _step_readings(text):
+            groups.setdefault((front, back), {})[text] = step
+    best: dict[str, tuple[str, str]] = {}
+    for group, members in groups.items():
+        for text in members:
+            if text not in best or _series_rank(group, groups) > _series_rank(best[text], groups):
+                best[text] = group
+    found: dict[str, list[tuple[int, str]]] = {}
+    for text, (front, back) in best.items():
+        name = f"{front}*{back}" if (front, back) != (text, "") and not Key.parse(text).phase else front
+        found.setdefault(name, []).append((groups[front, back][text], text))
+    return {name: tuple(sorted(rows)) for name, rows in found.items()}
+
+
+def _step_readings(text: str) -> Iterable[tuple[str, int, str]]:
+    """Each way to read a key as something before, a step, and something after."""
+    key = Key.parse(text)
+    if key.phase:
+        yield str(replace(key, step=0)).replace("step0/", "", 1), key.step or 0, ""
+        return
+    numbers = list(_STEP_NUMBER.finditer(text))
+    for number in numbers:
+        yield text[: number.start()], int(number.group()), text[number.end() :]
+    if not numbers:
+        yield text, 0, ""
+
+
+def _series_rank(group: tuple[str, str], groups: dict[tuple[str, str], dict[str, int]]) -> tuple[int, int]:
+    return len(groups[group]), len(group[0])

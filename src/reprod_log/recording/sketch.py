@@ -24,7 +24,7 @@ import xxhash
 
 from reprod_log.errors import UnreadableFile, UsageError
 from reprod_log.recording.entry import Array, Entry
-from reprod_log.recording.sketch_kernel import Six, sketch_into
+from reprod_log.recording.kernel import Six, sketch_into
 from reprod_log.recording.summary import Summary, of_finite, summarise
 
 _PERIOD = 2048

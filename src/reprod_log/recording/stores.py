@@ -16,10 +16,9 @@ from pathlib import Path
 from types import ModuleType
 
 from reprod_log.errors import MissingFile, UnreadableFile, UsageError, listed, near_names
-from reprod_log.recording.collecting import gc_paused
-from reprod_log.recording.opening import first_bytes
+from reprod_log.recording.entry import gc_paused
+from reprod_log.recording.files import first_bytes, is_file, is_remote, is_url, location, reading
 from reprod_log.recording.recording import Recording
-from reprod_log.recording.remote import is_file, is_remote, is_url, location, reading
 
 _STORES = ("folder", "npy", "npz", "safetensors")
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from reprod_log.errors import UnreadableFile
 from reprod_log.recording.entry import Array
-from reprod_log.recording.sketch_kernel import Six, statistics_of
+from reprod_log.recording.kernel import Six, statistics_of
 
 Summary = dict[str, float | int]
 STATISTICS = ("min", "max", "mean", "std", "rms", "abs_max", "nan", "inf")

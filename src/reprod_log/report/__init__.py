@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from reprod_log.errors import UsageError, listed
-from reprod_log.recording.atomic import replacing
+from reprod_log.recording.files import replacing
 from reprod_log.report import formats
 from reprod_log.report.options import Options
 

@@ -8,7 +8,7 @@ from typing import Literal
 from reprod_log.alignment import Alignment
 from reprod_log.diagnose import Finding
 from reprod_log.messages import Message, Words, message
-from reprod_log.recording.side import Source
+from reprod_log.recording.recording import Source
 from reprod_log.report.first_screen import FirstScreen
 from reprod_log.report.plain import plain
 from reprod_log.report.view import remarks

@@ -7,7 +7,7 @@ from typing import TextIO
 
 from reprod_log.errors import UsageError
 from reprod_log.messages import known_languages, message, words
-from reprod_log.recording.atomic import replacing
+from reprod_log.recording.files import replacing
 from reprod_log.report import render_report, write_report
 from reprod_log.report.formats.markdown import LIMIT
 from reprod_log.report.github import MOST_ANNOTATIONS, tell, workflow_command

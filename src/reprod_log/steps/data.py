@@ -12,7 +12,7 @@ from reprod_log.alignment import Alignment
 from reprod_log.capture import flatten, to_numpy
 from reprod_log.errors import UsageError
 from reprod_log.recording import Array, Key, Recording
-from reprod_log.recording.content import content_hash
+from reprod_log.recording.entry import content_hash
 from reprod_log.steps.subject import Recorded, Subject, recorded
 from reprod_log.steps.values import origin, values_recording
 from reprod_log.verdict import Limit

@@ -12,7 +12,7 @@ import xxhash
 
 from reprod_log.errors import UnreadableFile, UsageError
 from reprod_log.recording import Array, Recording, current_provenance
-from reprod_log.recording.content import content_hash
+from reprod_log.recording.entry import content_hash
 from reprod_log.recording.stores import load
 
 Make = Callable[[np.random.Generator], Mapping[str, Any]]

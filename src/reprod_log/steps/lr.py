@@ -14,7 +14,7 @@ from reprod_log.alignment import Alignment, align
 from reprod_log.errors import UsageError, counted
 from reprod_log.frameworks.contract import Framework, loaded
 from reprod_log.recording import Array, Entry, Key, Recording
-from reprod_log.recording.series import series
+from reprod_log.recording.recording import series
 from reprod_log.steps.subject import Recorded, Subject, load_side, recorded
 from reprod_log.steps.values import origin, values_recording
 from reprod_log.verdict import Limit

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from reprod_log.alignment import Alignment
-from reprod_log.recording.atomic import replacing
+from reprod_log.recording.files import replacing
 from reprod_log.steps import subject_module
 from reprod_log.steps.plan import SIDES, Options, Plan, SideName, Step, plan_at
 from reprod_log.steps.processes import SideProcess

@@ -15,10 +15,9 @@ import numpy as np
 
 from reprod_log.errors import MissingPackage, UnreadableFile, UsageError, listed
 from reprod_log.layers.transform import Array
-from reprod_log.recording.atomic import replacing
-from reprod_log.recording.opening import mapped
-from reprod_log.recording.restricted_pickle import read_pickle
-from reprod_log.recording.tensorfile import read_directory, write_tensors
+from reprod_log.recording.files import mapped, replacing
+from reprod_log.recording.pickles import read_pickle
+from reprod_log.recording.safetensors import read_directory, write_tensors
 
 FRAMEWORK_OF = {".pth": "torch", ".pt": "torch", ".bin": "torch", ".safetensors": None, ".pdparams": "paddle"}
 # What data-parallel and compiled models put in front of every name.

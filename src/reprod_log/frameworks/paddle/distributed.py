@@ -11,8 +11,7 @@ from paddle.distributed.fleet.base.topology import CommunicateTopology, HybridCo
 
 from reprod_log.errors import UsageError
 from reprod_log.frameworks.paddle.tensors import is_distributed
-from reprod_log.recording.axes import Axis, MeshPlace
-from reprod_log.recording.shard import Shard
+from reprod_log.recording.shards import Axis, MeshPlace, Shard
 
 _SHORT = {"data": "dp", "pipe": "pp", "model": "mp"}
 """What hybrid_configs call the axes whose names in the topology are longer."""

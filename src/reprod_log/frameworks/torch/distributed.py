@@ -9,8 +9,7 @@ from typing import Any
 import torch
 
 from reprod_log.errors import UsageError
-from reprod_log.recording.axes import UNNAMED, Axis, MeshPlace, is_batch
-from reprod_log.recording.shard import Shard
+from reprod_log.recording.shards import UNNAMED, Axis, MeshPlace, Shard, is_batch
 
 FLAT_PARAMETER = "_flat_param"
 """What the first FSDP registers in a module when it is not told to keep the parameters themselves."""

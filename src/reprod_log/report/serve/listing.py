@@ -13,7 +13,7 @@ from typing import Any, Literal
 from reprod_log.alignment import SCHEMA, Alignment
 from reprod_log.errors import ReprodLogError
 from reprod_log.messages import words
-from reprod_log.recording.opening import check_inside
+from reprod_log.recording.files import check_inside
 from reprod_log.report.first_screen import screen_headline
 from reprod_log.report.html_data import said
 from reprod_log.report.plain import plain

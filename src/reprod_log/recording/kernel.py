@@ -1,4 +1,4 @@
-"""The optional C library for sketches and summaries: finds it and calls it. Without it numpy does the same work."""
+"""The optional C library for sketches and summaries, and how arrays are passed to C. Without it numpy does the work."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from reprod_log.recording.address import address_of
 from reprod_log.recording.entry import Array
 
 SOURCE = Path(__file__).with_name("sketch.c")
 LIBRARY = Path(__file__).with_name("_sketch.so")
 _SWITCH = "REPROD_LOG_NO_KERNEL"
 _WIDE = {np.dtype(np.float32): 0, np.dtype(np.float64): 1}
-# The Statistics of sketch.c: six that are told, and the sums they were made from.
+# The Statistics of sketch.c: the six that are returned, and the sums they were made from.
 _Statistics = ctypes.c_double * 8
 
 Six = tuple[float, ...]
@@ -82,3 +83,34 @@ def sketch_into(parts: Array, sketches: Array, *, seed: int, signs: Array, perio
         address_of(room), address_of(sketches), found,
     )  # fmt: skip
     return True, tuple(found[:6]) if sound else None
+
+
+class _ArrayInterface(ctypes.Structure):
+    """numpy's array interface for C, up to the address of the elements."""
+
+    _fields_ = [
+        ("two", ctypes.c_int),
+        ("nd", ctypes.c_int),
+        ("typekind", ctypes.c_char),
+        ("itemsize", ctypes.c_int),
+        ("flags", ctypes.c_int),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("data", ctypes.c_void_p),
+    ]
+
+
+_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_capsule_pointer.restype = ctypes.c_void_p
+_capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+
+
+def address_of(array: NDArray[Any]) -> int:
+    """The address of the first element; twice as fast as array.ctypes.data, which many small tensors feel."""
+    address: int = _ArrayInterface.from_address(_capsule_pointer(array.__array_struct__, None)).data
+    return address
+
+
+def is_plain(array: NDArray[Any]) -> bool:
+    """Whether the elements lie one after the other, in native bytes; at which address does not matter."""
+    return array.flags.c_contiguous and array.dtype.isnative

@@ -1,8 +1,9 @@
 """Reading the pickles inside classic `.npy` files without running anything they ask for.
 
 Every global that a stream asks for is answered by a stand-in of our own, so the file can only describe numpy arrays,
-numbers, text, lists, tuples and dicts. Large byte strings are not copied: they stay views of the mapped file, so that
-opening a file of many gigabytes costs no memory.
+numbers, text, lists, tuples and dicts. Instructions that would allocate what the stream merely claims, or whose work
+can grow faster than the stream (hashing a tuple of tuples doubles with every level), are replaced or refused. Large
+byte strings are not copied: they stay views of the mapped file, so that opening many gigabytes costs no memory.
 """
 
 from __future__ import annotations
@@ -13,27 +14,32 @@ import struct
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from reprod_log.errors import UnreadableFile, UntrustedFile
 from reprod_log.recording.entry import Array
-from reprod_log.recording.pickle_machine import Machine, plain_key
 
 _DEEPEST = 100
 """Nesting that no real log comes near; beyond it a file is hostile or broken."""
 _MOST_BITS = 1024
 """Longer integers cost more to print than to store, and no log has one."""
-_CODE = re.compile(r"[A-Za-z?][0-9]{0,10}")
-_DATE_UNITS = frozenset({"Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as"})
+_DTYPE_CODE = re.compile(r"[A-Za-z?][0-9]{0,10}")
 """What numpy calls a dtype in a pickle: f8, U12, O8 …"""
+_DATE_UNITS = frozenset({"Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as"})
+
+_COPY_BELOW = 4096
+"""Byte strings shorter than this are copied out; longer ones stay views of the file."""
+_MEMOIZE, _BINGET, _BININT1 = pickle.MEMOIZE[0], pickle.BINGET[0], pickle.BININT1[0]
+_MOST_ARGUMENTS = 8
+"""numpy's own calls have at most five."""
 
 
 def read_pickle(buffer: memoryview, *, where: str) -> Any:
     """The object pickled in `buffer`; numpy arrays in it are read-only views of `buffer`."""
     try:
-        content = Machine(buffer, _stand_in(where)).load()
+        content = _Machine(buffer, _stand_in(where)).load()
         return _Finisher(where, most=max(1000, 4 * len(buffer))).finish(content)
     except (UntrustedFile, UnreadableFile):
         raise
@@ -72,7 +78,7 @@ class _Dtype:
     __slots__ = ("code", "order", "unit")
 
     def __init__(self, code: object = "", *_: object) -> None:
-        if not isinstance(code, str) or not _CODE.fullmatch(code):
+        if not isinstance(code, str) or not _DTYPE_CODE.fullmatch(code):
             raise pickle.UnpicklingError("a dtype that numpy does not know by one letter and a size")
         self.code = code
         self.order = "="
@@ -232,9 +238,9 @@ class _Finisher:
                 self._arrays[id(value)] = self._array(value, depth)
             return self._arrays[id(value)]
         if isinstance(value, dict):
-            return {plain_key(k): self.finish(v, depth + 1) for k, v in value.items()}
+            return {_plain_key(k): self.finish(v, depth + 1) for k, v in value.items()}
         if isinstance(value, _Pairs):
-            return {plain_key(k): self.finish(v, depth + 1) for k, v in value.pairs}
+            return {_plain_key(k): self.finish(v, depth + 1) for k, v in value.pairs}
         if isinstance(value, (list, tuple)):
             return type(value)(self.finish(item, depth + 1) for item in value)
         if isinstance(value, (bytes, memoryview, _Encoded)):
@@ -289,3 +295,145 @@ class _Finisher:
     def _lacking(self, pickled: _PickledArray, what: str) -> UnreadableFile:
         kind = f"an array of {pickled.dtype.real()} {list(pickled.shape)}"
         return UnreadableFile(f"{self._where}: {kind} does not have its {what}")
+
+
+class _BufferFile:
+    """A file over a buffer whose large reads are views."""
+
+    def __init__(self, buffer: memoryview) -> None:
+        self.buffer = buffer
+        self.position = 0
+
+    def read(self, size: int) -> bytes | memoryview:
+        part = self.buffer[self.position : self.position + size]
+        if len(part) != size:
+            raise EOFError(f"{size} bytes were announced, {len(part)} are left")
+        self.position += size
+        return bytes(part) if size < _COPY_BELOW else part
+
+    def readline(self) -> bytes:
+        # Only text opcodes of protocol 0 use lines; none in an honest file is longer than this.
+        window = bytes(self.buffer[self.position : self.position + 65536])
+        end = window.find(b"\n") + 1
+        line = window[:end] if end else window
+        self.position += len(line)
+        return line
+
+
+def _plain_key(key: Any) -> Any:
+    """`key` if it hashes in one step, as every honest key does."""
+    if key is None or isinstance(key, (bool, int, float, str, bytes)):
+        return key
+    raise pickle.UnpicklingError(f"a key is a {type(key).__name__}, not text")
+
+
+# The machine written in Python, because the one in C copies what it reads.
+class _Machine(pickle._Unpickler):
+    """Runs a stream; `find` answers every global that it asks for."""
+
+    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = dict(pickle._Unpickler.dispatch)
+
+    # What the standard machine keeps; its stubs do not say so.
+    stack: list[Any]
+    append: Callable[[Any], None]
+    read: Callable[[int], bytes | memoryview]
+    readline: Callable[[], bytes]
+    pop_mark: Callable[[], list[Any]]
+    memo: dict[int, Any]
+
+    def __init__(self, buffer: memoryview, find: Callable[[str, str], Any]) -> None:
+        self._file = _BufferFile(buffer)
+        super().__init__(self._file, encoding="latin1")  # type: ignore[arg-type]  # views serve as bytes
+        self._find = find
+        self.metastack: list[list[Any]] = []
+        self.stack = []
+        self.append = self.stack.append
+        self.read, self.readline = self._file.read, self._file.readline
+
+    def load(self) -> Any:
+        """What the stream describes. The buffer is read where it lies; the standard machine copies it frame by frame,
+        and asks for every instruction in three calls."""
+        file, memo, instructions = self._file, self.memo, self.dispatch
+        buffer = file.buffer
+        try:
+            while True:
+                position = file.position
+                code = buffer[position]
+                file.position = position + 1
+                # What most of a log consists of is done here; a call for each would take as long as the rest together.
+                if code == _MEMOIZE:
+                    memo[len(memo)] = self.stack[-1]
+                elif code == _BINGET:
+                    self.append(memo[buffer[position + 1]])
+                    file.position = position + 2
+                elif code == _BININT1:
+                    self.append(buffer[position + 1])
+                    file.position = position + 2
+                else:
+                    instructions[code](self)
+        except pickle._Stop as stop:  # type: ignore[attr-defined]  # how the standard machine ends
+            return stop.value
+        except IndexError as error:
+            if file.position >= len(buffer):
+                raise EOFError("the data ends before it says so") from error
+            raise
+
+    def find_class(self, module: str, name: str) -> Any:
+        return self._find(module, name)
+
+    def persistent_load(self, identity: object) -> Any:
+        # Its text could be longer than memory: a list that holds itself twice, sixty times over.
+        raise pickle.UnpicklingError(f"the file refers to something outside of it, by a {type(identity).__name__}")
+
+    def _frame(self) -> None:
+        # A frame only says how much may be read ahead.
+        self.read(8)
+
+    def _bytearray(self) -> None:
+        (length,) = struct.unpack("<Q", self.read(8))
+        self.append(bytes(self.read(length)))
+
+    def _reduce(self) -> None:
+        arguments = self.stack.pop()
+        if not isinstance(arguments, (tuple, list)) or len(arguments) > _MOST_ARGUMENTS:
+            raise pickle.UnpicklingError("a call without arguments, or with too many")
+        self.stack[-1] = self.stack[-1](*arguments)
+
+    def _set_item(self) -> None:
+        value, key = self.stack.pop(), self.stack.pop()
+        self._fill([key, value])
+
+    def _set_items(self) -> None:
+        self._fill(self.pop_mark())
+
+    def _dict(self) -> None:
+        items = self.pop_mark()
+        self.append({})
+        self._fill(items)
+
+    def _fill(self, items: list[Any]) -> None:
+        target = self.stack[-1]
+        if type(target) is not dict:
+            raise pickle.UnpicklingError(f"items are put into a {type(target).__name__}")
+        for key, value in zip(items[::2], items[1::2], strict=True):
+            target[_plain_key(key)] = value
+
+    def _refused(self) -> None:
+        raise pickle.UnpicklingError("sets and objects made without a call do not belong into a log")
+
+
+def _replace_instruction(method: Callable[[Any], None], *codes: bytes) -> None:
+    for code in codes:
+        _Machine.dispatch[code[0]] = method
+
+
+_replace_instruction(_Machine._frame, pickle.FRAME)
+_replace_instruction(_Machine._bytearray, pickle.BYTEARRAY8)
+_replace_instruction(_Machine._reduce, pickle.REDUCE)
+_replace_instruction(_Machine._set_item, pickle.SETITEM)
+_replace_instruction(_Machine._set_items, pickle.SETITEMS)
+_replace_instruction(_Machine._dict, pickle.DICT)
+_replace_instruction(
+    _Machine._refused, pickle.EMPTY_SET, pickle.ADDITEMS, pickle.FROZENSET, pickle.INST, pickle.OBJ, pickle.NEWOBJ,
+    pickle.NEWOBJ_EX, pickle.EXT1, pickle.EXT2, pickle.EXT4, pickle.NEXT_BUFFER, pickle.READONLY_BUFFER,
+)  # fmt: skip
