@@ -4,9 +4,10 @@ from collections import UserDict, namedtuple
 from dataclasses import dataclass
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from reprod_log.frameworks.nests import flatten
+from reprod_log.frameworks.nests import filled, flatten, is_portable, mapped
 
 
 @dataclass
@@ -60,3 +61,50 @@ def test_nest_that_contains_itself_comes_to_an_end():
     rows = list(flatten(endless, "out"))
     assert len(rows) < 100
     assert rows[0] == ("out.0", 1)
+
+
+def double(name, leaf):
+    return (name, leaf * 2) if isinstance(leaf, int) else leaf
+
+
+@pytest.mark.parametrize(
+    ("structure", "wanted"),
+    [
+        (1, ("in", 2)),
+        (None, None),
+        ((1, [None, 2]), (("in.0", 2), [None, ("in.1.1", 4)])),
+        ({3: 1}, {3: ("in.3", 2)}),
+        (UserDict(a=1), {"a": ("in.a", 2)}),
+        (Output("x", 1), Output("x", ("in.hidden", 2))),
+        (Point(1, "y"), Point(("in.x", 2), "y")),
+        (ModelOutput(logits=1), ModelOutput(logits=("in.logits", 2))),
+    ],
+)
+def test_leaves_are_converted_in_containers_of_the_same_class(structure, wanted):
+    made = mapped(structure, double, "in")
+    assert made == wanted
+    assert type(made) is type(wanted)
+
+
+def test_object_without_anything_to_convert_is_given_as_it_is():
+    output = Output("x")
+    assert mapped(output, double) is output
+    assert mapped([output], double)[0] is output
+
+
+def test_leaves_are_filled_in_by_name():
+    assert filled((1, {"a": 2, "b": 3}), {"in.1.a": "new"}, "in") == (1, {"a": "new", "b": 3})
+
+
+@pytest.mark.parametrize(
+    ("structure", "portable"),
+    [((1, {"a": np.ones(2)}, None, "x"), True), (Point(1, 2), True), (Output(1), False), ([object()], False)],
+)
+def test_arrays_and_plain_values_are_portable(structure, portable):
+    assert is_portable(structure) is portable
+
+
+def test_nest_that_contains_itself_is_not_portable():
+    endless: list = [1]
+    endless.append(endless)
+    assert not is_portable(endless)

@@ -18,6 +18,7 @@ from reprod_log.capture.selection import Selection, selection
 from reprod_log.errors import CaptureError, UsageError, listed
 from reprod_log.frameworks.contract import Framework, is_loaded, known_names, loaded
 from reprod_log.frameworks.module_tree import Node, Root
+from reprod_log.frameworks.nests import mapped
 from reprod_log.recording import Recording
 
 
@@ -184,8 +185,12 @@ class _Watcher:
         self._attach_optimizers(framework, run)
         if self._dtype is None:
             return None
-        cast = _caster(framework, self._dtype)
-        return cast(args), cast(kwargs)
+        dtype = self._dtype
+
+        def cast(_: str, leaf: Any) -> Any:
+            return framework.cast(leaf, dtype) if framework.is_tensor(leaf) else leaf
+
+        return mapped(args, cast), mapped(kwargs, cast)
 
     def _start(self, framework: Framework) -> Run:
         run = Run(
@@ -283,21 +288,6 @@ def _has_parameters(framework: Framework, module: Any) -> bool:
     if framework.parameters(module) or framework.buffers(module):
         return True
     return any(_has_parameters(framework, child) for _, child in framework.children(module))
-
-
-def _caster(framework: Framework, dtype: str) -> Any:
-    def cast(value: Any) -> Any:
-        if framework.is_tensor(value):
-            return framework.cast(value, dtype)
-        if isinstance(value, dict):
-            return {name: cast(item) for name, item in value.items()}
-        if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return type(value)(*(cast(item) for item in value))
-        if isinstance(value, (list, tuple)):
-            return type(value)(cast(item) for item in value)
-        return value
-
-    return cast
 
 
 def variable_name(thing: Any) -> str:

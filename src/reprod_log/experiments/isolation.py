@@ -18,11 +18,10 @@ from reprod_log.capture import flatten, to_numpy
 from reprod_log.errors import first_line
 from reprod_log.experiments.masks import Masks, shared_masks
 from reprod_log.experiments.program import Program, cast_floating
+from reprod_log.frameworks.nests import is_portable, mapped
 from reprod_log.layers.outputs import canonical_output
 from reprod_log.recording import Array, Entry, Key
 from reprod_log.recording.recorder import Recorder
-
-_PLAIN = (bool, int, float, str, type(None))
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ def first_calls(program: Program, inputs: Any, targets: Any = None) -> list[Call
 
         def after(output: Any) -> None:
             args, kwargs = pending[path].pop()
-            if path in calls or output is None or not _portable(args) or not _portable(kwargs):
+            if path in calls or output is None or not is_portable((args, kwargs)):
                 return
             shapes = {
                 role: tuple(int(size) for size in tensor.shape)
@@ -200,18 +199,18 @@ def plain_role(role: str) -> str:
 
 def as_leaves(value: Any, role: str, dtype: str | None, hands: Any, leaves: list[tuple[str, Any]]) -> Any:
     """The value with arrays as tensors that collect gradients, each remembered under its role."""
-    if isinstance(value, np.ndarray):
-        tensor = hands.leaf(cast_floating(value, dtype))
-        if value.dtype.kind != "f":
+
+    def convert(name: str, leaf: Any) -> Any:
+        if not isinstance(leaf, np.ndarray):
+            return leaf
+        tensor = hands.leaf(cast_floating(leaf, dtype))
+        if leaf.dtype.kind != "f":
             return tensor
-        leaves.append((role, tensor))
+        leaves.append((name, tensor))
         # A module may work in place, which a tensor that collects gradients does not allow.
         return tensor * 1
-    if isinstance(value, dict):
-        return {name: as_leaves(one, f"{role}.{name}", dtype, hands, leaves) for name, one in value.items()}
-    if isinstance(value, (tuple, list)):
-        return type(value)(as_leaves(one, f"{role}.{place}", dtype, hands, leaves) for place, one in enumerate(value))
-    return value
+
+    return mapped(value, convert, role)
 
 
 def _differentiable(scalar: Any) -> bool:
@@ -242,21 +241,7 @@ def _named(
 
 
 def _arrays(value: Any, framework: Any) -> Any:
-    if framework.is_tensor(value):
-        return to_numpy(value)
-    if isinstance(value, Mapping):
-        return {str(name): _arrays(one, framework) for name, one in value.items()}
-    if isinstance(value, (tuple, list)):
-        return type(value)(_arrays(one, framework) for one in value) if type(value) in (tuple, list) else value
-    return value
-
-
-def _portable(value: Any) -> bool:
-    if isinstance(value, dict):
-        return all(_portable(one) for one in value.values())
-    if isinstance(value, (tuple, list)):
-        return all(_portable(one) for one in value)
-    return isinstance(value, (np.ndarray, *_PLAIN))
+    return mapped(value, lambda _, leaf: to_numpy(leaf) if framework.is_tensor(leaf) else leaf)
 
 
 def _in(dtype: str | None) -> str:

@@ -15,6 +15,7 @@ from reprod_log.capture import framework_of
 from reprod_log.errors import UsageError
 from reprod_log.experiments.frameworks import Hands, hands_of
 from reprod_log.frameworks.contract import Framework
+from reprod_log.frameworks.nests import mapped
 from reprod_log.recording import Array
 
 Batch = Mapping[str, Any] | Sequence[Any]
@@ -57,13 +58,12 @@ class Program:
 
     def tensors(self, batch: Any, dtype: str | None) -> Any:
         """A batch with its arrays as this framework's tensors, the floating ones in `dtype`."""
-        if isinstance(batch, np.ndarray):
-            return self.framework.from_numpy(cast_floating(batch, dtype))
-        if isinstance(batch, Mapping):
-            return {name: self.tensors(one, dtype) for name, one in batch.items()}
-        if isinstance(batch, (tuple, list)):
-            return type(batch)(self.tensors(one, dtype) for one in batch)
-        return batch
+
+        def tensor(_: str, leaf: Any) -> Any:
+            is_array = isinstance(leaf, np.ndarray)
+            return self.framework.from_numpy(cast_floating(leaf, dtype)) if is_array else leaf
+
+        return mapped(batch, tensor)
 
     def call(self, model: Any, inputs: Any) -> Any:
         if isinstance(inputs, Mapping):

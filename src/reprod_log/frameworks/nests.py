@@ -1,25 +1,54 @@
-"""Nested outputs, taken apart into leaves with names."""
+"""Nests: tuples, lists, mappings, named tuples, dataclasses and attrs classes of tensors, walked in one place."""
 
 from __future__ import annotations
 
+import copy
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+import numpy as np
+
 _DEEPEST = 32
 _NOT_IN_A_ROLE = re.compile(r"[:#/]")
+_PLAIN = (bool, int, float, str, type(None), np.ndarray)
 
 
 def flatten(structure: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     """Every leaf of tuples, lists, mappings, named tuples and dataclasses with its dotted name below `name`.
 
-    None has no leaves. Anything else, a number or an object of another kind, is a leaf for the caller to judge.
+    None has no leaves. Anything else, a number or an object of another class, is a leaf for the caller to judge.
 
         flatten((x, {"mask": m, "state": [h, None]}), "output")
         output.0 → x,  output.1.mask → m,  output.1.state.0 → h
     """
     return _flatten(structure, name, 0)
+
+
+def mapped(structure: Any, convert: Callable[[str, Any], Any], name: str = "") -> Any:
+    """The same nest with `convert(name, leaf)` in the place of every leaf; names are those of `flatten`.
+
+    Containers are new and of the same class, so that a named tuple or a Hugging Face output still has its attributes.
+    """
+    return _mapped(structure, convert, name, 0)
+
+
+def filled(structure: Any, leaves: Mapping[str, Any], name: str = "") -> Any:
+    """The same nest with those leaves that `leaves` has by name; the others stay."""
+    return mapped(structure, lambda role, leaf: leaves.get(role, leaf), name)
+
+
+def is_portable(structure: Any) -> bool:
+    """Whether the nest holds arrays and plain values only, in containers that every program knows."""
+    return _is_portable(structure, 0)
+
+
+def _is_portable(structure: Any, depth: int) -> bool:
+    if isinstance(structure, (Mapping, tuple, list)) and depth < _DEEPEST:
+        items = structure.values() if isinstance(structure, Mapping) else structure
+        return all(_is_portable(one, depth + 1) for one in items)
+    return isinstance(structure, _PLAIN)
 
 
 def _flatten(structure: Any, name: str, depth: int) -> Iterator[tuple[str, Any]]:
@@ -31,6 +60,16 @@ def _flatten(structure: Any, name: str, depth: int) -> Iterator[tuple[str, Any]]
         return
     for part, item in items:
         yield from _flatten(item, f"{name}.{part}" if name else part, depth + 1)
+
+
+def _mapped(structure: Any, convert: Callable[[str, Any], Any], name: str, depth: int) -> Any:
+    if structure is None:
+        return None
+    items = _items(structure) if depth < _DEEPEST else None
+    if items is None:
+        return convert(name, structure)
+    new = [_mapped(item, convert, f"{name}.{part}" if name else part, depth + 1) for part, item in items]
+    return _rebuilt(structure, items, new)
 
 
 def _items(structure: Any) -> list[tuple[str, Any]] | None:
@@ -47,3 +86,27 @@ def _items(structure: Any) -> list[tuple[str, Any]] | None:
     if attributes is not None:
         return [(attribute.name, getattr(structure, attribute.name)) for attribute in attributes]
     return None
+
+
+def _rebuilt(structure: Any, items: list[tuple[str, Any]], new: list[Any]) -> Any:
+    """A container like `structure` that holds `new`."""
+    if isinstance(structure, Mapping):
+        content = dict(zip(structure, new, strict=True))
+        if not isinstance(structure, dict) or type(structure) is dict:
+            return content
+        same = copy.copy(structure)
+        for key, value in content.items():
+            same[key] = value
+        return same
+    if isinstance(structure, tuple) and hasattr(structure, "_fields"):
+        return type(structure)(*new)
+    if isinstance(structure, (tuple, list)):
+        return type(structure)(new)
+    if all(one is before for one, (_, before) in zip(new, items, strict=True)):
+        # An object that holds no tensor is given as it is.
+        return structure
+    same = copy.copy(structure)
+    for (name, _), value in zip(items, new, strict=True):
+        # Past a frozen class's own refusal: the copy is nobody else's yet.
+        object.__setattr__(same, name, value)
+    return same

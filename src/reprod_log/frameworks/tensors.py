@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from reprod_log.errors import UsageError, listed
 from reprod_log.frameworks.contract import known_names, owner_of_tensor
+from reprod_log.frameworks.nests import mapped
 from reprod_log.recording import Array
 
 
@@ -48,11 +48,7 @@ def view(value: Any) -> tuple[Array, bool]:
 
 def plain_batch(batch: Any) -> Any:
     """The same batch with numpy arrays in place of tensors, so that any framework can be given it."""
-    if isinstance(batch, Mapping):
-        return {name: plain_batch(one) for name, one in batch.items()}
-    if isinstance(batch, (tuple, list)):
-        return [plain_batch(one) for one in batch] if isinstance(batch, list) else tuple(map(plain_batch, batch))
-    return batch if owner_of_tensor(batch) is None else to_numpy(batch)
+    return mapped(batch, lambda _, leaf: leaf if owner_of_tensor(leaf) is None else to_numpy(leaf))
 
 
 def _from_sequence(value: list[Any] | tuple[Any, ...]) -> Array:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from reprod_log.experiments.isolation import Call, plain_role
+from reprod_log.frameworks.nests import filled, flatten
 from reprod_log.pairing.values import SAME
 from reprod_log.recording import Array
 
@@ -30,8 +30,8 @@ def arranged(ours: Call, theirs: Call) -> Call | None:
     if all(role == other for role, other in roles.items()) and _alike(ours, theirs):
         return ours
     given = {role: here[other] for role, other in roles.items()}
-    args = tuple(_filled(arg, f"input.{place}", given) for place, arg in enumerate(theirs.args))
-    kwargs = {name: _filled(arg, f"input.{name}", given) for name, arg in theirs.kwargs.items()}
+    args = filled(theirs.args, given, "input")
+    kwargs = filled(theirs.kwargs, given, "input")
     return replace(ours, args=args, kwargs=kwargs, roles=roles)
 
 
@@ -73,28 +73,5 @@ def _fits(one: Array, other: Array, *, proven: bool) -> bool:
 
 
 def _leaves(call: Call) -> Iterator[tuple[str, Array]]:
-    for place, arg in enumerate(call.args):
-        yield from _arrays(arg, f"input.{place}")
-    for name, arg in call.kwargs.items():
-        yield from _arrays(arg, f"input.{name}")
-
-
-def _arrays(value: Any, role: str) -> Iterator[tuple[str, Array]]:
-    if isinstance(value, np.ndarray):
-        yield role, value
-    elif isinstance(value, dict):
-        for name, one in value.items():
-            yield from _arrays(one, f"{role}.{name}")
-    elif isinstance(value, (tuple, list)):
-        for place, one in enumerate(value):
-            yield from _arrays(one, f"{role}.{place}")
-
-
-def _filled(value: Any, role: str, given: Mapping[str, Array]) -> Any:
-    if isinstance(value, np.ndarray):
-        return given[role]
-    if isinstance(value, dict):
-        return {name: _filled(one, f"{role}.{name}", given) for name, one in value.items()}
-    if isinstance(value, (tuple, list)):
-        return type(value)(_filled(one, f"{role}.{place}", given) for place, one in enumerate(value))
-    return value
+    for given in (call.args, call.kwargs):
+        yield from ((role, leaf) for role, leaf in flatten(given, "input") if isinstance(leaf, np.ndarray))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from reprod_log.alignment import Alignment
@@ -10,6 +10,7 @@ from reprod_log.capture import flatten, to_numpy
 from reprod_log.experiments.frameworks import Hands, hands_of
 from reprod_log.experiments.program import cast_floating
 from reprod_log.frameworks.contract import Framework
+from reprod_log.frameworks.nests import mapped
 from reprod_log.recording import Array, Key, Recording
 from reprod_log.steps.passes import FLOAT64
 from reprod_log.steps.subject import Recorded, Subject, recorded
@@ -66,11 +67,7 @@ def _pass(framework: Framework, function: Any, outputs: Any, targets: Any, dtype
 
 
 def _leaves(hands: Hands, structure: Any, dtype: str | None) -> Any:
-    if isinstance(structure, Mapping):
-        return {name: _leaves(hands, one, dtype) for name, one in structure.items()}
-    if isinstance(structure, (tuple, list)):
-        return type(structure)(_leaves(hands, one, dtype) for one in structure)
-    return hands.leaf(cast_floating(to_numpy(structure), dtype))
+    return mapped(structure, lambda _, leaf: hands.leaf(cast_floating(to_numpy(leaf), dtype)))
 
 
 def compare(reference: Recorded, candidate: Recorded, *, limits: Iterable[Limit | str] = ()) -> Alignment:

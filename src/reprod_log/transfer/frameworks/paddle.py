@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import paddle
 
-from reprod_log.frameworks.nesting import leaves, replaced
+from reprod_log.frameworks.nests import flatten, mapped
 from reprod_log.layers.transform import Array, Shape
 from reprod_log.transfer.frameworks import Call, Kept
 
@@ -159,11 +159,12 @@ def undisturbed(module: Any) -> Iterator[None]:
 def run(module: Any, arguments: Any, keywords: Mapping[str, Any]) -> tuple[Array, ...]:
     """Calls the layer with arrays turned into tensors and returns all its output tensors as arrays."""
 
-    def convert(value: Any) -> Any:
+    def convert(_: str, value: Any) -> Any:
+        if not _convertible(value):
+            return value
         return value if isinstance(value, paddle.Tensor) else _tensor(value, None, None)
 
-    given = replaced(arguments, _convertible, convert)
-    named = replaced(dict(keywords), _convertible, convert)
+    given, named = mapped(arguments, convert), mapped(dict(keywords), convert)
     return _arrays(module(*given, **named))
 
 
@@ -190,7 +191,7 @@ def _convertible(value: Any) -> bool:
 
 
 def _arrays(value: Any) -> tuple[Array, ...]:
-    return tuple(read(tensor) for tensor in leaves(value, lambda x: isinstance(x, paddle.Tensor)))
+    return tuple(read(tensor) for _, tensor in flatten(value) if isinstance(tensor, paddle.Tensor))
 
 
 def _holds_values(tensor: Any) -> bool:

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import torch
 
-from reprod_log.frameworks.nesting import leaves, replaced
+from reprod_log.frameworks.nests import flatten, mapped
 from reprod_log.layers.transform import Array, Shape
 from reprod_log.transfer.frameworks import Call, Kept
 
@@ -175,11 +175,12 @@ def run(module: Any, arguments: Any, keywords: Mapping[str, Any]) -> tuple[Array
     own = next((tensor for part in module.modules() for tensor in own_tensors(part).values()), None)
     device = None if own is None else own.device
 
-    def convert(value: Any) -> Any:
+    def convert(_: str, value: Any) -> Any:
+        if not _convertible(value):
+            return value
         return value.to(device) if isinstance(value, torch.Tensor) else tensor_of(value).to(device)
 
-    given = replaced(arguments, _convertible, convert)
-    named = replaced(dict(keywords), _convertible, convert)
+    given, named = mapped(arguments, convert), mapped(dict(keywords), convert)
     return _arrays(module(*given, **named))
 
 
@@ -206,7 +207,7 @@ def _convertible(value: Any) -> bool:
 
 
 def _arrays(value: Any) -> tuple[Array, ...]:
-    return tuple(read(tensor) for tensor in leaves(value, lambda x: isinstance(x, torch.Tensor)))
+    return tuple(read(tensor) for _, tensor in flatten(value) if isinstance(tensor, torch.Tensor))
 
 
 def tensor_of(array: Array) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from reprod_log.errors import UnreadableFile, UntrustedFile
-from reprod_log.frameworks.nesting import replaced
+from reprod_log.frameworks.nests import mapped
 from reprod_log.layers.transform import Array
 from reprod_log.transfer.frameworks.torch import read, tensor_of
 
@@ -42,7 +42,7 @@ def read_checkpoint(path: Path) -> Any:
         why = (str(error) or type(error).__name__).splitlines()[0]
         raise UnreadableFile(f"{path} is not a readable torch checkpoint ({why}).") from error
     _refuse_more(path, _unfolded(path, content), most)
-    return replaced(content, _is_tensor, read)
+    return mapped(content, lambda _, leaf: read(leaf) if isinstance(leaf, torch.Tensor) else leaf)
 
 
 def _unfolded(path: Path, content: Any) -> int:
@@ -62,10 +62,6 @@ def _unfolded(path: Path, content: Any) -> int:
         elif isinstance(value, (list, tuple)):
             left += [(one, depth + 1) for one in value]
     return needed
-
-
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, torch.Tensor)
 
 
 def _refuse_more(path: Path, needed: int, most: int) -> None:
