@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from reprod_log.measure.measurement import Estimate, Measurement
-from reprod_log.measure.sketch import _norm_of_difference, estimate_notes, estimate_pair, has_values
+from reprod_log.measure.sketch import estimate_notes, estimate_pair, has_values
 from reprod_log.pairing import Pair, View
 from reprod_log.recording import Entry, entry_of
 from reprod_log.recording.entry import content_hash
@@ -55,18 +55,16 @@ def bounds(found: Measurement) -> dict[str, tuple[float, float]]:
 
 
 def test_norm_is_that_of_the_difference_of_the_sketches() -> None:
-    made = Sketching(size=16)
     error = 1 / math.sqrt(32)
 
     def norm(*difference: float) -> tuple[float, float]:
-        ours = Sketch(np.zeros((1, 16)), summary(), SketchOrder(), made)
-        row = np.zeros((1, 16))
-        row[0, : len(difference)] = difference
-        return _norm_of_difference(ours, replace(ours, values=row))
+        found = estimated(sketched([]), sketched(difference))
+        assert found.estimate is not None
+        return found.rmse * math.sqrt(found.count), found.estimate.error
 
     assert norm() == (0.0, pytest.approx(error))
     assert norm(*[2.0] * 16) == (pytest.approx(8.0), pytest.approx(error))
-    # One bucket carries all of it: the error is half of sqrt(2/3).
+    # One bucket has all of it: the error is half of sqrt(2/3).
     assert norm(-3.0) == (pytest.approx(3.0), pytest.approx(math.sqrt(2 / 3) / 2))
     crowded = math.sqrt(2 / 3 * (1 + (4 / 9) ** 2)) / (1 + 4 / 9) / 2
     assert norm(3.0, 2.0) == (pytest.approx(math.sqrt(13)), pytest.approx(crowded))

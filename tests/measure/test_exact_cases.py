@@ -12,10 +12,10 @@ from test_measure_arrays import assert_as_exact
 from ways import measured_by
 
 from reprod_log.errors import UsageError
-from reprod_log.measure.blocked import dot
 from reprod_log.measure.elements import plain_number, samples_of, thinned, worst_elements
 from reprod_log.measure.fused import measure_arrays
 from reprod_log.measure.measurement import Measurement
+from reprod_log.measure.numpy_pass import dot
 
 CHANCE = np.random.default_rng(11)
 NAN, INF = np.nan, np.inf

@@ -1,178 +1,195 @@
-"""The pass in numpy, block by block: what each block adds to the totals, wherever in the arrays it stands."""
+"""The pass in numpy, block by block: whatever a block holds and wherever it stands, exact arithmetic finds the same."""
 
 from __future__ import annotations
 
 import math
 from itertools import product
-from unittest import mock
 
+import ml_dtypes
 import numpy as np
 import pytest
+from agreement import assert_same
+from test_measure_arrays import assert_as_exact
+from ways import WAYS, measured_by
 
-from reprod_log.measure import blocks
-from reprod_log.measure.blocked import _same_bytes, dot, tally
-from reprod_log.measure.blocks import paired_blocks
-from reprod_log.measure.dtypes import dtype_pair
-from reprod_log.measure.totals import Totals
+from reprod_log.measure.fused import measure_arrays
+
+NAN, INF = math.nan, math.inf
+SMALLEST_NORMAL = float(np.finfo(np.float64).tiny)
+TEN = np.arange(1.0, 11.0)
 
 
-def totals(reference: object, candidate: object, *, block: int = 4, limit: float | None = None) -> Totals:
-    left, right = np.asarray(reference), np.asarray(candidate)
-    return tally(left, right, pair=dtype_pair(left.dtype, right.dtype), limit=limit, block=block)
+def with_value(value: float, *places: int) -> np.ndarray:
+    changed = TEN.copy()
+    changed[list(places)] = value
+    return changed
+
+
+CASES: dict[str, tuple[object, object]] = {
+    **{f"{value} at {place}": (with_value(value, place), TEN) for place in (0, 3, 4, 9) for value in (NAN, INF)},
+    "NaN in the candidate": (TEN, with_value(NAN, 3, 4)),
+    "one equal infinity among NaN": ([NAN] * 5 + [INF] + [NAN] * 4, [NAN] * 5 + [INF] + [NAN] * 4),
+    "two equal infinities among NaN": ([NAN] * 5 + [INF, NAN, NAN, INF], [NAN] * 5 + [INF, NAN, NAN, INF]),
+    "only NaN and infinities on one side": ([NAN, NAN, NAN, INF, -INF], [1.0, 2.0, 3.0, 4.0, 5.0]),
+    "the same largest difference in two blocks": (np.zeros(12), [0, 0, 0, 1.0, 0, 0, 2.0, 2.0, 0, 0, 2.0, 0]),
+    "the largest difference after a NaN": (np.zeros(12), [0, 0, 0, 1.0, 0, NAN, 2.0, 2.0, 0, 0, 2.0, 0]),
+    "far from zero": (1e9 + TEN, 1e9 + TEN + 1),
+    "around zero": ([-3.0, -1.0, 1.0, 3.0], [-2.0, 0.0, 2.0, 4.0]),
+    "equal values whose mean rounds": (np.full(7, 0.1), np.full(7, 0.1)),
+    "equal values whose mean rounds, moved": (np.full(11, 0.7), np.full(11, 0.3)),
+    "real against complex": (np.array([-3.0, 2.0], np.float32), np.array([1 + 0j, 4j], np.complex64)),
+    "float32 against float64": (np.array([-3.0, 2.0], np.float32), np.zeros(2)),
+    "differences of several octaves": (np.zeros(8), [0.0, 1.0, 1.5, 2.0, 0.25, 3.9, 0.0, -1.0]),
+    "long doubles of several octaves": (
+        np.zeros(8, np.longdouble),
+        np.array([0.0, 1.0, 1.5, 2.0, 0.25, 3.9, 0.0, -1.0], np.longdouble),
+    ),
+    "subnormal differences": (np.zeros(6), [0.0, 5e-324, 1e-323, SMALLEST_NORMAL / 2, SMALLEST_NORMAL, 1.0]),
+    "the smallest normal difference": (np.zeros(3), [0.0, 0.0, SMALLEST_NORMAL]),
+    "zeros on both sides": ([0.0, 0.0, 2.0, 4.0], [0.0, 0.0, 3.0, 5.0]),
+    "a reference of zero": ([0.0, 0.0], [1.0, 0.0]),
+    "signs of zero": ([0.0, -0.0, 0.0], [-0.0, 0.0, 0.0]),
+    "at a right angle": ([2.0, 0.0], [0.0, 3.0]),
+    "at half a right angle": ([1.0, 0.0], [1.0, 1.0]),
+    "mirrored": ([3.0, 4.0], [4.0, 3.0]),
+    "opposite": ([1.0, 2.0], [-1.0, -2.0]),
+    "candidate of zeros": ([1.0, 0.0], [0.0, 0.0]),
+}
+
+
+@pytest.mark.parametrize("block", [1, 3, 4, 100])
+@pytest.mark.parametrize("name", CASES)
+def test_every_block_adds_what_exact_arithmetic_finds(name: str, block: int) -> None:
+    reference, candidate = (np.asarray(side) for side in CASES[name])
+    with measured_by("numpy"):
+        for limit in (None, 0.0, 1.0, 9.0):
+            found = measure_arrays(reference, candidate, limit=limit, block=block)
+            assert_as_exact(found, reference, candidate, limit=limit)
+    for side in (found.reference, found.candidate):
+        # Rounding may put the mean of equal values one step outside of them; it must not stay there.
+        assert side.min <= side.mean <= side.max or math.isnan(side.mean)
 
 
 @pytest.mark.parametrize("size", [1, 7, 8, 9, 16, 21])
 @pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "complex128"])
-def test_blocks_are_the_same_when_every_byte_is(size: int, dtype: str) -> None:
+def test_one_element_that_differs_is_found_wherever_it_stands(size: int, dtype: str) -> None:
     ours = np.arange(1, size + 1).astype(dtype)
-    assert _same_bytes(ours, ours.copy())
-    for place in range(size):
-        theirs = ours.copy()
-        theirs[place] = 0
-        assert not _same_bytes(ours, theirs)
-        assert not _same_bytes(theirs, ours)
-    assert not _same_bytes(ours, np.zeros_like(ours))
+    with measured_by("numpy"):
+        assert measure_arrays(ours, ours.copy(), block=64).identical
+        for place in range(size):
+            theirs = ours.copy()
+            theirs[place] = 0
+            found = measure_arrays(ours, theirs, block=64)
+            assert found.worst is not None
+            assert (found.differing, found.worst.index) == (1, (place,))
 
 
-def test_zeros_of_other_signs_are_not_the_same_bytes() -> None:
-    assert not _same_bytes(np.array([0.0]), np.array([-0.0]))
-
-
-@pytest.mark.parametrize("size", [1, 8191, 8192, 8193, 16384, 20000])
-def test_sum_of_products_takes_in_every_element(size: int) -> None:
-    ones = np.ones(size)
-    assert dot(ones, np.arange(size, dtype=np.float64)) == size * (size - 1) / 2
-    assert dot(ones.astype(np.longdouble), ones.astype(np.longdouble)) == size
-
-
-@pytest.mark.parametrize("place", [0, 3, 4, 9])
-@pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_value_that_is_not_finite_on_one_side_is_counted_wherever_it_stands(place: int, value: float) -> None:
-    ours, theirs = np.arange(1.0, 11.0), np.arange(1.0, 11.0)
-    ours[place] = value
-    for left, right, sign in ((ours, theirs, 0), (theirs, ours, 1)):
-        found = totals(left, right)
-        side = (found.reference, found.candidate)[sign]
-        assert (found.mismatched, found.pairs, side.nan + side.inf, side.finite) == (1, 9, 1, 9)
-        assert (found.differing, found.sum_abs) == (0, 0.0)
-
-
-def test_equal_infinity_is_the_worst_place_when_nothing_else_can_be_compared() -> None:
-    ours = np.full(10, math.nan)
-    ours[5] = math.inf
-    found = totals(ours, ours.copy())
-    assert (found.worst_at, found.max_abs, found.min_abs, found.equal_infinities, found.nan_both) == (5, 0.0, 0.0, 1, 9)
-    ours[9] = math.inf
-    assert totals(ours, ours.copy()).worst_at == 5
-
-
-def test_worst_place_is_the_first_of_the_largest_difference() -> None:
-    ours, theirs = np.zeros(12), np.zeros(12)
-    theirs[[3, 6, 7, 10]] = [1.0, 2.0, 2.0, 2.0]
-    assert (totals(ours, theirs).worst_at, totals(ours, theirs).max_abs) == (6, 2.0)
-    theirs[5] = math.nan
-    assert totals(ours, theirs).worst_at == 6
-
-
-@pytest.mark.parametrize("block", [3, 100])
-def test_deviations_keep_their_digits_far_from_zero(block: int) -> None:
-    values = 1e9 + np.array([0.0, 1.0, 2.0, 3.0, 4.0, 5.0])
-    found = totals(values, values + 1, block=block)
-    for side in (found.reference, found.candidate):
-        assert side.deviations == pytest.approx(17.5, rel=1e-9)
-    spread = np.array([-3.0, -1.0, 1.0, 3.0])
-    assert totals(spread, spread + 1).reference.deviations == pytest.approx(20.0, rel=1e-12)
-
-
-def test_extremes_are_those_of_magnitudes_when_the_other_side_is_complex() -> None:
-    found = totals(np.array([-3.0, 2.0], np.float32), np.array([1 + 0j, 4j], np.complex64))
-    assert (found.reference.min, found.reference.max) == (2.0, 3.0)
-    assert (found.candidate.min, found.candidate.max) == (1.0, 4.0)
-    assert totals(np.array([-3.0, 2.0], np.float32), np.zeros(2)).reference.min == -3.0
-
-
+@pytest.mark.parametrize("size", [8191, 8192, 8193, 20_000])
 @pytest.mark.parametrize("dtype", [np.float64, np.longdouble])
-def test_differences_are_counted_by_their_octave(dtype: type) -> None:
-    theirs = np.array([0.0, 1.0, 1.5, 2.0, 0.25, 3.9, 0.0, -1.0], dtype)
-    assert totals(np.zeros(8, dtype), theirs, block=3).octaves == {0: 3, 1: 2, -2: 1}
+def test_sums_take_in_every_element_of_a_long_block(size: int, dtype: type) -> None:
+    ours = np.ones(size, dtype)
+    theirs = np.arange(size, dtype=dtype)
+    with measured_by("numpy"):
+        found = measure_arrays(ours, theirs)
+    squares = size * (size - 1) * (2 * size - 1) // 6
+    assert found.candidate.rms == pytest.approx(math.sqrt(squares / size), rel=1e-12)
+    assert found.reference.rms == 1.0
+    assert found.cosine_distance == pytest.approx(1 - size * (size - 1) / 2 / math.sqrt(size * squares), rel=1e-9)
 
 
-def test_subnormal_differences_have_their_own_octave() -> None:
-    tiny = float(np.finfo(np.float64).tiny)
-    theirs = np.array([0.0, 5e-324, 1e-323, tiny / 2, tiny, 1.0])
-    found = totals(np.zeros(6), theirs, block=6).octaves
-    assert found == {-1074: 1, -1073: 1, -1023: 1, -1022: 1, 0: 1}
-    assert totals(np.zeros(3), np.array([0.0, 0.0, tiny])).octaves == {-1022: 1}
+# Units of the last place.
 
 
-def test_nothing_of_nothing_is_no_relative_difference() -> None:
-    found = totals([0.0, 0.0, 2.0, 4.0], [0.0, 0.0, 3.0, 5.0])
-    assert (found.sum_rel, found.max_rel) == (0.75, 0.5)
-    assert totals([0.0, 0.0], [1.0, 0.0]).max_rel == math.inf
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2"])
+def test_steps_of_one_byte_floats_are_counted_by_rank(way: str, name: str) -> None:
+    dtype = np.dtype(getattr(ml_dtypes, name))
+    with np.errstate(all="ignore"):
+        every = np.arange(256, dtype=np.uint8).view(dtype).astype(np.float64)
+    ordered = np.unique(every[np.isfinite(every)]).astype(dtype)
+    middle = len(ordered) // 2
+    with measured_by(way):
+        found = measure_arrays(ordered[[0, middle, middle]], ordered[[5, middle - 3, middle]])
+    assert (found.max_ulp, found.mean_ulp) == (5.0, 8.0 / 3)
 
 
-def test_only_what_is_beyond_the_limit_is_counted_in_every_block() -> None:
-    theirs = np.array([0.0, 1.0, 2.0, 3.0, 0.0, 1.0, 1.5, 0.0, 9.0])
-    assert totals(np.zeros(9), theirs, limit=1.0).beyond == 4
-    assert totals(np.zeros(9), theirs, limit=9.0).beyond == 0
-    assert totals(np.zeros(9), theirs).beyond == 0
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, ml_dtypes.bfloat16])
+def test_steps_are_counted_through_zero_and_over_exponents(way: str, dtype: type) -> None:
+    bits = np.dtype(f"u{np.dtype(dtype).itemsize}")
+    tiny = np.array([1], bits).view(dtype)[0]
+    one, two = np.array([1.0], dtype), np.array([2.0], dtype)
+    step = float(int(two.view(bits)[0]) - int(one.view(bits)[0]))
+    with measured_by(way):
+        near = measure_arrays(np.array([0.0, tiny, 1.0, -0.0], dtype), np.array([tiny, -tiny, 1.0, 0.0], dtype))
+        many = measure_arrays(np.repeat(one, 100_000), np.repeat(two, 100_000))
+    assert (near.max_ulp, near.mean_ulp) == (2.0, 0.75)
+    assert (many.max_ulp, many.mean_ulp) == (step, step), "sums leave the width of the dtype"
 
+
+@pytest.mark.parametrize("way", WAYS)
+def test_steps_of_nothing_comparable_are_unknown_and_of_nothing_none(way: str) -> None:
+    with measured_by(way):
+        unknown = measure_arrays(np.array([NAN, 1.0]), np.array([1.0, NAN]))
+        empty = measure_arrays(np.zeros(0), np.zeros(0))
+    assert unknown.max_ulp is not None
+    assert math.isnan(unknown.max_ulp)
+    assert (empty.max_ulp, empty.mean_ulp) == (0.0, 0.0)
+
+
+# Layouts.
 
 MATRIX = np.arange(60.0).reshape(5, 12)
 LAID_OUT = {
-    "rows": MATRIX.copy(),
-    "columns": np.asfortranarray(MATRIX),
-    "float32": MATRIX.astype(np.float32),
-    "float32 columns": np.asfortranarray(MATRIX.astype(np.float32)),
-    "other bytes": MATRIX.astype(">f8"),
-    "every second": np.repeat(MATRIX, 2, axis=1)[:, ::2],
-    "backwards": MATRIX[::-1, ::-1].copy()[::-1, ::-1],
+    "rows": lambda matrix: matrix.copy(),
+    "columns": np.asfortranarray,
+    "float32": lambda matrix: matrix.astype(np.float32),
+    "float32 columns": lambda matrix: np.asfortranarray(matrix.astype(np.float32)),
+    "other bytes": lambda matrix: matrix.astype(">f8"),
+    "every second": lambda matrix: np.repeat(matrix, 2, axis=1)[:, ::2],
+    "backwards": lambda matrix: matrix[::-1, ::-1].copy()[::-1, ::-1],
 }
 
 
-@pytest.mark.parametrize(("large", "slab", "tile"), [(61, 1 << 18, (64, 128)), (60, 1 << 18, (2, 5)), (60, 24, (3, 4))])
-def test_blocks_hold_every_element_in_order_whatever_the_layout(large: int, slab: int, tile: tuple[int, int]) -> None:
-    casts = (None, np.dtype(np.float64))
-    with mock.patch.multiple(blocks, _LARGE=large, _SLAB=slab, _TILE=tile):
-        for ours, theirs, cast in product(LAID_OUT, LAID_OUT, casts):
-            expected = 0
-            for offset, left, right in paired_blocks(LAID_OUT[ours], LAID_OUT[theirs], size=7, cast=cast):
-                assert offset == expected
-                assert 0 < left.size == right.size <= 7
-                for block, side in ((left, ours), (right, theirs)):
-                    np.testing.assert_array_equal(block, MATRIX.reshape(-1)[offset : offset + block.size])
-                    assert block.flags.c_contiguous
-                    assert block.dtype == (cast or LAID_OUT[side].dtype.newbyteorder("="))
-                expected += left.size
-            assert expected == MATRIX.size
+@pytest.mark.parametrize("way", ["numpy", "kernel"])
+@pytest.mark.parametrize(("ours", "theirs"), list(product(LAID_OUT, LAID_OUT)))
+def test_layout_changes_nothing_in_blocks_of_any_size(way: str, ours: str, theirs: str) -> None:
+    reference, candidate = LAID_OUT[ours](MATRIX), LAID_OUT[theirs](MATRIX[::-1] * 1.5)
+    with measured_by(way):
+        for block in (7, 60):
+            assert_as_exact(measure_arrays(reference, candidate, block=block), reference, candidate)
 
 
-def test_transposed_matrices_are_turned_in_tiles_from_a_size_on() -> None:
-    with mock.patch.object(blocks, "_turned", wraps=blocks._turned) as turning, mock.patch.object(blocks, "_LARGE", 60):
-        for left, right, turned in (
-            ("rows", "columns", 1),
-            ("columns", "rows", 1),
-            ("columns", "columns", 1),
-            ("other bytes", "rows", 0),
-            ("every second", "rows", 0),
-        ):
-            turning.reset_mock()
-            list(paired_blocks(LAID_OUT[left], LAID_OUT[right]))
-            assert turning.call_count == turned
-        turning.reset_mock()
-        list(paired_blocks(LAID_OUT["columns"][:, 1:], MATRIX[:, 1:]))
-        assert turning.call_count == 0, "smaller than that"
+@pytest.mark.parametrize("way", ["numpy", "kernel"])
+@pytest.mark.parametrize("shape", [(260, 300), (300, 260), (2, (1 << 18) + 5)])
+@pytest.mark.parametrize("layout", ["columns", "float32 columns", "other bytes", "every second", "backwards"])
+def test_large_matrices_measure_like_their_copies(way: str, shape: tuple[int, int], layout: str) -> None:
+    """Large enough that matrices in columns are turned in tiles; the last one row by row, because its rows are wide."""
+    plain = np.arange(math.prod(shape), dtype=np.float64).reshape(shape) % 977
+    candidate = LAID_OUT[layout](plain[::-1])
+    with measured_by(way):
+        for left, right in ((plain, candidate), (candidate, plain), (candidate, candidate[::-1])):
+            straight = np.array(left, order="C"), np.array(right, order="C")
+            assert_same(measure_arrays(left, right, limit=5.0), measure_arrays(*straight, limit=5.0))
 
 
-def test_row_wider_than_a_slab_is_turned_row_by_row() -> None:
-    wide = np.asfortranarray(np.arange(40.0).reshape(2, 20))
-    with mock.patch.multiple(blocks, _LARGE=1, _SLAB=8):
-        found = [(offset, left.copy()) for offset, left, _ in paired_blocks(wide, wide, size=100)]
-    assert [offset for offset, _ in found] == [0, 20]
-    np.testing.assert_array_equal(np.concatenate([block for _, block in found]), wide.reshape(-1))
+def test_single_numbers_are_one_block_whatever_their_bytes() -> None:
+    with measured_by("numpy"):
+        found = measure_arrays(np.array(2.0), np.array(3.0, ">f8"))
+    assert (found.count, found.max_abs, found.reference.max, found.candidate.max) == (1, 1.0, 2.0, 3.0)
 
 
-def test_arrays_without_elements_have_no_blocks_and_single_numbers_one() -> None:
-    assert list(paired_blocks(np.zeros((0, 3)), np.zeros((0, 3)))) == []
-    ((offset, left, right),) = paired_blocks(np.array(2.0), np.array(3.0, ">f8"))
-    assert (offset, left.tolist(), right.tolist()) == (0, [2.0], [3.0])
+# Memory that is kept from pair to pair.
+
+
+def test_pairs_of_all_sizes_and_dtypes_measured_in_turn_do_not_disturb_each_other() -> None:
+    rng = np.random.default_rng(5)
+    pairs = [
+        (rng.normal(size=size).astype(dtype), rng.normal(size=size).astype(dtype))
+        for size in (1, 1000, 10, 100_000, 3)
+        for dtype in (np.float64, np.complex128, np.float32)
+    ]
+    with measured_by("numpy"):
+        alone = [measure_arrays(*pair) for pair in reversed(pairs)][::-1]
+        for pair, wanted in zip(pairs, alone, strict=True):
+            assert measure_arrays(*pair) == wanted

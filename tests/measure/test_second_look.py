@@ -11,10 +11,10 @@ from ways import measured_by
 
 from reprod_log.measure import kernel
 from reprod_log.measure.dtypes import dtype_pair
+from reprod_log.measure.elements import worst_elements
 from reprod_log.measure.fused import measure_arrays
 from reprod_log.measure.kernel import worst_places
 from reprod_log.measure.measurement import Measurement
-from reprod_log.measure.rescaled import _exponent, _relative, _scale, _times
 
 HUGE, TINY = 1.5e308, 3e-300
 PAIRS: dict[str, tuple[Any, Any]] = {
@@ -53,35 +53,18 @@ def test_complex_values_are_rescaled_in_both_parts(name: str) -> None:
             assert_as_exact(measure_arrays(left, right, block=block), left, right)
 
 
-def test_exponents_bring_every_magnitude_below_one() -> None:
-    assert [_exponent(np.array(values)) for values in ([1.0], [0.9, -0.5], [4.0, -5.0], [0.0], [])] == [
-        1,
-        0,
-        3,
-        -20000,
-        -20000,
-    ]
-    assert _exponent(np.array([3 + 4j])) == 4
-    assert _exponent(np.array([1j, 0.0])) == 2
-    for values, exponent in (([3.0, -1.5], 2), ([3 + 4j], -1)):
-        np.testing.assert_array_equal(_times(np.array(values), exponent), np.array(values) * 2.0**exponent)
-    np.testing.assert_array_equal(_times(np.array([2.0**-1000]), 1500), [2.0**500])
-
-
-def test_scale_looks_at_sides_pairs_and_differences_apart() -> None:
-    ours, theirs = np.array([8.0, np.nan, 1.0]), np.array([8.0, 512.0, 3.0])
+def test_one_value_without_a_partner_does_not_set_the_scale_of_the_pairs() -> None:
+    ours, theirs = np.array([8e-200, np.nan, 1e-200]), np.array([8e-200, 512e200, 3e-200])
     for block in (1, 2, 3):
-        scale = _scale(ours, theirs, pair=dtype_pair(ours.dtype, theirs.dtype), block=block)
-        assert (scale.sides, scale.pairs, scale.difference) == ((4, 10), (4, 4), 2)
-    wide, other = np.array([HUGE, 1.0]), np.array([-HUGE, 1.0])
-    with np.errstate(all="ignore"):
-        assert _scale(wide, other, pair=dtype_pair(wide.dtype, other.dtype), block=2).difference == 1025
+        assert_as_exact(measure_arrays(ours, theirs, block=block), ours, theirs)
+        assert_as_exact(measure_arrays(theirs, ours, block=block), theirs, ours)
 
 
 def test_relative_difference_is_known_where_the_difference_is_not() -> None:
-    with np.errstate(all="ignore"):
-        found = _relative(np.array([HUGE, 2.0, 0.0, HUGE, 1.0]), np.array([-HUGE, 3.0, 0.0, HUGE, -2.0]))
-    np.testing.assert_allclose(found, [2.0, 0.5, 0.0, 0.0, 3.0], rtol=1e-15)
+    ours, theirs = np.array([HUGE, 2.0, 0.0, HUGE, 1.0]), np.array([-HUGE, 3.0, 0.0, HUGE, -2.0])
+    found = measure_arrays(ours, theirs)
+    assert (found.max_abs, found.max_rel) == (np.inf, 3.0)
+    assert found.mean_rel == pytest.approx((2.0 + 0.5 + 3.0) / 5, rel=1e-15)
 
 
 # What the kernel says of single elements.
@@ -99,13 +82,15 @@ def test_kernel_finds_the_places_that_differ_most(dtype: str) -> None:
         assert worst_places(ours, ours, pair=pair, most=3) == []
 
 
-def test_kernel_finds_places_in_several_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel, "_CALL", 8)
-    ours, theirs = np.zeros(21), np.zeros(21)
-    theirs[[3, 9, 17, 20]] = [1.0, 4.0, 2.0, 3.0]
-    with measured_by("kernel"):
-        assert worst_places(ours, theirs, pair=dtype_pair(ours.dtype, ours.dtype), most=3) == [9, 20, 17]
-        assert measure_arrays(ours, theirs).max_abs == 4.0
+@pytest.mark.parametrize("way", ["numpy", "kernel"])
+def test_places_are_found_in_arrays_of_several_calls(way: str) -> None:
+    # The kernel is called for 2^24 elements at a time.
+    ours, theirs = np.zeros(17_000_000, np.int8), np.zeros(17_000_000, np.int8)
+    theirs[[3, 9_000_000, 16_777_216, 16_999_999]] = [1, 4, 2, 3]
+    with measured_by(way):
+        found = worst_elements(ours, theirs, most=3)
+        assert [one.index for one in found] == [(9_000_000,), (16_999_999,), (16_777_216,)]
+        assert measure_arrays(ours, theirs).worst == found[0]
 
 
 def test_kernel_leaves_other_dtypes_and_layouts_to_numpy() -> None:

@@ -58,6 +58,7 @@ def test_ordinary_pairs_need_no_second_look_when_they_are_small(way: str, dtype:
         (np.zeros(SMALL + 1), np.zeros(SMALL + 1)),
         (np.zeros(0), np.zeros(0)),
         (np.zeros((4, 4)).T[1:], np.zeros((3, 4))),
+        (np.zeros((3, 4)), np.zeros((4, 4)).T[1:]),
         (np.zeros(4, ">f4"), np.zeros(4, ">f4")),
         (np.zeros(4, "f4"), np.zeros(4, "f8")),
         (np.zeros(4), np.zeros((4, 1))),
@@ -67,3 +68,19 @@ def test_a_pair_is_not_small_when_it_is_large_empty_or_laid_out_otherwise(
     reference: np.ndarray, candidate: np.ndarray
 ) -> None:
     assert not is_small(reference, candidate)
+
+
+def test_a_pair_is_small_up_to_a_size_when_it_lies_plainly_in_memory() -> None:
+    ones = np.ones((2, 3))
+    assert is_small(ones, ones.copy())
+    assert is_small(np.ones(1), np.ones(1))
+    assert is_small(np.ones(SMALL), np.ones(SMALL))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_small_pairs_that_need_a_closer_look_keep_their_limit(way: str) -> None:
+    lost, other = np.array([1.0, np.nan, 3.0]), np.array([2.0, 1.0, 3.0])
+    with measured_by(way):
+        (found,) = measure_small([(lost, other, 0.5)])
+        assert (found.limit, found.beyond_limit, found.nonfinite_mismatched) == (0.5, 1, 1)
+        assert found == measure_arrays(lost, other, limit=0.5)

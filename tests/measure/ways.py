@@ -13,7 +13,7 @@ from unittest import mock
 import pytest
 
 from reprod_log.measure import kernel
-from reprod_log.measure.build_kernel import CLONES, _compiler, build_kernel
+from reprod_log.measure.build_kernel import CLONES, build_kernel, compiler_command
 
 WAYS = ("numpy", "kernel", "plain kernel")
 
@@ -34,7 +34,7 @@ def _makes_copies() -> bool:
     with tempfile.TemporaryDirectory() as folder:
         source, made = Path(folder) / "probe.c", Path(folder) / "probe.so"
         source.write_text(probe)
-        command = [*(_compiler() or ["cc"]), "-shared", "-fPIC", str(source), "-o", str(made)]
+        command = [*(compiler_command() or ["cc"]), "-shared", "-fPIC", str(source), "-o", str(made)]
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 

@@ -1,8 +1,10 @@
-"""Cuts a pair of arrays of any layout into contiguous, native, one-dimensional blocks in C order."""
+"""Cuts a pair of arrays of any layout into contiguous, native, one-dimensional blocks in C order; their buffers."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -97,3 +99,48 @@ def _slab(part: Array, room: Array) -> Array:
         np.copyto(straight, columns, casting="unsafe")
         out[:, left : left + _TILE[1]] = straight.T
     return flat
+
+
+class Buffers:
+    """Buffers of one thread, used again from pair to pair.
+
+    Getting fresh memory from the system and giving it back takes several times as long as the arithmetic on a tensor
+    of a megabyte.
+    """
+
+    def __init__(self) -> None:
+        self._kept: list[Array] = []
+        self._given = 0
+
+    def empty(self, size: int, dtype: DType) -> Array:
+        """A buffer with anything in it."""
+        nbytes = size * dtype.itemsize
+        if self._given == len(self._kept):
+            self._kept.append(np.empty(nbytes, np.uint8))
+        elif self._kept[self._given].size < nbytes:
+            self._kept[self._given] = np.empty(nbytes, np.uint8)
+        buffer = self._kept[self._given][:nbytes].view(dtype)
+        self._given += 1
+        return buffer
+
+    def release(self) -> None:
+        """Nobody uses the buffers any more."""
+        self._given = 0
+
+
+class _ThreadBuffers(threading.local):
+    free: Buffers | None = None
+
+
+_THREAD_BUFFERS = _ThreadBuffers()
+
+
+@contextmanager
+def reused_buffers() -> Iterator[Buffers]:
+    """This thread's buffers; others for a caller that asks while these are in use."""
+    mine, _THREAD_BUFFERS.free = _THREAD_BUFFERS.free or Buffers(), None
+    try:
+        yield mine
+    finally:
+        mine.release()
+        _THREAD_BUFFERS.free = mine

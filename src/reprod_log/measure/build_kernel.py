@@ -56,7 +56,7 @@ def build_kernel(
     import shutil  # this and what else compiling needs is not loaded by those who only look for the library
     import tempfile
 
-    compiler = _compiler()
+    compiler = compiler_command()
     if compiler is None:
         return Built(False, "no C compiler (cc, gcc, clang or $CC) was found")
     report = ""
@@ -73,7 +73,7 @@ def build_kernel(
     return Built(False, report)
 
 
-def _compiler() -> list[str] | None:
+def compiler_command() -> list[str] | None:
     import shlex
     import shutil
 

@@ -1,7 +1,12 @@
-"""How a pair of dtypes is compared: in which arithmetic, exactly or for equality only, and what is said about it."""
+"""How a pair of dtypes is compared: in which arithmetic, exactly or for equality only, and with which note.
+
+Arrays without arithmetic (text, objects, dates, records) are measured here: equal or not, element by element. Where all
+are equal, every difference is 0. Where any is not, every statistic is NaN, which passes no limit.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
@@ -10,8 +15,15 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from reprod_log.measure.measurement import Measurement, SideSummary, Worst
+
 Array: TypeAlias = NDArray[Any]
 DType: TypeAlias = "np.dtype[Any]"
+
+_NO_NUMBERS = SideSummary(math.nan, math.nan, math.nan, math.nan, math.nan, math.nan)
+_LONGEST_TEXT = 80
+_TEXT_BEFORE = 30
+"""Of a long text, how much stands before the first letter that differs."""
 
 
 class Arithmetic(Enum):
@@ -154,3 +166,81 @@ def _note(names: tuple[str, str], *, same: bool, arithmetic: Arithmetic) -> str 
         Arithmetic.SPLIT: "compared as exact integer against float",
     }
     return f"{names[0]} against {names[1]}, {how.get(arithmetic, f'compared in {_WIDE[arithmetic].name}')}"
+
+
+def measure_equality(reference: Array, candidate: Array, *, pair: DtypePair, limit: float | None) -> Measurement:
+    """How many elements are not equal, and the first of them."""
+    left, right = reference.reshape(-1), candidate.reshape(-1)
+    unequal = np.flatnonzero(~_elements_equal(left, right))
+    differing = int(unequal.size)
+    size = math.nan if differing else 0.0
+    worst = None
+    if left.size:
+        at = int(unequal[0]) if differing else 0
+        index = tuple(int(i) for i in np.unravel_index(at, reference.shape))
+        worst = Worst(index, *_as_texts(left[at], right[at]))
+    return Measurement(
+        count=int(left.size),
+        reference_dtype=pair.reference,
+        candidate_dtype=pair.candidate,
+        differing=differing,
+        max_abs=size,
+        mean_abs=size,
+        min_abs=size,
+        rmse=size,
+        max_rel=size,
+        mean_rel=size,
+        rel_l2=size,
+        cosine_distance=size,
+        max_ulp=None,
+        mean_ulp=None,
+        reference=_NO_NUMBERS,
+        candidate=_NO_NUMBERS,
+        worst=worst,
+        limit=limit,
+        # What has no size lies within no limit.
+        beyond_limit=None if limit is None else differing,
+        notes=() if pair.note is None else (pair.note,),
+    )
+
+
+def _elements_equal(left: Array, right: Array) -> Array:
+    kinds = left.dtype.kind, right.dtype.kind
+    # numpy compares text with text and dates with dates; of anything else each element decides for itself.
+    if kinds in {("U", "U"), ("S", "S"), ("M", "M"), ("m", "m")}:
+        equal: Array = left == right
+        return equal
+    pairs = zip(left.astype(object), right.astype(object), strict=True)
+    return np.fromiter((_objects_equal(a, b) for a, b in pairs), np.bool_, count=left.size)
+
+
+def _objects_equal(left: Any, right: Any) -> bool:
+    """Whether two objects are equal; those that cannot be compared are not."""
+    try:
+        if isinstance(left, np.ndarray) or isinstance(right, np.ndarray):
+            return bool(np.array_equal(left, right))
+        return bool(left == right)
+    except (TypeError, ValueError):
+        return False
+
+
+def _as_texts(left: Any, right: Any) -> tuple[str, str]:
+    """Both as text; of long ones the part where they begin to differ."""
+    texts = _element_text(left), _element_text(right)
+    apart = next((at for at, (a, b) in enumerate(zip(*texts, strict=False)) if a != b), min(map(len, texts)))
+    start = max(0, apart - _TEXT_BEFORE) if max(map(len, texts)) > _LONGEST_TEXT else 0
+    ours, theirs = (_shortened(text, start) for text in texts)
+    return ours, theirs
+
+
+def _element_text(value: Any) -> str:
+    if isinstance(value, (np.datetime64, np.timedelta64)) and np.datetime_data(value.dtype)[0] == "generic":
+        # Numbers of nobody knows what, of which numpy itself cannot say more.
+        return str(value.astype(np.int64))
+    return repr(value.item() if isinstance(value, np.generic) and value.dtype.kind in "US" else value)
+
+
+def _shortened(text: str, start: int) -> str:
+    head = "…" if start else ""
+    rest = head + text[start:]
+    return rest if len(rest) <= _LONGEST_TEXT else f"{rest[: _LONGEST_TEXT - 1]}…"

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from reprod_log.measure import kernel
-from reprod_log.measure.blocks import BLOCK, paired_blocks
-from reprod_log.measure.differences import Widener
+from reprod_log.measure.blocks import BLOCK, paired_blocks, reused_buffers
 from reprod_log.measure.dtypes import Arithmetic, Array, DType, DtypePair, dtype_pair
 from reprod_log.measure.measurement import Worst
-from reprod_log.measure.room import room
+from reprod_log.measure.numpy_pass import Widener
 
 Samples = tuple[tuple[float, float], ...]
 
@@ -53,8 +52,8 @@ def worst_elements(reference: Array, candidate: Array, *, most: int) -> tuple[Wo
 def _worst_places(reference: Array, candidate: Array, *, pair: DtypePair, most: int) -> list[int]:
     # A heap of (size, -place): its first item is the least of those kept, so most blocks are passed over by one max().
     kept: list[tuple[float, int]] = []
-    with room() as memory, np.errstate(all="ignore"):
-        widener = Widener(pair, size=min(BLOCK, max(reference.size, 1)), room=memory)
+    with reused_buffers() as memory, np.errstate(all="ignore"):
+        widener = Widener(pair, size=min(BLOCK, max(reference.size, 1)), buffers=memory)
         for offset, left, right in paired_blocks(reference, candidate, size=BLOCK):
             sizes = widener.widened(left, right).difference
             largest = float(sizes.max())

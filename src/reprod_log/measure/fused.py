@@ -1,22 +1,29 @@
-"""One pass over a pair of arrays that gives every statistic."""
+"""One pass over a pair of arrays that gives every statistic, and a second one for sums that float64 cannot hold.
+
+Squares of float64 values beyond 1e154 overflow and those below 1e-162 vanish. Such pairs are walked over once more with
+every value divided by a power of two, which loses nothing that would matter to the sums. The dot product is computed in
+a second pass as well, for the few pairs whose cosine needs it.
+"""
 
 from __future__ import annotations
 
+import math
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reprod_log.errors import UsageError
-from reprod_log.measure import blocked, kernel
-from reprod_log.measure.blocks import BLOCK
-from reprod_log.measure.dtypes import Arithmetic, dtype_pair, notes_of
+from reprod_log.measure import kernel
+from reprod_log.measure.blocks import BLOCK, Buffers, paired_blocks
+from reprod_log.measure.dtypes import Arithmetic, Array, DtypePair, dtype_pair, measure_equality, notes_of
 from reprod_log.measure.elements import worst_at
-from reprod_log.measure.equality import measure_equality
 from reprod_log.measure.measurement import Measurement
-from reprod_log.measure.rescaled import rescale, take_dot
-from reprod_log.measure.totals import finish
+from reprod_log.measure.numpy_pass import Widener, dot, tally
+from reprod_log.measure.totals import SideTotals, Totals, finish
 
 
 def measure_arrays(
@@ -47,8 +54,8 @@ def measure_arrays(
     notes = notes_of(pair, left.size)
     run = kernel.run(left, right, pair=pair, limit=limit, block=block)
     if run is None:
-        notes += _flushed()
-        totals = blocked.tally(left, right, pair=pair, limit=limit, block=block or BLOCK)
+        notes += _subnormal_note()
+        totals = tally(left, right, pair=pair, limit=limit, block=block or BLOCK)
         worst = worst_at(totals.worst_at, left, right)
     else:
         worst = worst_at(run.worst_at, left, right)
@@ -57,9 +64,9 @@ def measure_arrays(
             return finished
         totals = run.totals()
     if totals.out_of_range:
-        rescale(totals, left, right, pair=pair, block=block or BLOCK)
+        _rescale(totals, left, right, pair=pair, block=block or BLOCK)
     if totals.needs_dot:
-        take_dot(totals, left, right, pair=pair, block=block or BLOCK)
+        _take_dot(totals, left, right, pair=pair, block=block or BLOCK)
     return finish(
         totals,
         names=(pair.reference, pair.candidate),
@@ -70,8 +77,145 @@ def measure_arrays(
     )
 
 
-def _flushed() -> tuple[str, ...]:
-    """A note if the program has told this thread to take subnormal numbers for zero, which numpy then does."""
+def _subnormal_note() -> tuple[str, ...]:
+    """A note if this thread is set to treat subnormal numbers as zero, which numpy then does."""
     if sys.float_info.min * 0.5 > 0.0:
         return ()
     return ("subnormal numbers are flushed to zero in this thread: differences that small are not seen",)
+
+
+@dataclass(frozen=True)
+class _Exponents:
+    """Powers of two that bring values down (or up) to about 1: those of each side, and those that form pairs."""
+
+    sides: tuple[int, int]
+    pairs: tuple[int, int]
+    difference: int
+
+
+def _rescale(totals: Totals, reference: Array, candidate: Array, *, pair: DtypePair, block: int = BLOCK) -> None:
+    """Replace the totals' sums by ones that neither overflowed nor vanished."""
+    with np.errstate(all="ignore"):
+        exponents = _exponents(reference, candidate, pair=pair, block=block)
+        _retake_sides(totals, reference, candidate, pair=pair, exponents=exponents, block=block)
+        _retake_differences(totals, reference, candidate, pair=pair, exponents=exponents, block=block)
+
+
+def _take_dot(totals: Totals, reference: Array, candidate: Array, *, pair: DtypePair, block: int = BLOCK) -> None:
+    """Add the dot product, divided by both sides' powers of two, to the totals."""
+    total = 0.0
+    with np.errstate(all="ignore"):
+        for left, right in _finite_pairs(reference, candidate, pair=pair, block=block):
+            a, b = _times(left, -totals.reference_exponent), _times(right, -totals.candidate_exponent)
+            total += dot(a.real.copy(), b.real.copy())
+            if a.dtype.kind == "c":
+                total += dot(a.imag.copy(), b.imag.copy())
+    totals.dot = total
+
+
+def _finite_pairs(reference: Array, candidate: Array, *, pair: DtypePair, block: int) -> Iterator[tuple[Array, Array]]:
+    """Block by block, the wide values where both sides are finite."""
+    widener = Widener(pair, size=max(1, min(block, reference.size)), buffers=Buffers())
+    for _, left, right in paired_blocks(reference, candidate, size=block):
+        a, b = widener.values(left, right)
+        finite = np.isfinite(a) & np.isfinite(b)
+        yield a[finite], b[finite]
+
+
+def _exponents(reference: Array, candidate: Array, *, pair: DtypePair, block: int) -> _Exponents:
+    sides: tuple[list[int], list[int]] = ([], [])
+    pairs: tuple[list[int], list[int]] = ([], [])
+    differences: list[int] = []
+    widener = Widener(pair, size=max(1, min(block, reference.size)), buffers=Buffers())
+    for _, left, right in paired_blocks(reference, candidate, size=block):
+        a, b = widener.values(left, right)
+        finite = np.isfinite(a), np.isfinite(b)
+        both = finite[0] & finite[1]
+        difference = a[both] - b[both]
+        halved = not np.isfinite(difference).all()
+        if halved:
+            difference = _times(a[both], -1) - _times(b[both], -1)
+        for k, values in enumerate((a, b)):
+            sides[k].append(_exponent(values[finite[k]]))
+            pairs[k].append(_exponent(values[both]))
+        differences.append(_exponent(difference) + int(halved))
+    return _Exponents((max(sides[0]), max(sides[1])), (max(pairs[0]), max(pairs[1])), max(differences))
+
+
+def _exponent(values: Array) -> int:
+    """The smallest e such that every magnitude is below 2^e; -20,000 (below any) where all are zero."""
+    if values.dtype.kind == "c":
+        # A magnitude is at most the square root of two times its larger part.
+        return _exponent(values.view(values.real.dtype)) + 1
+    largest = np.abs(values).max(initial=0)
+    return int(np.frexp(largest)[1]) if largest > 0 else -20_000
+
+
+def _retake_sides(
+    totals: Totals, reference: Array, candidate: Array, *, pair: DtypePair, exponents: _Exponents, block: int
+) -> None:
+    retaken = SideTotals(exponent=exponents.sides[0]), SideTotals(exponent=exponents.sides[1])
+    widener = Widener(pair, size=max(1, min(block, reference.size)), buffers=Buffers())
+    for _, left, right in paired_blocks(reference, candidate, size=block):
+        for side, values in zip(retaken, widener.values(left, right), strict=True):
+            finite = values[np.isfinite(values)]
+            if finite.size == 0:
+                continue
+            scaled = _times(finite, -side.exponent)
+            real = np.abs(scaled) if scaled.dtype.kind == "c" else scaled
+            mean = float(real.mean())
+            side.add(
+                real.size,
+                low=float(real.min()),
+                high=float(real.max()),
+                total=float(np.add.reduce(real)),
+                squares=dot(real, real),
+                deviations=float(np.add.reduce((real - mean) ** 2)),
+            )
+    for side, new in zip((totals.reference, totals.candidate), retaken, strict=True):
+        side.sum, side.squares, side.deviations = new.sum, new.squares, new.deviations
+        side.exponent = new.exponent
+
+
+def _retake_differences(
+    totals: Totals, reference: Array, candidate: Array, *, pair: DtypePair, exponents: _Exponents, block: int
+) -> None:
+    halve = int(not all(map(math.isfinite, (totals.max_abs, totals.reference.abs_max, totals.candidate.abs_max))))
+    sums = dict.fromkeys(("abs", "squares", "reference", "candidate", "relative"), 0.0)
+    largest = 0.0
+    for left, right in _finite_pairs(reference, candidate, pair=pair, block=block):
+        difference = np.abs(_times(_times(left, -halve) - _times(right, -halve), halve - exponents.difference))
+        a, b = np.abs(_times(left, -exponents.pairs[0])), np.abs(_times(right, -exponents.pairs[1]))
+        sums["abs"] += float(np.add.reduce(difference))
+        sums["squares"] += dot(difference, difference)
+        sums["reference"] += dot(a, a)
+        sums["candidate"] += dot(b, b)
+        if halve and difference.size:
+            relative = _relative(left, right)
+            sums["relative"] += float(np.add.reduce(relative))
+            largest = max(largest, float(relative.max()))
+    totals.exponent = exponents.difference
+    totals.sum_abs, totals.squares = sums["abs"], sums["squares"]
+    totals.reference_squares, totals.candidate_squares = sums["reference"], sums["candidate"]
+    totals.reference_exponent, totals.candidate_exponent = exponents.pairs
+    if halve:
+        totals.sum_rel, totals.max_rel = sums["relative"], largest
+
+
+def _relative(left: Array, right: Array) -> Array:
+    """|left - right| / |left|, also where the difference alone overflows."""
+    size, difference = np.abs(left), np.abs(left - right)
+    halves = np.abs(_times(left, -1) - _times(right, -1)) / np.abs(_times(left, -1))
+    whole = np.isfinite(size) & np.isfinite(difference)
+    return np.where(left == right, 0.0, np.where(whole, difference / size, halves))
+
+
+def _times(values: Array, exponent: int) -> Array:
+    """values * 2^exponent, also where 2^exponent itself would leave the range."""
+    if values.dtype.kind != "c":
+        result: Array = np.ldexp(values, exponent)
+        return result
+    out = np.empty_like(values)
+    out.real = np.ldexp(values.real, exponent)
+    out.imag = np.ldexp(values.imag, exponent)
+    return out

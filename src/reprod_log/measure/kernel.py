@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from reprod_log.measure.blocks import paired_blocks
+from reprod_log.measure.blocks import paired_blocks, reused_buffers
 from reprod_log.measure.build_kernel import LIBRARY, SWITCH, source_digest, switched_off
 from reprod_log.measure.columns import EndToEnd, cut_octaves, measurements
 from reprod_log.measure.dtypes import Arithmetic, Array, DtypePair
 from reprod_log.measure.measurement import Measurement, SideSummary, Worst
-from reprod_log.measure.room import room
 from reprod_log.measure.totals import SideTotals, Totals
 from reprod_log.recording.kernel import address_of, is_plain
 
@@ -135,7 +134,7 @@ def measure_many(laid: EndToEnd) -> list[Measurement | None]:
     codes = np.full(n, _CODES[laid.kind.reference], np.int32)
     offsets = laid.starts * left.itemsize
     starts = offsets + address_of(left), offsets + address_of(right)
-    with room() as memory:
+    with reused_buffers() as memory:
         state = memory.empty(n * _BINS, np.dtype(np.int64)).reshape(n, _BINS)
         call(n, *map(address_of, (codes, *starts, laid.sizes, laid.limits, state)))
         # Turned once: a column whose numbers lie far apart is slow to take out.

@@ -14,9 +14,9 @@ from reprod_log.measure.measurement import Measurement, SideSummary, Worst
 
 _NAN = math.nan
 # Beyond these, squares of float64 values leave the range of float64.
-_HUGE, _TINY = 2.0**480, 2.0**-440
+HUGE, TINY = 2.0**480, 2.0**-440
 # Below this ratio of the norms, the formula without cancellation cancels after all; then the dot product is used.
-_NORM_RATIO = 1.0 / 16
+NORM_RATIO = 1.0 / 16
 
 
 @dataclass(slots=True)
@@ -120,10 +120,10 @@ class Totals:
     def out_of_range(self) -> bool:
         """Whether a square may have overflowed or vanished, so that the sums have to be taken again, rescaled."""
         for size in (self.reference.abs_max, self.candidate.abs_max, self.max_abs):
-            if size > _HUGE or 0.0 < size < _TINY:
+            if size > HUGE or 0.0 < size < TINY:
                 return True
         # The sizes of the sides say nothing about their pairs where some values have no partner.
-        return self.mismatched > 0 and min(self.reference_squares, self.candidate_squares) < _TINY * _TINY
+        return self.mismatched > 0 and min(self.reference_squares, self.candidate_squares) < TINY * TINY
 
     @property
     def needs_dot(self) -> bool:
@@ -131,7 +131,7 @@ class Totals:
         if self.reference_squares == 0.0 or self.candidate_squares == 0.0:
             return False
         a, b = self.norms
-        return min(a, b) < _NORM_RATIO * max(a, b)
+        return min(a, b) < NORM_RATIO * max(a, b)
 
     @property
     def norms(self) -> tuple[float, float]:
