@@ -12,9 +12,7 @@ from reading import OpenPage
 
 from reprod_log.diagnose import Finding
 from reprod_log.report.overview import write_overview
-from reprod_log.steps.overview import Overview
-from reprod_log.steps.result import StepResult
-from reprod_log.steps.run_plan import PlanResult
+from reprod_log.steps.overview import Overview, StepResult
 
 CAUSE = Finding(
     "layer_setting",
@@ -63,7 +61,7 @@ def overview(tmp_path: Path) -> Path:
         StepResult("forward", None, None, None, alignment=replace(calibrated(), findings=(CAUSE,))),
         StepResult("training", None, None, None, skipped=True),
     )
-    return write_overview(Overview.of(PlanResult("my port", tmp_path, steps)), tmp_path / "plan.html")
+    return write_overview(Overview("plan", "my port", tmp_path, steps), tmp_path / "plan.html")
 
 
 def test_page_of_several_steps_leads_to_each_and_changes_language_and_theme(overview: Path, page: Any) -> None:

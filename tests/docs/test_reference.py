@@ -14,7 +14,7 @@ from reprod_log.cli.app import command
 from reprod_log.measure.metrics import names
 from reprod_log.recording.key import PHASES
 from reprod_log.report import all_formats
-from reprod_log.steps import subjects
+from reprod_log.steps import SUBJECTS
 from reprod_log.verdict import Status
 
 DOCS = ROOT / "docs"
@@ -75,7 +75,7 @@ def test_every_phase_is_named(page: str) -> None:
 
 def test_every_subject_has_its_line() -> None:
     found = re.findall(r"^\| `(\w+)` \|", text("steps.md"), re.MULTILINE)
-    assert set(found) == {subject.name for subject in subjects()}
+    assert set(found) == {subject.name for subject in SUBJECTS}
 
 
 @pytest.mark.parametrize("language", ["", "zh/"])

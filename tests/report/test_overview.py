@@ -16,10 +16,8 @@ from reprod_log.cli import run
 from reprod_log.diagnose import Finding
 from reprod_log.messages import words
 from reprod_log.report.formats.markdown import LIMIT
-from reprod_log.report.overview import markdown, write_overview
-from reprod_log.steps.overview import Overview
-from reprod_log.steps.result import StepResult
-from reprod_log.steps.run_plan import PlanResult
+from reprod_log.report.overview import markdown, rows_of, summary_of, write_overview
+from reprod_log.steps.overview import Overview, StepResult
 
 
 def step(name: str, **known: object) -> StepResult:
@@ -27,7 +25,7 @@ def step(name: str, **known: object) -> StepResult:
 
 
 def overview(*steps: StepResult) -> Overview:
-    return Overview.of(PlanResult("a plan", Path("out"), steps))
+    return Overview("plan", "a plan", Path("out"), steps)
 
 
 def odd() -> StepResult:
@@ -48,11 +46,12 @@ ALL = (
 
 def test_every_step_has_its_line_and_colour() -> None:
     found = overview(*ALL)
-    assert [row.word for row in found.rows] == ["PASS", "PASS", "FAIL", "ERROR", "SKIPPED"]
-    assert [row.status.value for row in found.rows] == ["PASS", "SUSPECT", "FAIL", "NOTHING", "NOTHING"]
-    assert words()(found.summary) == "NOT ALIGNED: 2 of 5 steps of a plan pass, 1 of them without proving anything"
-    assert words("zh")(found.summary) == "未对齐：a plan 的 5 个步骤中有 2 个通过，其中 1 个说明不了什么"
-    assert words("zh")(found.rows[1].said) == "学习率 lr 从未变化"
+    rows = rows_of(found)
+    assert [row.word for row in rows] == ["PASS", "PASS", "FAIL", "ERROR", "SKIPPED"]
+    assert [row.status.value for row in rows] == ["PASS", "SUSPECT", "FAIL", "NOTHING", "NOTHING"]
+    assert words()(summary_of(found)) == "NOT ALIGNED: 2 of 5 steps of a plan pass, 1 of them without proving anything"
+    assert words("zh")(summary_of(found)) == "未对齐：a plan 的 5 个步骤中有 2 个通过，其中 1 个说明不了什么"
+    assert words("zh")(rows[1].said) == "学习率 lr 从未变化"
 
 
 def test_nothing_done_does_not_pass() -> None:

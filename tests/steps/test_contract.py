@@ -1,42 +1,46 @@
-"""Every subject's file has the same functions, and the guides' order knows every subject."""
-
-import inspect
+"""Every subject has the same three functions, and the guides' order knows every subject."""
 
 import pytest
 
+from reprod_log import steps
 from reprod_log.errors import UsageError
-from reprod_log.steps import GUIDE_ORDER, subject_module, subjects
+from reprod_log.steps import SUBJECTS, subject_named
+from reprod_log.steps.subject import Subject
 
-NAMES = [subject.name for subject in subjects()]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_subject_file_has_record_compare_and_run(name: str) -> None:
-    module = subject_module(name)
-    assert module.SUBJECT.name == name
-    assert module.__name__.endswith(f".{name}")
-    for function in ("record", "compare", "run"):
-        parameters = list(inspect.signature(getattr(module, function)).parameters.values())
-        positional = [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
-        assert positional == (["side"] if function == "record" else ["reference", "candidate"])
-        assert inspect.getdoc(getattr(module, function))
+subjects = pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_run_takes_the_keywords_of_compare(name: str) -> None:
-    module = subject_module(name)
-    assert set(inspect.signature(module.compare).parameters) <= set(inspect.signature(module.run).parameters)
+@subjects
+def test_subject_is_an_attribute_of_its_name_with_record_compare_and_run(subject: Subject) -> None:
+    assert getattr(steps, subject.name) is subject is subject.SUBJECT is subject_named(subject.name)
+    for function in (subject.record, subject.compare, subject.run):
+        assert callable(function)
 
 
-def test_the_guides_order_has_every_subject() -> None:
-    assert list(GUIDE_ORDER) == NAMES
+@subjects
+def test_what_is_special_about_a_subject_is_explained(subject: Subject) -> None:
+    for function in (subject.record, subject.limits_of, subject.together):
+        assert function is None or function.__doc__
+
+
+@subjects
+def test_run_takes_the_keywords_of_compare(subject: Subject) -> None:
+    assert set(subject.keywords("compare")) <= set(subject.keywords("run"))
+
+
+@subjects
+def test_unknown_keyword_is_refused_with_the_known_ones(subject: Subject) -> None:
+    with pytest.raises(UsageError, match="has no keyword 'sept'; it takes .*'limits'"):
+        subject.run(None, None, sept=1)
+    with pytest.raises(UsageError, match="has no keyword 'sept'; it takes .*'limits'"):
+        subject.compare("a", "b", sept=1)
 
 
 def test_words_mean_one_subject_each() -> None:
-    words = [word for subject in subjects() for word in subject.words]
+    words = [word for subject in SUBJECTS for word in subject.words]
     assert len(words) == len(set(words))
 
 
 def test_unknown_subject_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UsageError, match="'lr'"):
-        subject_module("learning_rate")
+        subject_named("learning_rate")

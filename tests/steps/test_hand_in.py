@@ -7,7 +7,7 @@ import pytest
 
 from reprod_log import ReprodLogger
 from reprod_log.cli import run
-from reprod_log.steps import subjects
+from reprod_log.steps import SUBJECTS
 from reprod_log.steps.hand_in import check_folder
 
 
@@ -108,5 +108,5 @@ def test_folder_without_logs_compares_nothing(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_every_subject_says_why_its_limits_are_what_they_are() -> None:
-    assert len({subject.name for subject in subjects()}) == len(subjects()) >= 8
-    assert all(subject.why and subject.words and subject.limits for subject in subjects())
+    assert len({subject.name for subject in SUBJECTS}) == len(SUBJECTS) >= 8
+    assert all(subject.why and subject.words and subject.limits for subject in SUBJECTS)

@@ -47,6 +47,14 @@ def test_forward_compares_weights_as_they_are_unless_told_to_transfer() -> None:
     assert forward.run(ours, theirs, inputs=INPUTS, transfer=True).passed
 
 
+def test_forward_with_limits_transfers_weights_to_a_copy() -> None:
+    ours, theirs = pair()
+    theirs.head.bias.set_value(theirs.head.bias + 0.1)
+    assert not forward.run(ours, theirs, inputs=INPUTS, limits=["max_abs:1e-4"]).passed
+    assert forward.run(ours, theirs, inputs=INPUTS, limits=["max_abs:1e-4"], transfer=True).passed
+    assert not forward.run(ours, theirs, inputs=INPUTS, limits=["max_abs:1e-4"]).passed
+
+
 def test_given_limits_replace_the_calibrated_rule() -> None:
     ours, theirs = pair()
     theirs.head.bias.set_value(theirs.head.bias + 0.1)

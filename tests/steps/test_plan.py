@@ -10,7 +10,7 @@ from reprod_log import Alignment, load
 from reprod_log.cli import run
 from reprod_log.errors import UsageError
 from reprod_log.steps.plan import Options, Plan, Step
-from reprod_log.steps.run_plan import run_plan
+from reprod_log.steps.processes import run_plan
 
 
 def step(subject: str, **more: object) -> Step:

@@ -2,25 +2,87 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
 from reprod_log.errors import UsageError
-from reprod_log.messages import known_languages, message, words
+from reprod_log.messages import Foreign, Message, Name, known_languages, message, words
 from reprod_log.recording.files import replacing
 from reprod_log.report import render_report, write_report
+from reprod_log.report.first_screen import screen_headline
 from reprod_log.report.formats.markdown import LIMIT
 from reprod_log.report.github import MOST_ANNOTATIONS, tell, workflow_command
 from reprod_log.report.html_data import phrases_for
 from reprod_log.report.markdown import Section, code, text
 from reprod_log.report.page import content_policy, embedded, page, scripts
 from reprod_log.report.view import MARKS
-from reprod_log.steps.overview import Overview
+from reprod_log.steps.overview import Overview, StepResult
 from reprod_log.verdict import Status
 
 _SCRIPTS = ("script/words.js", "script/overview.js")
 _SUMMARY_LIMIT = 1_000_000
 """GitHub refuses a step summary of more than 1 MiB."""
+
+
+@dataclass(frozen=True)
+class OverviewRow:
+    """One line of the table."""
+
+    name: str
+    word: str
+    """The status, or SKIPPED, or ERROR when the step could not be done."""
+    first: str
+    """Key of the first divergence, '' when there is none."""
+    said: Message | Foreign
+    """The surest cause or note, else why it did not pass, else how much passed."""
+    doubtful: bool = False
+    """It passes, and a finding says that this proves nothing."""
+
+    @property
+    def finding(self) -> str:
+        """What it says, in English."""
+        return words()(self.said)
+
+    @property
+    def status(self) -> Status:
+        """The status whose colour the line has."""
+        if self.doubtful:
+            return Status.SUSPECT
+        return Status(self.word) if self.word in Status.__members__ else Status.NOTHING
+
+
+def rows_of(overview: Overview) -> tuple[OverviewRow, ...]:
+    """The table: each step with its answer in a line."""
+    return tuple(_row(step) for step in overview.steps)
+
+
+def summary_of(overview: Overview) -> Message:
+    """The answer of all steps in one line."""
+    done = sum(step.passed for step in overview.steps)
+    word = "pass" if overview.passed else "fail"
+    found = message(f"{overview.kind}.{word}", done=done, total=len(overview.steps), title=Name(overview.title))
+    doubtful = sum(row.doubtful for row in rows_of(overview))
+    return message("plan.doubtful", sentence=found, count=doubtful) if doubtful else found
+
+
+def _row(step: StepResult) -> OverviewRow:
+    if step.skipped:
+        return OverviewRow(step.name, "SKIPPED", "", Foreign("an earlier step did not pass"))
+    if step.alignment is None:
+        # Of two logs one is there: nothing went wrong, its partner is missing.
+        unmatched = (step.reference is None) != (step.candidate is None)
+        return OverviewRow(step.name, Status.UNMATCHED.value if unmatched else "ERROR", "", Foreign(step.problem))
+    divergence = step.alignment.first_divergence
+    findings = [one for one in step.alignment.findings if one.kind != "remark"] or list(step.alignment.findings)
+    said: Message | Foreign = Foreign(findings[0].cause if findings else divergence.reason if divergence else "")
+    if not said:
+        passed = step.alignment.passed
+        total = len(step.alignment.verdict.judgements)
+        said = message("plan.entries", total=total) if passed else screen_headline(step.alignment)
+    key = divergence.key if divergence else ""
+    doubtful = step.passed and any(one.kind == "suspicious pass" for one in step.alignment.findings)
+    return OverviewRow(step.name, step.alignment.status.value, key, said, doubtful)
 
 
 def write_overview(overview: Overview, path: Path, *, language: str = "en", full: bool = False) -> Path:
@@ -44,11 +106,11 @@ def markdown(overview: Overview, *, language: str = "en", full: bool = False, mo
     told = words(language)
     lines = [
         (text(row.name), f"{MARKS[row.status]} {row.word}", code(row.first) if row.first else "", text(told(row.said)))
-        for row in overview.rows
+        for row in rows_of(overview)
     ]
     titles = [told.get(name) for name in ("plan.step", "status", "first", "plan.finding")]
     mark = MARKS[Status.PASS if overview.passed else Status.FAIL]
-    parts = [f"# {mark} {text(told(overview.summary))}\n", Section("", titles, lines).render()]
+    parts = [f"# {mark} {text(told(summary_of(overview)))}\n", Section("", titles, lines).render()]
     left, room = 0, most - sum(map(len, parts)) - 500
     for step in sorted(overview.steps, key=lambda step: step.passed):
         if step.alignment is None:
@@ -72,8 +134,8 @@ def announce_overview(overview: Overview, stream: TextIO) -> None:
 
 def _commands(overview: Overview) -> list[str]:
     kind = "notice" if overview.passed else "error"
-    lines = [workflow_command(kind, "reprod_log", words()(overview.summary))]
-    for row, step in zip(overview.rows, overview.steps, strict=True):
+    lines = [workflow_command(kind, "reprod_log", words()(summary_of(overview)))]
+    for row, step in zip(rows_of(overview), overview.steps, strict=True):
         if not step.passed or row.doubtful:
             where = f"{row.first}: " if row.first else ""
             kind = "warning" if step.passed else "error"
@@ -94,15 +156,17 @@ def _html(overview: Overview, path: Path, language: str) -> str:
             write_report(step.alignment, folder / f"{name}.html", language=language)
             links[place] = f"{folder.name}/{name}.html"
     script = scripts(*_SCRIPTS)
+    rows = rows_of(overview)
     data = {
         "words": {one: words(one).sentences for one in known_languages()},
         "statuses": [],
-        "phrases": phrases_for([str(row.said) for row in overview.rows if isinstance(row.said, str)]),
+        "phrases": phrases_for([str(row.said) for row in rows if isinstance(row.said, str)]),
     }
     return page(
         "overview.html.j2",
         language=language,
-        overview=overview,
+        summary=summary_of(overview),
+        rows=rows,
         links=links,
         marks=MARKS,
         version=__version__,

@@ -11,8 +11,8 @@ from reprod_log.alignment import align
 from reprod_log.errors import RecordingError, UsageError
 from reprod_log.recording import npy
 from reprod_log.recording.stores import load
-from reprod_log.steps import subject_module, subjects
-from reprod_log.steps.result import StepResult
+from reprod_log.steps import SUBJECTS
+from reprod_log.steps.overview import Overview, StepResult
 from reprod_log.steps.subject import Subject
 
 _REFERENCE = frozenset({"torch", "pytorch", "ref", "reference", "origin", "official"})
@@ -32,19 +32,7 @@ class Found:
     """Its name without the word for the side, folders included."""
 
 
-@dataclass(frozen=True)
-class HandIn:
-    """All steps of a hand-in folder."""
-
-    folder: Path
-    steps: tuple[StepResult, ...]
-
-    @property
-    def passed(self) -> bool:
-        return bool(self.steps) and all(step.passed for step in self.steps)
-
-
-def check_folder(folder: Path, *, limits: Iterable[str] = (), trust: bool = False) -> HandIn:
+def check_folder(folder: Path, *, limits: Iterable[str] = (), trust: bool = False) -> Overview:
     """Find the pairs of logs below `folder` by their names; judge each by the limits of its step (or by `limits`)."""
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder; reprod check takes the folder with the logs of all steps")
@@ -52,10 +40,10 @@ def check_folder(folder: Path, *, limits: Iterable[str] = (), trust: bool = Fals
     sides: dict[str, dict[str, list[Path]]] = {}
     for found in _logs(folder):
         sides.setdefault(found.subject, {}).setdefault(found.side, []).append(found.path)
-    order = {subject.name: place for place, subject in enumerate(subjects())}
+    order = {subject.name: place for place, subject in enumerate(SUBJECTS)}
     steps = [_step(folder, name, paths, limits, trust) for name, paths in sides.items()]
     steps.sort(key=lambda step: (order.get(step.subject.name if step.subject else "", len(order)), step.name))
-    return HandIn(folder, tuple(steps))
+    return Overview("hand_in", str(folder), folder, tuple(steps))
 
 
 def _logs(folder: Path) -> list[Found]:
@@ -117,7 +105,7 @@ def _subject_of(name: str) -> Subject | None:
         words = re.split(r"[_\-. ]", part.lower())
         # 'train_align' is training, 'bp_align' backward; 'step4' alone means nothing.
         for word in words:
-            for subject in subjects():
+            for subject in SUBJECTS:
                 if word in subject.words:
                     return subject
     return None
@@ -140,9 +128,7 @@ def _step(folder: Path, name: str, paths: dict[str, list[Path]], limits: tuple[s
         return StepResult(name, subject, reference, candidate, problem=f"several logs claim to be it: {names}")
     try:
         sides = load(reference, trust=trust), load(candidate, trust=trust)
-        alignment = (
-            subject_module(subject.name).compare(*sides, limits=limits) if subject else align(*sides, limits=limits)
-        )
+        alignment = subject.compare(*sides, limits=limits) if subject else align(*sides, limits=limits)
     except RecordingError as error:
         return StepResult(name, subject, reference, candidate, problem=str(error), published=published)
     return StepResult(name, subject, reference, candidate, alignment, published=published)

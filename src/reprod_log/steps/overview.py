@@ -1,97 +1,68 @@
-"""Overview: the steps of a plan or of a hand-in as one table, each with its answer in a line."""
+"""Overview: the steps of a plan or of a hand-in, and what came of each."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from reprod_log.messages import Foreign, Message, Name, message, words
-from reprod_log.steps.hand_in import HandIn
-from reprod_log.steps.result import StepResult
-from reprod_log.steps.run_plan import PlanResult
+from reprod_log.alignment import Alignment
+from reprod_log.steps.subject import Subject
 from reprod_log.verdict import Status
 
 
 @dataclass(frozen=True)
-class Row:
-    """One line of the table."""
+class StepResult:
+    """What came of one pair of recordings, or why nothing could."""
 
     name: str
-    word: str
-    """The status, or SKIPPED, or ERROR when the step could not be done."""
-    first: str
-    """Key of the first divergence, '' when there is none."""
-    said: Message | Foreign
-    """The surest cause or note, else why it did not pass, else how much passed."""
-    doubtful: bool = False
-    """It passes, and a rule says that this proves nothing."""
+    subject: Subject | None
+    reference: Path | None
+    candidate: Path | None
+    alignment: Alignment | None = None
+    problem: str = ""
+    published: str = ""
+    """The verdict of the committed diff log: 'passed', 'failed' or ''."""
+    skipped: bool = False
+    """An earlier step failed and the plan was to stop there."""
 
     @property
-    def finding(self) -> str:
-        """What it says, in English."""
-        return words()(self.said)
+    def passed(self) -> bool:
+        return self.alignment is not None and self.alignment.passed and not self.problem
 
     @property
     def status(self) -> Status:
-        """The status whose colour the line has."""
-        if self.doubtful:
-            return Status.SUSPECT
-        return Status(self.word) if self.word in Status.__members__ else Status.NOTHING
+        """The alignment's, or NOTHING when there is none."""
+        return Status.NOTHING if self.alignment is None else self.alignment.status
 
 
 @dataclass(frozen=True)
 class Overview:
-    """Several steps under one title."""
+    """Several steps under one title, in the order in which they were done."""
 
     kind: Literal["plan", "hand_in"]
     title: str
     folder: Path
     steps: tuple[StepResult, ...]
 
-    @classmethod
-    def of(cls, result: PlanResult | HandIn) -> Overview:
-        """The overview of a plan's results, or of a hand-in's."""
-        if isinstance(result, HandIn):
-            return cls("hand_in", str(result.folder), result.folder, result.steps)
-        return cls("plan", result.title, result.folder, result.steps)
-
     @property
     def passed(self) -> bool:
         return bool(self.steps) and all(step.passed for step in self.steps)
 
-    @cached_property
-    def rows(self) -> tuple[Row, ...]:
-        """The table."""
-        return tuple(_row(step) for step in self.steps)
-
-    @cached_property
-    def summary(self) -> Message:
-        """The answer in one line."""
-        done = sum(step.passed for step in self.steps)
-        word = "pass" if self.passed else "fail"
-        found = message(f"{self.kind}.{word}", done=done, total=len(self.steps), title=Name(self.title))
-        doubtful = sum(row.doubtful for row in self.rows)
-        return message("plan.doubtful", sentence=found, count=doubtful) if doubtful else found
-
-
-def _row(step: StepResult) -> Row:
-    if step.skipped:
-        return Row(step.name, "SKIPPED", "", Foreign("an earlier step did not pass"))
-    if step.alignment is None:
-        # One of the two logs was handed in: nothing went wrong, its partner is missing.
-        lonely = (step.reference is None) != (step.candidate is None)
-        return Row(step.name, Status.UNMATCHED.value if lonely else "ERROR", "", Foreign(step.problem))
-    divergence = step.alignment.first_divergence
-    findings = [one for one in step.alignment.findings if one.kind != "remark"] or list(step.alignment.findings)
-    said: Message | Foreign = Foreign(findings[0].cause if findings else divergence.reason if divergence else "")
-    if not said:
-        from reprod_log.report.first_screen import screen_headline
-
-        passed = step.alignment.passed
-        total = len(step.alignment.verdict.judgements)
-        said = message("plan.entries", total=total) if passed else screen_headline(step.alignment)
-    key = divergence.key if divergence else ""
-    doubtful = step.passed and any(one.kind == "suspicious pass" for one in step.alignment.findings)
-    return Row(step.name, step.alignment.status.value, key, said, doubtful)
+    def to_dict(self) -> dict[str, Any]:
+        """The table as plain values; the alignments lie beside it."""
+        return {
+            "title": self.title,
+            "passed": self.passed,
+            "steps": [
+                {
+                    "name": step.name,
+                    "subject": "" if step.subject is None else step.subject.name,
+                    "status": "SKIPPED" if step.skipped else str(step.status),
+                    "passed": step.passed,
+                    "problem": step.problem,
+                    "alignment": "" if step.alignment is None else f"{step.name}/alignment.json",
+                }
+                for step in self.steps
+            ],
+        }

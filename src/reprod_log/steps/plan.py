@@ -15,7 +15,6 @@ own while a third one, which imports neither, compares.
 from __future__ import annotations
 
 import importlib.util
-import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,8 +23,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from reprod_log.errors import ReprodLogError, UsageError, listed
-from reprod_log.steps import GUIDE_ORDER, subject_module
+from reprod_log.steps import GUIDE_ORDER, subject_named
 from reprod_log.steps.fake_data import FakeData
+from reprod_log.steps.subject import ACTIONS, Action
 
 ORDERS: Mapping[str, tuple[str, ...]] = {
     "guides": GUIDE_ORDER,
@@ -64,11 +64,13 @@ class Step:
     """The process both sides run in, when they are of one framework; '' each in its own."""
 
     def __post_init__(self) -> None:
-        module = subject_module(self.subject)
-        known = {name for function in (module.record, module.compare, module.run) for name in keywords(function)}
-        unknown = sorted(set(self.arguments) - known)
+        subject = subject_named(self.subject)
+        known = dict.fromkeys(name for action in ACTIONS for name in subject.keywords(action))
+        unknown = sorted(set(self.arguments) - set(known))
         if unknown:
-            raise UsageError(f"step {self.title!r}: {self.subject} has no keyword {listed(unknown)}; known are {known}")
+            raise UsageError(
+                f"step {self.title!r}: {self.subject} has no keyword {listed(unknown)}; it takes {listed(known, 20)}"
+            )
 
     @property
     def title(self) -> str:
@@ -77,9 +79,10 @@ class Step:
     def side(self, side: SideName) -> Callable[[], Any]:
         return self.reference if side == "reference" else self.candidate
 
-    def arguments_for(self, function: Callable[..., Any]) -> dict[str, Any]:
-        """Those of the arguments that the function takes."""
-        return {name: value for name, value in self.arguments.items() if name in keywords(function)}
+    def arguments_for(self, action: Action) -> dict[str, Any]:
+        """Those of the arguments that the subject's `record`, `compare` or `run` takes."""
+        known = subject_named(self.subject).keywords(action)
+        return {name: value for name, value in self.arguments.items() if name in known}
 
 
 @dataclass(frozen=True)
@@ -124,12 +127,6 @@ class Plan:
             if step.title == title:
                 return step
         raise UsageError(f"the plan has no step {title!r}; it has {listed([step.title for step in self.steps], 20)}")
-
-
-def keywords(function: Callable[..., Any]) -> tuple[str, ...]:
-    """The names of a function's keyword-only parameters."""
-    parameters = inspect.signature(function).parameters.values()
-    return tuple(one.name for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY)
 
 
 @contextmanager

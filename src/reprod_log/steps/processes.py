@@ -1,22 +1,126 @@
-"""Processes: one per side of a plan, asked for recordings and answered in order."""
+"""Processes: a plan is run with both sides in one process, or each in its own, and every step is compared and saved.
+
+    python -m reprod_log.steps.processes PLAN OPTIONS
+
+is the process of one side. It reads one JSON object per line ({"step": …, "side": …, "path": …}) and answers each with
+one ({"problem": …}, '' when the recording lies at the path). What the plan's own code prints goes to standard error.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import traceback
 from collections import deque
-from contextlib import suppress
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from reprod_log.steps.plan import Options, SideName
+from reprod_log.alignment import Alignment
+from reprod_log.recording import Recording
+from reprod_log.recording.files import replacing
+from reprod_log.steps import subject_named
+from reprod_log.steps.overview import Overview, StepResult
+from reprod_log.steps.plan import SIDES, Options, Plan, SideName, Step, plan_at
 
 _LAST_LINES = 3
 _PATIENCE = 10.0
 
 
+def run_plan(
+    path: str | Path,
+    options: Options,
+    *,
+    only: Iterable[str] = (),
+    stop: bool = False,
+    together: bool = False,
+    tell: Callable[[str, int, int], None] = lambda what, done, total: None,
+) -> Overview:
+    """Do every step of the plan at `path`; save alignments, recordings and the table below `options.folder`.
+
+    only       names of the steps to do; all by default
+    stop       leave out what comes after the first step that does not pass
+    together   both sides live in this process, whatever the plan says
+    tell       hears which step is being done, how many are done, and how many there are
+    """
+    options.folder.mkdir(parents=True, exist_ok=True)
+    with plan_at(path, options) as whole, ExitStack() as processes:
+        plan = whole.only(only)
+        apart = plan.apart and not together
+        do = _Apart(plan, Path(path), options, processes, ahead=not stop).result if apart else _together
+        for step in plan.steps:
+            # What an earlier run left must not pass for this one's.
+            (options.folder / step.title / "alignment.json").unlink(missing_ok=True)
+        results: list[StepResult] = []
+        for step in plan.steps:
+            if stop and results and not results[-1].passed:
+                results.append(StepResult(step.title, subject_named(step.subject), None, None, skipped=True))
+                continue
+            tell(step.title, len(results), len(plan.steps))
+            results.append(do(step))
+            alignment = results[-1].alignment
+            if alignment is not None:
+                alignment.save(options.folder / step.title / "alignment.json")
+        found = Overview("plan", plan.title or Path(path).resolve().parent.name, options.folder, tuple(results))
+    with replacing(options.folder / "plan.json") as file:
+        file.write(json.dumps(found.to_dict(), indent=1, ensure_ascii=False).encode())
+    return found
+
+
+def _together(step: Step) -> StepResult:
+    """Both sides in this process."""
+    subject = subject_named(step.subject)
+    try:
+        alignment = subject.run(step.reference(), step.candidate(), **step.arguments_for("run"))
+    except Exception as error:  # whatever the plan's code raises is this step's problem, not the end of the plan
+        return StepResult(step.title, subject, None, None, problem=f"{type(error).__name__}: {error}")
+    return StepResult(step.title, subject, None, None, alignment)
+
+
+class _Apart:
+    """Each side in a process of its own; this one compares what they wrote and imports neither framework."""
+
+    def __init__(self, plan: Plan, path: Path, options: Options, stack: ExitStack, *, ahead: bool) -> None:
+        self._folder = options.folder
+        self._processes: dict[str, SideProcess] = {}
+        for side in SIDES:
+            process = SideProcess(path.resolve(), options, options.folder / f"{side}.log")
+            stack.callback(process.close)
+            self._processes[side] = process
+        self._asked: set[str] = set()
+        if ahead:
+            # Recording goes on while earlier steps are compared.
+            for step in plan.steps:
+                self._ask(step)
+
+    def _ask(self, step: Step) -> None:
+        if step.title in self._asked:
+            return
+        self._asked.add(step.title)
+        for side in SIDES:
+            self._processes[step.process or side].ask(step.title, side, _place(self._folder, step, side))
+
+    def result(self, step: Step) -> StepResult:
+        self._ask(step)
+        subject = subject_named(step.subject)
+        paths = {side: _place(self._folder, step, side) for side in SIDES}
+        problems = {side: self._processes[step.process or side].problem(step.title, side) for side in SIDES}
+        alignment: Alignment | None = None
+        problem = "; ".join(f"{side}: {said}" for side, said in problems.items() if said)
+        if not problem:
+            arguments = step.arguments_for("compare")
+            alignment = subject.compare(paths["reference"], paths["candidate"], **arguments)
+        return StepResult(step.title, subject, paths["reference"], paths["candidate"], alignment, problem)
+
+
+def _place(folder: Path, step: Step, side: SideName) -> Path:
+    return folder / step.title / f"{side}.safetensors"
+
+
 class SideProcess:
-    """A running `side_process`. Requests may be sent ahead; answers come in the same order."""
+    """A running process of one side. Requests may be sent ahead; answers come in the same order."""
 
     def __init__(self, plan: Path, options: Options, log: Path) -> None:
         given = json.dumps(
@@ -27,7 +131,7 @@ class SideProcess:
         self._answers: dict[tuple[str, SideName], str] = {}
         with open(log, "wb") as file:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "reprod_log.steps.side_process", str(plan), given],
+                [sys.executable, "-m", "reprod_log.steps.processes", str(plan), given],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=file,
@@ -72,3 +176,42 @@ class SideProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+def record_side(plan: Plan, title: str, side: SideName) -> Recording:
+    """What one side gives for a step, with the hash of the plan's data in it."""
+    step = plan.step(title)
+    made = step.side(side)()
+    if not isinstance(made, Recording):
+        made = subject_named(step.subject).record(made, **step.arguments_for("record"))
+    return made if plan.data is None else plan.data.stamped(made)
+
+
+def main(arguments: list[str]) -> None:
+    """Answer requests until the input ends."""
+    # The answers keep the real standard output to themselves.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    path, given = arguments
+    known = json.loads(given)
+    options = Options(full=known["full"], as_published=known["as_published"], folder=Path(known["folder"]))
+    asker = os.getppid()
+    with plan_at(path, options) as plan:
+        for line in sys.stdin:
+            if os.getppid() != asker:
+                # Whoever asked is gone; requests that were sent ahead have no reader any more.
+                return
+            request = json.loads(line)
+            problem = ""
+            try:
+                record_side(plan, request["step"], request["side"]).save(request["path"])
+            except (
+                Exception
+            ) as error:  # whatever the plan's code raises becomes the step's problem, and the log has it all
+                traceback.print_exc()
+                problem = f"{type(error).__name__}: {error}"
+            print(json.dumps({"problem": problem}), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from reprod_log.errors import UsageError
 from reprod_log.experiments.program import Program
+from reprod_log.experiments.runs import as_mapping
+from reprod_log.transfer import transfer_weights
 
 
 @dataclass(frozen=True)
@@ -51,3 +55,16 @@ class Trainer(Program):
         if self.step is not None or (self.clip is None and self.penalty is None):
             return self.step
         return self.iterate
+
+    def with_weights_of(self, reference: Trainer, *, rename: Mapping[str, str] | None, inputs: Any) -> Trainer:
+        """This side with a copy of its model that has the reference's weights; its own model is not touched."""
+        side = replace(self, model=copy.deepcopy(self.model))
+        there = as_mapping(side.model)
+        for name, source in as_mapping(reference.model).items():
+            if name not in there:
+                raise UsageError(f"the candidate has no model {name!r}; it has {', '.join(map(repr, there))}")
+            # Several models have inputs of each other's making, so only a single one can be run for proof.
+            transfer_weights(
+                source, there[name], rename=rename, inputs=inputs if name == "" else None, on_difference="report"
+            )
+        return side

@@ -16,12 +16,12 @@ from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOTHING_COMPARED
 from reprod_log.cli.answer import tell_written
 from reprod_log.cli.options import Language
 from reprod_log.messages import Words, words
-from reprod_log.report.overview import announce_overview, write_overview
+from reprod_log.report.overview import OverviewRow, announce_overview, rows_of, summary_of, write_overview
 from reprod_log.report.plain import plain
 from reprod_log.report.terminal import STYLES, terminal
-from reprod_log.steps.overview import Overview, Row
+from reprod_log.steps.overview import Overview
 from reprod_log.steps.plan import Options
-from reprod_log.steps.run_plan import PlanResult, run_plan
+from reprod_log.steps.processes import run_plan
 from reprod_log.verdict import Status
 
 NAME = "align"
@@ -54,13 +54,13 @@ def run(
     told = words(language)
     options = Options(full=full, as_published=as_published, folder=output)
     with _told() as tell:
-        result = run_plan(plan, options, only=only, stop=stop, together=together, tell=tell)
+        overview = run_plan(plan, options, only=only, stop=stop, together=together, tell=tell)
     console = terminal()
-    overview = Overview.of(result)
-    status = Status.PASS if result.passed else Status.FAIL
-    console.print(Text(plain(told(overview.summary)), style=STYLES[status]))
-    console.print(_table(overview.rows, told))
-    for row in overview.rows:
+    rows = rows_of(overview)
+    status = Status.PASS if overview.passed else Status.FAIL
+    console.print(Text(plain(told(summary_of(overview))), style=STYLES[status]))
+    console.print(_table(rows, told))
+    for row in rows:
         finding = told(row.said)
         if len(finding) > _MOST_LETTERS:
             console.print(Text(plain(f"{row.name}: {finding}")))
@@ -68,10 +68,10 @@ def run(
     for path in report:
         tell_written(write_overview(overview, path, language=language))
     announce_overview(overview, sys.stdout)
-    return _exit_code(result)
+    return _exit_code(overview)
 
 
-def _table(lines: tuple[Row, ...], told: Words) -> Table:
+def _table(lines: tuple[OverviewRow, ...], told: Words) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(told.get("plan.step"), no_wrap=True)
     table.add_column(told.get("status"), no_wrap=True)
@@ -104,10 +104,10 @@ def _told() -> Iterator[Callable[[str, int, int], None]]:
         yield tell
 
 
-def _exit_code(result: PlanResult) -> int:
-    if result.passed:
+def _exit_code(overview: Overview) -> int:
+    if overview.passed:
         return ALIGNED
-    compared = [step for step in result.steps if step.alignment is not None]
+    compared = [step for step in overview.steps if step.alignment is not None]
     nothing = all(step.status is Status.NOTHING for step in compared)
-    failed = any(step.problem for step in result.steps)
+    failed = any(step.problem for step in overview.steps)
     return NOTHING_COMPARED if nothing and not failed else NOT_ALIGNED

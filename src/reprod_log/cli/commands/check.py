@@ -15,12 +15,11 @@ from reprod_log.cli.answer import tell_written
 from reprod_log.cli.options import Language, Limits, Trust
 from reprod_log.messages import Words, words
 from reprod_log.report.first_screen import headline
-from reprod_log.report.overview import announce_overview, write_overview
+from reprod_log.report.overview import announce_overview, summary_of, write_overview
 from reprod_log.report.plain import plain
 from reprod_log.report.terminal import STYLES, terminal
-from reprod_log.steps.hand_in import HandIn, check_folder
-from reprod_log.steps.overview import Overview
-from reprod_log.steps.result import StepResult
+from reprod_log.steps.hand_in import check_folder
+from reprod_log.steps.overview import Overview, StepResult
 from reprod_log.verdict import Status
 
 NAME = "check"
@@ -45,19 +44,18 @@ def run(
         )
         return NOTHING_COMPARED
     failed = [step for step in hand_in.steps if not step.passed]
-    overview = Overview.of(hand_in)
     status = Status.PASS if hand_in.passed else Status.FAIL
-    console.print(Text(plain(told(overview.summary)), style=STYLES[status]))
+    console.print(Text(plain(told(summary_of(hand_in))), style=STYLES[status]))
     console.print(_table(hand_in, told))
     for step in failed:
         console.print(Text(plain(f"{step.name}: {_why(step, told)}")))
     for path in report:
-        tell_written(write_overview(overview, path, language=language))
-    announce_overview(overview, sys.stdout)
+        tell_written(write_overview(hand_in, path, language=language))
+    announce_overview(hand_in, sys.stdout)
     return ALIGNED if hand_in.passed else NOT_ALIGNED
 
 
-def _table(hand_in: HandIn, told: Words) -> Table:
+def _table(hand_in: Overview, told: Words) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(told.get("status"), no_wrap=True)
     table.add_column(told.get("plan.step"), no_wrap=True)

@@ -1,31 +1,22 @@
-"""Learning rate: two schedulers stepped side by side give the same rate at every step of the whole schedule."""
+"""Schedules; subject lr: two schedulers stepped side by side give the same rate at every step of the whole schedule."""
 
 from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from glob import escape
 from typing import Any
 
 import numpy as np
 
-from reprod_log.alignment import Alignment, align
 from reprod_log.errors import UsageError, counted
 from reprod_log.frameworks.contract import Framework, loaded
 from reprod_log.recording import Array, Entry, Key, Recording
 from reprod_log.recording.recording import series
-from reprod_log.steps.subject import Recorded, Subject, load_side, recorded
+from reprod_log.steps.subject import OwnLimits, Subject
 from reprod_log.steps.values import origin, values_recording
 from reprod_log.verdict import Limit
-
-SUBJECT = Subject(
-    name="lr",
-    title="learning rate",
-    words=("lr", "scheduler", "schedule", "learning"),
-    limits=("max_rel:1e-6",),
-    why="relative to the rate: the guides' absolute 1e-6 is 3 % of a rate of 3e-5",
-)
 
 _SHARE = 1e-9
 """Of the largest rate: schedules are Python floats; a formula written otherwise differs by 1e-16, a defect by 1e-6."""
@@ -36,7 +27,7 @@ Reading = Callable[[], list[float]]
 Advance = Callable[..., Any]
 
 
-def record(side: Any, *, steps: int, metrics: Sequence[float] | None = None) -> Recording:
+def _record(side: Any, *, steps: int = 0, metrics: Sequence[float] | None = None) -> Recording:
     """The rate of every parameter group at each of `steps` steps, without training.
 
     side      a scheduler, (optimizer, scheduler), a function from the step to the rate, or a sequence of rates; or
@@ -134,13 +125,7 @@ def _counted(rate: Callable[[int], Any]) -> tuple[Reading, Advance]:
     return read, advance
 
 
-def compare(reference: Recorded, candidate: Recorded, *, limits: Iterable[Limit | str] = ()) -> Alignment:
-    """Two recordings of rates, each held to 1e-9 of the largest rate of its schedule unless limits are given."""
-    reference, candidate = load_side(reference), load_side(candidate)
-    return align(reference, candidate, limits=tuple(limits) or _limits(reference))
-
-
-def _limits(reference: Recording) -> tuple[Limit | str, ...]:
+def _limits(reference: Recording, candidate: Recording) -> OwnLimits:
     """One limit per schedule: a share of its own largest rate, since near the end of a decay every rate is small."""
     by_key = {str(entry.key): entry for entry in reference.entries if _is_number(entry)}
     found: list[Limit | str] = []
@@ -154,21 +139,19 @@ def _limits(reference: Recording) -> tuple[Limit | str, ...]:
         pattern = "*".join(escape(part) for part in name.split("*"))
         structured = bool(Key.parse(keys[0]).phase)
         found.append(Limit("max_abs", share * largest, keys=f"*/{pattern}" if structured else pattern, reason=reason))
-    return tuple(found) or SUBJECT.limits
+    return tuple(found), ()
 
 
 def _is_number(entry: Entry) -> bool:
     return entry.dtype.startswith("float") and entry.detail == "full"
 
 
-def run(
-    reference: Any,
-    candidate: Any,
-    *,
-    steps: int = 0,
-    metrics: Sequence[float] | None = None,
-    limits: Iterable[Limit | str] = (),
-) -> Alignment:
-    """Step two schedules side by side (see `record`) and compare every rate, or compare two recordings."""
-    sides = [recorded(side, lambda one: record(one, steps=steps, metrics=metrics)) for side in (reference, candidate)]
-    return compare(*sides, limits=limits)
+lr = Subject(
+    name="lr",
+    title="learning rate",
+    words=("lr", "scheduler", "schedule", "learning"),
+    limits=("max_rel:1e-6",),
+    why="relative to the rate: the guides' absolute 1e-6 is 3 % of a rate of 3e-5",
+    record=_record,
+    limits_of=_limits,
+)

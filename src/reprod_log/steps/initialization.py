@@ -1,4 +1,4 @@
-"""Initialisation: fresh weights of both sides come from the same distributions.
+"""Initialization; subject init: fresh weights of both sides come from the same distributions.
 
 Values differ by nature, so statistics are compared: of every kind and shape of layer the mean, the standard deviation,
 and the mean absolute deviation in standard deviations, which tells a uniform distribution (0.866) from a normal one
@@ -8,14 +8,12 @@ narrow for many; constants (zeros, ones) must be equal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable
 from glob import escape
 from typing import Any
 
 import numpy as np
 
-from reprod_log.alignment import Alignment, align
 from reprod_log.capture import framework_of
 from reprod_log.capture.determinism import deterministic
 from reprod_log.errors import UsageError
@@ -24,17 +22,9 @@ from reprod_log.frameworks.module_tree import Root, Tree
 from reprod_log.pairing.survey import survey
 from reprod_log.recording import Array, Key, Recording
 from reprod_log.recording.recorder import Recorder
-from reprod_log.steps.subject import Recorded, Subject, load_side, recorded
+from reprod_log.steps.subject import OwnLimits, Subject
 from reprod_log.steps.values import origin
 from reprod_log.verdict import Limit
-
-SUBJECT = Subject(
-    name="init",
-    title="initialisation",
-    words=("init", "initial", "initialization", "initialisation"),
-    limits=("max_abs:1e-3",),
-    why="the guides' figure for mean and standard deviation",
-)
 
 GUIDES_FIGURE = 1e-3
 _STANDARD_ERRORS = 5.0
@@ -74,7 +64,7 @@ class _Moments:
         }
 
 
-def record(side: Callable[[], Any], *, draws: int = 16, seed: int = 0) -> Recording:
+def _record(side: Callable[[], Any], *, draws: int = 16, seed: int = 0) -> Recording:
     """Statistics of the weights of `draws` freshly made models, by kind and shape of layer.
 
     side   makes a new model (or several by name); the framework's seed is set anew before each
@@ -127,19 +117,8 @@ def _made(side: Callable[[], Any], seed: int) -> dict[str, Any]:
         return dict(as_mapping(side()))
 
 
-def compare(reference: Recorded, candidate: Recorded, *, limits: Iterable[Limit | str] = ()) -> Alignment:
-    """Two recordings of statistics, each number held to what the sizes of the samples allow."""
-    reference, candidate = load_side(reference), load_side(candidate)
-    own = tuple(limits)
-    found, notes = _limits(reference, candidate)
-    alignment = align(reference, candidate, limits=own or found or SUBJECT.limits)
-    if own or not notes:
-        return alignment
-    comparison = replace(alignment.comparison, notes=(*alignment.comparison.notes, *notes))
-    return replace(alignment, comparison=comparison)
-
-
-def _limits(reference: Recording, candidate: Recording) -> tuple[tuple[Limit, ...], list[str]]:
+def _limits(reference: Recording, candidate: Recording) -> OwnLimits:
+    """What the sizes of the samples allow for each number."""
     limits, coarse, wider = [], [], 0
     draws = 0
     for entry in reference.entries:
@@ -167,7 +146,7 @@ def _limits(reference: Recording, candidate: Recording) -> tuple[tuple[Limit, ..
         )
     if coarse:
         notes.append(f"too few values to say much about {', '.join(dict.fromkeys(coarse))}; raise draws")
-    return tuple(limits), notes
+    return tuple(limits), tuple(notes)
 
 
 def _standard_error(role: str, facts: Any) -> float:
@@ -180,9 +159,12 @@ def _standard_error(role: str, facts: Any) -> float:
     return float(np.sqrt(max(1.0 - float(facts["shape"]) ** 2, 0.0) / count))
 
 
-def run(
-    reference: Any, candidate: Any, *, draws: int = 16, seed: int = 0, limits: Iterable[Limit | str] = ()
-) -> Alignment:
-    """Compare the initial weights of two functions that make new models, or two recordings of their statistics."""
-    sides = [recorded(side, lambda one: record(one, draws=draws, seed=seed)) for side in (reference, candidate)]
-    return compare(*sides, limits=limits)
+init = Subject(
+    name="init",
+    title="initialisation",
+    words=("init", "initial", "initialization", "initialisation"),
+    limits=("max_abs:1e-3",),
+    why="the guides' figure for mean and standard deviation",
+    record=_record,
+    limits_of=_limits,
+)
