@@ -8,8 +8,8 @@ from reprod_log import Status
 from reprod_log.cli import run
 from reprod_log.errors import RecordingError, UnreadableFile, UsageError
 from reprod_log.ranks import Ranks, compare_ranks, join_ranks, load_ranks
-from reprod_log.ranks.declared import read_mesh
 from reprod_log.ranks.mesh import Mesh
+from reprod_log.ranks.opening import read_mesh
 from reprod_log.recording.shards import Axis, counted_through, is_batch
 
 

@@ -5,7 +5,7 @@ import train_paddle
 from made_ranks import rules
 
 from reprod_log import Status, align
-from reprod_log.ranks import compare_ranks, explained, load_ranks, open_sides
+from reprod_log.ranks import compare_ranks, load_ranks
 
 
 @pytest.fixture(scope="module")
@@ -21,8 +21,7 @@ def single(tmp_path_factory):
 
 
 def against(single, ranks):
-    ours, theirs = open_sides(single, ranks)
-    return explained(align(ours, theirs), ours, theirs)
+    return align(single, ranks)
 
 
 def test_ranks_of_a_right_training_agree(ranks):

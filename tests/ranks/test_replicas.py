@@ -233,17 +233,17 @@ def test_sum_for_mean_is_named_against_a_single_process_when_local_gradients_wer
     single = part(0, right, size=1)
     doubled = ranks_of(*[{key: 2 * array for key, array in right.items()}] * 2)
     joined = join_ranks(doubled)
-    found = explained(align(single, joined), single, joined)
+    found = align(single, joined)
     assert rules(found, "cause") == ["sum_for_mean"]
     assert "times that of the single process" in found.findings[0].evidence
-    turned = explained(align(joined, single), joined, single)
+    turned = align(joined, single)
     assert rules(turned, "cause") == ["sum_for_mean"]
 
 
 def test_causes_name_their_side_when_both_are_ranks():
     wrong = join_ranks(ranks_of(*(stepped(rank, scale=2) for rank in range(2))))
     right = join_ranks(ranks_of(*(stepped(rank) for rank in range(2))))
-    found = explained(align(right, wrong), right, wrong)
+    found = align(right, wrong)
     assert any(one.cause.startswith("candidate: gradients are reduced by a sum") for one in found.findings)
 
 
@@ -309,11 +309,8 @@ def test_joined_ranks_are_measured_by_processes(folders):
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    from reprod_log.ranks import open_sides
-
-    ours, theirs = open_sides(folders / "single", folders / "right")
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        assert align(ours, theirs, executor=pool).passed
+        assert align(folders / "single", folders / "right", executor=pool).passed
 
 
 def test_findings_about_ranks_are_said_in_chinese(folders, capsys):

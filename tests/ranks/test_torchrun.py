@@ -6,7 +6,7 @@ from made_ranks import rules
 
 from reprod_log import Status, align
 from reprod_log.errors import RecordingError
-from reprod_log.ranks import compare_ranks, explained, load_ranks, open_sides
+from reprod_log.ranks import compare_ranks, load_ranks
 
 SPLIT = {
     "up": "b h[tp]",
@@ -30,8 +30,7 @@ def single(tmp_path_factory):
 
 
 def against(single, ranks, dims=None):
-    ours, theirs = open_sides(single, ranks, dims=dims)
-    return explained(align(ours, theirs), ours, theirs)
+    return align(single, ranks, dims=dims)
 
 
 @pytest.mark.parametrize("name", ["right", "by_hand"])

@@ -14,7 +14,6 @@ from reprod_log.messages.phrases import phrases, phrases_from
 from reprod_log.report import render_report
 
 SOURCE = Path(__file__).parents[2] / "src" / "reprod_log"
-_OF_RANKS = ("explaining", "joining", "model_axes", "reduction", "replicas", "settings", "statistics")
 WRITERS = (
     *sorted((SOURCE / "diagnose" / "hypotheses").glob("*.py")),
     SOURCE / "diagnose" / "schedules.py",
@@ -35,7 +34,8 @@ WRITERS = (
     SOURCE / "pairing" / "tensors.py",
     SOURCE / "experiments" / "passes.py",
     SOURCE / "experiments" / "isolation.py",
-    *(SOURCE / "ranks" / f"{name}.py" for name in _OF_RANKS),
+    SOURCE / "ranks" / "joining.py",
+    SOURCE / "alignment" / "recordings.py",
 )
 PIECES = {
     # Parts of a sentence, or words that are put into one.

@@ -14,11 +14,11 @@ from reprod_log.errors import NotAligned, UnreadableFile, UsageError
 from reprod_log.measure.comparison import Compared, Comparison, measure
 from reprod_log.measure.sketch import has_values
 from reprod_log.pairing import Pair, match
+from reprod_log.ranks import open_sides
 from reprod_log.recording import Recording
 from reprod_log.recording.encoding import check_types
 from reprod_log.recording.portable import portable
 from reprod_log.recording.recording import Source
-from reprod_log.recording.stores import load
 from reprod_log.verdict import (
     CalibratedPolicy,
     Judgement,
@@ -169,6 +169,8 @@ def align(
     accept: str | Iterable[str] = (),
     allow_incomplete: bool = False,
     equal_nan: bool = False,
+    dims: Mapping[str, str] | None = None,
+    mesh: Mapping[str, int] | None = None,
     trust: bool = False,
     progress: Callable[[int, int], None] | None = None,
     threads: int | None = None,
@@ -177,6 +179,8 @@ def align(
 ) -> Alignment:
     """Compare two recordings (or their paths): match, measure, calibrate, judge, diagnose.
 
+    A path with the parts of several ranks is joined first: as data-parallel, or as `dims` and `mesh` declare
+    (see `load_ranks` and `join_ranks` of reprod_log.ranks).
     Give either a whole `policy`, or the other settings from which one is made: `limits`, `allow_unmatched`, `accept`,
     `allow_incomplete` (a recording that was cut short may pass with what it has) and `equal_nan`.
     Without policy and limits the calibrated rule judges when the reference also ran in float64, fixed limits otherwise.
@@ -185,8 +189,7 @@ def align(
     `elements` keeps a few single elements of each pair, of which HTML reports make pictures; nothing else needs them.
     """
     limits = (limits,) if isinstance(limits, str) else tuple(limits)
-    reference = reference if isinstance(reference, Recording) else load(reference, trust=trust)
-    candidate = candidate if isinstance(candidate, Recording) else load(candidate, trust=trust)
+    reference, candidate = open_sides(reference, candidate, dims=dims, mesh=mesh, trust=trust)
     if executor is not None:
         reference, candidate = portable(reference, trust=trust), portable(candidate, trust=trust)
     pairing = match(reference, candidate, rename=rename)

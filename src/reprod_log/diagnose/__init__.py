@@ -23,9 +23,18 @@ def diagnose(case: Case) -> tuple[Finding, ...]:
     """What the rules find, the surest causes first."""
     found: list[Finding] = []
     for module in pkgutil.iter_modules(hypotheses.__path__):
+        if module.name == "ranks":
+            continue
         # A rule that needs values has nothing to say where only sketches or statistics were recorded.
         with suppress(ValuesNotRecorded):
             found += import_module(f"{hypotheses.__name__}.{module.name}").look(case)
+    if case.material is not None and case.material.is_joined:
+        # Few recordings are of several ranks; the others need not wait for what explains them.
+        from reprod_log.diagnose.hypotheses import ranks
+
+        told = list(ranks.look(case))
+        superfluous = ranks.superfluous(case, told)
+        found = [*(one for one in found if one.rule not in superfluous), *told]
     return ranked(found)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from reprod_log.diagnose.material import relative
+from reprod_log.pairing.values import relative
 from reprod_log.recording import Array
 
 _FIT = 1e-5

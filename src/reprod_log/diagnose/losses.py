@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reprod_log.diagnose.material import Both, factor, relative
+from reprod_log.diagnose.material import Both
+from reprod_log.pairing.values import factor, relative
 from reprod_log.recording import Array
 
 _FIT = 1e-3

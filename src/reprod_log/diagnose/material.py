@@ -13,6 +13,7 @@ import numpy as np
 
 from reprod_log.errors import RecordingError
 from reprod_log.pairing import Pair, Pairing
+from reprod_log.pairing.values import factor, relative
 from reprod_log.recording import Array, Key, ModuleInfo, Recording
 
 Both = tuple[Array, Array]
@@ -44,6 +45,11 @@ class Material:
             if here.phase == "forward" and not here.run and here.path in ours and there.path in theirs:
                 found.setdefault(here.path, (ours[here.path], theirs[there.path]))
         return found
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether a side was put together from the recordings of several ranks."""
+        return any(type(side) is not Recording for side in (self.reference, self.candidate))
 
     @cached_property
     def has_float64(self) -> bool:
@@ -171,23 +177,6 @@ class Material:
             str(Key(path, "update", step)) in self.reference
             or str(Key(self.partner(path), "update", step)) in self.candidate
         )
-
-
-def relative(ours: Array, theirs: Array) -> float:
-    """‖theirs - ours‖ / ‖ours‖; inf when ours is zero and theirs is not."""
-    size = float(np.linalg.norm(ours))
-    error = float(np.linalg.norm(theirs - ours))
-    return error / size if size else (0.0 if error == 0 else float("inf"))
-
-
-def factor(ours: Array, theirs: Array, *, within: float = 1e-4) -> float | None:
-    """The one number that makes theirs out of ours; None when there is none."""
-    size = float(np.vdot(ours, ours))
-    if not size or not np.isfinite(ours).all() or not np.isfinite(theirs).all():
-        return None
-    ratio = float(np.vdot(ours, theirs)) / size
-    left = float(np.linalg.norm(theirs - ratio * ours))
-    return ratio if ratio and left <= within * abs(ratio) * size**0.5 else None
 
 
 def other_factor(ours: Array, theirs: Array, *, within: float = 1e-4) -> float | None:

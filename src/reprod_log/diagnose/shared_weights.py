@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from reprod_log.diagnose.case import Case
-from reprod_log.diagnose.material import Material, relative
+from reprod_log.diagnose.material import Material
+from reprod_log.pairing.values import relative
 from reprod_log.recording import Array, Key, Recording
 
 _FIT = 1e-4

@@ -142,3 +142,20 @@ def first_parameters(recording: Recording) -> dict[str, Entry]:
         if entry.key.phase == "parameter" and entry.detail != "summary" and not entry.key.run:
             found.setdefault(entry.key.path, entry)
     return found
+
+
+def relative(ours: Array, theirs: Array) -> float:
+    """‖theirs - ours‖ / ‖ours‖; inf when ours is zero and theirs is not."""
+    size = float(np.linalg.norm(ours))
+    error = float(np.linalg.norm(theirs - ours))
+    return error / size if size else (0.0 if error == 0 else float("inf"))
+
+
+def factor(ours: Array, theirs: Array, *, within: float = 1e-4) -> float | None:
+    """The one number that makes theirs out of ours; None when there is none."""
+    size = float(np.vdot(ours, ours))
+    if not size or not np.isfinite(ours).all() or not np.isfinite(theirs).all():
+        return None
+    ratio = float(np.vdot(ours, theirs)) / size
+    left = float(np.linalg.norm(theirs - ratio * ours))
+    return ratio if ratio and left <= within * abs(ratio) * size**0.5 else None

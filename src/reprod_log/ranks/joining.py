@@ -13,14 +13,19 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from reprod_log.errors import RecordingError, counted, listed
-from reprod_log.ranks.bits import digest
-from reprod_log.ranks.dims import DeclaredDims
-from reprod_log.ranks.gradients import Reduction, reductions
-from reprod_log.ranks.mesh import Mesh
-from reprod_log.ranks.parts import Ranks, said_ranks
-from reprod_log.ranks.pieces import together
-from reprod_log.ranks.placing import Parts, Placed, Placing
-from reprod_log.ranks.roles import has_pieces, of_rank, other_weights, running_statistics
+from reprod_log.ranks.mesh import DeclaredDims, Mesh
+from reprod_log.ranks.parts import Ranks, digest, said_ranks
+from reprod_log.ranks.placing import (
+    Parts,
+    Placed,
+    Placing,
+    has_pieces,
+    of_rank,
+    other_weights,
+    running_statistics,
+    together,
+)
+from reprod_log.ranks.reductions import Reduction, reductions
 from reprod_log.recording import Entry, ModuleInfo, Recording
 from reprod_log.recording.shards import MESH_FACT
 
@@ -43,7 +48,7 @@ def join_ranks(ranks: Ranks, *, dims: Mapping[str, str] | None = None) -> Joined
     """All ranks as one recording; `dims` declare by pattern which tensors are split, e.g. {"fc.weight": "o[tp] i"}."""
     layout = DeclaredDims.of(dims)
     layout.check_used([entry.key for entry in ranks.parts[0].entries])
-    mesh = layout.mesh(ranks)
+    mesh = layout.mesh(ranks.mesh, ranks.size)
     _check_weights(ranks, mesh)
     joiner = _Joiner(ranks, layout, mesh)
     entries = tuple(joiner.entries())
@@ -57,7 +62,7 @@ def join_ranks(ranks: Ranks, *, dims: Mapping[str, str] | None = None) -> Joined
         modules=_whole_modules(first.modules, entries),
         source=ranks.source,
         complete=all(part.complete for part in ranks.parts),
-        notes=(*ranks.notes, *joiner.notes()),
+        notes=(*ranks.notes_of(range(ranks.size)), *joiner.notes()),
         ranks=ranks,
         layout=layout,
         mesh=mesh,
@@ -83,7 +88,7 @@ class _Joiner:
     def entries(self) -> Iterator[Entry]:
         for text in self._ranks.keys:
             yield from self._joined(self._ranks.entries(text))
-        for rank, entry in self._ranks.all.lonely():
+        for rank, entry in self._ranks.all.unmatched():
             raw = replace(entry.key, phase="gradient", role="raw")
             if entry.key.role != "local" and not (entry.key.phase == "clip" and str(raw) in self._late):
                 self.differing.setdefault(str(entry.key), {})

@@ -1,60 +1,21 @@
-"""Opening: both sides of a comparison, where either may be the parts of several ranks, and what these then tell.
+"""Opening: whether the parts of several ranks are at a path, and what the command line declares of them.
 
-Most recordings are of one process; what joins and explains ranks is loaded where there are some.
+Every comparison asks this and few have ranks, so nothing here loads what joins them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reprod_log.errors import UsageError, listed
 from reprod_log.recording import Recording
 from reprod_log.recording.files import is_file, is_remote, location, reading
 from reprod_log.recording.stores import load
 
-if TYPE_CHECKING:
-    from reprod_log.alignment import Alignment
-
 _PART = re.compile(r"(?:(?P<name>.+)\.)?rank(?P<rank>0|[1-9][0-9]{0,5})(?P<suffix>\.\w+)?")
-
-
-def open_sides(
-    reference: str | Path,
-    candidate: str | Path,
-    *,
-    dims: Mapping[str, str] | None = None,
-    mesh: Mapping[str, int] | None = None,
-    trust: bool = False,
-) -> tuple[Recording, Recording]:
-    """Both recordings, ready to be compared; where there are the parts of several ranks, put together from them."""
-    ranks = [has_ranks(path) for path in (reference, candidate)]
-    for name, given in (("dims say", dims), ("a mesh says", mesh)):
-        if given and not any(ranks):
-            raise UsageError(f"{name} how ranks are put together, but neither {reference} nor {candidate} has any")
-    ours, theirs = (
-        _joined(path, dims, mesh, trust) if split else load(path, trust=trust)
-        for path, split in zip((reference, candidate), ranks, strict=True)
-    )
-    return ours, theirs
-
-
-def _joined(path: str | Path, dims: Mapping[str, str] | None, mesh: Mapping[str, int] | None, trust: bool) -> Recording:
-    from reprod_log.ranks.joining import join_ranks
-    from reprod_log.ranks.parts import load_ranks
-
-    return join_ranks(load_ranks(path, mesh=mesh, trust=trust), dims=dims)
-
-
-def explained(alignment: Alignment, reference: Recording, candidate: Recording) -> Alignment:
-    """The alignment with what the ranks behind its sides tell; as it is when neither was put together from ranks."""
-    if type(reference) is Recording and type(candidate) is Recording:
-        return alignment
-    from reprod_log.ranks.explaining import with_ranks
-
-    return with_ranks(alignment, reference, candidate)
 
 
 def has_ranks(path: str | Path) -> bool:
@@ -102,3 +63,30 @@ def _remote_parts(place: Path) -> dict[int, Path]:
 
 def fact(part: Recording, name: str) -> Any:
     return part.provenance.extra.get(name)
+
+
+AXIS_NAME = re.compile(r"[A-Za-z]\w*")
+
+
+def read_dims(texts: Sequence[str]) -> dict[str, str]:
+    """PATTERN=DIMS texts of the command line as a map."""
+    found: dict[str, str] = {}
+    for text in texts:
+        pattern, equals, dims = text.partition("=")
+        if not equals or not pattern.strip():
+            raise UsageError(f"cannot read --dims {text!r}: write PATTERN=DIMS, e.g. --dims 'fc.weight=o[tp] i'")
+        found[pattern.strip()] = dims
+    return found
+
+
+def read_mesh(text: str | None) -> dict[str, int] | None:
+    """The NAME=SIZE,… of the command line as a map."""
+    if text is None:
+        return None
+    found: dict[str, int] = {}
+    for word in text.split(","):
+        name, _, size = word.partition("=")
+        if not AXIS_NAME.fullmatch(name.strip()) or not size.strip().isdigit() or name.strip() in found:
+            raise UsageError(f"cannot read --mesh {text!r}: write the axes with their sizes, e.g. --mesh dp=2,tp=2")
+        found[name.strip()] = int(size)
+    return found

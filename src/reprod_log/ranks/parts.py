@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from reprod_log.errors import RecordingError, UnreadableFile, UsageError
-from reprod_log.ranks.empty import with_empty_pieces
 from reprod_log.ranks.mesh import Mesh, declared_mesh, missing_places, recorded_mesh
 from reprod_log.ranks.opening import fact, parts_at
-from reprod_log.recording import Entry, Key, Recording
+from reprod_log.recording import Array, Entry, Key, Recording, dtype_named
+from reprod_log.recording.entry import content_hash
 from reprod_log.recording.files import is_remote, location
+from reprod_log.recording.shards import shard_of
 from reprod_log.recording.stores import load
 
 _START_TOGETHER = 1800
@@ -47,7 +50,7 @@ class Group:
         """The entry of every rank under one key that all of them have."""
         return tuple(part[key] for part in self.parts)
 
-    def lonely(self) -> Iterator[tuple[int, Entry]]:
+    def unmatched(self) -> Iterator[tuple[int, Entry]]:
         """Every entry that some rank does not have, with the rank that has it."""
         shared = set(self.keys)
         for rank, part in zip(self.numbers, self.parts, strict=True):
@@ -94,10 +97,9 @@ class Ranks:
         """The entry of every rank under one key that all of them have."""
         return self.all.entries(key)
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What the parts say of themselves."""
-        return tuple(f"rank {rank}: {note}" for rank, part in enumerate(self.parts) for note in part.notes)
+    def notes_of(self, ranks: Iterable[int]) -> tuple[str, ...]:
+        """The notes that the parts of these ranks have, each with its rank."""
+        return tuple(f"rank {rank}: {note}" for rank in ranks for note in self.parts[rank].notes)
 
 
 def load_ranks(path: str | Path, *, mesh: Mapping[str, int] | None = None, trust: bool = False) -> Ranks:
@@ -195,3 +197,65 @@ def said_ranks(ranks: Sequence[int], most: int = 20) -> str:
     shown = list(map(str, ranks[:most]))
     last = shown.pop() if len(ranks) <= most else f"{len(ranks) - most} more"
     return f"ranks {', '.join(shown)} and {last}"
+
+
+def same(ours: Entry, theirs: Entry) -> bool:
+    """Whether two ranks recorded the same bits."""
+    return digest(ours) == digest(theirs) != ""
+
+
+def digest(entry: Entry) -> str:
+    """The content hash of an entry; '' when neither it nor the values were recorded."""
+    if entry.hash or entry.detail != "full":
+        return entry.hash
+    if entry.dtype == "object":
+        return repr(entry.array().tolist())
+    return content_hash(np.asarray(entry.array(), order="C"))
+
+
+def with_empty_pieces(parts: tuple[Recording, ...]) -> tuple[Recording, ...]:
+    """The parts, with an empty piece wherever a rank lacks one of a flattened tensor that others have pieces of."""
+    flat: dict[str, Entry] = {}
+    before: dict[str, str] = {}
+    for part in parts:
+        last = ""
+        for entry in part.entries:
+            key = str(entry.key)
+            shard = shard_of(entry.meta)
+            if shard is not None and shard.flat and key not in flat:
+                flat[key], before[key] = entry, last
+            last = key
+    return tuple(_filled(part, flat, before) for part in parts) if flat else parts
+
+
+def _filled(part: Recording, flat: Mapping[str, Entry], before: Mapping[str, str]) -> Recording:
+    lacking = [key for key in flat if key not in part]
+    if not lacking:
+        return part
+    behind: dict[str, list[str]] = {}
+    for key in lacking:
+        behind.setdefault(before[key], []).append(key)
+    entries: list[Entry] = []
+
+    def place(key: str) -> None:
+        """Put in what stands behind a key elsewhere, and what stands behind that."""
+        for one in behind.pop(key, ()):
+            entries.append(_empty(flat[one]))
+            place(one)
+
+    place("")
+    for entry in part.entries:
+        entries.append(entry)
+        place(str(entry.key))
+    for key in list(behind):
+        place(key)
+    return replace(part, entries=tuple(entries))
+
+
+def _empty(like: Entry) -> Entry:
+    read = partial(_nothing, like.dtype)
+    return replace(like, shape=(0,), read=read, detail="full", hash="")
+
+
+def _nothing(dtype: str) -> Array:
+    return np.empty(0, dtype_named(dtype))

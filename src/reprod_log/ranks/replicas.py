@@ -1,128 +1,35 @@
-"""Ranks against each other: replicas that must be equal bit for bit, and reductions that must be means."""
+"""Replicas: what all ranks should have alike, paired with the first rank's, and reduced gradients with their means.
+
+Both data-parallel wrappers let each rank normalise by its own share of the batch. One then keeps the batch-norm
+statistics that each rank found; the other gives rank 0's buffers to all ranks when the next forward pass begins. From a
+rank's statistics after two steps, its momentum and what the layer was fed follows which of the two it was.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Literal
 
-from reprod_log.alignment import Alignment
-from reprod_log.diagnose import Finding
-from reprod_log.diagnose import ranked as surest_first
-from reprod_log.measure.comparison import measure
+import numpy as np
+
+from reprod_log.layers.arrangement import channels_last
 from reprod_log.pairing import Pair, Pairing
-from reprod_log.ranks import model_axes, reduction, settings, statistics
-from reprod_log.ranks.dims import DeclaredDims
-from reprod_log.ranks.gradients import Reduction, reductions
 from reprod_log.ranks.mesh import Mesh
-from reprod_log.ranks.parts import Group, Ranks
-from reprod_log.ranks.pieces import together
-from reprod_log.ranks.placing import Parts, Placing
-from reprod_log.ranks.roles import of_rank
-from reprod_log.recording import Entry
-from reprod_log.recording.recording import Source
-from reprod_log.verdict import Limit, Policy, judge, require_complete
+from reprod_log.ranks.parts import Group, Ranks, same
+from reprod_log.ranks.placing import Parts, Placing, of_rank, running_statistics, together
+from reprod_log.ranks.reductions import Reduction, by_step, mixed_groups, uniform_ratio
+from reprod_log.recording import Array, Entry, Key, ModuleInfo, Recording
 
 _REPLICAS = ("gradient", "clip", "lr", "update", "parameter", "buffer", "optimizer")
-_EQUAL = Limit("max_abs", 0.0, reason="replicas are equal bit for bit")
-_MEANS = (
-    # The order of a sum over ranks is the backend's; contributions that cancel leave up to a thousand roundings.
-    Limit("rel_l2", 1e-4, keys="*:*.mean", reason="the mean over ranks, in another order"),
-    Limit("rel_l2", 2.0**-9, keys="*:*.mean", dtype="float16", reason="the mean over ranks in half precision"),
-    Limit("rel_l2", 2.0**-6, keys="*:*.mean", dtype="bfloat16", reason="the mean over ranks in half precision"),
-)
-
-_MOST_PLACES = 8
+StatisticsKept = Literal["equal", "own", "rank 0's", "unknown"]
+_FITS = 1e-4
 
 
-def compare_ranks(
-    ranks: Ranks,
-    *,
-    dims: Mapping[str, str] | None = None,
-    limits: Iterable[Limit | str] = (),
-    accept: Iterable[str] = (),
-    allow_unmatched: Iterable[str] = (),
-    allow_incomplete: bool = False,
-    equal_nan: bool = False,
-    progress: Callable[[int, int], None] | None = None,
-    threads: int | None = None,
-) -> Alignment:
-    """Compare every rank with rank 0: what should be the same is, and what was reduced is the mean of all.
-
-    A key such as `step0/update/fc.weight:rank1` is rank 1's version of what rank 0 has, and
-    `step0/gradient/fc.weight:raw.mean` the reduced gradient against the mean of the ranks' own. Without `limits`
-    replicas must be equal.
-    """
-    layout = DeclaredDims.of(dims)
-    layout.check_used([entry.key for entry in ranks.parts[0].entries])
-    mesh = layout.mesh(ranks)
-    placing = Placing(ranks, layout, mesh)
-    found = tuple(reductions(ranks, placing))
-    left_out: set[str] = set()
-    for group in statistics_groups(ranks, mesh):
-        apart = statistics.differing_statistics(group)
-        if statistics.may_differ(group, apart, statistics.keeping(group, apart)):
-            left_out |= set(apart)
-    pairing = _pairing(ranks, placing, found, left_out)
-    given = tuple(Limit.parse(one) if isinstance(one, str) else one for one in limits)
-    policy = Policy.fixed(
-        (*_limits_of_means(pairing), *(given or (_EQUAL,))),
-        accept=accept,
-        allow_unmatched=allow_unmatched,
-        allow_incomplete=allow_incomplete,
-        equal_nan=equal_nan,
-    )
-    comparison = measure(pairing, progress=progress, threads=threads, elements=True)
-    complete = all(part.complete for part in ranks.parts)
-    verdict = require_complete(judge(comparison, policy), complete=complete, allow_incomplete=allow_incomplete)
-    others = Source(
-        source=f"{ranks.source or 'ranks'}, ranks 1 to {ranks.size - 1}" if ranks.size > 2 else ranks.parts[1].source,
-        entries=sum(len(part) for part in ranks.parts[1:]),
-        provenance=ranks.parts[1].provenance,
-        complete=all(part.complete for part in ranks.parts[1:]),
-        notes=(*_places(mesh), *(note for note in ranks.notes if not note.startswith("rank 0:"))),
-    )
-    causes = surest_first(rank_findings(ranks, placing, found=found))
-    return Alignment(Source.of(ranks.parts[0]), others, comparison, policy, verdict, causes)
-
-
-def _places(mesh: Mesh) -> Iterator[str]:
-    """Who stands where, for reading the keys of single ranks."""
-    if mesh.is_grid:
-        axes = " × ".join(f"{axis.name} {axis.size}" for axis in mesh.axes)
-        ranks = range(min(len(mesh.coordinates), _MOST_PLACES))
-        places = "; ".join(f"rank {rank}: {mesh.where(rank)}" for rank in ranks)
-        rest = f" and {len(mesh.coordinates) - _MOST_PLACES} more" if len(mesh.coordinates) > _MOST_PLACES else ""
-        yield f"the ranks lie on {axes} ({places}{rest})"
-
-
-def _limits_of_means(pairing: Pairing) -> list[Limit]:
-    """The limits for means over ranks of those dtypes that there are; one that fits nothing would be warned about."""
-    means = [pair.candidate for pair in pairing.pairs if str(pair.candidate.key).endswith(".mean")]
-    return [one for one in _MEANS if any(one.fits(str(entry.key), entry.dtype) for entry in means)]
-
-
-def rank_findings(ranks: Ranks, placing: Placing, *, found: tuple[Reduction, ...] | None = None) -> Iterator[Finding]:
-    """What is wrong with the ranks, whatever they are compared with."""
+def pair_replicas(ranks: Ranks, placing: Placing, found: tuple[Reduction, ...]) -> Pairing:
+    """Every rank's version of what all should have with that of the first, and reduced gradients with their means."""
     mesh = placing.mesh
-    if mesh.has_batch:
-        yield from reduction.look(tuple(reductions(ranks, placing)) if found is None else found)
-    yield from settings.look(ranks, mesh)
-    yield from model_axes.look(ranks, placing)
-    for group in statistics_groups(ranks, mesh):
-        apart = statistics.differing_statistics(group)
-        said = statistics.look(group, apart, statistics.keeping(group, apart))
-        if said is not None:
-            yield said
-            return
-
-
-def statistics_groups(ranks: Ranks, mesh: Mesh) -> tuple[Group, ...]:
-    """The ranks whose running statistics may come from different data: those along the batch, else all."""
-    return ranks.groups(mesh, *mesh.batch) if mesh.has_batch else (ranks.all,)
-
-
-def _pairing(ranks: Ranks, placing: Placing, found: tuple[Reduction, ...], left_out: set[str]) -> Pairing:
-    mesh = placing.mesh
+    own_statistics = statistics_that_may_differ(ranks, mesh)
     late = {str(one.raw) for one in found if one.late}
     means: dict[str, list[Reduction]] = {}
     for one in _checkable(found):
@@ -139,14 +46,14 @@ def _pairing(ranks: Ranks, placing: Placing, found: tuple[Reduction, ...], left_
                 # Refuses parts that do not make the whole they speak of; reads nothing.
                 together(parts, placed, mesh)
             axes = placed.same
-            if parts[0].key.path in left_out or parts[0].key.phase not in _REPLICAS:
+            if parts[0].key.path in own_statistics or parts[0].key.phase not in _REPLICAS:
                 # What each rank has of its own along the batch says nothing about the others there.
                 axes = tuple(axis for axis in axes if not mesh.axes[axis].batch)
             pairs += _replicas(parts, axes, mesh)
     shared = any(not axis.batch for axis in mesh.axes)
     alone = [
         (rank, replace(entry, key=of_rank(entry.key, rank)))
-        for rank, entry in ranks.all.lonely()
+        for rank, entry in ranks.all.unmatched()
         if _is_comparable(entry) and (shared or entry.key.phase in _REPLICAS)
     ]
     return Pairing(
@@ -177,11 +84,125 @@ def _is_comparable(entry: Entry) -> bool:
 def _checkable(found: tuple[Reduction, ...]) -> Iterator[Reduction]:
     """The reductions that can be held against the mean: not those that were clipped in between."""
     late = tuple(one for one in found if one.late)
-    steps = reduction.by_step(late)
-    ratio = reduction.uniform_ratio(next(iter(steps.values()))) if steps else None
+    steps = by_step(late)
+    ratio = uniform_ratio(next(iter(steps.values()))) if steps else None
     size = len(late[0].numbers) if late else 1
     plain = ratio is not None and min(abs(ratio - 1), abs(ratio / size - 1)) < 1e-3
-    plain = plain or reduction.over_all_ranks(late) is not None
+    plain = plain or mixed_groups(late) is not None
     for one in found:
         if one.has_values and (plain or not one.late):
             yield one
+
+
+def statistics_groups(ranks: Ranks, mesh: Mesh) -> tuple[Group, ...]:
+    """The ranks whose running statistics may come from different data: those along the batch, else all."""
+    return ranks.groups(mesh, *mesh.batch) if mesh.has_batch else (ranks.all,)
+
+
+def statistics_that_may_differ(ranks: Ranks, mesh: Mesh) -> set[str]:
+    """Paths of running statistics that the wrapper is meant to leave different at the end of a step."""
+    found: set[str] = set()
+    for group in statistics_groups(ranks, mesh):
+        differing = differing_statistics(group)
+        if may_differ(group, differing, keeping(group, differing)):
+            found |= set(differing)
+    return found
+
+
+def differing_statistics(ranks: Group) -> dict[str, ModuleInfo]:
+    """Paths of the running statistics that are not the same on all ranks in some step, with their layer."""
+    statistics = running_statistics(ranks.parts[0])
+    found: dict[str, ModuleInfo] = {}
+    for text in ranks.keys:
+        key = ranks.parts[0][text].key
+        if key.phase == "buffer" and not key.run and key.path in statistics and key.path not in found:
+            first, *others = ranks.entries(text)
+            if not all(same(first, other) for other in others):
+                found[key.path] = statistics[key.path]
+    return found
+
+
+def keeping(ranks: Group, differing: dict[str, ModuleInfo]) -> StatisticsKept:
+    """How the ranks keep statistics that differ: each its own, or rank 0's for all from one step to the next."""
+    if not differing:
+        return "equal"
+    found = {_kept_by(ranks, rank, path, module) for path, module in differing.items() for rank in range(1, ranks.size)}
+    found -= {"unknown"}
+    # What a framework does by itself is no proof, but an answer to start from.
+    return next(iter(found)) if len(found) == 1 else "unknown"
+
+
+def is_synchronised(module: ModuleInfo) -> bool:
+    """Whether a batch norm says of itself that it takes its statistics over all ranks."""
+    return "Sync" in module.type or "SyncBatchNorm" in module.origin
+
+
+def may_differ(ranks: Group, differing: dict[str, ModuleInfo], kept: StatisticsKept) -> bool:
+    """Whether differing statistics are what the wrapper is meant to leave at the end of a step."""
+    if any(is_synchronised(module) for module in differing.values()):
+        return False
+    return kept == "rank 0's" or (kept == "unknown" and ranks.parts[0].provenance.framework == "torch")
+
+
+def _kept_by(ranks: Group, rank: int, path: str, module: ModuleInfo) -> StatisticsKept:
+    """What the running mean of one layer on one rank says."""
+    if not path.endswith("mean"):
+        return "unknown"
+    part, first = ranks.parts[rank], ranks.parts[0]
+    share = _share(module)
+    for before, step in zip(first.steps, first.steps[1:], strict=False):
+        then, now = Key(path, "buffer", before), Key(path, "buffer", step)
+        if step != before + 1 or not (ranks.all_have(then) and ranks.all_have(now)):
+            continue
+        own, theirs, result = part[then], first[then], part[now]
+        if same(own, theirs):
+            # The buffers of a step are read when the next one begins, which may be after rank 0's were given to all.
+            output = Key(module.path, "forward", before, 0, "output")
+            if ranks.all_have(output) and not same(part[output], first[output]):
+                return "rank 0's"
+            continue
+        fed = _fed(part, module, step)
+        if share is None or fed is None or any(entry.detail != "full" for entry in (own, theirs, result)):
+            continue
+        axis = fed.ndim - 1 if channels_last(module) else 1
+        mean = fed.astype(np.float64).mean(axis=tuple(one for one in range(fed.ndim) if one != axis))
+        apart = float(np.linalg.norm(_wide(own) - _wide(theirs)))
+        errors = [
+            float(np.linalg.norm((1 - share) * _wide(one) + share * mean - _wide(result))) for one in (own, theirs)
+        ]
+        if min(errors) <= max(_FITS * apart, 1e-6 * float(np.linalg.norm(_wide(result)))):
+            return "own" if errors[0] < errors[1] else "rank 0's"
+    return "unknown"
+
+
+def _share(module: ModuleInfo) -> float | None:
+    """The share of the new in the running mean."""
+    momentum = module.settings.get("momentum")
+    if not isinstance(momentum, (int, float)) or not 0 < momentum < 1:
+        return None
+    # paddle's momentum is the share of the old.
+    return 1 - momentum if module.origin.startswith("paddle") else float(momentum)
+
+
+def _fed(part: Recording, module: ModuleInfo, step: int) -> Array | None:
+    """What the layer was fed in a step: its recorded input, or the output that was its input in an earlier step."""
+    given = Key(module.path, "forward", step, 0, "input.0")
+    if replace(given, call=1, role="output") in part:
+        return None
+    if given in part:
+        return _values(part[given])
+    for other in part.steps:
+        earlier = replace(given, step=other)
+        source = part[earlier].meta.get("from") if earlier in part else None
+        if isinstance(source, str):
+            now = replace(Key.parse(source), step=step)
+            return _values(part[now]) if now in part else None
+    return None
+
+
+def _values(entry: Entry) -> Array | None:
+    return entry.array() if entry.detail == "full" and len(entry.shape) >= 2 else None
+
+
+def _wide(entry: Entry) -> Array:
+    return entry.array().astype(np.float64)

@@ -28,8 +28,7 @@ from reprod_log.cli.options import (
     rename_map,
 )
 from reprod_log.cli.progress import byte_progress
-from reprod_log.ranks import explained, open_sides
-from reprod_log.ranks.declared import read_dims, read_mesh
+from reprod_log.ranks.opening import read_dims, read_mesh
 
 NAME = "compare"
 
@@ -65,17 +64,18 @@ def run(
     A folder with the parts of several ranks is put together first: as data-parallel, or as --dims say.
     """
     check_reports(report, language)
-    ours, theirs = open_sides(reference, candidate, dims=read_dims(dims), mesh=read_mesh(mesh), trust=trust)
     with cluster_executor(dask) as executor, byte_progress("comparing") as progress:
         alignment = align(
-            ours,
-            theirs,
+            reference,
+            candidate,
             limits=limit,
             rename=rename_map(rename),
             allow_unmatched=allow_unmatched,
             accept=accept,
             allow_incomplete=allow_incomplete,
             equal_nan=equal_nan,
+            dims=read_dims(dims),
+            mesh=read_mesh(mesh),
             trust=trust,
             progress=progress,
             threads=threads,
@@ -83,5 +83,4 @@ def run(
             # Nobody will ask for the pictures of an alignment that is not kept.
             elements=bool(json or report),
         )
-    alignment = explained(alignment, ours, theirs)
     return answer(alignment, json=json, report=report, full=full, language=language, tree=tree, all_rows=all_rows)

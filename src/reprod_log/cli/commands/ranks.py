@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from reprod_log.alignment.recordings import compare_ranks
 from reprod_log.cli.answer import answer, check_reports
 from reprod_log.cli.options import (
     Accept,
@@ -24,8 +25,8 @@ from reprod_log.cli.options import (
     Trust,
 )
 from reprod_log.cli.progress import byte_progress
-from reprod_log.ranks import compare_ranks, load_ranks
-from reprod_log.ranks.declared import read_dims, read_mesh
+from reprod_log.ranks import load_ranks
+from reprod_log.ranks.opening import read_dims, read_mesh
 
 NAME = "ranks"
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
-from reprod_log.diagnose.material import Material, factor
+from reprod_log.diagnose.material import Material
+from reprod_log.pairing.values import factor
 from reprod_log.recording import Array, Key
 
 _FIT = 1e-2

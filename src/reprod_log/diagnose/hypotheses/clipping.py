@@ -8,7 +8,7 @@ import numpy as np
 
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
-from reprod_log.diagnose.material import factor
+from reprod_log.pairing.values import factor
 from reprod_log.recording import Array, Key, Recording
 
 

@@ -8,7 +8,8 @@ from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
 from reprod_log.diagnose.hypotheses.loss_scale import uniform_ratio
 from reprod_log.diagnose.losses import Said, explain_loss
-from reprod_log.diagnose.material import Both, Material, other_factor, relative, shown_ratio
+from reprod_log.diagnose.material import Both, Material, other_factor, shown_ratio
+from reprod_log.pairing.values import relative
 from reprod_log.recording import Array, Key
 
 _SAME = 1e-6

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
-from reprod_log.diagnose.material import Material, factor, shown_ratio
+from reprod_log.diagnose.material import Material, shown_ratio
+from reprod_log.pairing.values import factor
 from reprod_log.recording import Array, Key
 
 

@@ -13,9 +13,10 @@ import numpy as np
 
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
-from reprod_log.diagnose.material import Material, relative
+from reprod_log.diagnose.material import Material
 from reprod_log.diagnose.updates import BadUpdates, first_bad_update
 from reprod_log.layers.optimizer_words import group_settings, optimizer_kind
+from reprod_log.pairing.values import relative
 from reprod_log.recording import Key
 
 _FIT = 1e-3

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
-from reprod_log.diagnose.material import Both, Material, factor, relative
+from reprod_log.diagnose.material import Both, Material
+from reprod_log.pairing.values import factor, relative
 from reprod_log.recording import Key, ModuleInfo
 
 

@@ -11,8 +11,9 @@ import numpy as np
 
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding, Mend
-from reprod_log.diagnose.material import Both, Material, other_factor, relative, shown_ratio
+from reprod_log.diagnose.material import Both, Material, other_factor, shown_ratio
 from reprod_log.errors import counted
+from reprod_log.pairing.values import relative
 from reprod_log.recording import Array, Key
 from reprod_log.recording.entry import dtype_named
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
-from reprod_log.diagnose.material import relative
 from reprod_log.layers.settings import setting_differences
+from reprod_log.pairing.values import relative
 from reprod_log.recording import Key
 from reprod_log.verdict import layer_alone
 

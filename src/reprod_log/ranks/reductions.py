@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from reprod_log.diagnose.material import factor
-from reprod_log.ranks.bits import digest, same
-from reprod_log.ranks.parts import Group, Ranks
-from reprod_log.ranks.pieces import along_axes
-from reprod_log.ranks.placing import Placing
+from reprod_log.pairing.values import factor
+from reprod_log.ranks.parts import Group, Ranks, digest, same
+from reprod_log.ranks.placing import Placing, along_axes
 from reprod_log.recording import Array, Entry, Key, Recording
 from reprod_log.recording.shards import shard_of
 
+MOST_STEPS = 3
+"""Steps whose gradients are read for the ratio; a wrong reduction is wrong from the first."""
+NEAR = 1e-3
 Contributions = tuple[Entry, ...]
 """What one rank's backward passes of a step gave for one parameter, before any reduction."""
 
@@ -183,3 +184,69 @@ def _contributions(part: Recording, key: Key) -> Iterator[Entry]:
     while (again := replace(key, call=call)) in part:
         yield part[again]
         call += 1
+
+
+def by_step(found: tuple[Reduction, ...]) -> dict[int, tuple[Reduction, ...]]:
+    steps: dict[int, list[Reduction]] = {}
+    for one in found:
+        if not one.key.run:
+            steps.setdefault(one.key.step or 0, []).append(one)
+    return {step: tuple(members) for step, members in sorted(steps.items())}
+
+
+def uniform_ratio(found: Iterable[Reduction]) -> float | None:
+    """How many times the mean of the contributions the ranks go on with, if it is the same for every parameter."""
+    ratios: list[float] = []
+    largest = 0.0
+    for one in found:
+        if not one.has_values:
+            continue
+        most = float(np.abs(one.mean()).max(initial=0.0))
+        largest = max(largest, most)
+        if most > 1e-6 * largest and most > 0:
+            ratio = one.ratio()
+            if ratio is None:
+                return None
+            ratios.append(ratio)
+    if not ratios or max(ratios) - min(ratios) > NEAR * abs(ratios[0]):
+        return None
+    return sorted(ratios)[len(ratios) // 2]
+
+
+@dataclass(frozen=True)
+class MixedGroups:
+    """Gradients of one step that were reduced over ranks of all groups, where each group should do it for itself."""
+
+    step: int
+    keys: tuple[Key, ...]
+    size: int
+    """How many ranks reduce together."""
+    total: int
+    """How many ranks there are."""
+    axis: str
+
+
+def mixed_groups(found: tuple[Reduction, ...]) -> MixedGroups | None:
+    """The first step in which gradients were reduced over all ranks instead of group by group."""
+    for step, members in list(by_step(found).items())[:MOST_STEPS]:
+        keys: dict[Key, list[Reduction]] = {}
+        for one in members:
+            keys.setdefault(one.key, []).append(one)
+        wrong = tuple(key for key, groups in keys.items() if _mixes_groups(groups))
+        if wrong:
+            total = len({rank for one in members for rank in one.numbers})
+            return MixedGroups(step, wrong, len(members[0].numbers), total, members[0].axis)
+    return None
+
+
+def _mixes_groups(groups: list[Reduction]) -> bool:
+    if len(groups) < 2 or not all(one.has_values for one in groups):
+        return False
+    means = [one.mean() for one in groups]
+    if len({mean.shape for mean in means}) > 1:
+        return False
+    overall = np.mean(means, axis=0)
+    reduced = [np.asarray(one.reduced[0].array(), np.float64) for one in groups]
+    own = [factor(mean, one, within=NEAR) for mean, one in zip(means, reduced, strict=True)]
+    mixed = [factor(overall, one, within=NEAR) for one in reduced]
+    return None in own and None not in mixed
