@@ -1,17 +1,16 @@
-"""assert_aligned: two recordings, files, tensors or nested outputs must agree; the failure says where they do not."""
+"""assert_aligned: two recordings, files, tensors or nested outputs must match; the failure says where they do not."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from reprod_log.alignment import Alignment
-    from reprod_log.recording import Recording
-    from reprod_log.verdict import CalibratedPolicy, Limit, Policy
-
-# Everything is imported when it is used: pytest loads this package in every run of every project that has it installed.
+from reprod_log.alignment import Alignment, align
+from reprod_log.capture import flatten, to_numpy
+from reprod_log.recording import Recording
+from reprod_log.recording.stores import load
+from reprod_log.verdict import CalibratedPolicy, Limit, Policy
 
 
 def assert_aligned(
@@ -32,8 +31,6 @@ def assert_aligned(
         assert_aligned(torch_model(x), paddle_model(y), limits=["max_abs:1e-5"])
     """
     __tracebackhide__ = True
-    from reprod_log.alignment import align
-
     found = align(
         recording_of(reference),
         recording_of(candidate),
@@ -49,9 +46,6 @@ def assert_aligned(
 
 def recording_of(value: Any) -> Recording:
     """What is compared: the recording itself, the one at a path, or one made of the tensors in `value`."""
-    from reprod_log.recording import Recording
-    from reprod_log.recording.stores import load
-
     if isinstance(value, Recording):
         return value
     if isinstance(value, (str, Path)):
@@ -61,6 +55,4 @@ def recording_of(value: Any) -> Recording:
 
 def named_arrays(name: str, value: Any) -> dict[str, Any]:
     """The tensors in `value` as arrays, named by their place in it; a bare tensor is called `value`."""
-    from reprod_log.capture import flatten, to_numpy
-
     return {part or "value": to_numpy(leaf) for part, leaf in flatten(value, name)}

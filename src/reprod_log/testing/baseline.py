@@ -6,14 +6,19 @@ import platform
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from reprod_log.alignment import Alignment, align
 from reprod_log.errors import NotAligned, RecordingError, UsageError
-
-if TYPE_CHECKING:
-    from reprod_log.alignment import Alignment
-    from reprod_log.recording import Provenance, Recording
-    from reprod_log.verdict import CalibratedPolicy, Limit, Policy
+from reprod_log.recording import Provenance, Recording
+from reprod_log.recording.stores import load, save
+from reprod_log.report import write_report
+from reprod_log.testing.aligned import named_arrays
+from reprod_log.verdict import CalibratedPolicy, Limit, Policy
+from reprod_log.verdict.patterns import patterns
+from reprod_log.version import __version__
 
 
 class Baseline:
@@ -40,8 +45,6 @@ class Baseline:
 
     def add(self, key: str, value: Any) -> None:
         """Record a tensor, a number, or a nested structure of them; it is copied now."""
-        from reprod_log.testing.aligned import named_arrays
-
         if self._recording is not None:
             raise UsageError("this test has given a whole recording already; add to that one instead")
         found = named_arrays(key, value)
@@ -68,8 +71,6 @@ class Baseline:
         equal_nan: bool = False,
     ) -> None:
         """Say how this test's values are judged; without it the default policy holds."""
-        from reprod_log.verdict.patterns import patterns
-
         self._options = {
             "policy": policy,
             "limits": tuple(limits),
@@ -86,9 +87,6 @@ class Baseline:
     def check(self) -> Alignment | None:
         """Compare with the baseline now and give back the alignment; None when the baseline was written instead."""
         __tracebackhide__ = True
-        from reprod_log.alignment import align
-        from reprod_log.recording.stores import load
-
         self._checked = True
         recorded = self._recorded()
         if self._update:
@@ -106,8 +104,6 @@ class Baseline:
         return found
 
     def _recorded(self) -> Recording:
-        from reprod_log.recording import Recording
-
         if self._recording is not None:
             return self._recording
         if not self._arrays:
@@ -116,12 +112,10 @@ class Baseline:
 
     def _write(self, recorded: Recording) -> None:
         """Write the file, unless the old one holds the very same values: then the repository sees no change."""
-        from reprod_log.recording.stores import load, save
-
         try:
             same = self.path.exists() and _same(load(self.path), recorded)
         except RecordingError:
-            # A damaged file (a merge conflict, a pointer of git-lfs) is what an update is asked to mend.
+            # A damaged file (a merge conflict, a pointer of git-lfs) is what an update is asked to replace.
             same = False
         if same:
             self.outcome = "unchanged"
@@ -132,8 +126,6 @@ class Baseline:
     def _reported(self, found: Alignment) -> str:
         if self._report is None:
             return ""
-        from reprod_log.report import write_report
-
         return f"report: {write_report(found, self._report)}\n"
 
     def _how_to_update(self) -> str:
@@ -146,16 +138,11 @@ class Baseline:
 
     def _provenance(self) -> Provenance:
         """Versions only: the same run on the same versions gives the same file, whenever and wherever."""
-        import numpy
-
-        from reprod_log.recording import Provenance
-        from reprod_log.version import __version__
-
         return Provenance(
             framework=" ".join(self._frameworks),
             framework_version=" ".join(self._frameworks.values()),
             python=platform.python_version(),
-            numpy=numpy.__version__,
+            numpy=np.__version__,
             platform=f"{platform.system()} {platform.machine()}",
             reprod_log=__version__,
         )

@@ -32,6 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def reprod(request: pytest.FixtureRequest) -> Baseline:
     """Records values and holds them against the baseline kept in the repository, at the end of the test."""
+    # Only tests that use the fixture pay for the engine.
     from reprod_log.testing.baseline import Baseline
 
     config = request.config
