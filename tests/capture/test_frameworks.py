@@ -56,24 +56,6 @@ def test_folder_holds_the_frameworks_of_the_design():
     assert NAMES == ["jax", "paddle", "tensorflow", "torch"]
 
 
-def test_kinds_are_words_that_both_frameworks_use():
-    ours = set(import_module(f"{frameworks.__name__}.torch.kinds").KINDS.values())
-    theirs = set(import_module(f"{frameworks.__name__}.paddle.kinds").KINDS.values())
-    only_torch = {"embedding_bag", "dropout1d", "threshold"}
-    only_paddle = {"spectral_norm", "thresholded_relu"}
-    assert ours - theirs == only_torch
-    assert theirs - ours == only_paddle
-
-
-def test_every_class_of_the_tables_exists():
-    import paddle
-    import torch
-
-    for name, module in (("torch", torch.nn), ("paddle", paddle.nn)):
-        kinds = import_module(f"{frameworks.__name__}.{name}.kinds").KINDS
-        assert [one for one in kinds if not hasattr(module, one) and one not in ("SiLU", "RMSNorm")] == []
-
-
 def test_owner_of_each_thing_is_found(lab):
     model = lab.models.Mlp()
     for thing in (model, lab.sgd(model.parameters()), lab.tensor(2)):

@@ -12,7 +12,7 @@ import pytest
 from pairing.test_matching_cases import PADDLE, Model
 from reprod_log.pairing import exchange
 from reprod_log.pairing.exchange import exchange_branches
-from reprod_log.pairing.pieces import PIECE
+from reprod_log.pairing.unit import PIECE
 from reprod_log.pairing.units import recorded_units
 from reprod_log.pairing.weight_map import UnitPair
 from reprod_log.recording import Recording

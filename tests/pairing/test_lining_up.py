@@ -10,8 +10,7 @@ import pytest
 from pairing.test_matching_cases import FIRST, PADDLE, SECOND, Model
 from reprod_log.pairing import layers
 from reprod_log.pairing.layers import match_layers
-from reprod_log.pairing.pieces import PIECE
-from reprod_log.pairing.unit import BARE, Unit
+from reprod_log.pairing.unit import BARE, PIECE, Unit
 from reprod_log.pairing.weight_map import UnitPair
 from reprod_log.recording import Recording
 

@@ -11,7 +11,7 @@ from reprod_log.capture.stage import Staged
 from reprod_log.frameworks.hooks import Undo, passing
 from reprod_log.frameworks.module_tree import Node
 from reprod_log.frameworks.nests import flatten
-from reprod_log.layers.outputs import canonical_output
+from reprod_log.layers.arrangement import canonical_output
 
 
 class Tap:

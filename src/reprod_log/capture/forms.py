@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from reprod_log.frameworks.module_tree import Node, Slot, Tree
 from reprod_log.layers.arrangement import canonical_axes
+from reprod_log.layers.layouts import stored_transform
 from reprod_log.recording import ModuleInfo
 from reprod_log.recording.sketch import SketchOrder
 
 
 class Forms:
-    """Knows each layer's canonical form: by the transfer rules for parameters, by its settings for activations."""
+    """Knows each layer's canonical form: by the table of layers for parameters, by its settings for activations."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
@@ -21,9 +22,6 @@ class Forms:
         place = (slot.node, f"parameter {slot.name}", rank)
         form = self._forms.get(place)
         if form is None:
-            # The rules load much that only sketches need.
-            from reprod_log.layers.layouts import stored_transform
-
             info = self._info(slot.node)
             stored = stored_transform(info.origin, slot.name, tuple(info.parameters))
             form = SketchOrder(stored.axes, stored.parts)

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from reprod_log.errors import UsageError, listed
-from reprod_log.layers.layouts import family_of
+from reprod_log.layers.lookup import PACKAGES, family_of
 from reprod_log.pairing import match
 from reprod_log.recording import Array, Key, ModuleInfo, Recording
 
 _NAMES = {"ksize": "kernel_size"}
 """Attributes that a constructor calls differently."""
-_IMPORTS = {"torch": "torch.nn", "paddle": "paddle.nn"}
 
 
 def write_repro(reference: Recording, candidate: Recording, *, layer: str, folder: Path) -> Path:
@@ -56,7 +55,7 @@ def write_repro(reference: Recording, candidate: Recording, *, layer: str, folde
 def _module(recording: Recording, path: str) -> ModuleInfo:
     module = next((one for one in recording.modules if one.path == path), None)
     family = "" if module is None else family_of(module.origin)[0]
-    if module is None or not module.kind or family not in _IMPORTS:
+    if module is None or not module.kind or family not in PACKAGES:
         raise UsageError(
             f"{path or 'the model'!r} is no layer of torch.nn or paddle.nn, so a script cannot build it; "
             "name a layer inside it with --layer"
@@ -96,9 +95,9 @@ def _arguments(module: ModuleInfo, weights: dict[str, Array]) -> dict[str, Any]:
 
 
 def _script(layer: str, sides: list[tuple[str, ModuleInfo, dict[str, Any]]]) -> str:
-    packages = sorted({_IMPORTS[family_of(module.origin)[0]] for _, module, _ in sides})
+    packages = sorted({PACKAGES[family_of(module.origin)[0]] for _, module, _ in sides})
     built = "\n".join(
-        f"{side} = build({_IMPORTS[family_of(module.origin)[0]]}.{family_of(module.origin)[1]}, {side!r}, "
+        f"{side} = build({PACKAGES[family_of(module.origin)[0]]}.{family_of(module.origin)[1]}, {side!r}, "
         f"json.loads({json.dumps(arguments)!r}))"
         for side, module, arguments in sides
     )

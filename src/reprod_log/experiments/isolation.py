@@ -19,7 +19,7 @@ from reprod_log.errors import first_line
 from reprod_log.experiments.masks import Masks, shared_masks
 from reprod_log.experiments.program import Program, cast_floating
 from reprod_log.frameworks.nests import is_portable, mapped
-from reprod_log.layers.outputs import canonical_output
+from reprod_log.layers.arrangement import canonical_output
 from reprod_log.recording import Array, Entry, Key
 from reprod_log.recording.recorder import Recorder
 

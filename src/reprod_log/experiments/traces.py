@@ -18,7 +18,7 @@ from reprod_log.experiments.isolation import Call, as_leaves, backward_from
 from reprod_log.experiments.masks import Masks, shared_masks
 from reprod_log.experiments.program import Program
 from reprod_log.frameworks.contract import Framework
-from reprod_log.layers.outputs import canonical_output
+from reprod_log.layers.arrangement import canonical_output
 from reprod_log.recording import Array
 
 _NOT_OURS = ("torch", "paddle", "reprod_log")

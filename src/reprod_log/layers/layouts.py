@@ -3,15 +3,20 @@
 A layer's type is a plain string such as "torch.nn.Linear" or "paddle.nn.layer.common.Linear" (a class's module and
 name); a tensor's name is the name inside its layer ("weight", "q_proj.weight"). Parameters, gradients and optimizer
 moments of a layer share their layout, so one view serves all three.
+
+Any weight may be kept in another form, weight norm's (g and v) or spectral norm's (original, u and v); the names follow
+the weight's own. The canonical forms are `weight.g` (flat), `weight.v` and `weight.original` (in the canonical layout
+of the weight), `weight.left` and `weight.right` (the vectors of the power iteration).
 """
+
+from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from reprod_log.layers.reparametrization import reparametrized
-from reprod_log.layers.rule import Layout, Rule, TensorMap
-from reprod_log.layers.rules import rule_table
-from reprod_log.layers.transform import KEEP, Array, Shape, Transform
+from reprod_log.layers.lookup import find_layer
+from reprod_log.layers.rows import Column, TensorMap
+from reprod_log.layers.transform import FLAT, KEEP, Array, Shape, Transform
 
 
 @dataclass(frozen=True)
@@ -64,29 +69,70 @@ class TensorView:
         return ", ".join(words) or "as is"
 
 
-def family_of(type_name: str) -> tuple[str, str]:
-    """The family ("torch", "paddle", "paddle.compat", or a foreign package) and the class name of a layer type."""
-    module, _, class_name = type_name.rpartition(".")
-    for family, prefix in (("paddle.compat", "paddle.compat"), ("paddle", "paddle.nn"), ("torch", "torch.nn")):
-        if module == prefix or module.startswith(prefix + "."):
-            return family, class_name
-    return module.partition(".")[0], class_name
-
-
-def find_rule(type_name: str) -> tuple[Rule, Layout] | None:
-    """The rule and layout of a layer type; None if no rule knows it."""
-    return rule_table().get(family_of(type_name))
-
-
 def stored_transform(type_name: str, name: str, names: Collection[str] = ()) -> Transform:
-    """How a layer of this type stores its tensor `name`, as the way to the canonical form; KEEP when no rule says."""
-    found = find_rule(type_name)
+    """How a layer of this type stores its tensor `name`, as the way to the canonical form; KEEP where no row says."""
+    found = find_layer(type_name)
     map_ = None if found is None else _find(found[1], name, {name, *names})
     return KEEP if map_ is None else map_.transform
 
 
-def _find(layout: Layout, name: str, names: Collection[str]) -> TensorMap | None:
-    direct = layout.find(name)
+def _find(column: Column, name: str, names: Collection[str]) -> TensorMap | None:
+    direct = column.find(name)
     if direct is not None:
         return direct
-    return next((map_ for map_ in reparametrized(layout, names) if map_.native == name), None)
+    return next((map_ for map_ in kept_in_other_form(column, names) if map_.native == name), None)
+
+
+@dataclass(frozen=True)
+class _WeightForm:
+    """One way to keep a weight: the names its tensors take, and what each is. `{w}` stands for the weight's name."""
+
+    tensors: tuple[tuple[str, str], ...]
+
+    def names(self, weight: str) -> tuple[str, ...]:
+        """The names of the stored tensors for the named weight."""
+        return tuple(name.replace("{w}", weight) for name, _ in self.tensors)
+
+
+# The order matters: spectral norm's `weight_v` is told from weight norm's by the presence of `weight_orig`.
+_FORMS = (
+    _WeightForm((("{w}_orig", "original"), ("{w}_u", "left"), ("{w}_v", "right"))),
+    _WeightForm((("{w}_g", "g"), ("{w}_v", "v"))),
+    _WeightForm(
+        (
+            ("parametrizations.{w}.original", "original"),
+            ("parametrizations.{w}.0._u", "left"),
+            ("parametrizations.{w}.0._v", "right"),
+        )
+    ),
+    _WeightForm((("parametrizations.{w}.original0", "g"), ("parametrizations.{w}.original1", "v"))),
+)
+
+
+def kept_in_other_form(column: Column, names: Collection[str]) -> tuple[TensorMap, ...]:
+    """Maps for the tensors among `names` that stand in for a weight of this column."""
+    maps: list[TensorMap] = []
+    taken: set[str] = set()
+    for form in _FORMS:
+        first, _ = form.tensors[0]
+        before, after = first.split("{w}")
+        for name in sorted(names):
+            if not (name.startswith(before) and name.endswith(after) and len(name) > len(before) + len(after)):
+                continue
+            weight = name[len(before) : len(name) - len(after)]
+            found = column.find(weight)
+            stored = form.names(weight)
+            if found is None or found.transform.parts > 1 or taken.intersection(stored):
+                continue
+            if all(one in names for one in stored):
+                taken.update(stored)
+                maps += _form_maps(form, weight, found)
+    return tuple(maps)
+
+
+def _form_maps(form: _WeightForm, weight: str, found: TensorMap) -> list[TensorMap]:
+    of_role: dict[str, Transform] = {"g": FLAT, "left": KEEP, "right": KEEP}
+    return [
+        TensorMap(name, (f"{found.canonical[0]}.{role}",), of_role.get(role, found.transform))
+        for name, (_, role) in zip(form.names(weight), form.tensors, strict=True)
+    ]

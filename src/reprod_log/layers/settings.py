@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from reprod_log.layers.lookup import column_of, family_of, layer_kind, layer_kinds, of_the_tables
+from reprod_log.layers.rows import Convention, Setting
 from reprod_log.recording import ModuleInfo
 
 
@@ -26,43 +28,14 @@ class Difference:
     """The value that it has, in its own convention."""
 
 
-_WORDS = {
-    "epsilon": "eps",
-    "ksize": "kernel_size",
-    "exclusive": "count_include_pad",
-    "dim": "axis",
-    "start_dim": "start_axis",
-    "end_dim": "stop_axis",
-    "min": "min_val",
-    "max": "max_val",
-    "normalize_before": "norm_first",
-}
-"""Names that mean the same; the second is the shared word."""
+@dataclass(frozen=True)
+class _Shared:
+    """One setting of a layer in the shared convention, and how the layer itself writes it."""
 
-_COMPARED = frozenset(
-    {
-        "eps", "momentum", "kernel_size", "stride", "padding", "dilation", "groups", "padding_mode", "output_padding",
-        "count_include_pad", "ceil_mode", "align_corners", "scale_factor", "approximate", "negative_slope", "alpha",
-        "beta", "threshold", "lambd", "p", "axis", "start_axis", "stop_axis", "padding_idx", "num_groups", "num_layers",
-        "num_heads", "normalized_shape", "upscale_factor", "output_size", "min_val", "max_val", "k", "slope", "offset",
-        "use_global_stats", "dropout", "norm_first", "reduction", "ignore_index", "label_smoothing", "delta", "value",
-        "mode",
-    }
-)  # fmt: skip
-
-_WITHOUT = {
-    "padding_idx": None,
-    "align_corners": False,
-    "use_global_stats": False,
-    "mode": "upscale_in_train",
-}
-"""What it means when a layer does not have the setting at all."""
-_ABSENT_MATTERS = {
-    "padding_idx": ("embedding",),
-    "align_corners": ("upsample",),
-    "use_global_stats": ("batchnorm",),
-    "mode": ("dropout",),
-}
+    value: Any
+    native: str
+    raw: Any
+    convert: Convention
 
 
 def setting_differences(ours: ModuleInfo, theirs: ModuleInfo) -> list[Difference]:
@@ -70,21 +43,24 @@ def setting_differences(ours: ModuleInfo, theirs: ModuleInfo) -> list[Difference
     if ours.kind != theirs.kind:
         return []
     here, there = _shared(ours), _shared(theirs)
+    row = layer_kind(ours.kind)
+    absent = row.absent if row is not None else {}
     found = []
-    for name in sorted(_COMPARED):
-        absent_is_known = any(word in ours.kind for word in _ABSENT_MATTERS.get(name, ()))
-        if not ((name in here and name in there) or (absent_is_known and (name in here or name in there))):
+    for name in sorted(here.keys() | there.keys()):
+        if name not in absent and not (name in here and name in there):
             continue
-        left = here[name][1] if name in here else _WITHOUT[name]
-        native, right_value, has = there.get(name, (name, _WITHOUT.get(name), None))
-        if same_setting(left, right_value):
-            continue
-        convert = _CONVENTION.get((_family(theirs), native, theirs.kind)) or _CONVENTION.get(
-            (_family(theirs), native, "")
-        )
-        right = convert(left) if convert else left
-        found.append(Difference(name, left, right_value, native, right, has))
+        left = here[name].value if name in here else absent[name]
+        other = there[name] if name in there else _without(theirs, name, absent[name])
+        if not same_setting(left, other.value):
+            right = converted(left, other.convert)
+            found.append(Difference(name, left, other.value, other.native, right, other.raw))
     return found
+
+
+def shared_setting(module: ModuleInfo, name: str) -> Any:
+    """A setting by its shared word, in the shared convention; None when the layer does not have it."""
+    found = _shared(module).get(name)
+    return None if found is None else found.value
 
 
 def same_setting(left: Any, right: Any) -> bool:
@@ -101,39 +77,78 @@ def same_setting(left: Any, right: Any) -> bool:
     return math.isclose(left, right, rel_tol=1e-6) if numbers else bool(left == right)
 
 
-def _shared(module: ModuleInfo) -> dict[str, tuple[str, Any, Any]]:
-    """Shared word → native name, value in the shared convention, value as it is."""
-    found: dict[str, tuple[str, Any, Any]] = {}
-    family = _family(module)
-    for native, value in module.settings.items():
-        name = _WORDS.get(native, native)
-        convert = _CONVENTION.get((family, native, module.kind)) or _CONVENTION.get((family, native, ""))
-        if name in _COMPARED:
-            found[name] = (native, convert(value) if convert else value, value)
+def converted(value: Any, convention: Convention) -> Any:
+    """A native value in the shared convention, or back: these conventions are their own inverse."""
+    return _CONVERSIONS[convention](value) if convention else value
+
+
+def _shared(module: ModuleInfo) -> dict[str, _Shared]:
+    """The settings that matter, by shared word."""
+    words = _words(module)
+    found = {}
+    for native, raw in module.settings.items():
+        if native in words:
+            name, convert = words[native]
+            found[name] = _Shared(converted(raw, convert), native, raw, convert)
     return found
 
 
-def _family(module: ModuleInfo) -> str:
-    return module.origin.partition(".")[0]
+def _words(module: ModuleInfo) -> Mapping[str, tuple[str, Convention]]:
+    """The shared word and the convention of each native name that matters for this layer."""
+    family, column = family_of(module.origin)[0], column_of(module)
+    known = _words_of(module.kind, family)
+    if column is not None and module.type in column.classes:
+        return known
+    # A class of one's own may have settings beyond those of the kind that it was derived from.
+    return {**_words_of_own_classes(family), **known}
+
+
+@of_the_tables
+def _words_of(kind: str, family: str) -> Mapping[str, tuple[str, Convention]]:
+    row = layer_kind(kind)
+    if row is None:
+        return {}
+    column = row.columns.get(family) or row.columns.get(family.partition(".")[0])
+    settings: Mapping[str, Setting] = {} if column is None else column.settings
+    rows = {name: settings.get(name, Setting(name)) for name in row.compared}
+    return {one.native: (name, one.convert) for name, one in rows.items()}
+
+
+@of_the_tables
+def _words_of_own_classes(family: str) -> Mapping[str, tuple[str, Convention]]:
+    """What all rows say together: a class of one's own calls its settings as the frameworks do.
+
+    What a share means it does not say by its name, so that one is taken as it is.
+    """
+    names = {name for row in layer_kinds().values() for name in row.compared}
+    found: dict[str, tuple[str, Convention]] = {name: (name, "") for name in names}
+    for row in layer_kinds().values():
+        for framework, column in row.columns.items():
+            for name, setting in column.settings.items():
+                own = framework.partition(".")[0] == family.partition(".")[0]
+                convert = setting.convert if own and setting.convert != "kept" else ""
+                if setting.native not in names or (setting.native == name and convert):
+                    found[setting.native] = (name, convert)
+    return found
+
+
+def _without(module: ModuleInfo, name: str, meaning: Any) -> _Shared:
+    """A setting that the layer lacks, with what that means."""
+    column = column_of(module)
+    setting = Setting(name) if column is None else column.settings.get(name, Setting(name))
+    return _Shared(meaning, setting.native, None, setting.convert)
+
+
+def _opposite(value: Any) -> Any:
+    return not value
 
 
 def _kept(share: Any) -> Any:
     return round(1 - share, 12)
 
 
-def _not(value: Any) -> Any:
-    return not value
-
-
-def _approximation(value: Any) -> Any:
+def _tanh(value: Any) -> Any:
     return {"tanh": True, "none": False, True: "tanh", False: "none"}.get(value, value)
 
 
-# Each turns the native value into the shared one and, being its own inverse, back.
-_CONVENTION: Mapping[tuple[str, str, str], Callable[[Any], Any]] = {
-    # torch's momentum is the share of the new value, paddle's the share of the old.
-    ("paddle", "momentum", "batchnorm"): _kept,
-    ("paddle", "momentum", "instancenorm"): _kept,
-    ("paddle", "exclusive", ""): _not,
-    ("torch", "approximate", ""): _approximation,
-}
+_CONVERSIONS: Mapping[Convention, Callable[[Any], Any]] = {"not": _opposite, "kept": _kept, "tanh": _tanh}

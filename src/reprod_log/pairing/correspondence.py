@@ -10,7 +10,7 @@ from reprod_log.pairing.loose import match_loose
 from reprod_log.pairing.model_values import Context, Pairs, Settlement
 from reprod_log.pairing.names import match_names, match_renames
 from reprod_log.pairing.order import match_order
-from reprod_log.pairing.pieces import PIECE, take_apart
+from reprod_log.pairing.pieces import take_apart
 from reprod_log.pairing.structure import (
     Ambiguity,
     by_signature,
@@ -19,7 +19,7 @@ from reprod_log.pairing.structure import (
     match_structure,
 )
 from reprod_log.pairing.survey import Survey
-from reprod_log.pairing.unit import BARE, Unit
+from reprod_log.pairing.unit import BARE, PIECE, Unit
 from reprod_log.pairing.weight_map import UnitPair, make_plan
 from reprod_log.pairing.wording import attention_role
 from reprod_log.transfer.execution import Inputs, Trace, run_model
@@ -156,7 +156,7 @@ def _unit_outputs(survey: Survey, unit: Unit, trace: Trace) -> tuple[Array, ...]
     if unit.class_name == PIECE:
         # Only the last piece of an attention layer has outputs of its own: those of the whole layer.
         whole = next((one for one in survey.units if one.path == unit.owner), None)
-        if whole is None or whole.kind != "MultiheadAttention" or not unit.path.endswith(".out"):
+        if whole is None or whole.kind != "multihead_attention" or not unit.path.endswith(".out"):
             return None
         unit = whole
     return canonical_outputs(survey, unit, call.outputs)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from reprod_log.layers.layouts import find_rule
+from reprod_log.layers.lookup import find_layer
 from reprod_log.pairing.unit import join
 from reprod_log.recording import Entry, Recording
 
@@ -21,7 +21,7 @@ def constants(recording: Recording) -> frozenset[str]:
     Integers outside of known layers, and floating ones that do not change from step to step nor with the precision of
     the run: another model may compute the same numbers whenever it needs them.
     """
-    layers = {module.path for module in recording.modules if find_rule(module.origin) is not None}
+    layers = {module.path for module in recording.modules if find_layer(module.origin) is not None}
     seen: dict[str, list[Entry]] = {}
     for entry in recording.entries:
         if entry.key.phase == "buffer" and entry.key.run in ("", "float64"):

@@ -13,9 +13,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from reprod_log.pairing.pieces import PIECE
 from reprod_log.pairing.tensors import tensor_views
-from reprod_log.pairing.unit import BARE, Signature, Unit
+from reprod_log.pairing.unit import BARE, PIECE, Signature, Unit
 from reprod_log.pairing.values import ANOTHER, SAME, first_outputs, first_parameters, gap
 from reprod_log.pairing.weight_map import UnitPair
 from reprod_log.recording import Entry, Recording

@@ -17,9 +17,9 @@ from reprod_log.pairing.loose import match_loose
 from reprod_log.pairing.names import match_names, match_renames
 from reprod_log.pairing.order import match_order
 from reprod_log.pairing.pairing import How
-from reprod_log.pairing.pieces import PIECE, take_apart
+from reprod_log.pairing.pieces import take_apart
 from reprod_log.pairing.structure import match_single_tensors, match_structure
-from reprod_log.pairing.unit import BARE, Unit
+from reprod_log.pairing.unit import BARE, PIECE, Unit
 from reprod_log.pairing.units import recorded_units
 from reprod_log.pairing.values import lone_tensors, settle_siblings
 from reprod_log.pairing.weight_map import UnitPair

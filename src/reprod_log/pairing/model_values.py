@@ -12,8 +12,7 @@ from itertools import permutations
 from reprod_log.errors import counted
 from reprod_log.layers.transform import Array
 from reprod_log.pairing.agreement import MODEL_LIMIT, rearranged_difference
-from reprod_log.pairing.pieces import PIECE
-from reprod_log.pairing.unit import BARE, Signature, Unit
+from reprod_log.pairing.unit import BARE, PIECE, Signature, Unit
 from reprod_log.pairing.weight_map import UnitPair
 from reprod_log.pairing.wording import attention_role, closeness
 from reprod_log.transfer.execution import Trace

@@ -9,11 +9,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from reprod_log.layers.transform import Transform
-from reprod_log.pairing.unit import Part, Signature, Unit
+from reprod_log.pairing.unit import PIECE, Part, Signature, Unit
 
 _ROLES = ("q", "k", "v")
-# The class name of a unit that is a piece of a layer and cannot be run by itself.
-PIECE = "piece"
 
 
 def take_apart(sources: Iterable[Unit], targets: Iterable[Unit]) -> tuple[tuple[Unit, ...], tuple[Unit, ...]]:
@@ -37,17 +35,17 @@ def _split_list(units: tuple[Unit, ...], others: tuple[Unit, ...]) -> tuple[Unit
 
 
 def _pieces(unit: Unit) -> list[Unit]:
-    if unit.kind == "MultiheadAttention" and unit.part("bias_k") is None:
+    if unit.kind == "multihead_attention" and unit.part("bias_k") is None:
         return [_piece(unit, role) for role in (*_ROLES, "out")]
     weight = unit.part("weight")
-    if unit.kind == "Linear" and weight is not None and weight.shape[0] % 3 == 0:
+    if unit.kind == "linear" and weight is not None and weight.shape[0] % 3 == 0:
         return [_third(unit, index) for index in range(3)]
     return []
 
 
 def _piece(unit: Unit, role: str) -> Unit:
     parts = [replace(p, canonical=p.canonical.split(".")[1]) for p in unit.parts if p.canonical.startswith(f"{role}.")]
-    return Unit(f"{unit.path}.{role}", "Linear", unit.family, PIECE, tuple(parts), owner=unit.path)
+    return Unit(f"{unit.path}.{role}", "linear", unit.family, PIECE, tuple(parts), owner=unit.path)
 
 
 def _third(unit: Unit, index: int) -> Unit:
@@ -62,4 +60,4 @@ def _third(unit: Unit, index: int) -> Unit:
         )
         for part in unit.parts
     )
-    return Unit(f"{unit.path}.{_ROLES[index]}", "Linear", unit.family, PIECE, parts, owner=unit.path)
+    return Unit(f"{unit.path}.{_ROLES[index]}", "linear", unit.family, PIECE, parts, owner=unit.path)

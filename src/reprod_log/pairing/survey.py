@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from reprod_log.errors import TransferError
-from reprod_log.layers.layouts import family_of, find_rule
-from reprod_log.layers.rule import LayerFacts, Layout, Rule
+from reprod_log.layers.lookup import column_of, family_of, find_layer
+from reprod_log.layers.rows import Column, LayerFacts, LayerKind
 from reprod_log.layers.transform import Array
 from reprod_log.pairing.unit import Part, Unit, bare_unit, join, layer_parts
+from reprod_log.recording import ModuleInfo
 from reprod_log.transfer.frameworks import Framework, Kept, framework_of
 
-_PLAIN = (int, float, str, bool, type(None))
+_PLAIN = (int, float, str, bool)
 
 
 @dataclass(frozen=True)
@@ -28,16 +29,25 @@ class Survey:
         """A copy of the named tensor's values."""
         return self.framework.read(self.tensors[name])
 
+    def info(self, unit: Unit) -> ModuleInfo:
+        """The unit's live layer as a recording would describe it."""
+        module = self.modules[unit.path]
+        settings = {name.lstrip("_"): value for name, value in vars(module).items() if _is_plain(value)}
+        origin = f"{unit.family}.{unit.class_name}"
+        return ModuleInfo(unit.path, type(module).__name__, unit.kind, origin=origin, settings=settings)
+
     def facts(self, unit: Unit) -> LayerFacts:
-        """What a rule may know of the unit's live layer."""
-        attributes = {name: value for name, value in vars(self.modules[unit.path]).items() if _is_plain(value)}
+        """What a probe may know of the unit's live layer."""
+        info = self.info(unit)
+        column = column_of(info)
+        assert column is not None
         shapes = {part.canonical: part.shape for part in unit.parts}
         # A weight kept in another form has the shape of the form's main tensor.
         for part in unit.parts:
             base, _, role = part.canonical.rpartition(".")
             if role in ("v", "original"):
                 shapes.setdefault(base, part.shape)
-        return LayerFacts(unit.family, unit.class_name, attributes, shapes)
+        return LayerFacts(column, unit.class_name, info.settings, shapes)
 
 
 def survey(model: Any) -> Survey:
@@ -50,11 +60,11 @@ def survey(model: Any) -> Survey:
     return Survey(framework, model, units, walk.tensors, walk.modules)
 
 
-def rule_of_class(cls: type) -> tuple[Rule, Layout, str, str] | None:
-    """The rule, layout, family and class name that apply to a class or to the nearest class it descends from."""
+def column_of_class(cls: type) -> tuple[LayerKind, Column, str, str] | None:
+    """The kind, column, family and class name that apply to a class or to the nearest class it descends from."""
     for one in cls.__mro__:
         type_name = f"{one.__module__}.{one.__name__}"
-        found = find_rule(type_name)
+        found = find_layer(type_name)
         if found is not None:
             return (*found, *family_of(type_name))
     return None
@@ -88,7 +98,7 @@ class _Walk:
             return
         self.first_path[id(module)] = path
         self.modules[path] = module
-        found = rule_of_class(type(module))
+        found = column_of_class(type(module))
         if found is not None:
             unit = self._layer(module, path, taken, found)
             if unit is not None:
@@ -104,18 +114,18 @@ class _Walk:
             yield from self.visit(child, join(path, name), taken)
 
     def _layer(
-        self, module: Any, path: str, taken: frozenset[str], found: tuple[Rule, Layout, str, str]
+        self, module: Any, path: str, taken: frozenset[str], found: tuple[LayerKind, Column, str, str]
     ) -> Unit | None:
-        rule, layout, family, class_name = found
+        row, column, family, class_name = found
         inside = {name: t for name, t in _below(self.framework, module, "") if join(path, name) not in taken}
         shapes = {name: self._shape(join(path, name), tensor) for name, tensor in inside.items()}
-        parts = layer_parts(layout, path, shapes)
+        parts = layer_parts(column, path, shapes)
         if not parts:
             return None
         for part in parts:
             self.tensors[part.tensor] = inside[part.tensor[len(path) + 1 :] if path else part.tensor]
-        axes = _axes(parts, path, layout, self.framework.kept_weights(module))
-        return Unit(path, rule.kind, family, class_name, parts, axes, owner=path)
+        axes = _axes(parts, path, column, self.framework.kept_weights(module))
+        return Unit(path, row.kind, family, class_name, parts, axes, owner=path)
 
     def _names_of(self, unit: Unit, module: Any, path: str) -> frozenset[str]:
         held = {id(self.tensors[name]) for name in unit.tensors}
@@ -137,11 +147,11 @@ def _below(framework: Framework, module: Any, path: str) -> Iterator[tuple[str, 
 
 
 def _axes(
-    parts: tuple[Part, ...], path: str, layout: Layout, kept: Mapping[str, Kept]
+    parts: tuple[Part, ...], path: str, column: Column, kept: Mapping[str, Kept]
 ) -> tuple[tuple[str, int | None], ...]:
     axes = []
     for weight, form in kept.items():
-        found = layout.find(weight)
+        found = column.find(weight)
         if found is not None and any(part.canonical.startswith(f"{found.canonical[0]}.") for part in parts):
             axes.append((f"{found.canonical[0]} {form.form}", found.transform.canonical_axis(form.axis)))
     return tuple(sorted(axes))

@@ -1,17 +1,20 @@
 """A unit: the smallest piece of a model that is carried over as a whole, described without any framework object.
 
-A unit is a layer that a rule knows, or a single tensor that belongs to no such layer (a class token, say).
+A unit is a layer of a known kind, or a single tensor that belongs to no such layer (a class token, say).
 """
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from reprod_log.layers.reparametrization import reparametrized
-from reprod_log.layers.rule import Layout, TensorMap
+from reprod_log.layers.layouts import kept_in_other_form
+from reprod_log.layers.lookup import layer_kind
+from reprod_log.layers.rows import Column, TensorMap
 from reprod_log.layers.transform import KEEP, Shape, Transform
 
 # The kind of a unit that is one tensor outside any known layer.
 BARE = "Parameter"
+# The class name of a unit that is a piece of a layer and cannot be run by itself.
+PIECE = "piece"
 
 Signature = tuple[str, tuple[tuple[str, Shape], ...], tuple[tuple[str, int | None], ...]]
 
@@ -76,24 +79,30 @@ class Unit:
         return next((part for part in self.parts if part.canonical == canonical), None)
 
     def describe(self) -> str:
-        """The kind and the canonical shapes in a few words, such as "Linear weight (10, 84), bias (10)"."""
+        """The class and the canonical shapes in a few words, such as "Linear weight (10, 84), bias (10)"."""
         shapes = ", ".join(f"{p.canonical} {_plain(p.shape)}" for p in self.parts if not p.optional)
         norms = "".join(f", {name} over axis {'all' if axis is None else axis}" for name, axis in self.axes)
-        return f"{self.kind} {shapes}{norms}" if self.kind != BARE else f"{self.kind} {_plain(self.parts[0].shape)}"
+        return f"{self.title} {shapes}{norms}" if self.kind != BARE else f"{self.kind} {_plain(self.parts[0].shape)}"
+
+    @property
+    def title(self) -> str:
+        """What a reader calls it: its class, or the kind of layer that it is a piece of."""
+        row = layer_kind(self.kind) if self.class_name == PIECE else None
+        return self.class_name if row is None else row.title
 
 
 def _plain(shape: Shape) -> str:
     return "(" + ", ".join(map(str, shape)) + ")"
 
 
-def layer_parts(layout: Layout, path: str, shapes: Mapping[str, Shape]) -> tuple[Part, ...]:
+def layer_parts(column: Column, path: str, shapes: Mapping[str, Shape]) -> tuple[Part, ...]:
     """The canonical parts of the layer at this path; `shapes` has every tensor inside it, by its name in the layer.
 
-    Tensors that the layout does not know are left out, and so are second names of a part already found.
+    Tensors that the column does not know are left out, and so are second names of a part already found.
     """
-    extra = reparametrized(layout, shapes.keys())
+    extra = kept_in_other_form(column, shapes.keys())
     parts: dict[str, Part] = {}
-    for map_ in _in_order(layout, extra, shapes.keys()):
+    for map_ in _in_order(column, extra, shapes.keys()):
         if not map_.transform.fits(shapes[map_.native]) or any(name in parts for name in map_.canonical):
             continue
         shape = map_.transform.part_shape(shapes[map_.native])
@@ -102,8 +111,8 @@ def layer_parts(layout: Layout, path: str, shapes: Mapping[str, Shape]) -> tuple
     return tuple(parts.values())
 
 
-def _in_order(layout: Layout, extra: tuple[TensorMap, ...], names: Collection[str]) -> list[TensorMap]:
-    found = [match for map_ in layout.all_maps for name in names if (match := map_.match(name)) is not None]
+def _in_order(column: Column, extra: tuple[TensorMap, ...], names: Collection[str]) -> list[TensorMap]:
+    found = [match for map_ in column.all_maps for name in names if (match := map_.match(name)) is not None]
     return [*found, *extra]
 
 

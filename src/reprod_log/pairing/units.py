@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from reprod_log.layers.layouts import family_of, find_rule
+from reprod_log.layers.lookup import family_of, find_layer
 from reprod_log.pairing.unit import Unit, bare_unit, join, layer_parts
 from reprod_log.recording import ModuleInfo, Recording
 
@@ -12,7 +12,7 @@ _TENSOR_PHASES = ("gradient", "parameter", "update", "buffer")
 
 
 def recorded_units(recording: Recording) -> tuple[Unit, ...]:
-    """Every layer that a rule knows, and every tensor outside of one, in the order of registration."""
+    """Every layer whose kind is known, and every tensor outside of one, in the order of registration."""
     tensors = _tensors(recording.modules)
     recorded = frozenset(entry.key.path for entry in recording.of_run("") if entry.key.phase in _TENSOR_PHASES)
     below = _by_ancestor(tensors)
@@ -43,18 +43,18 @@ def _tensors(modules: tuple[ModuleInfo, ...]) -> dict[str, tuple[int, ...]]:
 
 
 def _layer(module: ModuleInfo, tensors: Mapping[str, tuple[int, ...]], recorded: frozenset[str]) -> Unit | None:
-    found = find_rule(module.origin)
+    found = find_layer(module.origin)
     if found is None:
         return None
-    rule, layout = found
+    row, column = found
     prefix = f"{module.path}." if module.path else ""
     own = {name[len(prefix) :]: shape for name, shape in tensors.items()}
     # paddle's recurrent layers list every weight under two names; entries were recorded under one of them.
-    parts = layer_parts(layout, module.path, {n: s for n, s in own.items() if prefix + n in recorded} or own)
+    parts = layer_parts(column, module.path, {n: s for n, s in own.items() if prefix + n in recorded} or own)
     if not parts:
         return None
     family, class_name = family_of(module.origin)
-    return Unit(module.path, rule.kind, family, class_name, parts, owner=module.path)
+    return Unit(module.path, row.kind, family, class_name, parts, owner=module.path)
 
 
 def _by_ancestor(tensors: Iterable[str]) -> dict[str, list[str]]:

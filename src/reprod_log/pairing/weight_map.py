@@ -75,4 +75,4 @@ def make_plan(pairs: Iterable[UnitPair], target_shapes: Mapping[str, Shape]) -> 
 def _view(tensor: str, part: Part, sources: list[Part], pair: UnitPair) -> TensorView:
     stored = list(dict.fromkeys(source.tensor for source in sources))
     pieces = tuple(Piece(stored.index(source.tensor), source.index, source.transform) for source in sources)
-    return TensorView(pair.target.kind, tensor, tuple(stored), pieces, part.transform)
+    return TensorView(pair.target.title, tensor, tuple(stored), pieces, part.transform)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from reprod_log.errors import RecordingError, UsageError
-from reprod_log.layers.arrangement import batch_first, is_sequence, is_sequence_role
+from reprod_log.layers.arrangement import batch_first, has_states, is_sequence, is_sequence_role
 from reprod_log.ranks.mesh import DeclaredDims, Dims, Mesh
 from reprod_log.ranks.parts import Group, Ranks, same
 from reprod_log.recording import Array, Entry, Key, ModuleInfo, Recording
@@ -25,7 +25,6 @@ from reprod_log.recording.summary import joined as joined_summary
 
 STATISTICS = (("running_mean", "running_var"), ("_mean", "_variance"))
 """What torch and paddle call a batch norm's running mean and variance."""
-_RECURRENT = ("lstm", "gru", "rnn")
 
 
 def of_rank(key: Key, rank: int) -> Key:
@@ -42,7 +41,7 @@ def batch_axis(entry: Entry, module: ModuleInfo | None) -> int:
     if is_sequence_role(module, entry.key.role):
         return 0 if batch_first(module) else 1
     # The states of a recurrent layer are layers × batch × features, whatever its sequence is.
-    return 1 if any(word in module.kind for word in _RECURRENT) else 0
+    return 1 if has_states(module) else 0
 
 
 def parameter_shapes(recording: Recording) -> dict[str, tuple[int, ...]]:

@@ -19,6 +19,7 @@ from reprod_log.capture.determinism import deterministic
 from reprod_log.errors import UsageError
 from reprod_log.experiments.runs import as_mapping
 from reprod_log.frameworks.module_tree import Root, Tree
+from reprod_log.layers.lookup import kind_title
 from reprod_log.pairing.survey import survey
 from reprod_log.recording import Array, Key, Recording
 from reprod_log.recording.recorder import Recorder
@@ -103,7 +104,7 @@ def _draw(side: Callable[[], Any], seed: int, groups: dict[str, _Moments], *, fi
                     continue
                 sizes = "x".join(map(str, part.shape))
                 values = part.transform.split(found.framework.read(tensor))[part.index]
-                name = f"{unit.kind}.{part.canonical}.{sizes}"
+                name = f"{kind_title(unit.kind)}.{part.canonical}.{sizes}"
                 if name not in groups:
                     groups[name] = _Moments(values)
                 groups[name].add(values)

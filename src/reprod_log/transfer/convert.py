@@ -137,8 +137,9 @@ def _by_one_model(weights: dict[str, Array], source_model: Any, target_model: An
 def _refuse_unknown_shapes(found: Survey) -> None:
     """paddle keeps the weight of a norm over several dimensions flat, torch does not; its file alone cannot say."""
     for unit in found.units:
-        shape = found.facts(unit).get("_normalized_shape") if unit.kind == "LayerNorm" else None
-        if isinstance(shape, (tuple, list)) and len(shape) > 1:
+        shape = found.info(unit).settings.get("normalized_shape") if unit.kind == "layernorm" else None
+        stored = len(found.framework.shape(found.tensors[unit.tensors[0]]))
+        if isinstance(shape, (tuple, list)) and len(shape) > stored:
             raise TransferError(f"'{unit.path}' is a LayerNorm over {list(shape)}: pass both models.")
 
 
@@ -173,7 +174,7 @@ def _row(move: Move, weights: Mapping[str, Array]) -> TransferRow:
     return TransferRow(
         target=move.target,
         source=move.sources,
-        rule=move.pair.target.kind,
+        rule=move.pair.source.title,
         how=move.pair.how,
         verified="unverified",
         check="by names and shapes only",

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from reprod_log.errors import TransferError
-from reprod_log.layers.rule import Layout, TensorMap
-from reprod_log.layers.rules import all_rules
+from reprod_log.layers.lookup import layer_kind
+from reprod_log.layers.rows import Column, TensorMap
 from reprod_log.layers.transform import Shape
 from reprod_log.pairing.unit import BARE, Part, Unit, join
 
@@ -24,7 +24,7 @@ def make_counterpart(unit: Unit, family: str) -> Counterpart:
     if unit.kind == BARE:
         part = unit.parts[0]
         return Counterpart(replace(unit, family=family), {part.tensor: part.shape}, {})
-    layout = _layout(unit, family)
+    column = _column(unit, family)
     if any("." in part.canonical and part.canonical.rpartition(".")[2] in _KEPT for part in unit.parts):
         raise TransferError(
             f"'{unit.path}' keeps its weight in the form of weight norm or spectral norm, whose shapes depend on the "
@@ -32,7 +32,7 @@ def make_counterpart(unit: Unit, family: str) -> Counterpart:
         )
     parts: dict[str, Part] = {}
     shapes: dict[str, Shape] = {}
-    for map_ in _maps(layout.maps, unit):
+    for map_ in _maps(column.tensors, unit):
         held = [unit.part(name) for name in map_.canonical]
         found = [part for part in held if part is not None and part.canonical not in parts]
         if len(found) < len(held) or len({part.shape for part in found}) > 1:
@@ -44,21 +44,21 @@ def make_counterpart(unit: Unit, family: str) -> Counterpart:
     lost = [part.tensor for part in unit.parts if part.canonical not in parts and not part.optional]
     if lost:
         raise TransferError(
-            f"'{lost[0]}' ({unit.kind}) has no place in {family}'s {layout.classes[0]}. Pass both models."
+            f"'{lost[0]}' ({unit.title}) has no place in {family}'s {column.classes[0]}. Pass both models."
         )
-    made = Unit(unit.path, unit.kind, family, layout.classes[0], tuple(parts.values()), owner=unit.path)
-    return Counterpart(made, shapes, _second_names(layout, unit, parts))
+    made = Unit(unit.path, unit.kind, family, column.classes[0], tuple(parts.values()), owner=unit.path)
+    return Counterpart(made, shapes, _second_names(column, unit, parts))
 
 
 _KEPT = ("g", "v", "original", "left", "right")
 
 
-def _layout(unit: Unit, family: str) -> Layout:
-    for rule in all_rules():
-        for layout in rule.layouts:
-            if rule.kind == unit.kind and layout.family == family:
-                return layout
-    raise TransferError(f"'{unit.path}' is a {unit.kind}, which {family} does not have. Pass both models.")
+def _column(unit: Unit, family: str) -> Column:
+    row = layer_kind(unit.kind)
+    column = None if row is None else row.columns.get(family)
+    if column is None or not column.tensors:
+        raise TransferError(f"'{unit.path}' is a {unit.title}, which {family} does not have. Pass both models.")
+    return column
 
 
 def _maps(maps: Iterable[TensorMap], unit: Unit) -> Iterator[TensorMap]:
@@ -72,11 +72,11 @@ def _maps(maps: Iterable[TensorMap], unit: Unit) -> Iterator[TensorMap]:
         yield from dict.fromkeys(found for name in canonical if (found := map_.providing(name)) is not None)
 
 
-def _second_names(layout: Layout, unit: Unit, parts: Mapping[str, Part]) -> dict[str, str]:
+def _second_names(column: Column, unit: Unit, parts: Mapping[str, Part]) -> dict[str, str]:
     if any(part.canonical.startswith("weight_hr") for part in unit.parts):
-        # With a projection paddle's second names stand for other tensors; see the rule.
+        # With a projection paddle's second names stand for other tensors; see the row.
         return {}
-    maps = _maps(layout.second_names, unit)
+    maps = _maps(column.second_names, unit)
     return {join(unit.path, map_.native): parts[map_.canonical[0]].tensor for map_ in maps}
 
 

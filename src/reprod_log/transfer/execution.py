@@ -11,7 +11,7 @@ import numpy as np
 from reprod_log.capture.earshot import suppress_recording
 from reprod_log.errors import TransferError, UsageError, first_line
 from reprod_log.frameworks.tensors import plain_batch
-from reprod_log.layers.rules import all_rules
+from reprod_log.layers.lookup import layer_kind
 from reprod_log.layers.transform import Array
 from reprod_log.pairing.survey import Survey
 from reprod_log.pairing.unit import BARE, Unit
@@ -119,8 +119,8 @@ def _shaken(array: Array, name: str, units: list[Unit]) -> Array:
 
 def _only_scaled(unit: Unit, name: str) -> bool:
     """Whether nothing may be added to the values: zeros that have a meaning, and variances."""
-    rule = next((rule for rule in all_rules() if rule.kind == unit.kind), None)
-    if rule is not None and rule.scale_only:
+    row = layer_kind(unit.kind)
+    if row is not None and row.scale_only:
         return True
     return any(part.canonical == "running_var" and part.tensor == name for part in unit.parts)
 

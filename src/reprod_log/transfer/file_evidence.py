@@ -5,15 +5,14 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from reprod_log.errors import UsageError
-from reprod_log.layers.layouts import find_rule
-from reprod_log.layers.rule import Layout, Rule
-from reprod_log.layers.rules import all_rules
+from reprod_log.layers.lookup import find_layer, layer_kind, layer_kinds
+from reprod_log.layers.rows import Column, LayerKind
 from reprod_log.layers.transform import Shape
 from reprod_log.pairing.unit import Unit, bare_unit, join, layer_parts
 from reprod_log.pairing.wording import words
 
 # A recurrent layer's matrices have so many times as many rows as its state has entries.
-_GATES = {4: "LSTM", 3: "GRU", 1: "RNN"}
+_GATES = {4: "lstm", 3: "gru", 1: "rnn"}
 
 
 @dataclass(frozen=True)
@@ -47,11 +46,11 @@ def read_evidence(shapes: Mapping[str, Shape], framework: str, hints: Hints) -> 
         if isinstance(found, str):
             undecided[join(path, "weight")] = found
         elif found is not None:
-            rule, layout = found
-            unit = Unit(path, rule.kind, framework, layout.classes[0], layer_parts(layout, path, inside), owner=path)
+            row, column = found
+            unit = Unit(path, row.kind, framework, row.title, layer_parts(column, path, inside), owner=path)
             units.append(unit)
             taken.update(unit.tensors)
-            taken.update(_second_names(unit, path, layout, inside))
+            taken.update(_second_names(unit, path, column, inside))
     rest = [name for name in shapes if name not in taken and name not in undecided]
     units += [bare_unit(name, framework, shapes[name], owner="") for name in rest]
     return Evidence(tuple(units), undecided)
@@ -67,65 +66,70 @@ def _below(name: str, path: str) -> bool:
     return not path or name.startswith(f"{path}.")
 
 
-def _kind(path: str, inside: Mapping[str, Shape], framework: str, hints: Hints) -> tuple[Rule, Layout] | str | None:
+def _kind(
+    path: str, inside: Mapping[str, Shape], framework: str, hints: Hints
+) -> tuple[LayerKind, Column] | str | None:
     said = next((kind for pattern, kind in hints.layers.items() if fnmatchcase(path, pattern)), None)
     if said is not None:
         return _told(said, framework)
     own = {name: shape for name, shape in inside.items() if "." not in name}
     if "in_proj_weight" in own or ("q_proj_weight" in own and "out_proj.weight" in inside):
-        return _rule("MultiheadAttention", framework)
+        return _row("multihead_attention", framework)
     if (kind := _recurrent(inside)) is not None:
-        return _rule(kind, framework)
+        return _row(kind, framework)
     if {"running_mean", "_mean"} & own.keys():
-        return _rule("BatchNorm", framework)
+        return _row("batchnorm", framework)
     if "scale" in own and framework == "paddle" and len(own["scale"]) == 1:
-        return _rule("InstanceNorm", framework)
+        return _row("instancenorm", framework)
     if "_weight" in own and framework == "paddle":
-        return _rule("PReLU", framework)
+        return _row("prelu", framework)
     if "weight" in own:
         return _by_weight(path, own, framework, hints)
     return None
 
 
-def _told(said: str, framework: str) -> tuple[Rule, Layout]:
-    """The rule for a type as the user writes it: "torch.nn.Linear", "Conv2D", "BatchNorm"."""
-    found = find_rule(said) if "." in said else None
+def _told(said: str, framework: str) -> tuple[LayerKind, Column]:
+    """The row and column for a type as the user writes it: "torch.nn.Linear", "Conv2D", "BatchNorm"."""
+    found = find_layer(said) if "." in said else None
     if found is None:
         name = said.rpartition(".")[2]
-        of_class = [rule for rule in all_rules() for layout in rule.layouts if name in layout.classes]
-        found = _find(of_class[0].kind if of_class else name, framework)
+        rows = [row for row in layer_kinds().values() if any(column.tensors for column in row.columns.values())]
+        named = [row for row in rows if any(name in (row.title, *column.classes) for column in row.columns.values())]
+        found = _find(named[0].kind, framework) if named else None
     if found is None:
-        known = ", ".join(rule.kind for rule in all_rules())
+        known = ", ".join(row.title for row in rows)
         raise UsageError(f"layers names the type {said!r}, for which there is no rule. Rules: {known}.")
     return found
 
 
-def _by_weight(path: str, own: Mapping[str, Shape], framework: str, hints: Hints) -> tuple[Rule, Layout] | str | None:
+def _by_weight(
+    path: str, own: Mapping[str, Shape], framework: str, hints: Hints
+) -> tuple[LayerKind, Column] | str | None:
     shape, bias = own["weight"], own.get("bias")
     name = join(path, "weight")
     if _matches(hints.keep, path, name):
         return None
     if _matches(hints.linear, path, name):
-        return _rule("Linear", framework)
+        return _row("linear", framework)
     if len(shape) in (3, 4, 5):
         # Kernels are stored alike, plain or transposed, in any number of dimensions.
-        return _rule(f"Conv{len(shape) - 2}d", framework)
+        return _row(f"conv{len(shape) - 2}d", framework)
     if len(shape) == 1:
         prelu = bias is None and "prelu" in words(path)
-        return _rule("PReLU" if prelu else "LayerNorm", framework)
+        return _row("prelu" if prelu else "layernorm", framework)
     if len(shape) != 2:
         return None
     if bias is None:
         if words(path) & {"embed", "embeddings", "wte", "wpe"}:
-            return _rule("Embedding", framework)
+            return _row("embedding", framework)
         return f"'{name}' {shape} has no bias: a linear layer (transposed) or an embedding (as it is)?"
     if shape[0] == shape[1]:
         return f"'{name}' {shape} is square: its layout cannot be told"
     outputs_first = bias == shape[:1]
     if outputs_first == (framework == "torch"):
-        return _rule("Linear", framework)
+        return _row("linear", framework)
     # A layer of paddle.compat.nn, which keeps torch's layout.
-    return _rule("Linear", "paddle.compat") if framework == "paddle" and outputs_first else None
+    return _row("linear", "paddle.compat") if framework == "paddle" and outputs_first else None
 
 
 def _recurrent(inside: Mapping[str, Shape]) -> str | None:
@@ -133,7 +137,7 @@ def _recurrent(inside: Mapping[str, Shape]) -> str | None:
         ("weight_ih_l0", "weight_hh_l0", ""),
         ("0.cell.weight_ih", "0.cell.weight_hh", ""),
         ("0.cell_fw.weight_ih", "0.cell_fw.weight_hh", ""),
-        ("weight_ih", "weight_hh", "Cell"),
+        ("weight_ih", "weight_hh", "_cell"),
     ):
         if first in inside and second in inside and len(inside[second]) == 2:
             rows, state = inside[second]
@@ -144,13 +148,13 @@ def _recurrent(inside: Mapping[str, Shape]) -> str | None:
     return None
 
 
-def _second_names(unit: Unit, path: str, layout: Layout, inside: Mapping[str, Shape]) -> list[str]:
+def _second_names(unit: Unit, path: str, column: Column, inside: Mapping[str, Shape]) -> list[str]:
     """Names that stand for a part already found under another name."""
     held = {part.canonical for part in unit.parts}
     return [
         join(path, name)
         for name in inside
-        if (found := layout.find(name)) is not None and held.issuperset(found.canonical)
+        if (found := column.find(name)) is not None and held.issuperset(found.canonical)
     ]
 
 
@@ -158,16 +162,14 @@ def _matches(patterns: Sequence[str], *names: str) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)
 
 
-def _rule(kind: str, family: str) -> tuple[Rule, Layout]:
+def _row(kind: str, family: str) -> tuple[LayerKind, Column]:
     found = _find(kind, family)
     if found is None:
         raise UsageError(f"There is no rule for {kind} of {family}.")
     return found
 
 
-def _find(kind: str, family: str) -> tuple[Rule, Layout] | None:
-    for rule in all_rules():
-        for layout in rule.layouts:
-            if rule.kind == kind and layout.family == family:
-                return rule, layout
-    return None
+def _find(kind: str, family: str) -> tuple[LayerKind, Column] | None:
+    row = layer_kind(kind)
+    column = None if row is None else row.columns.get(family)
+    return None if row is None or column is None or not column.tensors else (row, column)

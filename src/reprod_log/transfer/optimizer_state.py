@@ -157,7 +157,7 @@ def _rows(move: Move, state: Mapping[str, Array]) -> list[TransferRow]:
         TransferRow(
             target=f"{move.target}:{slot}",
             source=tuple(f"{name}:{slot}" for name in move.sources),
-            rule=move.pair.target.kind,
+            rule=move.pair.source.title,
             how=move.pair.how,
             verified="unverified",
             check="state follows its weight's rule",

@@ -11,32 +11,18 @@ from typing import Any, Literal
 import numpy as np
 
 from reprod_log.errors import first_line
-from reprod_log.layers.rule import LayerFacts, Rule
-from reprod_log.layers.rules import all_rules
+from reprod_log.layers.lookup import layer_kind
+from reprod_log.layers.rows import LayerFacts, Probe
+from reprod_log.layers.settings import setting_differences
 from reprod_log.layers.transform import Array
 from reprod_log.pairing.agreement import LAYER_LIMIT, MODEL_LIMIT, difference, rearranged_difference
-from reprod_log.pairing.pieces import PIECE
 from reprod_log.pairing.survey import Survey
-from reprod_log.pairing.unit import BARE, Unit
+from reprod_log.pairing.unit import BARE, PIECE, Unit
 from reprod_log.pairing.weight_map import TransferPlan, UnitPair
+from reprod_log.recording import ModuleInfo
 from reprod_log.transfer.execution import Trace, run_unit
 
 Status = Literal["verified", "unverified", "differs"]
-
-# One setting under the names that the frameworks give it; named when a layer differs.
-_SETTINGS = (
-    ("eps", "_epsilon", "epsilon"),
-    ("stride", "_stride"),
-    ("padding", "_padding"),
-    ("padding_mode", "_padding_mode"),
-    ("dilation", "_dilation"),
-    ("groups", "_groups"),
-    ("output_padding",),
-    ("num_groups", "_num_groups"),
-    ("num_heads",),
-    ("padding_idx", "_padding_idx"),
-    ("nonlinearity", "activation"),
-)
 
 
 @dataclass(frozen=True)
@@ -66,9 +52,9 @@ def verify(
 
 
 def canonical_outputs(survey: Survey, unit: Unit, outputs: tuple[Array, ...]) -> tuple[Array, ...]:
-    """A layer's outputs in the arrangement that its rule calls canonical."""
-    rule = _rule(unit.kind)
-    return outputs if rule is None or not outputs else rule.probe.restore(survey.facts(unit), outputs)
+    """A layer's outputs in the canonical arrangement of its kind."""
+    probe = _probe(unit.kind)
+    return outputs if probe is None or not outputs else probe.restore(survey.facts(unit), outputs)
 
 
 def owners_agree(pair: UnitPair, source: Trace, target: Trace) -> bool:
@@ -98,10 +84,10 @@ def _check(
     missing = [name for name in pair.target.tensors if name not in arrays[1] and not _optional(pair.target, name)]
     if missing:
         return Check("unverified", f"'{missing[0]}' was not moved")
-    rule = _rule(pair.target.kind)
-    if rule is None:
+    probe = _probe(pair.target.kind)
+    if probe is None:
         return Check("unverified", "no rule")
-    return _run_both(source, target, pair, arrays, rule, runs)
+    return _run_both(source, target, pair, arrays, probe, runs)
 
 
 def _run_both(
@@ -109,7 +95,7 @@ def _run_both(
     target: Survey,
     pair: UnitPair,
     arrays: tuple[Mapping[str, Array], Mapping[str, Array]],
-    rule: Rule,
+    probe: Probe,
     runs: Runs | None,
 ) -> Check:
     here, there = source.facts(pair.source), target.facts(pair.target)
@@ -121,28 +107,28 @@ def _run_both(
             (source, pair.source, here, arrays[0]),
             (target, pair.target, there, arrays[1]),
         ):
-            arguments: Any = rule.probe.arrange(facts, given) if made_up else given
-            results.append(rule.probe.restore(facts, run_unit(survey, unit, arguments, own, dtype)))
+            arguments: Any = probe.arrange(facts, given) if made_up else given
+            results.append(probe.restore(facts, run_unit(survey, unit, arguments, own, dtype)))
         return results[0], results[1]
 
     tried: list[str] = []
-    for make, dtype in _attempts(rule, here, pair, runs):
+    for make, dtype in _attempts(probe, here, pair, runs):
         try:
             inputs, made_up = make()
             one, other = outputs(inputs, dtype, made_up)
         except Exception as error:  # a layer may raise anything; what it raised is the reason given
             tried.append(first_line(error))
             continue
-        return _judged(one, other, dtype, here, there)
+        return _judged(one, other, dtype, (source.info(pair.source), target.info(pair.target)))
     return Check("unverified", f"could not be run: {tried[0]}")
 
 
 Attempt = tuple[Callable[[], tuple[tuple[Array, ...], bool]], str]
 
 
-def _attempts(rule: Rule, facts: LayerFacts, pair: UnitPair, runs: Runs | None) -> list[Attempt]:
+def _attempts(probe: Probe, facts: LayerFacts, pair: UnitPair, runs: Runs | None) -> list[Attempt]:
     def made_up() -> tuple[tuple[Array, ...], bool]:
-        return rule.probe.inputs(facts, np.random.default_rng(0)), True
+        return probe.inputs(facts, np.random.default_rng(0)), True
 
     attempts: list[Attempt] = [(made_up, "float64"), (made_up, "float32")]
     call = runs.source.calls.get(pair.source.path) if runs is not None else None
@@ -152,7 +138,9 @@ def _attempts(rule: Rule, facts: LayerFacts, pair: UnitPair, runs: Runs | None) 
     return attempts
 
 
-def _judged(one: tuple[Array, ...], other: tuple[Array, ...], dtype: str, here: LayerFacts, there: LayerFacts) -> Check:
+def _judged(
+    one: tuple[Array, ...], other: tuple[Array, ...], dtype: str, layers: tuple[ModuleInfo, ModuleInfo]
+) -> Check:
     off = difference(one, other)
     if off <= LAYER_LIMIT[dtype]:
         return Check("verified", "" if dtype == "float64" else f"in {dtype}")
@@ -160,28 +148,15 @@ def _judged(one: tuple[Array, ...], other: tuple[Array, ...], dtype: str, here: 
         return Check("unverified", "the output is not finite")
     shapes = [tuple(a.shape for a in side) for side in (one, other)]
     seen = f"output shapes {shapes[0]} and {shapes[1]}" if shapes[0] != shapes[1] else f"relative difference {off:.1e}"
-    settings = _differing_settings(here, there)
+    differing = setting_differences(*layers)
+    settings = ", ".join(f"{one.name} {one.ours} and {one.theirs}" for one in differing)
     return Check("differs", f"{seen}; {settings}" if settings else seen)
-
-
-def _differing_settings(here: LayerFacts, there: LayerFacts) -> str:
-    found = []
-    for names in _SETTINGS:
-        one, other = here.get(*names), there.get(*names)
-        if one is not None and other is not None and _flat(one) != _flat(other):
-            found.append(f"{names[0]} {one} and {other}")
-    return ", ".join(found)
-
-
-def _flat(value: Any) -> Any:
-    """Settings are written as 1, (1, 1) or [1, 1]; equal entries count as one."""
-    values = set(value) if isinstance(value, (tuple, list)) else {value}
-    return values.pop() if len(values) == 1 else value
 
 
 def _optional(unit: Unit, name: str) -> bool:
     return all(part.optional for part in unit.parts if part.tensor == name)
 
 
-def _rule(kind: str) -> Rule | None:
-    return next((rule for rule in all_rules() if rule.kind == kind), None)
+def _probe(kind: str) -> Probe | None:
+    row = layer_kind(kind)
+    return None if row is None else row.probe

@@ -10,8 +10,8 @@ from reprod_log.errors import TransferError, UsageError
 from reprod_log.layers.transform import Array
 from reprod_log.pairing.correspondence import Correspondence, Order, correspond, shapes_of
 from reprod_log.pairing.leftovers import find_leftovers
-from reprod_log.pairing.pieces import PIECE
 from reprod_log.pairing.survey import Survey, survey
+from reprod_log.pairing.unit import PIECE
 from reprod_log.pairing.weight_map import Move, TransferPlan, make_plan
 from reprod_log.transfer.execution import Inputs, perturbed
 from reprod_log.transfer.report import TransferReport, TransferRow
@@ -116,7 +116,7 @@ def _doubts(source: Survey, target: Survey, found: Correspondence) -> tuple[str,
     """Wide layers that were cut in three on one side, when the models then differ."""
     if found.context is None or found.context.first is None:
         return ()
-    linear = {unit.path for survey in (source, target) for unit in survey.units if unit.kind == "Linear"}
+    linear = {unit.path for survey in (source, target) for unit in survey.units if unit.kind == "linear"}
     cut = [unit for pair in found.pairs for unit in (pair.source, pair.target) if unit.class_name == PIECE]
     return tuple(
         f"{owner!r} was taken for all queries, then all keys, then all values; if it keeps them head by head, "
@@ -156,7 +156,7 @@ def _row(source: Survey, target: Survey, move: Move, check: Check | None) -> Tra
     return TransferRow(
         target=move.target,
         source=move.sources,
-        rule=move.pair.target.kind,
+        rule=move.pair.source.title,
         how=move.pair.how,
         verified=check.status,
         check=check.why,

@@ -11,7 +11,8 @@ from paddle.jit.dy2static.program_translator import ProgramTranslator, StaticFun
 from paddle.nn.layer.rnn import RNNBase
 
 from reprod_log.frameworks.hooks import Hook, Undo, replaced
-from reprod_log.frameworks.paddle.kinds import KINDS, SPLIT_KINDS
+from reprod_log.layers.lookup import kind_of, layer_kind
+from reprod_log.layers.rows import Column
 
 _FLEET = ("TensorParallel", "ShardingParallel", "SegmentParallel")
 _WRAPPERS = (
@@ -19,14 +20,6 @@ _WRAPPERS = (
     *(getattr(meta_parallel, name) for name in _FLEET if hasattr(meta_parallel, name)),
 )
 """Layers around a model whose name should not show; which of fleet's there are depends on the version."""
-
-_KINDS = {**KINDS, **SPLIT_KINDS}
-
-_STATISTICS = {"batchnorm": ("_mean", "_variance"), "spectral_norm": ("weight_u", "weight_v")}
-"""What stands among the parameters but is never trained."""
-
-_SCRATCH = ("_dropout_state",)
-"""Working space that recurrent layers keep among their buffers; it holds no result."""
 
 _INHERITED = frozenset(
     {
@@ -52,17 +45,18 @@ def children(module: Any) -> list[tuple[str, Any]]:
 
 
 def parameters(module: Any) -> list[tuple[str, Any]]:
-    statistics = _STATISTICS.get(kind(module), ())
+    statistics = _column(module).untrained
     return [(name, one) for name, one in module._parameters.items() if one is not None and name not in statistics]
 
 
 def buffers(module: Any) -> list[tuple[str, Any]]:
-    statistics = _STATISTICS.get(kind(module), ())
+    column = _column(module)
+    statistics = column.untrained
     found = [(name, one) for name, one in module._parameters.items() if one is not None and name in statistics]
     return found + [
         (name, one)
         for name, one in module._buffers.items()
-        if one is not None and name not in _SCRATCH and not _is_derived(name, module)
+        if one is not None and name not in column.scratch and not _is_derived(name, module)
     ]
 
 
@@ -72,10 +66,13 @@ def _is_derived(name: str, module: Any) -> bool:
 
 
 def kind(module: Any) -> str:
-    for ancestor in type(module).__mro__:
-        if ancestor.__module__.startswith("paddle.") and ancestor.__name__ in _KINDS:
-            return _KINDS[ancestor.__name__]
-    return ""
+    return kind_of((f"{one.__module__}.{one.__name__}" for one in type(module).__mro__), "paddle")
+
+
+def _column(module: Any) -> Column:
+    """What is known of the module's kind; nothing of a module of the user's own."""
+    row = layer_kind(kind(module))
+    return Column(()) if row is None else row.columns["paddle"]
 
 
 def settings(module: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from torch import nn
 
 from reprod_log.frameworks.hooks import Hook, Undo, replaced
 from reprod_log.frameworks.torch.distributed import FLAT_PARAMETER, is_first_fsdp
-from reprod_log.frameworks.torch.kinds import KINDS
+from reprod_log.layers.lookup import kind_of
 
 _WRAPPERS = (nn.DataParallel, nn.parallel.DistributedDataParallel)
 
@@ -44,10 +44,7 @@ def _has_values(tensor: Any) -> bool:
 
 
 def kind(module: Any) -> str:
-    for ancestor in type(module).__mro__:
-        if ancestor.__module__.startswith("torch.") and ancestor.__name__ in KINDS:
-            return KINDS[ancestor.__name__]
-    return ""
+    return kind_of((f"{one.__module__}.{one.__name__}" for one in type(module).__mro__), "torch")
 
 
 def settings(module: Any) -> dict[str, Any]:
