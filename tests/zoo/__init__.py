@@ -1,1 +1,1 @@
-"""The zoo: planted mistakes and healthy ports, each one file, run by `make zoo` (tests/zoo/run.py)."""
+"""The zoo: planted mistakes and correct ports in tables, run by `make zoo` (tests/zoo/run.py)."""

@@ -6,8 +6,6 @@ python tests/zoo/run.py [--only WORD] [--seeds N] [--healthy-seeds N] [--jobs 2]
 from __future__ import annotations
 
 import argparse
-import importlib
-import pkgutil
 import sys
 import traceback
 import warnings
@@ -18,22 +16,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from zoo import healthy, mistakes
-from zoo.trial import Healthy, Mistake
+from zoo.healthy import all_healthy
+from zoo.mistakes import all_mistakes
 
 _PAGE = Path(__file__).resolve().parents[2] / "docs" / "zoo.md"
-
-
-def all_mistakes() -> dict[str, Mistake]:
-    return {one.name: _module("mistakes", one.name).MISTAKE for one in pkgutil.iter_modules(mistakes.__path__)}
-
-
-def all_healthy() -> dict[str, Healthy]:
-    return {one.name: _module("healthy", one.name).HEALTHY for one in pkgutil.iter_modules(healthy.__path__)}
-
-
-def _module(folder: str, name: str):
-    return importlib.import_module(f"zoo.{folder}.{name}")
 
 
 def work(folder: str, name: str, seed: int, keep: Path | None):
@@ -42,12 +28,7 @@ def work(folder: str, name: str, seed: int, keep: Path | None):
     from zoo.outcome import run
 
     try:
-        if folder == "healthy":
-            trial = _module(folder, name).HEALTHY.make(seed)
-        else:
-            mistake: Mistake = _module(folder, name).MISTAKE
-            trial = mistake.base(seed)
-            trial = mistake.plant(trial) or trial
+        trial = all_healthy()[name].make(seed) if folder == "healthy" else all_mistakes()[name].planted(seed)
         return folder, run(trial, name, seed, keep)
     except Exception:  # the table must show it and go on
         return folder, f"{name} (seed {seed}): {traceback.format_exc()}"

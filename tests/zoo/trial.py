@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -31,14 +32,20 @@ class Trial:
         return replace(self, step=(self.step[0], step))
 
 
+Plant = Callable[[Trial], Trial | None]
+"""Breaks the candidate; gives a new trial, or None when it changed the candidate in place."""
+
+Half = Literal["development", "scored"]
+
+
 @dataclass(frozen=True)
 class Mistake:
     """A planted mistake: how, into what, and what a good answer says about it."""
 
+    name: str
     base: Callable[[int], Trial]
     """Makes a healthy trial for a seed."""
-    plant: Callable[[Trial], Trial | None]
-    """Breaks the candidate; a new trial, or None when it was changed in place."""
+    plant: Plant
     rules: tuple[str, ...]
     """The rules of which one must name the cause."""
     words: tuple[str, ...]
@@ -48,11 +55,26 @@ class Mistake:
     quick: bool = False
     """Whether it is in the short selection that the tests run."""
 
+    @property
+    def half(self) -> Half:
+        """Whether rules may be tuned on it ("development") or are only measured on it ("scored").
+
+        The last bit of the SHA-256 of its name decides, so that nobody chooses and a mistake never changes sides. The
+        first 100 mistakes had all been looked at before they were split.
+        """
+        return "scored" if hashlib.sha256(self.name.encode()).digest()[-1] % 2 else "development"
+
+    def planted(self, seed: int) -> Trial:
+        """A trial of this seed with the mistake in it."""
+        trial = self.base(seed)
+        return self.plant(trial) or trial
+
 
 @dataclass(frozen=True)
 class Healthy:
     """A correct port: it must pass and no cause may be named."""
 
+    name: str
     make: Callable[[int], Trial]
     seeds: tuple[int, ...] = tuple(range(3))
     quick: bool = False

@@ -1,1 +1,17 @@
-"""Planted mistakes, one file each: `MISTAKE`."""
+"""Planted mistakes, a table of rows for each theme: `MISTAKES`.
+
+No file here has a name that holds one of the expected words: reports name files.
+"""
+
+from zoo.mistakes import graphs, loops, losses, optimizers, schedules, settings, weights
+from zoo.trial import Mistake
+
+TABLES = (settings, graphs, weights, optimizers, schedules, losses, loops)
+
+
+def all_mistakes() -> dict[str, Mistake]:
+    """Every mistake by its name, in alphabetical order."""
+    rows = [row for table in TABLES for row in table.MISTAKES]
+    found = {row.name: row for row in sorted(rows, key=lambda row: row.name)}
+    assert len(found) == len(rows), "two mistakes of one name"
+    return found

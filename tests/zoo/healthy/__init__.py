@@ -1,1 +1,0 @@
-"""Correct ports, one file each: `HEALTHY`."""
