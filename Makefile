@@ -6,10 +6,10 @@ BIN := $(VENV)/bin
 # One thread: bits of a framework's kernels may depend on the thread count.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test lint types docs zoo fuzz load mutants sbom requirements bench bench-large clean
+.PHONY: help demo test test-fast lint types docs zoo fuzz load mutants sbom requirements bench bench-large clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
 
 $(VENV)/ready: pyproject.toml constraints.txt hatch_build.py src/reprod_log/measure/kernel.c src/reprod_log/recording/sketch.c
 	$(PYTHON) -m venv $(VENV)
@@ -29,6 +29,9 @@ demo: $(VENV)/ready ## align AlexNet in torch with its paddle port, from nothing
 
 test: $(VENV)/ready $(VENV)/browser lint types ## check style and types, then run the tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+test-fast: $(VENV)/ready ## run the tests that need neither frameworks nor a browser (about two minutes)
+	$(BIN)/python -m pytest --fast -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/ready ## check style
 	$(BIN)/ruff check src tests examples benchmarks

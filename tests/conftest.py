@@ -1,7 +1,13 @@
 """Settings of the whole suite."""
 
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
 import pytest
 from hypothesis import settings
+
+from fast import HEAVY, is_heavy
 
 # The same examples every time: a test that fails must fail again. Longer, random searches belong to fuzzing.
 settings.register_profile("fixed", derandomize=True)
@@ -9,6 +15,24 @@ settings.load_profile("fixed")
 
 _LONG = ("examples", "steps", "zoo", "browser")
 """Folders whose files take longest."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fast", action="store_true", help="Leave out tests that need a framework or a browser.")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return True if config.getoption("--fast") and is_heavy(collection_path) else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """With --fast, a test that imports a framework all the same fails: its source did not show it."""
+    before = HEAVY & sys.modules.keys()
+    result = yield
+    if item.config.getoption("--fast") and (imported := (HEAVY & sys.modules.keys()) - before):
+        pytest.fail(f"--fast, and {', '.join(sorted(imported))} was imported; see tests/fast.py")
+    return result
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -45,7 +45,7 @@ run(["compare", {str(tmp_path)!r} + "/a.npy", {str(tmp_path)!r} + "/b.npy"])
 
 
 def test_the_import_check_can_fail() -> None:
-    assert "torch" in modules_after("import reprod_log, torch")
+    assert "rich" in modules_after("import reprod_log, rich")
 
 
 def test_exports_are_what_the_module_says() -> None:

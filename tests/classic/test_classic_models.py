@@ -12,7 +12,7 @@ import torch
 
 from reprod_log import ReprodDiffHelper, ReprodLogger
 from reprod_log.compare import compare_forward, compare_loss_and_backward
-from reprod_log.errors import UsageError
+from reprod_log.errors import ReprodLogError, UsageError
 from reprod_log.utils import np2paddle, np2torch, paddle2np, torch2np
 
 RNG = np.random.default_rng(0)
@@ -170,6 +170,13 @@ def test_ids_stay_integers() -> None:
             array = made[key].numpy()
             assert array.dtype == data[key].dtype
             np.testing.assert_array_equal(array, data[key])
+
+
+def test_conversion_of_what_is_no_dict_is_an_assertion_error_as_in_1_0_1() -> None:
+    for convert in (np2torch, np2paddle):
+        with pytest.raises(AssertionError) as caught:
+            convert([])  # type: ignore[arg-type]
+        assert isinstance(caught.value, ReprodLogError)
 
 
 def test_conversions_name_a_lone_tensor_output() -> None:
