@@ -3,22 +3,22 @@
 import pytest
 
 from reprod_log.cli.app import command
-from reprod_log.cli.arguments import options_first
+from reprod_log.cli.commands.run import options_first
 
 
 @pytest.mark.parametrize(
     ("given", "arranged"),
     [
-        ("run -o ref train.py --steps 3", "run -o ref train.py --steps 3"),
-        ("run --output=ref train.py -o mine", "run --output=ref train.py -o mine"),
-        ("run train.py -o ref", "run -o ref train.py"),
-        ("run train.py -o ref --dtype float64 --lr 0.1", "run -o ref --dtype float64 train.py --lr 0.1"),
-        ("run train.py -o ref -- --steps 3", "run -o ref train.py --steps 3"),
-        ("run --steps 3 train.py --output=ref data", "run --steps 3 --output=ref train.py data"),
-        ("run train.py", "run train.py"),
-        ("run train.py --lr 0.1 -o ref", "run train.py --lr 0.1 -o ref"),
-        ("run", "run"),
-        ("run --help", "run --help"),
+        ("-o ref train.py --steps 3", "-o ref train.py --steps 3"),
+        ("--output=ref train.py -o mine", "--output=ref train.py -o mine"),
+        ("train.py -o ref", "-o ref train.py"),
+        ("train.py -o ref --dtype float64 --lr 0.1", "-o ref --dtype float64 train.py --lr 0.1"),
+        ("train.py -o ref -- --steps 3", "-o ref train.py --steps 3"),
+        ("--steps 3 train.py --output=ref data", "--steps 3 --output=ref train.py data"),
+        ("train.py", "train.py"),
+        ("train.py --lr 0.1 -o ref", "train.py --lr 0.1 -o ref"),
+        ("", ""),
+        ("--help", "--help"),
     ],
 )
 def test_options_come_before_the_script(given: str, arranged: str) -> None:

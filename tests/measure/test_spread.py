@@ -152,7 +152,7 @@ def test_compare_measures_on_a_cluster_when_it_is_given_one(
 def test_compare_says_what_is_missing_when_there_is_no_cluster(
     paths: tuple[Path, Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reprod_log.cli.cluster._PATIENCE", "1s")
+    monkeypatch.setattr("reprod_log.cli.options._SCHEDULER_TIMEOUT", "1s")
     assert run(["compare", *map(str, paths), "--dask", "tcp://127.0.0.1:9"]) == 2
     assert "no Dask scheduler answers at 'tcp://127.0.0.1:9'" in capsys.readouterr().err
     assert run(["compare", *map(str, paths), "--dask", "nonsense"]) == 2

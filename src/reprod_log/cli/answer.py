@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.text import Text
@@ -16,50 +20,55 @@ from reprod_log.report.plain import plain
 from reprod_log.report.terminal import print_alignment, print_tree, terminal
 from reprod_log.verdict import Status
 
+_UNTIL_PROGRESS = 1.0
+"""Seconds of work before a progress bar appears."""
 
-def answer(
-    alignment: Alignment,
-    *,
-    json: Path | None,
-    report: list[Path],
-    full: bool,
-    language: str,
-    tree: bool,
-    all_rows: bool,
-) -> int:
+
+@dataclass(frozen=True)
+class Output:
+    """Where the answer of a command goes besides the screen, and how much of it is shown."""
+
+    json: Path | None = None
+    report: Sequence[Path] = ()
+    full: bool = False
+    language: str = "en"
+    tree: bool = False
+    all_rows: bool = False
+
+    def __post_init__(self) -> None:
+        # A suffix or a language that there is not is refused before any long work begins.
+        words(self.language)
+        for path in self.report:
+            format_of(path)
+
+
+def answer(alignment: Alignment, output: Output) -> int:
     """Show an alignment, write what was asked for, tell GitHub when run there; the exit code."""
-    show(alignment, tree=tree, all_rows=all_rows, language=language)
-    if json is not None:
-        tell_written(alignment.save(json))
-    write_reports(alignment, report, full=full, language=language)
+    show(alignment, output)
+    if output.json is not None:
+        tell_written(alignment.save(output.json))
+    write_reports(alignment, output)
     announce(alignment, sys.stdout)
     return exit_code(alignment)
 
 
-def write_reports(alignment: Alignment, paths: list[Path], *, full: bool, language: str) -> None:
+def write_reports(alignment: Alignment, output: Output) -> None:
     """Write the reports and name each."""
-    for path in paths:
-        tell_written(write_report(alignment, path, full=full, language=language))
+    for path in output.report:
+        tell_written(write_report(alignment, path, full=output.full, language=output.language))
 
 
 def tell_written(path: Path) -> None:
-    """Message where something was written."""
+    """Print where something was written."""
     terminal().print(Text(f"written: {plain(str(path))}", style="dim"), soft_wrap=True)
 
 
-def check_reports(reports: list[Path], language: str) -> None:
-    """Refuse a suffix or a language that there is not, before any long work begins."""
-    words(language)
-    for path in reports:
-        format_of(path)
-
-
-def show(alignment: Alignment, *, tree: bool, all_rows: bool, language: str) -> None:
+def show(alignment: Alignment, output: Output) -> None:
     """Print the alignment, with its modules as a tree instead of the table if asked to."""
-    if tree:
-        print_tree(alignment, terminal(), language=language)
+    if output.tree:
+        print_tree(alignment, terminal(), language=output.language)
     else:
-        print_alignment(alignment, terminal(), all_rows=all_rows, language=language)
+        print_alignment(alignment, terminal(), all_rows=output.all_rows, language=output.language)
 
 
 def exit_code(alignment: Alignment) -> int:
@@ -67,3 +76,35 @@ def exit_code(alignment: Alignment) -> int:
     if alignment.status is Status.NOTHING:
         return NOTHING_COMPARED
     return ALIGNED if alignment.passed else NOT_ALIGNED
+
+
+@contextmanager
+def byte_progress(title: str) -> Iterator[Callable[[int, int], None]]:
+    """A function to be told (done, total) in bytes; draws on standard error if that is a terminal."""
+    console = terminal(stderr=True)
+    if not console.is_terminal:
+        yield lambda done, total: None
+        return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    started = time.monotonic()
+    bar = Progress(
+        TextColumn(title),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    )
+    task = bar.add_task(title)
+
+    def tell(done: int, total: int) -> None:
+        if not bar.live.is_started and time.monotonic() - started > _UNTIL_PROGRESS:
+            bar.start()
+        bar.update(task, completed=done, total=total)
+
+    try:
+        yield tell
+    finally:
+        bar.stop()

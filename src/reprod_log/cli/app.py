@@ -1,16 +1,79 @@
-"""The typer application: every command of `reprod`, one file each in cli/commands."""
+"""The typer application: every command of `reprod`, one file each in cli/commands, and what becomes of its errors."""
 
 from __future__ import annotations
 
 import ast
 import pkgutil
+import sys
+import traceback
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
 import typer
 
-from reprod_log.cli import commands
+from reprod_log.cli import ALIGNED, INTERNAL_ERROR, INTERRUPTED, READER_GONE, WRONG_USE, commands
+from reprod_log.errors import ReprodLogError
+from reprod_log.version import __version__
+
+_WRONG_ARGUMENTS: Any = next(one for one in typer.BadParameter.__mro__ if one.__name__ == "ClickException")
+"""What typer raises for wrong arguments. Newer versions bring their own click, so it is found by inheritance."""
+
+
+def exit_code_of(arguments: list[str]) -> int:
+    """The exit code of `reprod` with these arguments; messages go to standard error."""
+    try:
+        answer = command(arguments).main(args=arguments, prog_name="reprod", standalone_mode=False)
+    except typer.Exit as leaving:
+        return int(leaving.exit_code)
+    except _WRONG_ARGUMENTS as error:
+        error.show()
+        return WRONG_USE
+    except typer.Abort as error:
+        return _stopped(error)
+    except ReprodLogError as error:
+        print(f"reprod: {error}", file=sys.stderr)
+        return WRONG_USE
+    except BrokenPipeError:
+        return _reader_gone()
+    except SystemExit as leaving:
+        # click leaves with 1, which means "not aligned" here, when the reader of its output has gone.
+        if isinstance(leaving.__context__, BrokenPipeError):
+            return _reader_gone()
+        raise
+    except OSError as error:
+        if error.filename is None:
+            return _bug()
+        print(f"reprod: {error.strerror or error}: {error.filename}. Look at the path and its rights.", file=sys.stderr)
+        return WRONG_USE
+    except Exception:
+        return _bug()
+    return answer if isinstance(answer, int) else ALIGNED
+
+
+def _reader_gone() -> int:
+    """The reader of our output has gone (reprod show … | head) before there was an answer."""
+    # Not at the top: most commands never need a terminal's machinery.
+    from reprod_log.report.terminal import drop_output
+
+    drop_output(sys.__stdout__ or sys.stdout)
+    return READER_GONE
+
+
+def _bug() -> int:
+    """Show what went wrong inside, and ask for a report."""
+    traceback.print_exc()
+    print("reprod: this is a bug in reprod_log; please report it with the lines above", file=sys.stderr)
+    return INTERNAL_ERROR
+
+
+def _stopped(error: BaseException) -> int:
+    """Ctrl-C, or a question that nobody is there to answer: typer makes the same of both."""
+    if isinstance(error.__cause__ or error.__context__, EOFError):
+        print("reprod: a question was asked and nobody answered; give --yes to go on without", file=sys.stderr)
+        return WRONG_USE
+    print("reprod: stopped", file=sys.stderr)
+    return INTERRUPTED
 
 
 def command(arguments: Sequence[str] | None = None) -> Any:
@@ -25,12 +88,13 @@ def command(arguments: Sequence[str] | None = None) -> Any:
     if arguments and arguments[0] in files:
         files = chosen = [arguments[0]]
     for name in files:
-        told = "" if name in chosen else _docstring(name)
-        if told:
-            app.command(name)(_listed(told))
+        docstring = "" if name in chosen else _docstring(name)
+        if docstring:
+            app.command(name)(_listed(docstring))
         else:
             module = import_module(f"{commands.__name__}.{name}")
-            app.command(module.NAME, context_settings=getattr(module, "SETTINGS", None))(module.run)
+            settings, kind = getattr(module, "SETTINGS", None), getattr(module, "Command", None)
+            app.command(module.NAME, cls=kind, context_settings=settings)(module.run)
     return typer.main.get_group(app)
 
 
@@ -47,16 +111,14 @@ def _application() -> typer.Typer:
     return app
 
 
-def _root(version: bool = typer.Option(False, "--version", help="Show the version and leave.")) -> None:
+def _root(version: bool = typer.Option(False, "--version", help="Show the version and exit.")) -> None:
     if version:
-        from reprod_log.version import __version__
-
         typer.echo(f"reprod_log {__version__}")
         raise typer.Exit
 
 
 def _docstring(name: str) -> str:
-    """What a command says of itself, read from its file without running it; empty where there is no source."""
+    """The docstring of a command, read from its file without running it; empty where there is no source."""
     try:
         source = pkgutil.get_data(commands.__name__, f"{name}.py")
     except OSError:
@@ -65,11 +127,11 @@ def _docstring(name: str) -> str:
     return next((ast.get_docstring(node) or "" for node in functions if node.name == "run"), "")
 
 
-def _listed(told: str) -> Callable[[], None]:
+def _listed(docstring: str) -> Callable[[], None]:
     """A command that is only shown in a list of commands."""
 
     def run() -> None:
         raise AssertionError("a command that was not asked for is not run")
 
-    run.__doc__ = told
+    run.__doc__ = docstring
     return run

@@ -18,6 +18,7 @@ import numpy as np
 from reprod_log.errors import RecordingError, UsageError, counted, listed
 from reprod_log.recording.entry import Array, Entry, dtype_name
 from reprod_log.recording.key import Key
+from reprod_log.version import __version__
 
 # Longer numbers are not counts, and Python refuses to read numbers of thousands of digits.
 _STEP_NUMBER = re.compile(r"\d{1,18}")
@@ -66,8 +67,6 @@ class Provenance:
 
 def current_provenance(**known: Any) -> Provenance:
     """The provenance of this process now; `known` adds or overrides what only the caller can know."""
-    from reprod_log.version import __version__
-
     values: dict[str, Any] = {
         "threads": _thread_count(),
         "command": " ".join(sys.argv),

@@ -19,6 +19,7 @@ from reprod_log.report.page import content_policy, embedded, page, scripts
 from reprod_log.report.view import MARKS
 from reprod_log.steps.overview import Overview, StepResult
 from reprod_log.verdict import Status
+from reprod_log.version import __version__
 
 _SCRIPTS = ("script/words.js", "script/overview.js")
 _SUMMARY_LIMIT = 1_000_000
@@ -144,8 +145,6 @@ def _commands(overview: Overview) -> list[str]:
 
 
 def _html(overview: Overview, path: Path, language: str) -> str:
-    from reprod_log.version import __version__
-
     folder = path.with_name(f"{path.stem}_steps")
     links = {}
     for place, step in enumerate(overview.steps):

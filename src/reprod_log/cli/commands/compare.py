@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from reprod_log.alignment import align
-from reprod_log.cli.answer import answer, check_reports
-from reprod_log.cli.cluster import cluster_executor
+from reprod_log.cli.answer import Output, answer, byte_progress
 from reprod_log.cli.options import (
     Accept,
     AllowIncomplete,
@@ -25,9 +24,9 @@ from reprod_log.cli.options import (
     Renames,
     Reports,
     Trust,
+    cluster_executor,
     rename_map,
 )
-from reprod_log.cli.progress import byte_progress
 from reprod_log.ranks.opening import read_dims, read_mesh
 
 NAME = "compare"
@@ -63,7 +62,7 @@ def run(
 
     A folder with the parts of several ranks is put together first: as data-parallel, or as --dims say.
     """
-    check_reports(report, language)
+    output = Output(json, report, full, language, tree, all_rows)
     with cluster_executor(dask) as executor, byte_progress("comparing") as progress:
         alignment = align(
             reference,
@@ -83,4 +82,4 @@ def run(
             # Nobody will ask for the pictures of an alignment that is not kept.
             elements=bool(json or report),
         )
-    return answer(alignment, json=json, report=report, full=full, language=language, tree=tree, all_rows=all_rows)
+    return answer(alignment, output)

@@ -8,6 +8,7 @@ from importlib import metadata
 
 from rich.text import Text
 
+from reprod_log.measure.kernel import status
 from reprod_log.report.terminal import terminal
 
 NAME = "doctor"
@@ -42,7 +43,7 @@ def run() -> int:
     if missing:
         extras = ", ".join("paddle" if name == "paddlepaddle" else name for name in missing)
         console.print(Text(f"  not installed: {', '.join(missing)} (comparing files works without; extras: {extras})"))
-    console.print(Text(f"  measuring kernel: {_kernel()}"))
+    console.print(Text(f"  measuring kernel: {status()}"))
     console.print(Text("Import order", style="bold"))
     present = {"tensorflow" if name == "tensorflow-cpu" else name for name in installed}
     traps = [text for needed, text in _TRAPS if needed <= present]
@@ -62,9 +63,3 @@ def _version(name: str) -> str:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return ""
-
-
-def _kernel() -> str:
-    from reprod_log.measure.kernel import status
-
-    return status()

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from reprod_log.alignment import Alignment
-from reprod_log.cli.answer import answer, check_reports
+from reprod_log.cli.answer import Output, answer
 from reprod_log.cli.options import (
     Accept,
     AllowIncomplete,
@@ -46,7 +46,7 @@ def run(
     """Judge a saved alignment again with another policy; its tensors are not needed."""
     if limit and policy == "calibrated":
         raise UsageError("--limit belongs to the fixed policy: leave it out, or leave out --policy calibrated")
-    check_reports(report, language)
+    output = Output(json, report, full, language, tree, all_rows)
     alignment = Alignment.load(saved)
     if policy not in ("", "fixed", "calibrated"):
         raise UsageError(f"--policy is fixed or calibrated, not {policy!r}")
@@ -63,4 +63,4 @@ def run(
         equal_nan=chosen.equal_nan or equal_nan,
     )
     again = alignment.judged_by(chosen)
-    return answer(again, json=json, report=report, full=full, language=language, tree=tree, all_rows=all_rows)
+    return answer(again, output)

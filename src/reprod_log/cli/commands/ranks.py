@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from reprod_log.alignment.recordings import compare_ranks
-from reprod_log.cli.answer import answer, check_reports
+from reprod_log.cli.answer import Output, answer, byte_progress
 from reprod_log.cli.options import (
     Accept,
     AllowIncomplete,
@@ -24,7 +24,6 @@ from reprod_log.cli.options import (
     Reports,
     Trust,
 )
-from reprod_log.cli.progress import byte_progress
 from reprod_log.ranks import load_ranks
 from reprod_log.ranks.opening import read_dims, read_mesh
 
@@ -49,7 +48,7 @@ def run(
     trust: Trust = False,
 ) -> int:
     """Compare the ranks of a parallel run with each other: replicas must be equal, reduced gradients the mean."""
-    check_reports(report, language)
+    output = Output(json, report, full, language, tree, all_rows)
     ranks = load_ranks(folder, mesh=read_mesh(mesh), trust=trust)
     with byte_progress("comparing") as progress:
         alignment = compare_ranks(
@@ -62,4 +61,4 @@ def run(
             equal_nan=equal_nan,
             progress=progress,
         )
-    return answer(alignment, json=json, report=report, full=full, language=language, tree=tree, all_rows=all_rows)
+    return answer(alignment, output)

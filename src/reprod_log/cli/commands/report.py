@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from reprod_log.alignment import Alignment
-from reprod_log.cli.answer import check_reports, exit_code, show, write_reports
+from reprod_log.cli.answer import Output, exit_code, show, write_reports
 from reprod_log.cli.options import AllRows, Full, Language, ModuleTree
 from reprod_log.report.github import announce
 
@@ -29,10 +29,9 @@ def run(
 ) -> int:
     """Show a saved alignment or write it as HTML, Markdown, JUnit or text; leaves with the code of its verdict."""
     alignment = Alignment.load(saved)
-    outputs = outputs or []
-    check_reports(outputs, language)
-    write_reports(alignment, outputs, full=full, language=language)
+    output = Output(None, outputs or [], full, language, tree, all_rows)
+    write_reports(alignment, output)
     if tree or not outputs:
-        show(alignment, tree=tree, all_rows=all_rows, language=language)
+        show(alignment, output)
     announce(alignment, sys.stdout)
     return exit_code(alignment)

@@ -6,9 +6,10 @@ import tempfile
 import traceback
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from reprod_log.capture.script import run_script
 from reprod_log.cli import INTERRUPTED, NOT_ALIGNED
@@ -19,6 +20,14 @@ from reprod_log.report.plain import plain
 
 NAME = "run"
 SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
+_OUTPUT = frozenset({"-o", "--output"})
+
+
+class Command(TyperCommand):
+    """The script has arguments of its own; both orders that people write are understood."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, options_first(args, self))
 
 
 def run(
@@ -149,3 +158,36 @@ def _other_call(recording: Recording, more: Recording) -> list[str]:
         for call in calls
     )
     return [f"the plain pass is of {plain!r}, the float64 pass of {wide!r}"] if plain and plain != wide else []
+
+
+def options_first(arguments: list[str], command: Any) -> list[str]:
+    """The arguments of `reprod run` with our options before the script.
+
+        reprod run -o ref train.py --lr 0.1       what follows the script is the script's
+        reprod run train.py -o ref [-- --lr 0.1]  our options follow it, until the first that is not ours, or `--`
+
+    Only a call without -o before the script is read the second way: otherwise an option of the script that is called
+    like one of ours would be taken from it.
+    """
+    place = _ours(arguments, 0, command)
+    if place >= len(arguments) or _OUTPUT & {one.partition("=")[0] for one in arguments[:place]}:
+        return arguments
+    end = _ours(arguments, place + 1, command)
+    rest = arguments[end + 1 :] if arguments[end : end + 1] == ["--"] else arguments[end:]
+    return [*arguments[:place], *arguments[place + 1 : end], arguments[place], *rest]
+
+
+def _ours(arguments: list[str], start: int, command: Any) -> int:
+    """The place of the first argument from `start` on that is neither one of the command's options nor its value."""
+    takes_value = {name: not option.is_flag for option in command.params if _is_option(option) for name in option.opts}
+    place = start
+    while place < len(arguments):
+        name, equals, _ = arguments[place].partition("=")
+        if name not in takes_value:
+            break
+        place += 2 if takes_value[name] and not equals else 1
+    return min(place, len(arguments))
+
+
+def _is_option(parameter: Any) -> bool:
+    return str(parameter.param_type_name) == "option"

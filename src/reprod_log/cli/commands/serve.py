@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from reprod_log.report.serve import serving
+
 NAME = "serve"
 
 
@@ -19,8 +21,6 @@ def run(
     token: Annotated[str, typer.Option("--token", help="Ask for this token, also on this machine.")] = "",
 ) -> int:
     """Serve a page that lists what is in DIR, opens reports, and follows recordings while a program trains."""
-    from reprod_log.report.serve import serving
-
     with serving(folder, host=host, port=port, token=token) as server:
         typer.echo(f"{folder} at {server.address}  (Ctrl-C stops)")
         try:

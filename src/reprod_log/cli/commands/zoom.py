@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from reprod_log.alignment import Alignment, align
-from reprod_log.cli.answer import answer, check_reports, exit_code
+from reprod_log.cli.answer import Output, answer, exit_code
 from reprod_log.cli.options import (
     AllowUnmatched,
     EqualNan,
@@ -83,7 +83,7 @@ def run(
     For recordings of `reprod run --detail sketch`: they are small, and say where to look. The scripts, their arguments
     and interpreters are those that the recordings name; they are shown before anything is run.
     """
-    check_reports(report, language)
+    wanted = Output(json, report, full, language, tree, all_rows=True)
     sides = load(reference, trust=trust), load(candidate, trust=trust)
     names = rename_map(rename)
     rough = align(*sides, limits=limit, rename=names, allow_unmatched=allow_unmatched, equal_nan=equal_nan)
@@ -115,7 +115,7 @@ def run(
         allow_unmatched=allow_unmatched,
         equal_nan=equal_nan,
     )
-    return answer(close, json=json, report=report, full=full, language=language, tree=tree, all_rows=True)
+    return answer(close, wanted)
 
 
 def first_place(alignment: Alignment, places: int = 1) -> Place:

@@ -20,6 +20,7 @@ from reprod_log.report.html_parts import entry_columns, heat_table
 from reprod_log.report.options import USUAL, Options
 from reprod_log.report.page import content_policy, embedded, page, scripts
 from reprod_log.report.view import MARKS, ReportRow, remarks, rows
+from reprod_log.version import __version__
 
 SUFFIXES = (".html", ".htm")
 
@@ -30,8 +31,6 @@ _SCRIPTS = tuple(f"script/{name}.js" for name in ("words", "charts", "table", "t
 
 def render(alignment: Alignment, options: Options = USUAL) -> str:
     """The whole page. The short and the full form are the same: the reader folds and filters."""
-    from reprod_log.version import __version__
-
     everything = rows(alignment)
     shown = _shown(everything)
     screen = first_screen(alignment, all_rows=everything)
