@@ -87,7 +87,7 @@ def test_bug_of_ours_leaves_with_3(
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(compare, "align", broken)
+    monkeypatch.setattr(compare, "align_with", broken)
     code, _, err = answer(capsys, "compare", logs / "ref.npy", logs / "off.npy")
     assert code == 3
     assert "this is a bug in reprod_log" in err
@@ -212,7 +212,7 @@ def test_reader_that_leaves_after_the_first_line_changes_no_verdict(tmp_path: Pa
 
 
 def test_interrupted_command_leaves_with_130(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with mock.patch("reprod_log.cli.commands.compare.align", side_effect=KeyboardInterrupt):
+    with mock.patch("reprod_log.cli.commands.compare.align_with", side_effect=KeyboardInterrupt):
         assert answer(capsys, "compare", logs / "ref.npy", logs / "off.npy")[0] == cli.INTERRUPTED
     assert answer(capsys, "compare", logs / "ref.npy", logs / "off.npy")[0] == 1
 

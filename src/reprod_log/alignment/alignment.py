@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from reprod_log.alignment.options import AlignOptions
 from reprod_log.diagnose import Case, Finding, diagnose
 from reprod_log.diagnose.material import Material
 from reprod_log.errors import NotAligned, UnreadableFile, UsageError
@@ -181,39 +182,55 @@ def align(
 
     A path with the parts of several ranks is joined first: as data-parallel, or as `dims` and `mesh` declare
     (see `load_ranks` and `join_ranks` of reprod_log.ranks).
-    Give either a whole `policy`, or the other settings from which one is made: `limits`, `allow_unmatched`, `accept`,
-    `allow_incomplete` (a recording that was cut short may pass with what it has) and `equal_nan`.
-    Without policy and limits the calibrated rule judges when the reference also ran in float64, fixed limits otherwise.
+    Give a `policy` or `limits`, not both. Without either the calibrated rule judges when the reference also ran in
+    float64, fixed limits otherwise. `allow_unmatched`, `accept`, `allow_incomplete` (a recording that was cut short may
+    pass with what it has) and `equal_nan` loosen whichever policy holds.
     Pairs are measured on `threads` of this process (None: one per core), or by any `executor` of concurrent.futures;
     one that runs elsewhere must see the recordings under the same paths or URLs. Neither changes the result.
     `elements` keeps a few single elements of each pair, of which HTML reports make pictures; nothing else needs them.
     """
-    limits = (limits,) if isinstance(limits, str) else tuple(limits)
-    reference, candidate = open_sides(reference, candidate, dims=dims, mesh=mesh, trust=trust)
-    if executor is not None:
-        reference, candidate = portable(reference, trust=trust), portable(candidate, trust=trust)
-    pairing = match(reference, candidate, rename=rename)
+    options = AlignOptions.of(
+        rename=rename,
+        policy=policy,
+        limits=limits,
+        allow_unmatched=allow_unmatched,
+        accept=accept,
+        allow_incomplete=allow_incomplete,
+        equal_nan=equal_nan,
+        dims=dims,
+        mesh=mesh,
+        trust=trust,
+        progress=progress,
+        threads=threads,
+        executor=executor,
+        elements=elements,
+    )
+    return align_with(reference, candidate, options)
+
+
+def align_with(
+    reference: Recording | str | Path, candidate: Recording | str | Path, options: AlignOptions
+) -> Alignment:
+    """`align` with its options as one value."""
+    reference, candidate = open_sides(reference, candidate, dims=options.dims, mesh=options.mesh, trust=options.trust)
+    if options.executor is not None:
+        reference, candidate = (portable(side, trust=options.trust) for side in (reference, candidate))
+    pairing = match(reference, candidate, rename=options.rename)
     # The calibrated rule looks at single elements, which sketches and statistics do not have.
     has_truth = any(run.endswith(FLOAT64) for run in reference.runs) and all(map(has_values, pairing.pairs))
     floor = None
-    if has_truth or isinstance(policy, CalibratedPolicy):
-        floor = calibrate(pairing, reference=reference, candidate=candidate, executor=executor, threads=threads)
-    allowed: dict[str, Any] = {
-        "allow_unmatched": allow_unmatched,
-        "accept": accept,
-        "allow_incomplete": allow_incomplete,
-        "equal_nan": equal_nan,
-    }
-    if policy is None:
-        calibrated = floor is not None and not limits
-        policy = CalibratedPolicy(**allowed) if calibrated else Policy.fixed(limits, **allowed)
+    if has_truth or isinstance(options.policy, CalibratedPolicy):
+        floor = calibrate(
+            pairing, reference=reference, candidate=candidate, executor=options.executor, threads=options.threads
+        )
+    policy = options.policy_for(calibrated=floor is not None)
     comparison = measure(
         pairing,
         limit_for=_absolute_limit(policy),
-        progress=progress,
-        elements=elements,
-        executor=executor,
-        threads=threads,
+        progress=options.progress,
+        elements=options.elements,
+        executor=options.executor,
+        threads=options.threads,
     )
     verdict = verdict_of(comparison, policy, floor, reference.complete and candidate.complete)
     case = Case(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from reprod_log.alignment.alignment import Alignment, align
+from reprod_log.alignment.alignment import Alignment, align_with
+from reprod_log.alignment.options import AlignOptions
 from reprod_log.capture.earshot import suppress_recording
 from reprod_log.diagnose.carried import own_tables, replaced_tables
 from reprod_log.diagnose.proof import prove
@@ -16,7 +17,7 @@ from reprod_log.experiments.runs import as_mapping, batches_of
 from reprod_log.pairing.correspondence import Order
 from reprod_log.pairing.leftovers import loose_buffers
 from reprod_log.transfer import TransferReport, transfer_weights
-from reprod_log.verdict import CalibratedPolicy, Policy
+from reprod_log.verdict import CalibratedPolicy, Limit, Policy
 
 
 @suppress_recording()
@@ -34,8 +35,11 @@ def align_models(
     transfer: bool = True,
     rename: Mapping[str, str] | None = None,
     policy: Policy | CalibratedPolicy | None = None,
+    limits: str | Iterable[Limit | str] = (),
     allow_unmatched: str | Iterable[str] = (),
     accept: str | Iterable[str] = (),
+    equal_nan: bool = False,
+    threads: int | None = None,
     quick: bool = False,
     progress: Progress | None = None,
 ) -> Alignment:
@@ -55,8 +59,18 @@ def align_models(
     transfer               carry the reference's weights over first (changes the candidate; its other state stays)
     quick                  only isolation and the float64 run, without the precision tier
 
+    `rename`, `policy`, `limits`, `allow_unmatched`, `accept`, `equal_nan` and `threads` are those of `align`.
     Neither model is trained: all runs use copies. Dropout layers get the same masks on both sides.
     """
+    options = AlignOptions.of(
+        rename=rename,
+        policy=policy,
+        limits=limits,
+        allow_unmatched=allow_unmatched,
+        accept=accept,
+        equal_nan=equal_nan,
+        threads=threads,
+    )
     runs = make_runs(
         reference,
         candidate,
@@ -68,13 +82,12 @@ def align_models(
         steps=steps,
         detailed=detailed,
         transfer=transfer,
-        rename=rename,
+        rename=options.rename,
         quick=quick,
         progress=progress,
     )
     recordings = runs.recordings()
-    alignment = align(*recordings, policy=policy, rename=rename, allow_unmatched=allow_unmatched, accept=accept)
-    return prove(alignment, runs, *recordings)
+    return prove(align_with(*recordings, options), runs, *recordings)
 
 
 def make_runs(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from reprod_log.alignment.alignment import Alignment
+from reprod_log.alignment.alignment import Alignment, verdict_of
+from reprod_log.alignment.options import AlignOptions
 from reprod_log.diagnose import ranked
 from reprod_log.diagnose.hypotheses.ranks import rank_findings
 from reprod_log.measure.comparison import measure
@@ -15,7 +16,7 @@ from reprod_log.ranks.placing import Placing
 from reprod_log.ranks.reductions import reductions
 from reprod_log.ranks.replicas import pair_replicas
 from reprod_log.recording.recording import Source
-from reprod_log.verdict import Limit, Policy, judge, require_complete
+from reprod_log.verdict import Limit, Policy
 
 _EQUAL = Limit("max_abs", 0.0, reason="replicas are equal bit for bit")
 _MEANS = (
@@ -31,9 +32,9 @@ def compare_ranks(
     ranks: Ranks,
     *,
     dims: Mapping[str, str] | None = None,
-    limits: Iterable[Limit | str] = (),
-    accept: Iterable[str] = (),
-    allow_unmatched: Iterable[str] = (),
+    limits: str | Iterable[Limit | str] = (),
+    accept: str | Iterable[str] = (),
+    allow_unmatched: str | Iterable[str] = (),
     allow_incomplete: bool = False,
     equal_nan: bool = False,
     progress: Callable[[int, int], None] | None = None,
@@ -45,23 +46,31 @@ def compare_ranks(
     `step0/gradient/fc.weight:raw.mean` the reduced gradient against the mean of the ranks' own. Without `limits`
     replicas must be equal.
     """
-    layout = DeclaredDims.of(dims)
+    options = AlignOptions.of(
+        dims=dims,
+        limits=limits,
+        accept=accept,
+        allow_unmatched=allow_unmatched,
+        allow_incomplete=allow_incomplete,
+        equal_nan=equal_nan,
+        progress=progress,
+        threads=threads,
+    )
+    return compare_ranks_with(ranks, options)
+
+
+def compare_ranks_with(ranks: Ranks, options: AlignOptions) -> Alignment:
+    """`compare_ranks` with its options as one value."""
+    layout = DeclaredDims.of(options.dims)
     layout.check_used([entry.key for entry in ranks.parts[0].entries])
     mesh = layout.mesh(ranks.mesh, ranks.size)
     placing = Placing(ranks, layout, mesh)
     found = tuple(reductions(ranks, placing))
     pairing = pair_replicas(ranks, placing, found)
-    given = tuple(Limit.parse(one) if isinstance(one, str) else one for one in limits)
-    policy = Policy.fixed(
-        (*_limits_of_means(pairing), *(given or (_EQUAL,))),
-        accept=accept,
-        allow_unmatched=allow_unmatched,
-        allow_incomplete=allow_incomplete,
-        equal_nan=equal_nan,
-    )
-    comparison = measure(pairing, progress=progress, threads=threads, elements=True)
+    policy = options.loosened(Policy.fixed((*_limits_of_means(pairing), *(options.limits or (_EQUAL,)))))
+    comparison = measure(pairing, progress=options.progress, threads=options.threads, elements=True)
     complete = all(part.complete for part in ranks.parts)
-    verdict = require_complete(judge(comparison, policy), complete=complete, allow_incomplete=allow_incomplete)
+    verdict = verdict_of(comparison, policy, None, complete)
     others = Source(
         source=f"{ranks.source or 'ranks'}, ranks 1 to {ranks.size - 1}" if ranks.size > 2 else ranks.parts[1].source,
         entries=sum(len(part) for part in ranks.parts[1:]),

@@ -62,6 +62,9 @@ Trust = Annotated[
     bool,
     typer.Option("--trust", help="Let classic files run the code they contain; only for files you made yourself."),
 ]
+Threads = Annotated[
+    int | None, typer.Option("--threads", metavar="N", help="Measure on N threads; one per core if not given.")
+]
 Reports = Annotated[
     list[Path],
     typer.Option(

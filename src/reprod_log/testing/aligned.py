@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from reprod_log.alignment import Alignment, align
+from reprod_log.alignment import Alignment, AlignOptions, align_with
 from reprod_log.capture import flatten, to_numpy
 from reprod_log.recording import Recording
 from reprod_log.recording.stores import load
@@ -18,9 +18,10 @@ def assert_aligned(
     candidate: Any,
     *,
     policy: Policy | CalibratedPolicy | None = None,
-    limits: Iterable[Limit | str] = (),
+    limits: str | Iterable[Limit | str] = (),
     rename: Mapping[str, str] | None = None,
     allow_unmatched: str | Iterable[str] = (),
+    accept: str | Iterable[str] = (),
     equal_nan: bool = False,
 ) -> Alignment:
     """The alignment of the two, if it passes; else NotAligned (an AssertionError) with the first screen as its text.
@@ -31,15 +32,15 @@ def assert_aligned(
         assert_aligned(torch_model(x), paddle_model(y), limits=["max_abs:1e-5"])
     """
     __tracebackhide__ = True
-    found = align(
-        recording_of(reference),
-        recording_of(candidate),
+    options = AlignOptions.of(
         policy=policy,
         limits=limits,
         rename=rename,
         allow_unmatched=allow_unmatched,
+        accept=accept,
         equal_nan=equal_nan,
     )
+    found = align_with(recording_of(reference), recording_of(candidate), options)
     found.raise_if_failed()
     return found
 

@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from reprod_log.alignment import Alignment, align
+from reprod_log.alignment import Alignment, AlignOptions, align_with
 from reprod_log.errors import NotAligned, RecordingError, UsageError
 from reprod_log.recording import Provenance, Recording
 from reprod_log.recording.stores import load, save
 from reprod_log.report import write_report
 from reprod_log.testing.aligned import named_arrays
 from reprod_log.verdict import CalibratedPolicy, Limit, Policy
-from reprod_log.verdict.patterns import patterns
 from reprod_log.version import __version__
 
 
@@ -40,7 +39,7 @@ class Baseline:
         self._arrays: dict[str, Any] = {}
         self._recording: Recording | None = None
         self._frameworks: dict[str, str] = {}
-        self._options: dict[str, Any] = {}
+        self._options = AlignOptions()
         self._checked = False
 
     def add(self, key: str, value: Any) -> None:
@@ -65,19 +64,21 @@ class Baseline:
         self,
         *,
         policy: Policy | CalibratedPolicy | None = None,
-        limits: Iterable[Limit | str] = (),
+        limits: str | Iterable[Limit | str] = (),
         rename: Mapping[str, str] | None = None,
         allow_unmatched: str | Iterable[str] = (),
+        accept: str | Iterable[str] = (),
         equal_nan: bool = False,
     ) -> None:
         """Say how this test's values are judged; without it the default policy holds."""
-        self._options = {
-            "policy": policy,
-            "limits": tuple(limits),
-            "rename": rename,
-            "allow_unmatched": patterns(allow_unmatched, name="allow_unmatched"),
-            "equal_nan": equal_nan,
-        }
+        self._options = AlignOptions.of(
+            policy=policy,
+            limits=limits,
+            rename=rename,
+            allow_unmatched=allow_unmatched,
+            accept=accept,
+            equal_nan=equal_nan,
+        )
 
     def finish(self) -> None:
         """Check, unless the test has done so itself."""
@@ -98,7 +99,7 @@ class Baseline:
             baseline = load(self.path)
         except RecordingError as error:
             raise NotAligned(f"the baseline cannot be read: {error}\n{self._how_to_update()}") from None
-        found = align(baseline, recorded, **self._options)
+        found = align_with(baseline, recorded, self._options)
         if not found.passed:
             raise NotAligned(f"{found}\n{self._reported(found)}baseline: {self.path}\n{self._how_to_update()}")
         return found

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from reprod_log.alignment import align
+from reprod_log.alignment import AlignOptions, align_with
 from reprod_log.cli.answer import Output, answer, byte_progress
 from reprod_log.cli.options import (
     Accept,
@@ -23,6 +23,7 @@ from reprod_log.cli.options import (
     ModuleTree,
     Renames,
     Reports,
+    Threads,
     Trust,
     cluster_executor,
     rename_map,
@@ -50,9 +51,7 @@ def run(
     tree: ModuleTree = False,
     all_rows: AllRows = False,
     trust: Trust = False,
-    threads: Annotated[
-        int | None, typer.Option("--threads", metavar="N", help="Measure on N threads; one per core if not given.")
-    ] = None,
+    threads: Threads = None,
     dask: Annotated[
         str | None,
         typer.Option("--dask", metavar="ADDRESS", help="Measure on the Dask cluster whose scheduler is there."),
@@ -64,9 +63,7 @@ def run(
     """
     output = Output(json, report, full, language, tree, all_rows)
     with cluster_executor(dask) as executor, byte_progress("comparing") as progress:
-        alignment = align(
-            reference,
-            candidate,
+        options = AlignOptions.of(
             limits=limit,
             rename=rename_map(rename),
             allow_unmatched=allow_unmatched,
@@ -82,4 +79,5 @@ def run(
             # Nobody will ask for the pictures of an alignment that is not kept.
             elements=bool(json or report),
         )
+        alignment = align_with(reference, candidate, options)
     return answer(alignment, output)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from reprod_log.alignment import Alignment
+from reprod_log.alignment import Alignment, AlignOptions
 from reprod_log.cli.answer import Output, answer
 from reprod_log.cli.options import (
     Accept,
@@ -23,7 +22,6 @@ from reprod_log.cli.options import (
     Reports,
 )
 from reprod_log.errors import UsageError
-from reprod_log.verdict import CalibratedPolicy, Policy
 
 NAME = "judge"
 
@@ -50,17 +48,12 @@ def run(
     alignment = Alignment.load(saved)
     if policy not in ("", "fixed", "calibrated"):
         raise UsageError(f"--policy is fixed or calibrated, not {policy!r}")
-    chosen = alignment.policy
-    if limit or policy == "fixed":
-        chosen = Policy.fixed(limit)
-    elif policy == "calibrated":
-        chosen = CalibratedPolicy()
-    chosen = replace(
-        chosen,
-        allow_unmatched=(*chosen.allow_unmatched, *allow_unmatched),
-        accept=(*chosen.accept, *accept),
-        allow_incomplete=chosen.allow_incomplete or allow_incomplete,
-        equal_nan=chosen.equal_nan or equal_nan,
+    options = AlignOptions.of(
+        policy=None if limit or policy else alignment.policy,
+        limits=limit,
+        allow_unmatched=allow_unmatched,
+        accept=accept,
+        allow_incomplete=allow_incomplete,
+        equal_nan=equal_nan,
     )
-    again = alignment.judged_by(chosen)
-    return answer(again, output)
+    return answer(alignment.judged_by(options.policy_for(calibrated=policy == "calibrated")), output)

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from reprod_log.alignment.recordings import compare_ranks
+from reprod_log.alignment import AlignOptions
+from reprod_log.alignment.recordings import compare_ranks_with
 from reprod_log.cli.answer import Output, answer, byte_progress
 from reprod_log.cli.options import (
     Accept,
@@ -22,6 +23,7 @@ from reprod_log.cli.options import (
     MeshSizes,
     ModuleTree,
     Reports,
+    Threads,
     Trust,
 )
 from reprod_log.ranks import load_ranks
@@ -46,13 +48,13 @@ def run(
     tree: ModuleTree = False,
     all_rows: AllRows = False,
     trust: Trust = False,
+    threads: Threads = None,
 ) -> int:
     """Compare the ranks of a parallel run with each other: replicas must be equal, reduced gradients the mean."""
     output = Output(json, report, full, language, tree, all_rows)
     ranks = load_ranks(folder, mesh=read_mesh(mesh), trust=trust)
     with byte_progress("comparing") as progress:
-        alignment = compare_ranks(
-            ranks,
+        options = AlignOptions.of(
             dims=read_dims(dims),
             limits=limit,
             accept=accept,
@@ -60,5 +62,7 @@ def run(
             allow_unmatched=allow_unmatched,
             equal_nan=equal_nan,
             progress=progress,
+            threads=threads,
         )
+        alignment = compare_ranks_with(ranks, options)
     return answer(alignment, output)

@@ -8,16 +8,18 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from glob import escape
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from reprod_log.alignment import Alignment, align
+from reprod_log.alignment import Alignment, AlignOptions, align_with
 from reprod_log.cli.answer import Output, answer, exit_code
 from reprod_log.cli.options import (
+    Accept,
+    AllowIncomplete,
     AllowUnmatched,
     EqualNan,
     Full,
@@ -63,6 +65,8 @@ def run(
     limit: Limits = [],  # noqa: B006  # typer's way of saying 'none given'
     rename: Renames = [],  # noqa: B006
     allow_unmatched: AllowUnmatched = [],  # noqa: B006
+    accept: Accept = [],  # noqa: B006
+    allow_incomplete: AllowIncomplete = False,
     equal_nan: EqualNan = False,
     json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Save the alignment as JSON.")] = None,
     report: Reports = [],  # noqa: B006
@@ -85,17 +89,24 @@ def run(
     """
     wanted = Output(json, report, full, language, tree, all_rows=True)
     sides = load(reference, trust=trust), load(candidate, trust=trust)
-    names = rename_map(rename)
-    rough = align(*sides, limits=limit, rename=names, allow_unmatched=allow_unmatched, equal_nan=equal_nan)
+    options = AlignOptions.of(
+        limits=limit,
+        rename=rename_map(rename),
+        allow_unmatched=allow_unmatched,
+        accept=accept,
+        allow_incomplete=allow_incomplete,
+        equal_nan=equal_nan,
+    )
+    rough = align_with(*sides, options)
     if rough.passed:
         typer.echo(f"nothing to look at: {headline(rough, language=language)}")
         return exit_code(rough)
     place = first_place(rough, places)
     targets = output / "reference", output / "candidate"
-    given = reference_run, candidate_run
+    scripts = reference_run, candidate_run
     commands = [
         _command(side, place, target, said, is_reference=side is sides[0])
-        for side, target, said in zip(sides, targets, given, strict=True)
+        for side, target, said in zip(sides, targets, scripts, strict=True)
     ]
     typer.echo(f"first divergence: {plain(rough.first_divergence.key) if rough.first_divergence else ''}")
     typer.echo(f"recording {plain(str(place))} in full:")
@@ -108,13 +119,8 @@ def run(
     fine = load(targets[0]), load(targets[1])
     for side, again, which in zip(sides, fine, ("reference", "candidate"), strict=True):
         _check_repeats(side, again, which)
-    close = align(
-        *fine,
-        limits=limit,
-        rename={**{old: new for old, new in names.items() if _is_there(old, fine[0])}, **_renames(place, fine[0])},
-        allow_unmatched=allow_unmatched,
-        equal_nan=equal_nan,
-    )
+    given = {old: new for old, new in options.rename.items() if _is_there(old, fine[0])}
+    close = align_with(*fine, replace(options, rename={**given, **_renames(place, fine[0])}))
     return answer(close, wanted)
 
 
