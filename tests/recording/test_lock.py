@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -15,10 +16,10 @@ import pytest
 
 from reprod_log.errors import RecordingError
 from reprod_log.recording import Recording
-from reprod_log.recording.lock import NAME
 from reprod_log.recording.recorder import Recorder
 from reprod_log.recording.stores import load
 
+NAME = ".writing"
 WRITER = """
 import sys, numpy as np
 from reprod_log.recording.recorder import Recorder
@@ -66,6 +67,37 @@ def test_the_lock_of_a_killed_process_is_stale(tmp_path: Path) -> None:
     recorder.add("new", np.ones(1))
     assert recorder.close().keys == ("new",)
     assert sorted(os.listdir(tmp_path / "rec")) == ["manifest.json", "shards"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="finds the lock among the open files of the process")
+def test_the_lock_is_free_when_only_a_worker_of_a_killed_process_has_it(tmp_path: Path) -> None:
+    script = """
+import os, subprocess, sys
+from reprod_log.recording.recorder import Recorder
+recorder = Recorder(sys.argv[1])
+(number,) = [int(one) for one in os.listdir("/proc/self/fd") if one.isdigit() and os.path.exists(f"/proc/self/fd/{one}")
+             and os.readlink(f"/proc/self/fd/{one}").endswith(".writing")]
+worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], pass_fds=[number])
+print(worker.pid, flush=True)
+sys.stdin.readline()
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path / "rec")],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    worker = int(process.stdout.readline())
+    try:
+        with pytest.raises(RecordingError, match=f"process {process.pid} on"):
+            Recorder(tmp_path / "rec")
+        process.kill()
+        process.wait()
+        Recorder(tmp_path / "rec").close()
+        assert not (tmp_path / "rec" / NAME).exists()
+    finally:
+        process.kill()
+        os.kill(worker, signal.SIGKILL)
+        process.communicate()
 
 
 def test_the_same_process_cannot_write_it_twice_unless_the_first_is_forgotten(tmp_path: Path) -> None:

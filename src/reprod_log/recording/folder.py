@@ -15,17 +15,17 @@ import os
 import re
 import shutil
 import tempfile
+import weakref
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reprod_log.errors import RecordingError, UnreadableFile, UsageError, WriteFailed, counted, listed
 from reprod_log.recording.encoding import decode, describe, encode, entry_from, facts_from
 from reprod_log.recording.entry import Array, Entry
 from reprod_log.recording.files import check_inside, is_file, is_remote, replacing
-from reprod_log.recording.lock import NAME as LOCK
-from reprod_log.recording.lock import Lock, check_unlocked
 from reprod_log.recording.recording import ModuleInfo, Provenance, Recording
 from reprod_log.recording.safetensors import (
     FORMAT_VERSION,
@@ -38,6 +38,9 @@ from reprod_log.recording.safetensors import (
     write_tensors,
 )
 
+if TYPE_CHECKING:
+    from filelock import FileLock
+
 TITLE = "folder of shards"
 SUFFIXES = ("",)
 
@@ -46,6 +49,9 @@ _SHARDS = "shards"
 _SHARD_NAME = re.compile(r"[0-9A-Za-z_-]+\.safetensors")
 _SHARD_BYTES = 1 << 28
 """A saved recording starts a new shard at a new step or after 256 MB."""
+_LOCK_FILE = ".writing"
+_LOCK_PATIENCE = 0.2
+"""Seconds until a lock counts as held: whoever has just got it has then written who they are."""
 
 
 def recognises(path: Path) -> bool:
@@ -101,7 +107,8 @@ def _present_shards(path: Path, manifest: Mapping[str, Any]) -> list[Path]:
 def save_recording(recording: Recording, path: Path) -> Path:
     """Write beside the target and swap at the end, so that what stood there survives a failure."""
     _refuse_foreign(path)
-    check_unlocked(path)
+    if (path / _LOCK_FILE).exists():
+        _Lock(path).release()
     workplace: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -157,7 +164,7 @@ class FolderWriter:
         self._places: dict[tuple[str, str], tuple[str, str]] = {}
         _refuse_foreign(self.path)
         self.path.mkdir(parents=True, exist_ok=True)
-        self._lock = Lock(self.path)
+        self._lock = _Lock(self.path)
         if (self.path / _SHARDS).exists():
             # Not ignoring errors: a shard of the old recording that stays would be read as one of the new.
             shutil.rmtree(self.path / _SHARDS)
@@ -207,6 +214,71 @@ class FolderWriter:
             self.write_manifest(complete=complete, notes=notes)
         finally:
             self._lock.release()
+
+
+class _Lock:
+    """One process at a time writes a recording: held until `release`, the end of its owner, or that of the process."""
+
+    def __init__(self, folder: Path) -> None:
+        # 10 ms to import, and whoever only reads does not need them.
+        import socket
+
+        from filelock import FileLock, Timeout
+
+        path, host = folder / _LOCK_FILE, socket.gethostname()
+        lock = FileLock(path, thread_local=False, on_acquired=lambda number: _write_holder(number, host))
+        try:
+            lock.acquire(timeout=_LOCK_PATIENCE)
+        except Timeout:
+            holder = _holder(path)
+            if _may_run(holder, host):
+                raise RecordingError(
+                    f"{folder} is being written by process {holder.get('pid', '?')} on {holder.get('host', '?')}. "
+                    f"Choose another name, or wait until it has ended; if there is no such process, remove {path}."
+                ) from None
+            # Worker processes inherit the lock, and may outlive a parent that was killed.
+            path.unlink(missing_ok=True)
+            lock.acquire(timeout=_LOCK_PATIENCE)
+        self.release = weakref.finalize(self, _release, lock, path, os.getpid())
+
+
+def _write_holder(number: int, host: str) -> None:
+    """Say in the lock file who holds it; its first byte is what is locked, which not every system lets others read."""
+    os.ftruncate(number, 0)
+    os.write(number, f" {json.dumps({'pid': os.getpid(), 'host': host})}".encode())
+
+
+def _holder(path: Path) -> dict[str, Any]:
+    try:
+        with open(path, "rb") as file:
+            file.seek(1)
+            found = json.loads(file.read(1000))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _may_run(holder: Mapping[str, Any], host: str) -> bool:
+    """Whether the process that holds the lock may still run; of another machine that cannot be known."""
+    pid = holder.get("pid")
+    if holder.get("host") != host or not isinstance(pid, int) or pid <= 0 or os.name != "posix":
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _release(lock: FileLock, path: Path, owner: int) -> None:
+    # A forked child that ends has not written anything.
+    if owner == os.getpid():
+        # Before the lock is released: others look whether the file they have locked still has its name.
+        with suppress(OSError):
+            path.unlink()
+        lock.release()
 
 
 class _Maps:
@@ -303,6 +375,8 @@ def _refuse_foreign(path: Path) -> None:
 
 def _only_begun(path: Path) -> bool:
     """Whether a folder is empty, or has what a recording that was killed at its start leaves behind."""
-    found = [name for name in os.listdir(path) if name not in (_SHARDS, LOCK) and not name.startswith(f".{_MANIFEST}.")]
+    found = [
+        name for name in os.listdir(path) if name not in (_SHARDS, _LOCK_FILE) and not name.startswith(f".{_MANIFEST}.")
+    ]
     shards = path / _SHARDS
     return not found and all(".safetensors" in name for name in (os.listdir(shards) if shards.is_dir() else ()))
