@@ -6,7 +6,7 @@ import torch
 
 from reprod_log.frameworks.paddle import optimizer_settings as of_paddle
 from reprod_log.frameworks.torch import optimizer_settings as of_torch
-from reprod_log.layers.optimizer_words import group_settings
+from reprod_log.layers.optimizers import group_settings
 
 _OURS, _THEIRS = torch.nn.Linear(2, 2), paddle.nn.Linear(2, 2)
 

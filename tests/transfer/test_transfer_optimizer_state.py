@@ -58,6 +58,7 @@ CASES: dict[str, tuple[Maker, Maker]] = {
         lambda p: T.RMSprop(p, RATE, momentum=0.9, centered=True),
         lambda p: P.RMSProp(RATE, rho=0.99, epsilon=1e-16, momentum=0.9, centered=True, parameters=p),
     ),
+    "Rprop": (lambda p: T.Rprop(p, RATE), lambda p: P.Rprop(RATE, (1e-6, 50), p)),
     "Adadelta": (lambda p: T.Adadelta(p, 1.0), lambda p: P.Adadelta(1.0, rho=0.9, parameters=p)),
 }
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cache
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from reprod_log.layers.rows import Column, LayerKind
 from reprod_log.recording import ModuleInfo
+
+if TYPE_CHECKING:
+    from reprod_log.layers.optimizers import OptimizerColumn
 
 PACKAGES = {"torch": "torch.nn", "paddle": "paddle.nn", "paddle.compat": "paddle.compat.nn"}
 """The package that offers a family's layers to a program."""
@@ -19,13 +22,18 @@ _DIALECTS = ("paddle.compat",)
 """Parts of a framework whose layers have columns of their own."""
 
 _added: dict[str, Mapping[str, Column]] = {}
+added_optimizers: dict[str, Mapping[str, OptimizerColumn]] = {}
+"""Columns of optimizers by framework and kind, as they came from outside."""
 _caches: list[Any] = []
 _Answer = TypeVar("_Answer", bound=Callable[..., Any])
 
 
-def register(framework: str, columns: Mapping[str, Column]) -> None:
-    """Take in the columns of a framework from outside, by kind; a kind that the table lacks is new."""
+def register(
+    framework: str, columns: Mapping[str, Column], optimizers: Mapping[str, OptimizerColumn] | None = None
+) -> None:
+    """Take in the columns of a framework from outside, by kind; a kind that the tables lack is new."""
     _added[framework] = dict(columns)
+    added_optimizers[framework] = dict(optimizers or {})
     for answer in _caches:
         answer.cache_clear()
 

@@ -84,6 +84,8 @@ class Setting:
     """Without leading underscores."""
     convert: Convention = ""
     default: Any = UNKNOWN
+    also: tuple[str, ...] = ()
+    """What other versions call it."""
     float32: bool = False
     """Whether it is kept in float32 even in a float64 run: its rounding is then part of the floor."""
 

@@ -18,7 +18,7 @@ from reprod_log.capture import to_numpy, watch
 from reprod_log.errors import UsageError
 from reprod_log.experiments.runs import as_mapping
 from reprod_log.frameworks.module_tree import Root, Slot, Tree
-from reprod_log.layers.hyperparameters import built_in_clip, hyperparameters
+from reprod_log.layers.optimizers import built_in_clip, hyperparameters
 from reprod_log.recording import Array, Entry, Key, Recording, entry_of
 from reprod_log.steps.frameworks import tools_of
 from reprod_log.steps.models import with_float64

@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 
 from reprod_log.errors import TransferError, UsageError, counted
-from reprod_log.layers.optimizer_rules import STEP, OptimizerRule, find_optimizer_rule, from_canonical, to_canonical
+from reprod_log.layers.optimizers import (
+    STEP,
+    OptimizerColumn,
+    OptimizerKind,
+    find_optimizer,
+    from_canonical,
+    to_canonical,
+)
 from reprod_log.layers.transform import Array
 from reprod_log.pairing.correspondence import Order
 from reprod_log.pairing.survey import Survey
@@ -47,8 +54,8 @@ def transfer_optimizer_state(
         order=order,
     )
     here, there = _Side.of(prepared.source, source_optimizer), _Side.of(prepared.target, target_optimizer)
-    if here.rule.kind != there.rule.kind:
-        raise UsageError(f"The source optimizer is {here.rule.kind}, the target optimizer {there.rule.kind}.")
+    if here.row.kind != there.row.kind:
+        raise UsageError(f"The source optimizer is {here.title}, the target optimizer {there.title}.")
     moves = [move for move in prepared.plan.moves if both_parameters(here.survey, there.survey, move)]
     steered = _steered(here, there, moves)
     states = {move.target: _state(here, there, move) for move in steered}
@@ -60,12 +67,12 @@ def transfer_optimizer_state(
 
 @dataclass(frozen=True)
 class _Side:
-    """One optimizer with its model and its rule."""
+    """One optimizer with its model and its row of the table."""
 
     survey: Survey
     optimizer: Any
     access: Any
-    rule: OptimizerRule
+    row: OptimizerKind
     steered: frozenset[int]
 
     @classmethod
@@ -73,11 +80,21 @@ class _Side:
         name = survey.framework.NAME
         classes = [one.__name__ for one in type(optimizer).__mro__]
         roots = {one.__module__.partition(".")[0] for one in type(optimizer).__mro__}
-        rule = find_optimizer_rule(name, classes) if name in roots else None
-        if rule is None:
+        row = find_optimizer(name, classes) if name in roots else None
+        if row is None or not row.transferable:
             raise UsageError(f"{classes[0]} is not an optimizer of {name} whose state has a rule.")
         access = importlib.import_module(f"reprod_log.transfer.frameworks.{name}_optimizer")
-        return cls(survey, optimizer, access, rule, frozenset(id(p) for p in access.parameters(optimizer)))
+        return cls(survey, optimizer, access, row, frozenset(id(p) for p in access.parameters(optimizer)))
+
+    @property
+    def column(self) -> OptimizerColumn:
+        """How the optimizer's framework keeps its state."""
+        return self.row.columns[self.survey.framework.NAME]
+
+    @property
+    def title(self) -> str:
+        """The optimizer's class, as the framework calls it."""
+        return self.column.classes[0]
 
     def updates(self, name: str) -> bool:
         return id(self.survey.tensors[name]) in self.steered
@@ -87,13 +104,13 @@ class _Side:
         tensor = self.survey.tensors[name]
         native = self.access.read_state(self.optimizer, tensor)
         settings = self.access.settings(self.optimizer, tensor)
-        state = to_canonical(self.rule, self.survey.framework.NAME, native, settings) if native else {}
+        state = to_canonical(self.row, self.survey.framework.NAME, native, settings) if native else {}
         return state if state.get(STEP, 1) != 0 else {}
 
     def write(self, name: str, state: Mapping[str, Array]) -> None:
         tensor = self.survey.tensors[name]
         settings = self.access.settings(self.optimizer, tensor)
-        native = from_canonical(self.rule, self.survey.framework.NAME, state, settings) if state else {}
+        native = from_canonical(self.row, self.survey.framework.NAME, state, settings) if state else {}
         self.access.write_state(self.optimizer, tensor, native)
 
 
@@ -128,13 +145,13 @@ def _state(here: _Side, there: _Side, move: Move) -> dict[str, Array]:
             f"{', '.join(move.sources)} become one tensor, '{move.target}', but have taken different numbers of steps. "
             "Nothing was changed."
         )
-    slots = [slot.torch for slot in here.rule.slots if all(slot.torch in state for state in stepped)]
+    slots = [slot for slot in here.column.slots if all(slot in state for state in stepped)]
     result: dict[str, Array] = {}
     for slot in slots:
         result[slot] = move.apply({name: state[slot] for name, state in states.items()}.__getitem__)
-    kept = there.access.kept_moments(there.optimizer, there.survey.tensors[move.target], there.rule)
+    kept = there.access.kept_moments(there.optimizer, there.survey.tensors[move.target], there.column)
     _refuse_lost_moments(there, move, result, kept)
-    if there.rule.counted:
+    if there.row.counted:
         # A moment that only the target keeps starts from zero. (SGD has no state of zeros: its first step sets it.)
         result |= {slot: np.zeros(move.shape, np.float32) for slot in kept - result.keys()}
     result = {slot: array for slot, array in result.items() if slot in kept}

@@ -14,12 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from reprod_log.recording import Entry, Recording
+from reprod_log.layers.lookup import column_of, layer_kind
+from reprod_log.layers.optimizers import averaged, group_settings, narrow_settings
+from reprod_log.recording import Entry, ModuleInfo, Recording
 
-_MOMENTS = {"exp_avg": "beta1", "exp_avg_sq": "beta2", "square_avg": "rho", "grad_avg": "rho"}
-"""What an optimizer keeps as a moving average, and the setting that says how much of the old stays."""
-_NARROW = ("NAdam", "RAdam")
-"""Their kernels take the betas as float32 in a float64 run too, so that even their updates show it."""
 _MOST = 1e-3
 """A share that is off by more than this belongs to a moving average that hardly moves: nothing is believed about it."""
 
@@ -37,21 +35,17 @@ class KeptConstants:
 
     @classmethod
     def of(cls, recording: Recording) -> KeptConstants:
-        if recording.provenance.framework != "paddle":
-            return cls()
-        statistics = {
-            module.path: _share_error(module.settings.get("momentum"))
-            for module in recording.modules
-            if module.kind == "batchnorm"
-        }
+        framework = recording.provenance.framework
+        statistics = {module.path: error for module in recording.modules if (error := _of_layer(module))}
         optimizers = recording.provenance.extra.get("optimizers", {})
         moments: dict[tuple[str, str], float] = {}
         updates: dict[str, float] = {}
         for one in optimizers.values() if isinstance(optimizers, Mapping) else ():
-            found = dict(_moments(one))
+            found = dict(_moments(framework, one))
             moments |= found
-            if one.get("type") in _NARROW:
-                updates |= {path: found[path, "exp_avg"] + found[path, "exp_avg_sq"] for path, _ in found}
+            if narrow_settings(framework, one)[1]:
+                for (path, _), error in found.items():
+                    updates[path] = updates.get(path, 0.0) + error
         return cls(statistics, moments, updates)
 
     def error(self, entry: Entry) -> float:
@@ -64,12 +58,23 @@ class KeptConstants:
         return self.moments.get((key.path, key.role), 0.0) if key.phase == "optimizer" else 0.0
 
 
-def _moments(settings: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], float]]:
+def _of_layer(module: ModuleInfo) -> float:
+    """The error of the share by which a layer's running statistics move."""
+    row, column = layer_kind(module.kind), column_of(module)
+    if row is None or column is None:
+        return 0.0
+    kept = [column.settings[name] for name in set(row.moving.values()) if name in column.settings]
+    return max((_share_error(module.settings.get(one.native)) for one in kept if one.float32), default=0.0)
+
+
+def _moments(framework: str, settings: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], float]]:
+    narrow, _ = narrow_settings(framework, settings)
     paths = iter(settings.get("parameters", ()))
-    for group, size in zip(settings.get("groups", ()), settings.get("parameters_in_groups", ()), strict=False):
+    for group, size in zip(group_settings(settings), settings.get("parameters_in_groups", ()), strict=False):
         for _, path in zip(range(size), paths, strict=False):
-            for role, name in _MOMENTS.items():
-                yield (path, role), _share_error(group.get(name))
+            for role, name in averaged(settings).items():
+                if name in narrow:
+                    yield (path, role), _share_error(group.get(name))
 
 
 def _share_error(kept: Any) -> float:

@@ -16,7 +16,7 @@ from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
 from reprod_log.diagnose.material import Material
 from reprod_log.diagnose.updates import first_bad_update
-from reprod_log.layers.optimizer_words import group_settings
+from reprod_log.layers.optimizers import group_settings
 from reprod_log.recording import Array, Key
 
 _ENOUGH = 8

@@ -11,7 +11,7 @@ from typing import Any
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
 from reprod_log.diagnose.updates import first_bad_update
-from reprod_log.layers.optimizer_words import group_settings, optimizer_kind
+from reprod_log.layers.optimizers import group_settings, optimizer_kind, optimizer_kinds
 from reprod_log.layers.settings import same_setting
 
 _KINDS = {
@@ -38,16 +38,18 @@ def look(case: Case) -> Iterable[Finding]:
                 bad.keys,
             )
             continue
-        yield from _settings(name, group_settings(ours), group_settings(theirs), bad.step, bad.keys)
+        yield from _settings(name, kinds[0], (group_settings(ours), group_settings(theirs)), bad.step, bad.keys)
 
 
 def _settings(
     name: str,
-    ours: list[dict[str, Any]],
-    theirs: list[dict[str, Any]],
+    kind: str,
+    groups: tuple[list[dict[str, Any]], list[dict[str, Any]]],
     step: int,
     keys: tuple[str, ...],
 ) -> Iterable[Finding]:
+    ours, theirs = groups
+    history = optimizer_kinds()[kind].history if kind in optimizer_kinds() else ()
     if not ours or not theirs:
         return
     for setting in sorted({key for group in (*ours, *theirs) for key in group}):
@@ -62,13 +64,10 @@ def _settings(
             f"{setting.replace('_', ' ')} of the optimizer differs: {shown[0]} in the reference, {shown[1]} in the "
             "candidate",
             f"the gradients of step {step} agree, the updates do not"
-            + (" (the first step agrees: it has no history)" if step and setting in _HISTORY else ""),
+            + (" (the first step agrees: it has no history)" if step and setting in history else ""),
             f"give the candidate's optimizer {name!r} {setting}={here[0]:g}",
             keys,
         )
-
-
-_HISTORY = ("momentum", "dampening", "beta1", "beta2", "amsgrad")
 
 
 def _distinct(groups: Iterable[Mapping[str, Any]], setting: str) -> list[Any]:

@@ -15,7 +15,7 @@ from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
 from reprod_log.diagnose.material import Material
 from reprod_log.diagnose.updates import BadUpdates, first_bad_update
-from reprod_log.layers.optimizer_words import group_settings, optimizer_kind
+from reprod_log.layers.optimizers import group_settings, optimizer_kind
 from reprod_log.pairing.values import relative
 from reprod_log.recording import Key
 
@@ -49,7 +49,7 @@ def look(case: Case) -> Iterable[Finding]:
 def _place(material: Material, bad: BadUpdates, side: int, group: Mapping[str, Any]) -> str | None:
     """Where epsilon stands in the updates of one side; None when they are neither."""
     rates = [float(np.abs(both[side]).max()) for _, both in material.each("lr", bad.step)]
-    share, epsilon = 1 - float(group.get("alpha", 0.99)), float(group.get("eps", 0.0))
+    share, epsilon = 1 - float(group.get("rho", 0.99)), float(group.get("eps", 0.0))
     for path in bad.paths:
         update = material.best(Key(path, "update", bad.step))
         gradient = material.best(Key(path, "gradient", bad.step, role="raw"))

@@ -12,7 +12,7 @@ from reprod_log.diagnose.finding import Finding
 from reprod_log.diagnose.material import Both, Material
 from reprod_log.diagnose.updates import BadUpdates, first_bad_update
 from reprod_log.errors import counted, listed
-from reprod_log.layers.optimizer_words import group_settings
+from reprod_log.layers.optimizers import group_settings
 from reprod_log.pairing.values import factor
 from reprod_log.recording import Array, Key
 

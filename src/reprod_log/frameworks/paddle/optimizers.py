@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import wraps
@@ -11,30 +10,7 @@ from typing import Any
 import paddle
 
 from reprod_log.frameworks.hooks import Undo, replaced
-
-_CANONICAL = {
-    "velocity": "momentum_buffer",
-    "momentum": "momentum_buffer",
-    "moment1": "exp_avg",
-    "moment2": "exp_avg_sq",
-    "moment2_max": "max_exp_avg_sq",
-    "mean_square": "square_avg",
-    "mean_grad": "grad_avg",
-    "inf_norm": "exp_inf",
-    "_avg_squared_grad": "square_avg",
-    "_avg_squared_update": "acc_delta",
-    "prevs": "prev",
-    "learning_rates": "step_size",
-}
-"""What torch calls the same thing; measured to be the same after three steps."""
-
-_MOMENT = {"Adagrad": "sum", "Adamax": "exp_avg"}
-"""`moment` means something else in each of these."""
-
-_COUNTERS = frozenset(
-    {"beta1_pow_acc", "beta2_pow_acc", "beta1_pow", "beta2_pow", "momentum_decay_pow", "rho"},
-)
-"""Powers of constants that stand in for the number of steps."""
+from reprod_log.layers.optimizers import find_optimizer, kept_slot, steps_taken
 
 
 def is_optimizer(thing: object) -> bool:
@@ -102,19 +78,20 @@ def _plain(value: Any) -> Any:
 
 def optimizer_state(optimizer: Any, parameter: Any) -> list[tuple[str, Any, dict[str, Any]]]:
     name = parameter.name
-    kept = {kind: one[name] for kind, one in optimizer._accumulators.items() if name in one}
-    facts = _steps_taken(optimizer, kept)
+    classes = [one.__name__ for one in type(optimizer).__mro__]
+    kept = {native: one[name] for native, one in optimizer._accumulators.items() if name in one}
+    facts = _steps_taken(optimizer, classes, kept)
     found = []
-    for kind, value in kept.items():
-        if kind in _COUNTERS or not _is_in_use(optimizer, kind):
+    for native, value in kept.items():
+        known = kept_slot("paddle", classes, native)
+        # RMSProp keeps tensors for momentum and centering even when it uses neither.
+        if known is None or (known[1].option and not getattr(optimizer, f"_{known[1].option}", True)):
             continue
-        role = _MOMENT.get(type(optimizer).__name__, kind) if kind == "moment" else _CANONICAL.get(kind, kind)
+        role, slot = known
         about = dict(facts)
-        if kind == "momentum" and type(optimizer).__name__ == "RMSProp":
-            # paddle keeps lr × what torch keeps.
-            value, about["derived"] = value / float(optimizer.get_lr()), "momentum / lr"
-        if kind == "mu_product":
-            # One number, which paddle's NAdam keeps once for every element.
+        if slot.factor == "lr":
+            value, about["derived"] = value / float(optimizer.get_lr()), f"{native} / lr"
+        if slot.shape == "first element":
             value, about["derived"] = value.flatten()[0], "its first element"
         found.append((role, value, about))
     master = getattr(optimizer, "_master_weights", {}).get(name)
@@ -123,23 +100,17 @@ def optimizer_state(optimizer: Any, parameter: Any) -> list[tuple[str, Any, dict
     return found
 
 
-def _is_in_use(optimizer: Any, kind: str) -> bool:
-    """RMSProp keeps tensors for momentum and centering even when it uses neither."""
-    if type(optimizer).__name__ != "RMSProp":
-        return True
-    if kind == "momentum":
-        return bool(optimizer._momentum)
-    return kind != "mean_grad" or bool(optimizer._centered)
-
-
-def _steps_taken(optimizer: Any, kept: dict[str, Any]) -> dict[str, Any]:
-    """The number of steps, from a power of beta1 that stands one step ahead."""
-    power = kept.get("beta1_pow_acc")
-    beta = getattr(optimizer, "_beta1", None)
-    if power is None or not isinstance(beta, float) or not 0 < beta < 1:
+def _steps_taken(optimizer: Any, classes: list[str], kept: dict[str, Any]) -> dict[str, Any]:
+    """The number of steps, as far as powers of settings tell."""
+    row = find_optimizer("paddle", classes)
+    if row is None:
         return {}
-    value = float(power.item())
-    return {"optimizer_step": round(math.log(value) / math.log(beta)) - 1} if 0 < value < 1 else {}
+    column = row.columns["paddle"]
+    settings = {setting: getattr(optimizer, f"_{setting}", None) for _, setting in column.counter.powers}
+    powers = {name: float(kept[name].item()) for name, _ in column.counter.powers if name in kept}
+    numbers = {name: value for name, value in settings.items() if isinstance(value, float)}
+    steps = steps_taken(column, powers, numbers)
+    return {} if steps is None else {"optimizer_step": int(steps)}
 
 
 def on_step(

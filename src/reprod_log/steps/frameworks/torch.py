@@ -12,6 +12,7 @@ import torch
 
 from reprod_log.capture import to_numpy
 from reprod_log.errors import MissingPackage
+from reprod_log.layers.optimizers import is_decoupled
 from reprod_log.recording import Array
 from reprod_log.steps.frameworks import Pull
 
@@ -22,7 +23,7 @@ def pulls(optimizer: Any) -> list[Pull]:
     found = []
     for group in optimizer.param_groups:
         decay = float(group.get("weight_decay", 0.0))
-        decoupled = _is_decoupled(optimizer, group)
+        decoupled = is_decoupled("torch", [one.__name__ for one in type(optimizer).__mro__], group)
         for parameter in group["params"]:
             found.append(
                 Pull(
@@ -33,14 +34,6 @@ def pulls(optimizer: Any) -> list[Pull]:
                 )
             )
     return found
-
-
-def _is_decoupled(optimizer: Any, group: dict[str, Any]) -> bool:
-    # Adam, NAdam and RAdam carry the flag; of others the name has to tell.
-    if "decoupled_weight_decay" in group:
-        return bool(group["decoupled_weight_decay"])
-    name = type(optimizer).__name__.lower()
-    return any(word in name for word in ("adamw", "sgdw", "lion", "lamb", "muon"))
 
 
 def penalty_gradients(value: Any, parameters: Sequence[Any]) -> list[Array | None]:

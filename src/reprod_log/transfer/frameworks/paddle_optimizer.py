@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from reprod_log.layers.optimizer_rules import OptimizerRule
+from reprod_log.layers.optimizers import OptimizerColumn
 from reprod_log.layers.transform import Array
 from reprod_log.transfer.frameworks.paddle import read, shape, write
 
@@ -27,11 +27,11 @@ def settings(optimizer: Any, parameter: Any) -> dict[str, float]:
     return {"lr": float(optimizer.get_lr()) * factor, **betas}
 
 
-def kept_moments(optimizer: Any, parameter: Any, rule: OptimizerRule) -> frozenset[str]:
-    """The moments (by torch's names) that the optimizer keeps with its present settings."""
+def kept_moments(optimizer: Any, parameter: Any, column: OptimizerColumn) -> frozenset[str]:
+    """The moments (by canonical names) that the optimizer keeps with its present settings."""
     _create(optimizer, parameter)
     own = {_plain(optimizer, name) for name, kept in optimizer._accumulators.items() if parameter.name in kept}
-    return frozenset(slot.torch for slot in rule.slots if slot.paddle in own)
+    return frozenset(name for name, slot in column.slots.items() if slot.native in own)
 
 
 def read_state(optimizer: Any, parameter: Any) -> dict[str, Array]:

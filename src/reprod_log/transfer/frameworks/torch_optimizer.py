@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from reprod_log.layers.optimizer_rules import OptimizerRule
+from reprod_log.layers.optimizers import OptimizerColumn
 from reprod_log.layers.transform import Array
 from reprod_log.transfer.frameworks.torch import read
 
@@ -23,10 +23,10 @@ def settings(optimizer: Any, parameter: Any) -> dict[str, float]:
     return {"lr": float(group["lr"]), "beta1": float(beta1), "beta2": float(beta2)}
 
 
-def kept_moments(optimizer: Any, parameter: Any, rule: OptimizerRule) -> frozenset[str]:
-    """The moments (by torch's names) that the optimizer keeps with its present settings."""
+def kept_moments(optimizer: Any, parameter: Any, column: OptimizerColumn) -> frozenset[str]:
+    """The moments (by canonical names) that the optimizer keeps with its present settings."""
     group = _group(optimizer, parameter)
-    return frozenset(slot.torch for slot in rule.slots if not slot.option or group.get(slot.option))
+    return frozenset(name for name, slot in column.slots.items() if not slot.option or group.get(slot.option))
 
 
 def read_state(optimizer: Any, parameter: Any) -> dict[str, Array]:
