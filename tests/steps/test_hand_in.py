@@ -60,7 +60,7 @@ def test_missing_partner_fails(folder: Path) -> None:
     (folder / "loss_ref.npy").unlink()
     found = check_folder(folder)
     assert not found.passed
-    assert {step.problem for step in found.steps if step.name == "loss"} == {"the reference's log is missing"}
+    assert {str(step.problem) for step in found.steps if step.name == "loss"} == {"the reference's log is missing"}
 
 
 def test_broken_log_fails_and_is_named(folder: Path) -> None:
@@ -82,7 +82,7 @@ def test_sides_may_lie_in_folders_of_their_own(tmp_path: Path) -> None:
 def test_two_logs_for_one_side_fail(tmp_path: Path) -> None:
     for name in ("loss_torch.npy", "loss_ref.npy", "loss_paddle.npy"):
         log(tmp_path / name, loss=1.0)
-    assert "several logs" in check_folder(tmp_path).steps[0].problem
+    assert "several logs" in str(check_folder(tmp_path).steps[0].problem)
 
 
 def test_plain_arrays_of_both_sides_are_compared(folder: Path) -> None:

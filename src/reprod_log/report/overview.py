@@ -69,11 +69,12 @@ def summary_of(overview: Overview) -> Message:
 
 def _row(step: StepResult) -> OverviewRow:
     if step.skipped:
-        return OverviewRow(step.name, "SKIPPED", "", Foreign("an earlier step did not pass"))
+        return OverviewRow(step.name, "SKIPPED", "", message("plan.skipped"))
     if step.alignment is None:
         # Of two logs one is there: nothing went wrong, its partner is missing.
         unmatched = (step.reference is None) != (step.candidate is None)
-        return OverviewRow(step.name, Status.UNMATCHED.value if unmatched else "ERROR", "", Foreign(step.problem))
+        problem = step.problem if isinstance(step.problem, Message) else Foreign(step.problem)
+        return OverviewRow(step.name, Status.UNMATCHED.value if unmatched else "ERROR", "", problem)
     divergence = step.alignment.first_divergence
     findings = [one for one in step.alignment.findings if one.kind != "remark"] or list(step.alignment.findings)
     said: Message | Foreign = Foreign(findings[0].cause if findings else divergence.reason if divergence else "")

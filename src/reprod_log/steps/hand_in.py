@@ -9,14 +9,24 @@ from pathlib import Path
 
 from reprod_log.alignment import align
 from reprod_log.errors import RecordingError, UsageError
+from reprod_log.frameworks.installed import FRAMEWORKS, USUAL_REFERENCE
+from reprod_log.messages import Names, message
 from reprod_log.recording import npy
 from reprod_log.recording.stores import load
 from reprod_log.steps import SUBJECTS
 from reprod_log.steps.overview import Overview, StepResult
 from reprod_log.steps.subject import Subject
 
-_REFERENCE = frozenset({"torch", "pytorch", "ref", "reference", "origin", "official"})
-_CANDIDATE = frozenset({"paddle", "paddlepaddle", "pd", "mindspore", "jax", "tensorflow", "onnx", "candidate", "port"})
+_SIDES = {
+    **dict.fromkeys(("ref", "reference", "origin", "official"), "reference"),
+    **dict.fromkeys(("candidate", "port"), "candidate"),
+    **{
+        word: "reference" if framework.name == USUAL_REFERENCE else "candidate"
+        for framework in FRAMEWORKS
+        for word in (framework.name, *framework.words)
+    },
+}
+"""The side that a word in a file's name means."""
 _ENGINES = {"training_engine": "reference", "inference_engine": "candidate"}
 _SUFFIXES = frozenset({".npy", ".npz", ".safetensors"})
 _LAST_LINE = re.compile(r"diff check (passed|failed)")
@@ -90,10 +100,8 @@ def _strip_side(name: str) -> tuple[str, str]:
     side = ""
     kept = []
     for word in words:
-        if word.lower() in _REFERENCE:
-            side = "reference"
-        elif word.lower() in _CANDIDATE:
-            side = "candidate"
+        if word.lower() in _SIDES:
+            side = _SIDES[word.lower()]
         else:
             kept.append(word)
     return side, re.sub(r"[_\-. ]{2,}", "_", "".join(kept)).strip("_-. ")
@@ -118,14 +126,12 @@ def _step(folder: Path, name: str, paths: dict[str, list[Path]], limits: tuple[s
     candidate = candidates[0] if candidates else None
     published = _published(reference or candidate)
     if reference is None or candidate is None:
-        side = "candidate" if candidate is None else "reference"
-        return StepResult(
-            name, subject, reference, candidate, problem=f"the {side}'s log is missing", published=published
-        )
+        missing = message("plan.no_log", side=message("candidate" if candidate is None else "reference"))
+        return StepResult(name, subject, reference, candidate, problem=missing, published=published)
     if len(references) > 1 or len(candidates) > 1:
         several = references if len(references) > 1 else candidates
-        names = ", ".join(str(path.relative_to(folder)) for path in several)
-        return StepResult(name, subject, reference, candidate, problem=f"several logs claim to be it: {names}")
+        names = Names(str(path.relative_to(folder)) for path in several)
+        return StepResult(name, subject, reference, candidate, problem=message("plan.several_logs", names=names))
     try:
         sides = load(reference, trust=trust), load(candidate, trust=trust)
         alignment = subject.compare(*sides, limits=limits) if subject else align(*sides, limits=limits)

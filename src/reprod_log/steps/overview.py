@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from reprod_log.alignment import Alignment
+from reprod_log.messages import Message
 from reprod_log.steps.subject import Subject
 from reprod_log.verdict import Status
 
@@ -20,7 +21,8 @@ class StepResult:
     reference: Path | None
     candidate: Path | None
     alignment: Alignment | None = None
-    problem: str = ""
+    problem: Message | str = ""
+    """Why nothing could be compared; text is that of an error."""
     published: str = ""
     """The verdict of the committed diff log: 'passed', 'failed' or ''."""
     skipped: bool = False
@@ -60,7 +62,7 @@ class Overview:
                     "subject": "" if step.subject is None else step.subject.name,
                     "status": "SKIPPED" if step.skipped else str(step.status),
                     "passed": step.passed,
-                    "problem": step.problem,
+                    "problem": str(step.problem),
                     "alignment": "" if step.alignment is None else f"{step.name}/alignment.json",
                 }
                 for step in self.steps

@@ -39,9 +39,8 @@ def run(
     hand_in = check_folder(folder, limits=limit, trust=trust)
     console = terminal()
     if not hand_in.steps:
-        console.print(
-            Text(f"NOTHING COMPARED: {folder} has no log whose name says torch/ref or paddle", style="bold red")
-        )
+        text = f"NOTHING COMPARED: no log in {folder} has a side in its name, such as a framework, ref or candidate"
+        console.print(Text(text, style="bold red"))
         return NOTHING_COMPARED
     failed = [step for step in hand_in.steps if not step.passed]
     status = Status.PASS if hand_in.passed else Status.FAIL

@@ -40,7 +40,9 @@ def run(
     ] = None,
     framework: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="torch or paddle: record its models, when the script calls those of both."),
+        typer.Option(
+            metavar="NAME", help="Record the models of this framework, when the script calls those of several."
+        ),
     ] = None,
     phases: Annotated[
         str | None, typer.Option(metavar="A,B", help="Only these phases, e.g. forward,loss,gradient.")
@@ -97,7 +99,7 @@ def run(
         if extra and target.exists():
             _add_pass(output, load(target))
     if not output.exists():
-        raise CaptureError("nothing was recorded: the script left before it called a module of torch or paddle")
+        raise CaptureError("nothing was recorded: the script ended before it called a module of a known framework")
     recording = load(output)
     typer.echo(
         f"{output}: {counted(len(recording), 'entry', 'entries')}, passes: "

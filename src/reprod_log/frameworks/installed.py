@@ -1,0 +1,77 @@
+"""What is known of frameworks that may be installed, without importing any: packages, words, traps, switches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import metadata
+
+
+@dataclass(frozen=True)
+class Installable:
+    """One framework as people install and call it."""
+
+    name: str
+    packages: tuple[str, ...]
+    words: tuple[str, ...] = ()
+    """Words for it in the names of log files, besides its own name."""
+    extra: str = ""
+    """Our extra that installs it."""
+    switches: tuple[tuple[str, str], ...] = ()
+    """Environment variables that decide whether its runs repeat, with their meaning."""
+    advice: str = ""
+    """What to call for repeatable runs."""
+
+
+FRAMEWORKS = (
+    Installable(
+        "torch",
+        ("torch",),
+        words=("pytorch",),
+        extra="torch",
+        switches=(("CUBLAS_WORKSPACE_CONFIG", ":4096:8 makes cuBLAS repeatable (GPU, torch)"),),
+        advice="torch.use_deterministic_algorithms(True), torch.backends.cuda.matmul.allow_tf32 = False",
+    ),
+    Installable(
+        "paddle",
+        ("paddlepaddle", "paddlepaddle-gpu"),
+        words=("paddlepaddle", "pd"),
+        extra="paddle",
+        switches=(
+            ("FLAGS_cudnn_deterministic", "1 makes cuDNN repeatable (GPU, paddle)"),
+            ("FLAGS_embedding_deterministic", "1 makes embedding gradients repeatable (GPU, paddle)"),
+        ),
+    ),
+    Installable("jax", ("jax", "flax")),
+    Installable("tensorflow", ("tensorflow", "tensorflow-cpu")),
+    Installable("keras", ("keras",)),
+    Installable("mindspore", ("mindspore",)),
+    Installable("onnx", ("onnx", "onnxruntime")),
+)
+USUAL_REFERENCE = "torch"
+"""The framework that reproductions start from, when only the names of files tell which side is which."""
+
+SWITCHES = (
+    ("OMP_NUM_THREADS", "paddle and tensorflow sum in another order with another number of threads; set 1 everywhere"),
+    ("NVIDIA_TF32_OVERRIDE", "0 switches TF32 off everywhere (GPU)"),
+    *(switch for framework in FRAMEWORKS for switch in framework.switches),
+    ("PYTHONHASHSEED", "fixes the order of sets and hashes"),
+)
+"""Environment variables that decide whether runs repeat, with their meaning."""
+
+TRAPS = (
+    ({"tensorflow", "paddle"}, "import paddle before tensorflow in one process: the other order crashes"),
+    ({"mindspore", "paddle"}, "import mindspore before paddle in one process: the other order fails to load"),
+    ({"mindspore"}, "mindspore needs numpy below 2: give it an environment of its own"),
+)
+"""What goes wrong where these frameworks are installed together."""
+
+
+def installed_versions(packages: tuple[str, ...]) -> dict[str, str]:
+    """The versions of those of the packages that are installed."""
+    found = {}
+    for name in packages:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
