@@ -7,15 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pairing.test_matching_cases import FIRST, PADDLE, SECOND, Model, lonely, pair_of_models, partners
-from reprod_log.pairing import Pairing, match
-from reprod_log.pairing.matching import _shown
+from pairing.made import FIRST, PADDLE, SECOND, Model, matched, pair_of_models, partners, unmatched
 
 A, B = np.arange(1.0, 7).reshape(2, 3), np.arange(11.0, 17).reshape(2, 3)
-
-
-def matched(ours: Model, theirs: Model, **options: Any) -> Pairing:
-    return match(ours.recording(), theirs.recording(), **options)
 
 
 def forward(ours: Model, theirs: Model) -> dict[str, str]:
@@ -42,7 +36,7 @@ def test_arguments_of_known_layers_are_paired_by_their_role() -> None:
     found = partners(pairing)
     assert found["step0/forward/fc1#0:input.0"] == ("step0/forward/x#0:input.0", "order", 0.8)
     assert found["step0/forward/fc2#0:input.0"] == ("step0/forward/y#0:input", "order", 0.8)
-    assert lonely(pairing) == ([], [], [])
+    assert unmatched(pairing) == ([], [], [])
 
 
 def test_arguments_of_known_layers_under_other_names_are_paired_by_value() -> None:
@@ -51,7 +45,7 @@ def test_arguments_of_known_layers_under_other_names_are_paired_by_value() -> No
     pairing = matched(ours, theirs)
     assert partners(pairing)["step0/forward/fc1#0:input.x"] == ("step0/forward/x#0:input.a", "order", 0.8)
     # Nothing is lost by it: every argument is another layer's output or data.
-    assert lonely(pairing) == ([], [], ["step0/forward/fc2#0:input.x", "step0/forward/y#0:input.a"])
+    assert unmatched(pairing) == ([], [], ["step0/forward/fc2#0:input.x", "step0/forward/y#0:input.a"])
 
 
 def own(model: Model, path: str, outputs: dict[str, Any], *, call: int = 0, step: int = 0, **given: Any) -> Model:
@@ -75,7 +69,7 @@ def test_arguments_of_own_modules_are_found_by_value_and_taken_once() -> None:
     assert found["block#0:input.x"] == "part#0:input.h"
     assert found["block#0:input.mask"] == "part#0:input.hidden"
     assert "block#0:input.extra" not in found, "its only partner is taken"
-    assert lonely(matched(ours, theirs)) == ([], [], ["step0/forward/block#0:input.extra"])
+    assert unmatched(matched(ours, theirs)) == ([], [], ["step0/forward/block#0:input.extra"])
 
 
 def test_arguments_of_one_call_are_not_those_of_another() -> None:
@@ -90,11 +84,11 @@ def test_arguments_of_one_call_are_not_those_of_another() -> None:
 def test_further_output_of_an_inner_module_is_its_author_s_own() -> None:
     ours = own(Model().module("", ""), "block", {"output.0": np.ones((5, 4)), "output.1": A})
     theirs = own(Model(PADDLE).module("", ""), "block", {"output.0": np.ones((5, 4))})
-    assert lonely(matched(ours, theirs)) == ([], [], ["step0/forward/block#0:output.1"])
-    assert lonely(matched(theirs, ours)) == ([], [], ["step0/forward/block#0:output.1"])
+    assert unmatched(matched(ours, theirs)) == ([], [], ["step0/forward/block#0:output.1"])
+    assert unmatched(matched(theirs, ours)) == ([], [], ["step0/forward/block#0:output.1"])
     deep = own(Model().module("", "").module("a", ""), "a.block", {"output.0": np.ones((5, 4)), "output.1": A})
     plain = own(Model(PADDLE).module("", "").module("a", ""), "a.block", {"output.0": np.ones((5, 4))})
-    assert lonely(matched(deep, plain))[2] == ["step0/forward/a.block#0:output.1"]
+    assert unmatched(matched(deep, plain))[2] == ["step0/forward/a.block#0:output.1"]
 
 
 def test_further_output_without_an_answered_call_or_of_the_model_itself_is_missing() -> None:
@@ -104,13 +98,13 @@ def test_further_output_without_an_answered_call_or_of_the_model_itself_is_missi
     for role, array in whole.items():
         ours.entry(f"step0/forward/#0:{role}", array)
     theirs.entry("step0/forward/#0:output.0", np.ones((5, 4)))
-    assert lonely(matched(ours, theirs)) == (["step0/forward/#0:output.1"], [], [])
+    assert unmatched(matched(ours, theirs)) == (["step0/forward/#0:output.1"], [], [])
     twice, once = called("a", None, C, D), called("b", PADDLE, 9 * C, last=7.0)
-    assert lonely(matched(twice, once))[0] == ["step0/forward/a#1:output"], "its partner was not called again"
+    assert unmatched(matched(twice, once))[0] == ["step0/forward/a#1:output"], "its partner was not called again"
     # Outside of any module that was described, nothing is known about it.
     ours, theirs = pair_of_models(("fc1", "fc2"))
     ours.entry("step0/forward/fc1#0:output.1", A)
-    assert lonely(matched(ours, theirs))[0] == ["step0/forward/fc1#0:output.1"]
+    assert unmatched(matched(ours, theirs))[0] == ["step0/forward/fc1#0:output.1"]
 
 
 def test_gradient_of_an_output_is_its_author_s_own_only_when_the_output_is() -> None:
@@ -118,23 +112,23 @@ def test_gradient_of_an_output_is_its_author_s_own_only_when_the_output_is() -> 
     ours = own(Model().module("", ""), "block", packed).entry("step0/backward/block#0:output.0.data", B)
     theirs = own(Model(PADDLE).module("", ""), "block", {"output.0": B, "output.1": shared})
     theirs.entry("step0/backward/block#0:output.0", 2 * A)
-    assert lonely(matched(ours, theirs))[:2] == ([], [])
-    assert lonely(matched(theirs, ours))[:2] == ([], [])
+    assert unmatched(matched(ours, theirs))[:2] == ([], [])
+    assert unmatched(matched(theirs, ours))[:2] == ([], [])
     # An output that both have, from which a gradient comes on one side only, is a cut graph.
     ours.entry("step0/backward/block#0:output.1", B)
     again = own(Model(PADDLE).module("", ""), "block", {"output.0": B, "output.1": shared})
-    assert lonely(matched(ours, again))[0] == ["step0/backward/block#0:output.1"]
+    assert unmatched(matched(ours, again))[0] == ["step0/backward/block#0:output.1"]
     # Without the outputs nothing is known about what the gradient is of.
     bare = own(Model().module("", ""), "block", {"output.1": shared})
     bare.entry("step0/backward/block#0:output.0.data", B)
-    assert lonely(matched(bare, again))[0] == ["step0/backward/block#0:output.0.data"]
+    assert unmatched(matched(bare, again))[0] == ["step0/backward/block#0:output.0.data"]
 
 
 def test_gradient_of_an_argument_must_have_a_partner_unless_it_answers() -> None:
     ours, theirs = pair_of_models(("fc1", "fc2"))
     ours.module("", "").entry("step0/backward/fc1#0:input.0", A)
     theirs.module("", "")
-    assert lonely(matched(ours, theirs))[0] == ["step0/backward/fc1#0:input.0"]
+    assert unmatched(matched(ours, theirs))[0] == ["step0/backward/fc1#0:input.0"]
 
 
 def called(path: str, origins: Any, *outputs: np.ndarray, extra: tuple[str, ...] = (), last: float = 1.0) -> Model:
@@ -158,7 +152,7 @@ def test_calls_in_another_order_are_paired_in_it() -> None:
     assert found["step0/forward/a#0:output"] == ("step0/forward/b#1:output", "order", 0.8)
     assert found["step0/forward/a#1:output"] == ("step0/forward/b#0:output", "order", 0.8)
     assert pairing.notes == ("layers whose calls come in another order there: a",)
-    assert lonely(pairing) == ([], [], [])
+    assert unmatched(pairing) == ([], [], [])
 
 
 def test_gradients_follow_the_order_of_calls_and_layers_alone_do_not() -> None:
@@ -180,7 +174,7 @@ def test_layer_called_on_other_parts_of_the_data_is_compared_by_its_weights() ->
     assert found["isolated@step0/forward/a#0:output"][0] == "isolated@step0/forward/b#0:output"
     assert found["step0/parameter/a.weight"][0] == "step0/parameter/b.weight"
     assert "layers called on other parts of the data there, compared by weights and gradients: a" in pairing.notes
-    here, there, structural = lonely(pairing)
+    here, there, structural = unmatched(pairing)
     assert (here, there) == ([], [])
     assert {"step0/forward/a#0:output", "step0/forward/a#1:output", "step0/forward/b#0:output"} <= set(structural)
 
@@ -199,7 +193,7 @@ def test_block_that_ends_elsewhere_is_said_and_not_compared() -> None:
     assert "step0/forward/block#0:output" not in partners(pairing)
     said = "blocks that begin or end elsewhere in the candidate, compared by the layers in them: block"
     assert said in pairing.notes
-    assert lonely(pairing) == ([], [], ["step0/forward/block#0:output", "step0/forward/block#0:output"])
+    assert unmatched(pairing) == ([], [], ["step0/forward/block#0:output", "step0/forward/block#0:output"])
     same = matched(block_model(None, "block", C), block_model(PADDLE, "block", C))
     assert "step0/forward/block#0:output" in partners(same)
     assert same.notes == ()
@@ -273,13 +267,20 @@ def test_rename_of_a_module_without_tensors_is_followed_by_its_entries() -> None
     assert found["step0/forward/act#0:output"] == ("step0/forward/g#0:output", "rename", 1.0)
 
 
-@pytest.mark.parametrize(("count", "said"), [(5, "a, a, a, a, a"), (6, "a, a, a, a, a and 1 more")])
-def test_five_names_are_shown(count: int, said: str) -> None:
-    assert _shown(["a"] * count) == said
+@pytest.mark.parametrize(("count", "shown"), [(5, "a, b, c, d, e"), (6, "a, b, c, d, e and 1 more")])
+def test_five_names_are_shown_in_a_note(count: int, shown: str) -> None:
+    ours, theirs = Model(), Model(PADDLE)
+    for place, name in enumerate("abcdef"[:count]):
+        weight = np.full((4, 3 + place), 1.0)
+        for model, outputs in ((ours, (C, D)), (theirs, (D, C))):
+            for call, output in enumerate(outputs):
+                model.entry(f"step0/forward/{name}#{call}:output", output)
+            model.linear(name, weight)
+    assert matched(ours, theirs).notes == (f"layers whose calls come in another order there: {shown}",)
 
 
 def test_rate_of_the_first_group_is_never_a_repetition() -> None:
     ours, theirs = pair_of_models(("fc1", "fc2"))
     ours.entry("step0/lr/optimizer:group0", 0.1).entry("step0/lr/optimizer:group1", 0.1)
     pairing = matched(ours, theirs)
-    assert lonely(pairing) == (["step0/lr/optimizer:group0"], [], ["step0/lr/optimizer:group1"])
+    assert unmatched(pairing) == (["step0/lr/optimizer:group0"], [], ["step0/lr/optimizer:group1"])

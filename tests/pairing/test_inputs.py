@@ -1,22 +1,27 @@
-"""Which argument of one module is which of the other's."""
+"""Which argument of one module is which of the other's, when two authors wrote the modules."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from reprod_log.pairing.inputs import input_partner
-from reprod_log.recording import Entry, entry_of
+from pairing.made import FIRST, PADDLE, TORCH, Model, matched
 
 A, B = np.arange(1.0, 5), np.arange(5.0, 9)
 
 
-def given(role: str, array: np.ndarray) -> Entry:
-    return entry_of(f"step0/forward/m#0:input.{role}", array)
+def block(origins: dict[str, str], *given: tuple[str, np.ndarray]) -> Model:
+    """A module of one's own around a linear layer, called with these arguments."""
+    model = Model(origins).module("m", "")
+    for role, array in given:
+        model.entry(f"step0/forward/m#0:input.{role}", array)
+    model.linear("m.fc", FIRST, np.ones((5, 4)))
+    return model.entry("step0/forward/m#0:output", np.ones((5, 4)))
 
 
 def partner(role: str, array: np.ndarray, *others: tuple[str, np.ndarray]) -> str | None:
-    found = input_partner(given(role, array), [given(*other) for other in others])
-    return found and found.key.role.removeprefix("input.")
+    found = matched(block(TORCH, (role, array)), block(PADDLE, *others)).pairs
+    roles = {pair.reference.key.role: pair.candidate.key.role for pair in found}
+    return roles[f"input.{role}"].removeprefix("input.") if f"input.{role}" in roles else None
 
 
 def test_argument_of_the_same_role_is_taken_when_it_is_the_only_one_of_its_shape() -> None:

@@ -2,149 +2,95 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
-from pairing.test_matching_cases import FIRST, PADDLE, SECOND, Model
-from reprod_log.pairing import layers
-from reprod_log.pairing.layers import match_layers
-from reprod_log.pairing.unit import BARE, PIECE, Unit
-from reprod_log.pairing.weight_map import UnitPair
+from pairing.made import FIRST, PADDLE, SECOND, TORCH, Model, attention, matched, modules, packed_attention, partners
 from reprod_log.recording import Recording
 
-
-def unit(path: str, owner: str | None = None, *, kind: str = "Linear", class_name: str = "Linear") -> Unit:
-    return Unit(path, kind, "torch", class_name, (), owner=path if owner is None else owner)
+OUT = np.ones((5, 4))
 
 
-def bare(path: str) -> Unit:
-    """A tensor outside of known layers, whose module is what stands before its last dot."""
-    return unit(path, path.rpartition(".")[0], kind=BARE)
+def own(origins: dict[str, str], *tensors: str) -> Model:
+    """Modules of one's own, of other classes on the two sides, that hold these tensors (path with name)."""
+    model = Model(origins).module("", "").linear("fc", FIRST, OUT)
+    model.origins = {**origins, "": "mine.Scale" if origins is TORCH else "theirs.Gain"}
+    held: dict[str, dict[str, tuple[int, ...]]] = {}
+    for tensor in tensors:
+        path, _, name = tensor.rpartition(".")
+        held.setdefault(path, {})[name] = (4,)
+        model.entry(f"step0/parameter/{tensor}", np.ones(4))
+    for path, names in held.items():
+        model.module(path, "", names)
+    # A module ends after those that it holds.
+    for path in sorted(held, key=lambda path: (-path.count("."), list(held).index(path))):
+        model.entry(f"step0/forward/{path}#0:output", OUT)
+    return model
 
 
-def test_leaves_are_owners_that_hold_no_other_owner() -> None:
-    found = layers._leaves([bare("norm.scale"), bare("block.gamma"), unit("block.a.fc"), bare("a.b.c.x"), bare("a.y")])
-    assert found == {"norm", "block.a.fc", "a.b.c"}
-    assert layers._leaves([bare("x"), unit("fc")]) == {"fc"}
-    assert layers._leaves([bare("x")]) == {""}
-
-
-def own(*pairs: tuple[str, str], modules: dict[str, Any] | None = None, how: str = "name") -> dict[str, Any]:
-    made = [UnitPair(bare(one), bare(other), how) for one, other in pairs]
-    ours, theirs = (
-        layers._leaves(unit for unit in side) for side in zip(*((m.source, m.target) for m in made), strict=True)
-    )
-    return layers._own_layers(made, modules or {}, ours, theirs)
+def lined_up(ours: tuple[str, ...], theirs: tuple[str, ...]) -> dict[str, str]:
+    found = modules(own(TORCH, *ours), own(PADDLE, *theirs))
+    return {one: other for one, (other, _) in found.items() if one != "fc"}
 
 
 def test_module_of_own_tensors_has_the_partner_that_all_of_them_have() -> None:
-    assert own(("norm.scale", "rms.weight"), ("norm.shift", "rms.bias")) == {"norm": ("rms", "name")}
-    assert own(("norm.scale", "rms.weight"), how="values") == {"norm": ("rms", "value")}
-    assert own(("norm.scale", "rms.weight"), ("norm.shift", "other.bias")) == {}
-    assert own(("norm.scale", "rms.weight"), ("other.shift", "rms.bias")) == {}
+    assert lined_up(("norm.scale", "norm.shift"), ("rms.weight", "rms.bias")) == {"norm": "rms"}
+    assert lined_up(("norm.scale",), ("rms.weight",)) == {"norm": "rms"}
+    assert lined_up(("norm.scale", "norm.shift"), ("rms.weight", "other.bias")) == {}
+    assert lined_up(("norm.scale", "other.shift"), ("rms.weight", "rms.bias")) == {}
 
 
-def test_own_module_is_not_paired_twice_nor_when_it_holds_others() -> None:
-    one = ("norm.scale", "rms.weight")
-    assert own(one, modules={"norm": ("x", "name")}) == {}
-    assert own(one, modules={"x": ("rms", "name")}) == {}
-    assert own(one, modules={"x": ("y", "name")}) == {"norm": ("rms", "name")}
-    assert own(one, ("norm.deep.scale", "r.weight")) == {"norm.deep": ("r", "name")}
-    assert own(one, ("deep.scale", "rms.r.weight")) == {"deep": ("rms.r", "name")}
-    layer = UnitPair(unit("fc"), unit("linear"), "name")
-    assert layers._own_layers([layer], {}, frozenset({"fc"}), frozenset({"linear"})) == {}
+def test_own_module_that_holds_another_is_not_paired_by_its_tensors() -> None:
+    assert "norm.deep" in lined_up(("norm.scale", "norm.deep.scale"), ("rms.weight", "r.weight"))
+    assert "norm" not in lined_up(("norm.scale", "norm.deep.scale"), ("rms.weight", "r.weight"))
 
 
 @pytest.mark.parametrize(
-    ("said", "how"),
-    [("name", "name"), ("rename", "rename"), ("values", "value"), ("execution order", "order"), ("role", "structure")],
+    ("names", "rename", "how"),
+    [(("fc1", "fc2"), {}, "name"), (("x", "y"), {"fc1": "x", "fc2": "y"}, "rename"), (("x", "y"), {}, "order")],
 )
-def test_how_a_layer_was_found_is_told_in_a_few_words(said: str, how: str) -> None:
-    assert layers._how(said) == how
-
-
-def attention(origins: Any, block: str, names: tuple[str, ...]) -> Recording:
-    """A block that holds these linear layers, and one more around it."""
-    model = (Model() if origins is None else Model(origins)).module("", "").module(block, "")
-    for name in names:
-        model.linear(f"{block}.{name}", FIRST, np.ones((5, 4)))
-    model.linear("last", SECOND, np.ones((5, 2)))
-    model.entry(f"step0/forward/{block}#0:output", np.ones((5, 4)))
-    return model.entry("step0/forward/#0:output", np.ones((5, 2))).recording()
-
-
-def pieces(whole: str, parts: list[str], *, here: bool) -> list[UnitPair]:
-    found = []
-    for place, part in enumerate(parts):
-        one = unit(f"{whole}[{place}]", whole, class_name=PIECE)
-        other = unit(part)
-        found.append(UnitPair(one, other, "structure") if here else UnitPair(other, one, "structure"))
-    return found
+def test_how_a_layer_was_found_is_told(names: tuple[str, str], rename: dict[str, str], how: str) -> None:
+    ours, theirs = between("1", "2"), Model(PADDLE)
+    theirs.linear(names[0], FIRST, np.ones((5, 4))).linear(names[1], SECOND, np.ones((5, 2)))
+    assert {found for _, found in modules(ours, theirs, rename=rename).values()} == {how}
 
 
 def test_layer_paired_in_pieces_has_the_block_that_holds_just_these_as_partner() -> None:
-    whole = Model().module("", "").module("attn", "").entry("step0/forward/attn#0:output", np.ones((5, 4))).recording()
-    parts = attention(PADDLE, "self", ("q", "k"))
-    found = layers._wholes(whole, parts, pieces("attn", ["self.q", "self.k"], here=True))
-    assert found == {"attn": ("self", "structure")}
-    # The other way round, and with several of them.
-    there = pieces("attn", ["self.q", "self.k"], here=False)
-    assert layers._wholes(parts, whole, there) == {"self": ("attn", "structure")}
-    both = attention(None, "self", ("q", "k"))
-    more = pieces("other", ["self.q", "self.k"], here=True)
-    assert layers._wholes(both, parts, more + there) == {
-        "other": ("self", "structure"),
-        "self": ("attn", "structure"),
-    }
+    assert modules(packed_attention(), attention())["attn"] == ("self", "structure")
+    assert modules(attention(), packed_attention())["self"] == ("attn", "structure")
 
 
-def test_block_that_holds_more_or_less_than_the_pieces_is_no_partner() -> None:
-    whole = Recording(())
-    parts = attention(PADDLE, "self", ("q", "k", "v"))
-    assert layers._wholes(whole, parts, pieces("attn", ["self.q", "self.k"], here=True)) == {}
-    assert layers._wholes(whole, parts, pieces("attn", ["self.q"], here=True)) == {}
-    single = attention(PADDLE, "self", ("q",))
-    assert layers._wholes(whole, single, pieces("attn", ["self.q"], here=True)) == {}, "one piece is no whole"
-    assert layers._wholes(whole, parts, []) == {}
+def test_block_that_holds_more_than_the_pieces_is_no_partner() -> None:
+    parts = attention(("q_proj", "k_proj", "v_proj", "out_proj", "gate"))
+    assert "attn" not in modules(packed_attention(), parts)
 
 
-def test_ends_are_where_the_first_output_stands() -> None:
-    model = Model().entry("step0/forward/a#0:input.0", 1.0).entry("step0/forward/b#0:output", 1.0)
-    model.entry("step0/forward/a#0:output", 1.0).entry("step0/backward/c#0:output", 1.0)
-    model.entry("step1/forward/a#0:output.0", 1.0).entry("step0/parameter/d", 1.0)
-    assert layers._ends(model.recording()) == {"b": 1, "a": 2}
-    assert layers._execution_order(model.recording()) == {"a": 0, "b": 1}
-
-
-def between(*names: str, origins: Any = None, kinds: str = "relu", shape: tuple[int, ...] = (5, 4)) -> Model:
+def between(*names: str, origins: dict[str, str] = TORCH) -> Model:
     """Activations around two linear layers, in the order of their names; `1` and `2` are the linear layers."""
-    model = Model() if origins is None else Model(origins)
+    model = Model(origins)
     for name in names:
         if name in "12":
             model.linear(f"fc{name}", FIRST if name == "1" else SECOND, np.ones((5, 4 if name == "1" else 2)))
         else:
-            model.simple(name, kinds, shape)
+            model.simple(name, "relu", (5, 4))
     return model
 
 
-def modules(ours: Model, theirs: Model) -> dict[str, str]:
-    found = match_layers(ours.recording(), theirs.recording(), rename={}).modules
-    return {one: other for one, (other, _) in found.items() if not one.startswith("fc")}
+def activations(ours: Model, theirs: Model) -> dict[str, str]:
+    return {one: other for one, (other, _) in modules(ours, theirs).items() if not one.startswith("fc")}
 
 
 def test_activations_are_paired_between_the_same_two_layers_only() -> None:
-    assert modules(between("1", "a", "2"), between("1", "x", "2", origins=PADDLE)) == {"a": "x"}
-    assert modules(between("1", "a", "2"), between("1", "2", "x", origins=PADDLE)) == {}
-    assert modules(between("a", "1", "2"), between("1", "2", "x", origins=PADDLE)) == {}
-    assert modules(between("a", "1", "b", "2", "c"), between("x", "1", "y", "2", "z", origins=PADDLE)) == {
+    assert activations(between("1", "a", "2"), between("1", "x", "2", origins=PADDLE)) == {"a": "x"}
+    assert activations(between("1", "a", "2"), between("1", "2", "x", origins=PADDLE)) == {}
+    assert activations(between("a", "1", "2"), between("1", "2", "x", origins=PADDLE)) == {}
+    assert activations(between("a", "1", "b", "2", "c"), between("x", "1", "y", "2", "z", origins=PADDLE)) == {
         "a": "x",
         "b": "y",
         "c": "z",
     }
     # Where the layers come in the other order, nothing can be told.
-    assert modules(between("1", "a", "2"), between("2", "x", "1", origins=PADDLE)) == {}
+    assert activations(between("1", "a", "2"), between("2", "x", "1", origins=PADDLE)) == {}
 
 
 def test_first_output_of_the_plain_run_says_what_a_call_gave() -> None:
@@ -154,61 +100,103 @@ def test_first_output_of_the_plain_run_says_what_a_call_gave() -> None:
         model.entry(f"float64@step0/forward/{path}#0:output", np.ones((1, len(path))))
         model.entry(f"step0/forward/{path}#0:input.0", np.ones((9, 1 if path == "a" else 2)))
         model.entry(f"step0/forward/{path}#0:output", np.ones(shape))
-        model.entry(f"step0/forward/{path}#1:output", np.ones((2, 2 if path == "a" else 3)))
-    calls = {call.path: call.shape for call in layers._leaf_calls(ours.recording())}
-    assert calls == {"fc1": (5, 4), "a": (5, 4)}
-    assert modules(ours, theirs) == {"a": "x"}
+    assert activations(ours, theirs) == {"a": "x"}
 
 
 def test_modules_of_unknown_kind_are_alike_by_class() -> None:
     ours, theirs = between("1"), between("1", origins=PADDLE)
     for model, path, origin in (
         (ours, "a", "mine.Swish"),
-        (theirs, "x", "theirs.SWISH"),
         (theirs, "y", "theirs.Other"),
+        (theirs, "x", "theirs.SWISH"),
     ):
-        model.origins = {**model.origins, "own": origin}
-        model.module(path, "own")
-        model.modules[-1] = type(model.modules[-1])(path, origin.rpartition(".")[2], "", {}, origin)
-        model.entry(f"step0/forward/{path}#0:output", np.ones((5, 4)))
-    assert modules(ours, theirs)["a"] == "x"
-    assert layers._kind(None) == ""
+        model.origins = {**model.origins, "": origin}
+        model.module(path, "").entry(f"step0/forward/{path}#0:output", OUT)
+    assert activations(ours, theirs)["a"] == "x"
 
 
-def wrapped(origins: Any, *paths: str) -> Model:
+def wrapped(origins: dict[str, str], *paths: str) -> Model:
     """Containers inside each other around one linear layer, the outermost first."""
-    model = Model() if origins is None else Model(origins)
+    model = Model(origins)
     for path in paths:
         model.module(path, "")
-    model.linear(f"{paths[-1]}.fc", FIRST, np.ones((5, 4)))
+    model.linear(f"{paths[-1]}.fc", FIRST, OUT)
     for path in reversed(paths):
-        model.entry(f"step0/forward/{path}#0:output", np.ones((5, 4)))
+        model.entry(f"step0/forward/{path}#0:output", OUT)
     return model
 
 
 def test_containers_are_paired_from_the_outside_whatever_their_names() -> None:
-    ours, theirs = wrapped(None, "", "z", "z.a", "z.a.b"), wrapped(PADDLE, "", "y", "y.c")
-    assert modules(ours, theirs) | {"fc": ""} == {"": "", "z": "y", "z.a": "y.c", "z.a.b.fc": "y.c.fc", "fc": ""}
-    assert [layers._depth(path) for path in ("", "a", "a.b", "a.b.c")] == [0, 1, 2, 3]
+    ours, theirs = wrapped(TORCH, "", "z", "z.a", "z.a.b"), wrapped(PADDLE, "", "y", "y.c")
+    found = {one: other for one, (other, _) in modules(ours, theirs).items()}
+    assert found == {"": "", "z": "y", "z.a": "y.c", "z.a.b.fc": "y.c.fc"}
 
 
 def test_containers_of_other_layers_are_not_paired() -> None:
-    ours, theirs = wrapped(None, "z"), wrapped(PADDLE, "y")
+    ours, theirs = wrapped(TORCH, "z"), wrapped(PADDLE, "y")
     ours.module("w", "").linear("w.fc", SECOND, np.ones((5, 2))).entry("step0/forward/w#0:output", np.ones((5, 2)))
     theirs.linear("v", SECOND, np.ones((5, 2)))
     found = modules(ours, theirs)
-    assert (found["z"], found.get("w")) == ("y", None)
+    assert (found["z"][0], found.get("w")) == ("y", None)
 
 
 def test_layers_without_partner_are_named_on_their_side() -> None:
     ours, theirs = between("1", "2"), between("1", origins=PADDLE)
-    found = match_layers(ours.recording(), theirs.recording(), rename={})
-    assert (found.left_in_reference, found.left_in_candidate) == (("fc2",), ())
-    found = match_layers(theirs.recording(), ours.recording(), rename={})
-    assert (found.left_in_reference, found.left_in_candidate) == ((), ("fc2",))
+    assert matched(ours, theirs).notes == ("layers of the reference without a partner: fc2",)
+    assert matched(theirs, ours).notes == ("layers of the candidate without a partner: fc2",)
 
 
-def test_rule_of_a_rename_map_is_for_units_only_when_it_names_one() -> None:
-    assert layers._names("a", ["b", "a.c"])
-    assert layers._names("a", ["a"])
-    assert not layers._names("a", ["ab", "b.a"])
+def test_rule_of_a_rename_map_that_names_part_of_a_word_is_for_nothing() -> None:
+    ours, theirs = (Model(origins).linear("ab", FIRST, OUT).simple("a", "relu") for origins in (TORCH, PADDLE))
+    theirs.simple("x", "relu")
+    found = partners(matched(ours, theirs, rename={"a": "x"}))
+    assert found["step0/forward/ab#0:output"][:2] == ("step0/forward/ab#0:output", "name")
+    assert found["step0/parameter/ab.weight"][:2] == ("step0/parameter/ab.weight", "name")
+    assert found["step0/forward/a#0:output"][:2] == ("step0/forward/x#0:output", "rename")
+
+
+# What of a recording is one layer.
+
+
+def tensors_paired(ours: Recording, theirs: Recording) -> dict[str, str]:
+    found = matched(ours, theirs).pairs
+    return {
+        pair.reference.key.path: pair.candidate.key.path for pair in found if pair.reference.key.phase == "parameter"
+    }
+
+
+def test_layer_that_is_the_whole_model_is_a_layer() -> None:
+    ours, theirs = (Model(origins) for origins in (TORCH, PADDLE))
+    for model, stored in ((ours, FIRST), (theirs, FIRST.T)):
+        model.module("", "linear", {"weight": stored.shape}).entry("step0/parameter/weight", stored)
+    (pair,) = matched(ours, theirs).pairs
+    np.testing.assert_array_equal(pair.candidate.array(), FIRST)
+
+
+def test_what_lies_inside_a_known_layer_belongs_to_it() -> None:
+    ours = Model().module("fc", "linear", {"weight": (4, 3)}).module("fc.inner", "linear", {"weight": (2, 2)})
+    ours.entry("step0/parameter/fc.weight", FIRST)
+    theirs = Model(PADDLE).module("fc", "linear", {"weight": (3, 4)}).entry("step0/parameter/fc.weight", FIRST.T)
+    assert matched(ours, theirs).notes == ()
+    assert tensors_paired(ours.recording(), theirs.recording()) == {"fc.weight": "fc.weight"}
+
+
+def test_tensor_that_two_modules_list_is_one() -> None:
+    ours = Model().module("", "", {"a.scale": (3,)}).module("a", "", {"scale": (3,)}).linear("fc", FIRST, OUT)
+    theirs = Model(PADDLE).linear("fc", FIRST, OUT)
+    assert matched(ours, theirs).notes == ("layers of the reference without a partner: a.scale",)
+
+
+@pytest.mark.parametrize("phase", ["parameter", "gradient"])
+def test_tensor_listed_under_two_names_is_the_one_that_was_recorded(phase: str) -> None:
+    names = {"weight_ih_l0": (12, 3), "weight_hh_l0": (12, 3), "bias_ih_l0": (12,), "bias_hh_l0": (12,)}
+    cells = {f"0.cell.{name[:-3]}": shape for name, shape in names.items()}
+    ours = Model().module("lstm", "lstm", names)
+    for name, shape in names.items():
+        ours.entry(f"step0/{phase}/lstm.{name}", np.ones(shape))
+    for recorded in (names, cells):
+        theirs = Model(PADDLE).module("lstm", "lstm", {**names, **cells})
+        for name, shape in recorded.items():
+            theirs.entry(f"step0/{phase}/lstm.{name}", np.ones(shape))
+        found = {pair.candidate.key.path for pair in matched(ours, theirs).pairs}
+        assert found == {f"lstm.{name}" for name in recorded}

@@ -7,78 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pairing.made import FIRST, PADDLE, SECOND, Model, modules, pair_of_models, partners, unmatched
 from reprod_log.measure.comparison import measure
-from reprod_log.pairing import Pairing, match
-from reprod_log.pairing.layers import match_layers
-from reprod_log.pairing.pairing import View
-from reprod_log.recording import ModuleInfo, Recording, entry_of
-
-TORCH = {
-    "linear": "torch.nn.modules.linear.Linear", "conv2d": "torch.nn.modules.conv.Conv2d",
-    "relu": "torch.nn.modules.activation.ReLU", "lstm": "torch.nn.modules.rnn.LSTM", "": "mine.Block",
-    "dropout": "torch.nn.modules.dropout.Dropout",
-}  # fmt: skip
-PADDLE = {
-    "linear": "paddle.nn.layer.common.Linear", "conv2d": "paddle.nn.layer.conv.Conv2D",
-    "relu": "paddle.nn.layer.activation.ReLU", "lstm": "paddle.nn.layer.rnn.LSTM", "": "theirs.Block",
-    "dropout": "paddle.nn.layer.common.Dropout",
-}  # fmt: skip
-
-Shapes = dict[str, tuple[int, ...]]
-
-
-class Model:
-    """Collects modules and entries of one side."""
-
-    def __init__(self, origins: dict[str, str] = TORCH) -> None:
-        self.origins = origins
-        self.modules: list[ModuleInfo] = []
-        self.entries: list[tuple[str, np.ndarray, dict[str, Any]]] = []
-
-    def module(
-        self, path: str, kind: str, parameters: dict[str, tuple[int, ...]] | None = None, **settings: Any
-    ) -> Model:
-        origin = self.origins[kind]
-        self.modules.append(ModuleInfo(path, origin.rpartition(".")[2], kind, parameters or {}, origin, settings))
-        return self
-
-    def entry(self, key: str, value: Any, **facts: Any) -> Model:
-        self.entries.append((key, np.asarray(value, facts.pop("as_", None)), facts))
-        return self
-
-    def linear(self, path: str, weight: np.ndarray, output: Any = None, *, step: int = 0) -> Model:
-        """A linear layer with its parameter, gradient and output; paddle keeps the weight the other way round."""
-        stored = weight if self.origins is TORCH else weight.T
-        self.module(path, "linear", {"weight": stored.shape})
-        if output is not None:
-            self.entry(f"step{step}/forward/{path}#0:output", output)
-        self.entry(f"step{step}/gradient/{path}.weight:raw", stored + 1)
-        return self.entry(f"step{step}/parameter/{path}.weight", stored)
-
-    def simple(self, path: str, kind: str, shape: tuple[int, ...] = (2, 3)) -> Model:
-        return self.module(path, kind).entry(f"step0/forward/{path}#0:output", np.ones(shape))
-
-    def recording(self) -> Recording:
-        entries = tuple(entry_of(key, value, **facts) for key, value, facts in self.entries)
-        return Recording(entries, modules=tuple(self.modules))
-
-
-def partners(pairing: Pairing) -> dict[str, tuple[str, str, float]]:
-    return {str(pair.reference.key): (str(pair.candidate.key), pair.how, pair.confidence) for pair in pairing.pairs}
-
-
-def lonely(pairing: Pairing) -> tuple[list[str], list[str], list[str]]:
-    groups = (pairing.only_in_reference, pairing.only_in_candidate, pairing.structural)
-    return tuple([str(entry.key) for entry in group] for group in groups)  # type: ignore[return-value]
-
-
-FIRST, SECOND = np.arange(12.0).reshape(4, 3), np.arange(8.0).reshape(2, 4) + 50
-
-
-def pair_of_models(names: tuple[str, str] = ("a", "b")) -> tuple[Model, Model]:
-    ours = Model().linear("fc1", FIRST, np.ones((5, 4))).linear("fc2", SECOND, np.ones((5, 2)))
-    theirs = Model(PADDLE).linear(names[0], FIRST, np.ones((5, 4))).linear(names[1], SECOND, np.ones((5, 2)))
-    return ours, theirs
+from reprod_log.pairing import View, match
+from reprod_log.recording import Recording
 
 
 def test_layers_of_equal_names_are_paired_and_weights_turned() -> None:
@@ -88,7 +20,7 @@ def test_layers_of_equal_names_are_paired_and_weights_turned() -> None:
         (str(pair.reference.key), "name", 1.0) for pair in pairing.pairs
     }  # fmt: skip
     assert len(pairing.pairs) == 6
-    assert lonely(pairing) == ([], [], [])
+    assert unmatched(pairing) == ([], [], [])
     assert pairing.notes == ()
     for pair in pairing.pairs:
         np.testing.assert_array_equal(pair.reference.array(), pair.candidate.array())
@@ -136,12 +68,11 @@ def test_activations_between_layers_are_paired_by_kind_and_shape() -> None:
     ours.simple("last", "relu", (5, 2))
     theirs.linear("x", FIRST, np.ones((5, 4))).simple("drop", "dropout", (5, 4)).simple("f", "relu", (5, 4))
     theirs.linear("y", SECOND, np.ones((5, 2))).simple("g", "relu", (5, 2))
-    layers = match_layers(ours.recording(), theirs.recording(), rename={})
-    assert layers.modules == {
+    assert modules(ours, theirs) == {
         "fc1": ("x", "order"), "fc2": ("y", "order"), "act": ("f", "order"), "last": ("g", "order"),
     }  # fmt: skip
     pairing = match(ours.recording(), theirs.recording())
-    assert lonely(pairing) == ([], [], ["step0/forward/drop#0:output"])
+    assert unmatched(pairing) == ([], [], ["step0/forward/drop#0:output"])
 
 
 @pytest.mark.parametrize(
@@ -157,17 +88,14 @@ def test_activations_between_layers_are_paired_by_kind_and_shape() -> None:
 def test_activation_of_another_kind_or_shape_is_no_partner(kind: str, shape: tuple[int, ...], paired: bool) -> None:
     ours = Model().linear("fc", FIRST, np.ones((5, 4))).simple("act", "relu", (5, 4))
     theirs = Model(PADDLE).linear("fc", FIRST, np.ones((5, 4))).simple("f", kind, shape)
-    layers = match_layers(ours.recording(), theirs.recording(), rename={})
-    assert ("act" in layers.modules) == paired
-    if paired:
-        assert layers.modules["act"] == ("f", "order")
+    assert modules(ours, theirs).get("act") == (("f", "order") if paired else None)
 
 
 def test_activation_of_the_same_name_is_said_to_be_so() -> None:
     ours, theirs = Model(), Model(PADDLE)
     for model in (ours, theirs):
         model.linear("fc", FIRST, np.ones((5, 4))).simple("act", "relu", (5, 4))
-    assert match_layers(ours.recording(), theirs.recording(), rename={}).modules["act"] == ("act", "name")
+    assert modules(ours, theirs)["act"] == ("act", "name")
 
 
 def test_containers_belong_to_those_that_hold_the_same_layers() -> None:
@@ -183,9 +111,7 @@ def test_containers_belong_to_those_that_hold_the_same_layers() -> None:
     )
     theirs.linear("y", SECOND, np.ones((5, 2))).entry("step0/forward/net.part#0:output", np.ones((5, 4)))
     theirs.entry("step0/forward/net#0:output", np.ones((5, 4))).entry("step0/forward/#0:output", np.ones((5, 2)))
-    layers = match_layers(ours.recording(), theirs.recording(), rename={})
-    assert layers.modules["body"] == ("net", "structure"), "outermost with outermost"
-    assert layers.modules[""] == ("", "name")
+    assert modules(ours, theirs)[""] == ("", "name")
     found = partners(match(ours.recording(), theirs.recording()))
     assert found["step0/forward/body#0:output"] == ("step0/forward/net#0:output", "structure", 0.9)
 
@@ -200,7 +126,7 @@ def test_layers_without_a_partner_are_named_five_and_how_many_more() -> None:
         "layers of the reference without a partner: extra0, extra1, extra2, extra3, extra4 and 2 more",
         "layers of the candidate without a partner: more",
     )
-    only_here, only_there, _ = lonely(pairing)
+    only_here, only_there, _ = unmatched(pairing)
     assert "step0/parameter/extra0.weight" in only_here
     assert only_there == ["step0/gradient/more.weight:raw", "step0/parameter/more.weight"]
 
@@ -233,13 +159,13 @@ def test_name_that_belongs_to_another_layer_there_is_not_taken() -> None:
 def test_module_without_parameters_that_one_side_lacks_is_structural() -> None:
     ours = Model().linear("fc", FIRST, np.ones((5, 4))).simple("act", "relu", (5, 4))
     theirs = Model(PADDLE).linear("fc", FIRST, np.ones((5, 4)))
-    assert lonely(match(ours.recording(), theirs.recording())) == ([], [], ["step0/forward/act#0:output"])
-    assert lonely(match(theirs.recording(), ours.recording())) == ([], [], ["step0/forward/act#0:output"])
+    assert unmatched(match(ours.recording(), theirs.recording())) == ([], [], ["step0/forward/act#0:output"])
+    assert unmatched(match(theirs.recording(), ours.recording())) == ([], [], ["step0/forward/act#0:output"])
     # With parameters it is missing, and without a description of the models nothing is known.
     ours.linear("more", np.ones((9, 7)), np.ones((5, 9)))
-    assert "step0/forward/more#0:output" in lonely(match(ours.recording(), theirs.recording()))[0]
+    assert "step0/forward/more#0:output" in unmatched(match(ours.recording(), theirs.recording()))[0]
     bare = Recording(theirs.recording().entries)
-    assert "step0/forward/act#0:output" in lonely(match(ours.recording(), bare))[0]
+    assert "step0/forward/act#0:output" in unmatched(match(ours.recording(), bare))[0]
 
 
 @pytest.mark.parametrize(
@@ -252,7 +178,7 @@ def test_counters_and_position_ids_are_bookkeeping(dtype: Any, structural: bool)
         theirs = Model(PADDLE).linear("fc", FIRST, np.ones((5, 4)))
         sides = (theirs, ours) if turned else (ours, theirs)
         pairing = match(*(side.recording() for side in sides))
-        kept = lonely(pairing)[2]
+        kept = unmatched(pairing)[2]
         assert ("step0/buffer/pos.ids" in kept) == structural
         assert ("step0/forward/pos#0:output" in kept) == structural
         assert bool(pairing.notes) != structural
@@ -261,10 +187,10 @@ def test_counters_and_position_ids_are_bookkeeping(dtype: Any, structural: bool)
 def test_gradient_of_zeros_that_one_side_does_not_give_is_structural() -> None:
     ours = Recording.from_arrays({"step0/gradient/w:raw": np.zeros(3), "step0/gradient/v:raw": np.ones(3)})
     empty = Recording.from_arrays({"step0/loss/loss": np.ones(())})
-    assert lonely(match(ours, empty)) == (["step0/gradient/v:raw"], ["step0/loss/loss"], ["step0/gradient/w:raw"])
-    assert lonely(match(empty, ours))[2] == ["step0/gradient/w:raw"]
-    assert lonely(match(Recording.from_arrays({"step0/parameter/w": np.zeros(3)}), empty))[2] == []
-    assert lonely(match(Recording.from_arrays({"step0/backward/fc#0:output": np.zeros(3)}), empty))[2] != []
+    assert unmatched(match(ours, empty)) == (["step0/gradient/v:raw"], ["step0/loss/loss"], ["step0/gradient/w:raw"])
+    assert unmatched(match(empty, ours))[2] == ["step0/gradient/w:raw"]
+    assert unmatched(match(Recording.from_arrays({"step0/parameter/w": np.zeros(3)}), empty))[2] == []
+    assert unmatched(match(Recording.from_arrays({"step0/backward/fc#0:output": np.zeros(3)}), empty))[2] != []
 
 
 def test_second_group_with_the_same_rate_is_structural() -> None:
@@ -272,10 +198,10 @@ def test_second_group_with_the_same_rate_is_structural() -> None:
     for rate, structural in ((0.1, True), (0.2, False)):
         two = Recording.from_arrays({"step0/lr/adam:group0": np.array(0.1), "step0/lr/adam:group1": np.array(rate)})
         for sides in ((one, two), (two, one)):
-            kept = lonely(match(*sides))[2]
+            kept = unmatched(match(*sides))[2]
             assert (kept == ["step0/lr/adam:group1"]) == structural
     alone = Recording.from_arrays({"step0/lr/adam:group1": np.array(0.1), "x": np.ones(1)})
-    assert lonely(match(alone, Recording.from_arrays({"x": np.ones(1)})))[0] == ["step0/lr/adam:group1"]
+    assert unmatched(match(alone, Recording.from_arrays({"x": np.ones(1)})))[0] == ["step0/lr/adam:group1"]
 
 
 def test_inputs_losses_and_rates_of_other_names_are_paired_by_place() -> None:
@@ -330,8 +256,8 @@ def test_passes_that_the_candidate_lacks_are_noted_and_no_failure() -> None:
         "the candidate has no float64 pass", "the candidate has no isolated pass",
         "the candidate has no isolated.float64 pass",
     )  # fmt: skip
-    assert lonely(pairing) == ([], [], [])
-    assert lonely(match(Recording.from_arrays({"step0/loss/l": np.ones(1)}), ours)) == ([], [], [])
+    assert unmatched(pairing) == ([], [], [])
+    assert unmatched(match(Recording.from_arrays({"step0/loss/l": np.ones(1)}), ours)) == ([], [], [])
 
 
 def test_projections_of_one_input_are_settled_by_their_values() -> None:
@@ -433,9 +359,9 @@ def test_layer_that_the_other_side_runs_elsewhere_stops_no_others() -> None:
     ours.linear("c", third, np.ones((5, 5))).simple("g", "relu", (5, 5))
     theirs = Model(PADDLE).linear("b", SECOND, np.ones((5, 2))).linear("a", FIRST, np.ones((5, 4)))
     theirs.simple("h", "relu", (5, 4)).linear("c", third, np.ones((5, 5))).simple("i", "relu", (5, 5))
-    modules = match_layers(ours.recording(), theirs.recording(), rename={}).modules
-    assert modules["g"] == ("i", "order")
-    assert modules["a"] == ("a", "name")
+    found = modules(ours, theirs)
+    assert found["g"] == ("i", "order")
+    assert found["a"] == ("a", "name")
 
 
 def test_number_that_the_other_side_keeps_for_every_element_is_incomparable() -> None:

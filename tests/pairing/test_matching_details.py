@@ -8,77 +8,89 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pairing.test_matching_cases import FIRST, PADDLE, SECOND, TORCH, Model, pair_of_models, partners
+from pairing.made import FIRST, PADDLE, SECOND, TORCH, Model, modules, pair_of_models, partners
 from reprod_log.errors import RecordingError
 from reprod_log.measure.comparison import measure_pair
 from reprod_log.pairing import match
-from reprod_log.pairing.alignment import best_alignment
-from reprod_log.pairing.layers import _Call, match_layers
-from reprod_log.pairing.rename import renamed
 from reprod_log.recording import Entry, Key, Recording, dtype_named
 from reprod_log.recording.entry import content_hash
 from reprod_log.recording.sketch import SketchOrder, sketch_of
 
+Act = tuple[str, str, tuple[int, ...]]
 
-def call(path: str, kind: str = "", shape: tuple[int, ...] = (2,)) -> _Call:
-    return _Call(path, kind, shape)
+
+def between(origins: dict[str, str], *activations: Act) -> Model:
+    """Modules without parameters (path, kind, shape of the output) between two linear layers.
+
+    The second gives something else in each framework: else a module of another shape would be one cut elsewhere.
+    """
+    model = Model(origins).linear("fc1", FIRST, np.ones((5, 4)))
+    for path, kind, shape in activations:
+        model.entry(f"step0/forward/{path}#0:input.0", np.ones((5, 4))).simple(path, kind, shape)
+    return model.linear("fc2", SECOND, np.full((5, 2), 1.0 if origins is TORCH else 9.0))
+
+
+def paired(ours: list[Act], theirs: list[Act]) -> dict[str, str]:
+    found = modules(between(TORCH, *ours), between(PADDLE, *theirs))
+    return {one: other for one, (other, _) in found.items() if not one.startswith("fc")}
+
+
+S, T = (2, 3), (2, 2)
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "likeness"),
+    ("one", "other", "alike"),
     [
-        (call("a", "relu"), call("b", "relu"), 2.0),
-        (call("a", "relu"), call("b", "gelu"), 0.0),
-        (call("a", "relu", (2, 3)), call("b", "relu", (3, 2)), 2.0),
-        (call("a", "relu", (2, 3)), call("b", "relu", (2, 2)), 0.0),
-        (call("x.pool", "pool", (2, 3)), call("y.pool", "pool", (2, 2)), 1.0),
-        (call("x.pool", "pool", (2, 3)), call("y.pool", "relu", (2, 2)), 0.0),
-        (call("x.pool", "pool", (2, 3)), call("y.pool", "pool", (2, 3, 1)), 0.0),
-        (call("x.pool", "", (2, 3)), call("y.pool", "", (2, 2)), 0.0),
-        (call("x.act"), call("y.act", "relu"), 1.5),
-        (call("x.act", "relu"), call("y.act"), 1.5),
-        (call("x.act"), call("y.other"), 0.5),
+        (("a", "relu", S), ("b", "relu", S), True),
+        (("a", "relu", S), ("b", "gelu", S), False),
+        (("a", "relu", S), ("b", "relu", (3, 2)), True),
+        (("a", "relu", S), ("b", "relu", T), False),
+        # A pool with another setting is still that pool.
+        (("x.pool", "pool", S), ("y.pool", "pool", T), True),
+        (("x.pool", "pool", S), ("y.pool", "gelu", T), False),
+        (("x.pool", "pool", S), ("y.pool", "pool", (2, 3, 1)), False),
+        (("x.pool", "pool", S), ("y.down", "pool", T), False),
     ],
 )
-def test_likeness_of_two_calls(one: _Call, other: _Call, likeness: float) -> None:
-    assert one.likeness(other) == likeness
-    assert other.likeness(one) == likeness
+def test_modules_between_two_layers_are_alike_by_kind_shape_and_name(one: Act, other: Act, alike: bool) -> None:
+    assert paired([one], [other]) == ({one[0]: other[0]} if alike else {})
+    assert paired([other], [one]) == ({other[0]: one[0]} if alike else {})
 
 
-def test_alignment_of_calls_prefers_the_likest_and_keeps_the_order() -> None:
-    def pairs(ours: list[_Call], theirs: list[_Call]) -> list[tuple[str, str]]:
-        return [(one.path, other.path) for one, other in best_alignment(ours, theirs, _Call.likeness)]
+def test_likest_modules_are_paired_in_their_order() -> None:
+    relu, drop = ("r", "relu", S), ("d", "dropout", S)
+    f, g = ("f", "relu", S), ("g", "dropout", S)
+    assert paired([relu, drop], [f, g]) == {"r": "f", "d": "g"}
+    assert len(paired([relu, drop], [g, f])) == 1, "only one of two that changed places"
+    assert paired([drop, relu], [f]) == {"r": "f"}
+    assert paired([relu], [g, f]) == {"r": "f"}
+    assert paired([relu], [g]) == paired([], [f]) == paired([relu], []) == {}
 
-    relu, drop = call("r", "relu"), call("d", "dropout")
-    assert pairs([relu, drop], [drop, relu]) in ([("r", "r")], [("d", "d")])
-    assert pairs([relu, drop], [relu, drop]) == [("r", "r"), ("d", "d")]
-    assert pairs([drop, relu], [relu]) == [("r", "r")]
-    assert pairs([relu], [drop, relu, drop]) == [("r", "r")]
-    assert pairs([], [relu]) == pairs([relu], []) == []
-    assert pairs([relu], [drop]) == []
-    unknown = [call("p.act"), call("p.norm")]
-    assert pairs(unknown, [call("q.norm")]) == [("p.norm", "q.norm")]
-    assert pairs([call("a.x"), call("a.act"), call("a.y")], [call("b.act")]) == [("a.act", "b.act")]
+
+def test_modules_without_a_known_kind_are_paired_by_their_last_name() -> None:
+    def unknown(path: str) -> Act:
+        return path, "", S
+
+    # Without a kind the class stands for it, and nothing else may be on the other side.
+    ours, theirs = between(TORCH, unknown("p.act"), unknown("p.norm")), between(PADDLE, unknown("q.norm"))
+    for model in (ours, theirs):
+        model.modules = [module for module in model.modules if module.kind]
+    found = {one: other for one, (other, _) in modules(ours, theirs).items()}
+    assert found["p.norm"] == "q.norm"
+    assert "p.act" not in found
 
 
 def test_one_activation_there_is_the_partner_of_one_here() -> None:
-    ours = Model().linear("fc1", FIRST, np.ones((5, 4))).simple("f", "relu", (5, 4)).simple("g", "relu", (5, 4))
-    ours.linear("fc2", SECOND, np.ones((5, 2)))
-    theirs = Model(PADDLE).linear("fc1", FIRST, np.ones((5, 4))).simple("h", "relu", (5, 4))
-    theirs.linear("fc2", SECOND, np.ones((5, 2)))
-    modules = match_layers(ours.recording(), theirs.recording(), rename={}).modules
-    assert [partner for partner, _ in modules.values()].count("h") == 1
+    assert len(paired([("f", "relu", (5, 4)), ("g", "relu", (5, 4))], [("h", "relu", (5, 4))])) == 1
 
 
-def test_activations_right_behind_each_other_s_anchor_are_paired() -> None:
-    ours = (
-        Model().simple("f", "relu", (5, 3)).linear("fc1", FIRST, np.ones((5, 4))).linear("fc2", SECOND, np.ones((5, 2)))
-    )
+def test_activations_outside_of_the_layers_are_paired_on_their_own_side_of_them() -> None:
+    ours = Model().simple("f", "relu", (5, 3)).linear("fc1", FIRST, np.ones((5, 4)))
     theirs = Model(PADDLE).simple("h", "relu", (5, 3)).linear("fc1", FIRST, np.ones((5, 4)))
-    theirs.linear("fc2", SECOND, np.ones((5, 2))).simple("i", "relu", (5, 2))
-    ours.simple("g", "relu", (5, 2))
-    modules = match_layers(ours.recording(), theirs.recording(), rename={}).modules
-    assert (modules["f"], modules["g"]) == (("h", "order"), ("i", "order"))
+    for model, last in ((ours, "g"), (theirs, "i")):
+        model.linear("fc2", SECOND, np.ones((5, 2))).simple(last, "relu", (5, 2))
+    found = modules(ours, theirs)
+    assert (found["f"], found["g"]) == (("h", "order"), ("i", "order"))
 
 
 def test_containers_around_the_same_layer_are_paired_from_the_outside() -> None:
@@ -87,9 +99,9 @@ def test_containers_around_the_same_layer_are_paired_from_the_outside() -> None:
         model.module(outer, "").module(f"{outer}.{inner}", "").linear(f"{outer}.{inner}.fc", FIRST, np.ones((5, 4)))
         model.entry(f"step0/forward/{outer}.{inner}#0:output", np.ones((5, 4)))
         model.entry(f"step0/forward/{outer}#0:output", np.ones((5, 4)))
-    modules = match_layers(ours.recording(), theirs.recording(), rename={}).modules
-    assert modules["zz"] == ("y", "structure")
-    assert modules["zz.a"] == ("y.b", "structure")
+    found = modules(ours, theirs)
+    assert found["zz"] == ("y", "structure")
+    assert found["zz.a"] == ("y.b", "structure")
 
 
 def test_tensor_that_no_view_knows_is_paired_by_its_name() -> None:
@@ -134,18 +146,20 @@ def test_power_kept_per_parameter_is_paired_whole() -> None:
 
 
 def test_longest_rule_of_a_rename_map_wins() -> None:
-    rename = {"a": "z", "a.b": "y", "b": "x"}
-    assert renamed(Key.parse("a.b.c"), rename) == (Key.parse("y.c"), "a.b")
-    assert renamed(Key.parse("a.c"), rename) == (Key.parse("z.c"), "a")
-    assert renamed(Key.parse("a/c"), rename) == (Key.parse("z/c"), "a")
-    assert renamed(Key.parse("ab"), rename) == (Key.parse("ab"), None)
+    def renamed(rename: dict[str, str], *names: str) -> dict[str, tuple[str, str]]:
+        """The partner of each name, where the candidate has every name that a rule could make."""
+        there = ("y.c", "z.c", "z.b.c", "z/c", "ab", "x", "step0/loss/cost", "a.b.c", "a.c")
+        ours, theirs = (Recording.from_arrays({name: np.ones(1) for name in side}) for side in (names, there))
+        return {one: other[:2] for one, other in partners(match(ours, theirs, rename=rename)).items()}
+
+    assert renamed({"a": "z", "a.b": "y"}, "a.b.c", "a.c", "a/c", "ab") == {
+        "a.b.c": ("y.c", "rename"),
+        "a.c": ("z.c", "rename"),
+        "a/c": ("z/c", "rename"),
+        "ab": ("ab", "name"),
+    }
     whole = {"step0/loss/loss": "step0/loss/cost"}
-    assert renamed(Key.parse("step0/loss/loss"), whole) == (Key.parse("step0/loss/cost"), "step0/loss/loss")
-    pairing = match(
-        Recording.from_arrays({"step0/loss/loss": np.ones(1)}), Recording.from_arrays({"step0/loss/cost": np.ones(1)}),
-        rename=whole,
-    )  # fmt: skip
-    assert len(pairing.pairs) == 1
+    assert renamed(whole, "step0/loss/loss") == {"step0/loss/loss": ("step0/loss/cost", "rename")}
 
 
 def test_six_projections_are_settled_and_equal_ones_are_not_guessed() -> None:
