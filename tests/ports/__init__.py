@@ -1,0 +1,1 @@
+"""Ports in other formulations: the suite against which pairing is held."""
