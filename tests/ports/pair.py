@@ -1,4 +1,4 @@
-"""The two models of a port, made from a seed: the reference with generic weights, the candidate loaded by hand or not."""
+"""The two models of a port, made from a seed; the candidate loaded by the hand-written converter or fresh."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def parts(model: Any) -> Mapping[str, Any]:
 
 
 def tensors_of(model: Any) -> dict[str, Any]:
-    """Parameters and persistent buffers by name, several models' names in front; what is shared under its first name."""
+    """Parameters and persistent buffers by name (the model's in front); what is shared under its first name."""
     found: dict[str, Any] = {}
     seen: set[int] = set()
     for prefix, one in parts(model).items():
@@ -64,7 +64,7 @@ def load(model: Any, state: State, unused: tuple[str, ...] = ()) -> None:
                 tensor.copy_(torch.from_numpy(np.array(array)))
         else:
             kind = str(tensor.dtype).rpartition(".")[2]
-            tensor.set_value(np.ascontiguousarray(array).astype(kind))
+            tensor.set_value(np.array(array, dtype=kind, order="C"))
 
 
 def make_generic(model: Any, seed: int, kept: frozenset[str] = frozenset()) -> None:
@@ -77,7 +77,7 @@ def make_generic(model: Any, seed: int, kept: frozenset[str] = frozenset()) -> N
             if name.endswith("running_var"):
                 tensor.copy_(torch.from_numpy(generator.uniform(0.5, 1.5, tensor.shape)))
             elif tensor.ndim < 2 or float(tensor.std()) == 0.0:
-                tensor.add_(torch.from_numpy(0.2 * generator.normal(size=tuple(tensor.shape))))
+                tensor.add_(torch.from_numpy(np.asarray(0.2 * generator.normal(size=tuple(tensor.shape)))))
 
 
 def make_pair(port: Port, formulation: Formulation, seed: int, *, loaded: bool) -> tuple[Any, Any]:

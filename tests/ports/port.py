@@ -209,4 +209,3 @@ def reregistered(model: Any, *first: str) -> Any:
             parts.clear()
             parts.update(items)
     return model
-

@@ -24,7 +24,7 @@ class Check:
     outputs: float | None
     loss: float | None
     weights: float | None
-    """Derivative of the loss along a random direction of each weight of the reference, followed through the converter."""
+    """The loss along a random direction of each weight of the reference, followed through the converter."""
     trained: float | None
     """Weights after the steps of the port's optimizer."""
 
@@ -141,5 +141,3 @@ def _train(port: Port, formulation: Formulation, ours: Any, theirs: Any, seed: i
             optimizer.step()
             for one in parts(model).values():
                 one.zero_grad() if side == "torch" else one.clear_gradients()
-
-

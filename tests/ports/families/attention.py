@@ -911,7 +911,6 @@ _X = {"x": floats(2, 5, D)}
 _Y = floats(2, 5, D)
 
 
-
 PORTS = (
     Port(
         "attention_framework", FrameworkAttention,

@@ -743,8 +743,8 @@ class ResidualFolded(pn.Layer):
 def residual_nested(w: State) -> State:
     return {
         **sames(w, {
-            "conv1": "main.first.conv", "bn1": "main.first.norm", "conv2": "main.second.conv", "bn2": "main.second.norm",
-            "down.0": "shortcut.conv", "down.1": "shortcut.norm",
+            "conv1": "main.first.conv", "bn1": "main.first.norm", "conv2": "main.second.conv",
+            "bn2": "main.second.norm", "down.0": "shortcut.conv", "down.1": "shortcut.norm",
         }),
         **lin(w, "fc", "head"),
     }  # fmt: skip
@@ -821,7 +821,10 @@ def inception_list(w: State) -> State:
 
 def inception_packed(w: State) -> State:
     return {
-        **{f"reduce.{leaf}": np.concatenate([w[f"b{i}.reduce.{leaf}"] for i in (1, 2, 3)]) for leaf in ("weight", "bias")},
+        **{
+            f"reduce.{leaf}": np.concatenate([w[f"b{i}.reduce.{leaf}"] for i in (1, 2, 3)])
+            for leaf in ("weight", "bias")
+        },
         **sames(w, {"b1.conv": "convs.0", "b2.conv": "convs.1", "b3.conv": "convs.2", "mix": "mix"}),
     }
 

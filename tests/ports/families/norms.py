@@ -69,8 +69,8 @@ def hand_norm(w: State, old: str, new: str) -> State:
 
 
 def layer_norm_functional(w: State) -> State:
-    names = ("norm2.weight norm2.bias fc3.weight fc3.bias fc2.weight fc2.bias fc1.weight fc1.bias norm1.weight "
-             "norm1.bias").split()  # fmt: skip
+    layers = ("norm2", "fc3", "fc2", "fc1", "norm1")
+    names = [f"{layer}.{leaf}" for layer in layers for leaf in ("weight", "bias")]
     return {f"p.{i}": w[name].T if w[name].ndim == 2 else w[name] for i, name in enumerate(names)}
 
 
@@ -325,7 +325,9 @@ def group_hand(w: State) -> State:
     return {
         **sames(w, "conv1 conv2"),
         **lin(w, "time", "time"),
-        **{f"{n}.{leaf}": w[f"{n}.{leaf}"].reshape(-1, 1, 1) for n in ("norm1", "norm2") for leaf in ("weight", "bias")},
+        **{
+            f"{n}.{leaf}": w[f"{n}.{leaf}"].reshape(-1, 1, 1) for n in ("norm1", "norm2") for leaf in ("weight", "bias")
+        },
         "skip.weight": w["skip.weight"][:, :, 0, 0].T,
         "skip.bias": w["skip.bias"],
     }
