@@ -48,6 +48,9 @@ def check(port: Port, formulation: Formulation, seed: int = 0) -> Check:
             ]
             assert len(made[0][0]) == len(made[1][0]), "another number of outputs"
             outputs = max(apart(a, b) for a, b in zip(made[0][0], made[1][0], strict=True))
+            others = flat(ours(**_tensors(batch(port, seed + 9)[0], "torch")))
+            # Dead units would make everything agree.
+            assert all(apart(a, b) > 1e-2 for a, b in zip(made[0][0], others, strict=True)), "the output is constant"
             if port.loss is not None:
                 lost = _losses(port, formulation, ours, theirs, inputs, targets)
                 loss = apart(*lost)

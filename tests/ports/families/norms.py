@@ -181,8 +181,8 @@ class BatchNormed(tn.Module):
         self.out = tn.Linear(6, 2)
 
     def forward(self, x: Any) -> Any:
-        x = torch.relu(self.bn1(self.conv(x))).mean(2)
-        return self.out(torch.relu(self.bn2(self.fc(x))))
+        x = TF.silu(self.bn1(self.conv(x))).mean(2)
+        return self.out(TF.silu(self.bn2(self.fc(x))))
 
 
 class HandBatchNorm(pn.Layer):
@@ -206,8 +206,8 @@ class BatchNormHand(pn.Layer):
         self.conv, self.fc, self.out = pn.Conv1D(3, 6, 3, padding=1), pn.Linear(6, 6), pn.Linear(6, 2)
 
     def forward(self, x: Any) -> Any:
-        x = PF.relu(self.bn1(self.conv(x))).mean(2)
-        return self.out(PF.relu(self.bn2(self.fc(x))))
+        x = PF.silu(self.bn1(self.conv(x))).mean(2)
+        return self.out(PF.silu(self.bn2(self.fc(x))))
 
 
 class BatchNormFunctional(pn.Layer):
@@ -224,11 +224,11 @@ class BatchNormFunctional(pn.Layer):
         x = PF.batch_norm(
             self.conv(x), self.first_mean, self.first_var, self.first_scale, self.first_shift, epsilon=1e-5
         )
-        x = PF.relu(x).mean(2)
+        x = PF.silu(x).mean(2)
         x = PF.batch_norm(
             self.fc(x), self.second_mean, self.second_var, self.second_scale, self.second_shift, epsilon=1e-3
         )
-        return self.out(PF.relu(x))
+        return self.out(PF.silu(x))
 
 
 class BatchNormFolded(pn.Layer):
@@ -237,7 +237,7 @@ class BatchNormFolded(pn.Layer):
         self.conv, self.fc, self.out = pn.Conv1D(3, 6, 3, padding=1), pn.Linear(6, 6), pn.Linear(6, 2)
 
     def forward(self, x: Any) -> Any:
-        return self.out(PF.relu(self.fc(PF.relu(self.conv(x)).mean(2))))
+        return self.out(PF.silu(self.fc(PF.silu(self.conv(x)).mean(2))))
 
 
 def batch_hand(w: State) -> State:
