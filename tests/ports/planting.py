@@ -57,8 +57,7 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 def plant(mistake: Mistake, port: Port) -> Planted:
     """The formulation with the mistake in it."""
-    path = _FAMILIES / f"{_family(port)}.py"
-    source, line = changed(path.read_text(), mistake)
+    source, line = changed(source_of(port), mistake)
     name = "planted_" + "".join(letter if letter.isalnum() else "_" for letter in mistake.name)
     file = Path(_folder().name) / f"{name}.py"
     file.write_text(source)
@@ -89,10 +88,11 @@ def changed(source: str, mistake: Mistake) -> tuple[str, int]:
     return "".join(before) + text.replace(mistake.old, mistake.new) + "".join(after), line
 
 
-def _family(port: Port) -> str:
+def source_of(port: Port) -> str:
+    """The text of the family's file that has the port."""
     made = port.formulations[0].make, port.formulations[0].convert, port.reference
     for one in made:
         module = getattr(one, "__module__", "")
         if module.startswith("ports.families."):
-            return module.rpartition(".")[2]
+            return (_FAMILIES / f"{module.rpartition('.')[2]}.py").read_text()
     raise AssertionError(f"no family of {port.name}")
