@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from reprod_log.experiments.program import Program
+from reprod_log.layers.lookup import layer_kind
 
 
 class Masks:
@@ -53,7 +54,12 @@ def shared_masks(program: Program, model: Any, masks: Masks) -> Iterator[None]:
     with ExitStack() as undo:
         seen: set[int] = set()
         for _, module in program.modules(model):
-            if program.framework.kind(module) == "dropout" and id(module) not in seen:
+            if _draws(program.framework.kind(module)) and id(module) not in seen:
                 seen.add(id(module))
                 attach(module, undo)
         yield
+
+
+def _draws(kind: str) -> bool:
+    row = layer_kind(kind)
+    return row is not None and row.random

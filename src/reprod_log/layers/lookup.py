@@ -107,6 +107,22 @@ def kind_of(type_names: Iterable[str], framework: str) -> str:
     return ""
 
 
+def running_statistics(module: ModuleInfo) -> dict[str, str]:
+    """What a layer keeps of the batches it has seen: canonical to native name ("running_mean" to "_mean")."""
+    row, column = layer_kind(module.kind), column_of(module)
+    if row is None or column is None:
+        return {}
+    maps = [map_ for map_ in column.tensors if map_.native in module.parameters]
+    return {map_.canonical[0]: map_.native for map_ in maps if map_.canonical[0] in row.moving}
+
+
+@of_the_tables
+def names_of_statistic(canonical: str) -> tuple[str, ...]:
+    """What the frameworks call a running statistic, the n-th name of each in one framework."""
+    columns = [column for row in layer_kinds().values() if canonical in row.moving for column in row.columns.values()]
+    return tuple(map_.native for column in columns for map_ in column.tensors if canonical in map_.canonical)
+
+
 def column_of(module: ModuleInfo) -> Column | None:
     """The column that a recorded layer is written in."""
     row = layer_kind(module.kind)

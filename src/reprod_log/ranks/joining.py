@@ -22,7 +22,7 @@ from reprod_log.ranks.placing import (
     has_pieces,
     of_rank,
     other_weights,
-    running_statistics,
+    statistics_of,
     together,
 )
 from reprod_log.ranks.reductions import Reduction, reductions
@@ -77,7 +77,7 @@ class _Joiner:
     def __init__(self, ranks: Ranks, layout: DeclaredDims, mesh: Mesh) -> None:
         self._ranks, self._mesh = ranks, mesh
         self._placing = Placing(ranks, layout, mesh)
-        self._statistics = running_statistics(ranks.parts[0])
+        self._statistics = statistics_of(ranks.parts[0])
         self._late: dict[str, list[Reduction]] = {}
         for one in reductions(ranks, self._placing):
             if one.late:

@@ -16,15 +16,13 @@ import numpy as np
 
 from reprod_log.errors import RecordingError, UsageError
 from reprod_log.layers.arrangement import batch_first, has_states, is_sequence, is_sequence_role
+from reprod_log.layers.lookup import running_statistics
 from reprod_log.ranks.mesh import DeclaredDims, Dims, Mesh
 from reprod_log.ranks.parts import Group, Ranks, same
 from reprod_log.recording import Array, Entry, Key, ModuleInfo, Recording
 from reprod_log.recording.entry import no_values
 from reprod_log.recording.shards import SHARD_FACT, Shard, shard_of
 from reprod_log.recording.summary import joined as joined_summary
-
-STATISTICS = (("running_mean", "running_var"), ("_mean", "_variance"))
-"""What torch and paddle call a batch norm's running mean and variance."""
 
 
 def of_rank(key: Key, rank: int) -> Key:
@@ -60,14 +58,11 @@ def is_split(entry: Entry, shapes: Mapping[str, tuple[int, ...]]) -> bool:
     return entry.key.phase != "optimizer" or entry.shape == shapes.get(entry.key.path, entry.shape)
 
 
-def running_statistics(recording: Recording) -> dict[str, ModuleInfo]:
+def statistics_of(recording: Recording) -> dict[str, ModuleInfo]:
     """The paths of all running means and variances, with the batch norm they belong to."""
-    found: dict[str, ModuleInfo] = {}
-    for module in recording.modules:
-        if module.kind == "batchnorm":
-            for names in STATISTICS:
-                found.update({f"{module.path}.{name}": module for name in names if name in module.parameters})
-    return found
+    return {
+        f"{module.path}.{name}": module for module in recording.modules for name in running_statistics(module).values()
+    }
 
 
 def has_pieces(part: Recording) -> bool:

@@ -17,7 +17,7 @@ from reprod_log.layers.arrangement import channels_last
 from reprod_log.pairing import Pair, Pairing
 from reprod_log.ranks.mesh import Mesh
 from reprod_log.ranks.parts import Group, Ranks, same
-from reprod_log.ranks.placing import Parts, Placing, of_rank, running_statistics, together
+from reprod_log.ranks.placing import Parts, Placing, of_rank, statistics_of, together
 from reprod_log.ranks.reductions import Reduction, by_step, mixed_groups, uniform_ratio
 from reprod_log.recording import Array, Entry, Key, ModuleInfo, Recording
 
@@ -111,7 +111,7 @@ def statistics_that_may_differ(ranks: Ranks, mesh: Mesh) -> set[str]:
 
 def differing_statistics(ranks: Group) -> dict[str, ModuleInfo]:
     """Paths of the running statistics that are not the same on all ranks in some step, with their layer."""
-    statistics = running_statistics(ranks.parts[0])
+    statistics = statistics_of(ranks.parts[0])
     found: dict[str, ModuleInfo] = {}
     for text in ranks.keys:
         key = ranks.parts[0][text].key

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from reprod_log.layers.lookup import names_of_statistic
 from reprod_log.measure.measurement import Measurement
 from reprod_log.recording import Key
 from reprod_log.verdict.calibrated_policy import CalibratedPolicy
@@ -103,12 +104,9 @@ def pooled_floor(one: FloorEvidence, floor: NoiseFloor) -> float:
     return rms + EPS * math.sqrt(max(one.reduction, 1)) * (size.rms + _spread(one, floor))
 
 
-_STATISTICS = (("running_mean", "running_var"), ("_mean", "_variance"))
-
-
 def _spread(one: FloorEvidence, floor: NoiseFloor) -> float:
     """For a running mean, the deviation of what was averaged: a mean of zero is rounded like the values it sums."""
-    for mean, variance in _STATISTICS:
+    for mean, variance in zip(names_of_statistic("running_mean"), names_of_statistic("running_var"), strict=True):
         key = Key.parse(one.key)
         if key.phase == "buffer" and key.path.endswith(mean):
             sibling = str(replace(key, path=key.path.removesuffix(mean) + variance))

@@ -14,9 +14,9 @@ import numpy as np
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
 from reprod_log.diagnose.material import Both, Material
+from reprod_log.layers.lookup import layer_kind
 from reprod_log.recording import Array, Key
 
-_KINKED = ("relu", "leaky_relu", "prelu", "relu6", "hardtanh", "hardswish", "hardsigmoid")
 _NEAR = 1e-4
 """Of the tensor's size: what float32 rounding, grown over a few steps, can move."""
 _JUMP = 1e-5
@@ -58,7 +58,8 @@ def _around_kinks(material: Material) -> Iterator[tuple[Key, Both]]:
         key = pair.reference.key
         if key.phase != "forward" or key.run or key.path not in material.layers:
             continue
-        kinked = material.layers[key.path][0].kind in _KINKED
+        row = layer_kind(material.layers[key.path][0].kind)
+        kinked = row is not None and row.kinked
         if (kinked or (key.path in rectified and key.role == "output")) and (both := material.values(key)) is not None:
             yield key, both
 

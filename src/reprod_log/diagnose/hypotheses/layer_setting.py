@@ -10,16 +10,11 @@ from collections.abc import Iterable
 
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding, Mend
+from reprod_log.layers.lookup import layer_kind
 from reprod_log.layers.settings import Difference, setting_differences
+from reprod_log.messages import message
 from reprod_log.recording import Key, ModuleInfo
 from reprod_log.verdict import layer_alone
-
-_ADVICE = {
-    "momentum": "torch's BatchNorm momentum is the share of the new statistics, paddle's the share of the old: "
-    "paddle momentum = 1 - torch momentum",
-    "count_include_pad": "paddle's exclusive=True is torch's count_include_pad=False; say it explicitly on both sides",
-    "approximate": "choose the same GELU: torch approximate='tanh' is paddle approximate=True",
-}
 
 
 def look(case: Case) -> Iterable[Finding]:
@@ -40,6 +35,9 @@ def look(case: Case) -> Iterable[Finding]:
 def _finding(
     path: str, ours: ModuleInfo, theirs: ModuleInfo, one: Difference, keys: tuple[str, ...], *, remark: bool = False
 ) -> Finding:
+    row = layer_kind(ours.kind)
+    known = None if row is None else row.advice.get(one.name)
+    hint = "" if known is None else f"{message(known)}; "
     return Finding(
         rule="layer_setting",
         cause=f"{one.name} of {path} differs: {one.ours} in the reference, {one.theirs} in the candidate",
@@ -50,8 +48,7 @@ def _finding(
             else "the layer alone does not agree on the same input"
         ),
         confidence="possible" if remark else "consistent",
-        advice=f"{_ADVICE.get(one.name, '')}{'; ' if one.name in _ADVICE else ''}"
-        f"in the candidate: {theirs.type}(…, {one.native}={one.right!r}) for {theirs.path}",
+        advice=f"{hint}in the candidate: {theirs.type}(…, {one.native}={one.right!r}) for {theirs.path}",
         keys=keys[:5],
         kind="remark" if remark else "cause",
         mends=(Mend(path, {one.native: one.right}),),

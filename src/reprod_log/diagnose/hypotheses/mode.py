@@ -9,6 +9,7 @@ import numpy as np
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding, Mend
 from reprod_log.diagnose.material import Material
+from reprod_log.layers.lookup import layer_kind
 from reprod_log.recording import Key
 
 _ADVICE = "call train() (or eval()) on both models before comparing, and look for parts switched by hand"
@@ -20,8 +21,11 @@ def look(case: Case) -> Iterable[Finding]:
     if material is None or not material.steps:
         return
     for path, (ours, _) in material.layers.items():
-        what = "BatchNorm" if ours.kind == "batchnorm" else "dropout" if "dropout" in ours.kind else ""
-        if not what or not _at_fault(case, path, material.steps[0]):
+        row = layer_kind(ours.kind)
+        if row is None or not row.mode:
+            continue
+        what = "BatchNorm" if row.moving else "dropout"
+        if not _at_fault(case, path, material.steps[0]):
             continue
         modes = _modes(material, path)
         if modes is not None and modes[0] != modes[1]:

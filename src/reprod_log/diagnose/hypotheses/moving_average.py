@@ -14,6 +14,7 @@ import numpy as np
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
 from reprod_log.diagnose.material import Material
+from reprod_log.layers.lookup import running_statistics
 from reprod_log.recording import Key
 
 _FIT = 1e-5
@@ -30,7 +31,7 @@ def look(case: Case) -> Iterable[Finding]:
     )
     for path in paths:
         owner = material.layers.get(path.rpartition(".")[0])
-        if owner is not None and owner[0].kind == "batchnorm":
+        if owner is not None and running_statistics(owner[0]):
             # The rule `statistics` knows more about those.
             continue
         shares = _shares(material, path)

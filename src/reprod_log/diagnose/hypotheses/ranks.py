@@ -14,6 +14,7 @@ from typing import Any
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
 from reprod_log.errors import counted, listed
+from reprod_log.layers.lookup import column_of
 from reprod_log.ranks.joining import JoinedRecording
 from reprod_log.ranks.mesh import Mesh
 from reprod_log.ranks.parts import Group, Ranks, digest, said_ranks, same
@@ -46,8 +47,6 @@ _EXPLAINS = {
     "rank_parameters": ("missing_parameter", "cut_graph", "update_fit"),
 }
 _MODEL_REDUCTION = "model_reduction"
-_INPUT_DIMS = {"linear": {"torch": 1, "paddle": 0}, "embedding": {"torch": 0, "paddle": 0}}
-"""The dim of a weight whose pieces each give a part of the whole output, by the kind of the layer."""
 _RATES = ("lr", "learning_rate", "initial_lr", "parameters")
 
 
@@ -407,8 +406,8 @@ def _of_output(parts: Parts, ranks: Ranks, placing: Placing, axis: int) -> Itera
     if not cut:
         return
     assert module is not None
-    framework = ranks.parts[0].provenance.framework
-    whole_sums = _INPUT_DIMS.get(module.kind, {}).get(framework)
+    column = column_of(module)
+    whole_sums = None if column is None else column.split_input
     if whole_sums is not None and cut.get("weight", whole_sums) != whole_sums:
         yield _undeclared(key, name)
         return

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
 from reprod_log.diagnose.material import Both, Material
+from reprod_log.layers.lookup import running_statistics
+from reprod_log.layers.settings import shared_setting
 from reprod_log.pairing.values import factor, relative
 from reprod_log.recording import Key, ModuleInfo
 
@@ -20,9 +22,10 @@ def look(case: Case) -> Iterable[Finding]:
     if material is None or len(material.steps) < 2:
         return
     for path, (ours, theirs) in material.layers.items():
-        if ours.kind != "batchnorm":
+        names = running_statistics(ours)
+        if not {"running_mean", "running_var"} <= names.keys():
             continue
-        mean, variance = _names(ours)
+        mean, variance = names["running_mean"], names["running_var"]
         keys = [Key(f"{path}.{name}", "buffer", material.steps[0]) for name in (mean, variance)]
         if not any(str(key) in case.failed for key in keys):
             # Another convention shows at once; what shows later comes from weights that have parted since.
@@ -33,10 +36,6 @@ def look(case: Case) -> Iterable[Finding]:
         found = _compared(material, path, ours, theirs, mean, variance)
         if found is not None:
             yield found
-
-
-def _names(module: ModuleInfo) -> tuple[str, str]:
-    return ("running_mean", "running_var") if "running_mean" in module.parameters else ("_mean", "_variance")
 
 
 def _compared(
@@ -55,9 +54,8 @@ def _compared(
             "mean and variance are the same after two steps, while the reference's move",
             f"put the candidate in train mode, and {theirs.type}(use_global_stats=None) for {theirs.path}",
         )
-    share = float(ours.settings.get("momentum", 0.1))
-    if ours.origin.startswith("paddle"):
-        share = 1 - share
+    momentum = shared_setting(ours, "momentum")
+    share = 0.1 if momentum is None else float(momentum)
     if not 0 < share < 1:
         return None
     batch_mean = m0[0] + (m1[0] - m0[0]) / share
