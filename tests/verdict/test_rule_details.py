@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from reprod_log import Recording, align
 from reprod_log.measure.comparison import Comparison
 from reprod_log.measure.fused import measure_arrays
-from reprod_log.verdict import CalibratedPolicy, FloorEvidence, Judgement, NoiseFloor, Policy, Status, Verdict
-from reprod_log.verdict.fixed import has_no_size, judge, judge_row, mismatch_line, require_complete
-from reprod_log.verdict.floors import pooled_floor, ratio
-from reprod_log.verdict.precision import precision_tier
+from reprod_log.measure.measurement import Measurement
+from reprod_log.verdict import FloorEvidence, Policy, Status, judge
 from verdict.made import EPS, evidence, judged, measured, only, row, summary
 
 OUTPUT = "step0/forward/a#0:output"
@@ -36,33 +35,38 @@ def wide(key: str, error: float = 0.0, *, size: float = 1.0, **facts: Any) -> Fl
     return evidence(key, **{**given, **facts})
 
 
+def floor_of(*given: FloorEvidence) -> float | None:
+    """What rounding alone would give the first of these, as its judgement shows it."""
+    found = {str(one.key): one for one in judged(*given).judgements}[str(given[0].key)]
+    (check,) = found.checks
+    return check.floor
+
+
 @pytest.mark.parametrize(("mean", "variance"), [("running_mean", "running_var"), ("_mean", "_variance")])
 def test_running_mean_is_rounded_like_the_values_it_sums(mean: str, variance: str) -> None:
     key, sibling = f"step0/buffer/bn.{mean}", f"step0/buffer/bn.{variance}"
     ours, deviation = narrow(0.0, key, size=0.5, noise=0.0), narrow(0.0, sibling, size=16.0)
     plain = EPS * 0.5
-    assert pooled_floor(ours, NoiseFloor((ours, deviation))) == pytest.approx(plain + EPS * 4.0, rel=1e-12)
-    assert pooled_floor(ours, NoiseFloor((ours,))) == plain
+    assert floor_of(ours, deviation) == pytest.approx(plain + EPS * 4.0, rel=1e-12)
+    assert floor_of(ours) == plain
     # Only of a buffer, only its own layer's, and only when it was measured in its own precision.
     gradient = narrow(0.0, key.replace("buffer", "gradient"), size=0.5, noise=0.0)
     theirs = narrow(0.0, sibling.replace("buffer", "gradient"), size=16.0)
-    assert pooled_floor(gradient, NoiseFloor((gradient, theirs, deviation))) == plain
-    elsewhere = narrow(0.0, sibling.replace("bn", "other"), size=16.0)
-    assert pooled_floor(ours, NoiseFloor((ours, elsewhere))) == plain
-    assert pooled_floor(ours, NoiseFloor((ours, replace(deviation, float32=None)))) == plain
+    assert floor_of(gradient, theirs, deviation) == plain
+    assert floor_of(ours, narrow(0.0, sibling.replace("bn", "other"), size=16.0)) == plain
+    assert floor_of(ours, replace(deviation, float32=None)) == plain
     # A buffer that is no mean has no deviation of its own: even one that a name beside it would fit.
     count = narrow(0.0, "step0/buffer/bn.count", size=0.5, noise=0.0)
-    beside = narrow(0.0, f"step0/buffer/bn.count{variance}", size=16.0)
-    assert pooled_floor(count, NoiseFloor((count, beside, deviation))) == plain
+    assert floor_of(count, narrow(0.0, f"step0/buffer/bn.count{variance}", size=16.0), deviation) == plain
 
 
-def test_error_in_floors_of_what_has_none_is_nothing_or_endless() -> None:
+def test_what_has_no_floor_passes_only_when_nothing_differs() -> None:
     zero = narrow(0.0, size=0.0, noise=0.0)
-    assert ratio(zero, NoiseFloor((zero,))) == 0.0
+    assert judged(zero).passed
     moved = replace(zero, float32=measured(1.0, size=0.0))
-    assert ratio(moved, NoiseFloor((moved,))) == float("inf")
-    plain = narrow(3e-7)
-    assert ratio(plain, NoiseFloor((plain,))) == 3e-7 / (1e-7 + EPS)
+    one = only(judged(moved))
+    assert one.status is Status.FAIL
+    assert "inf times the rounding floor 0" in one.reason
 
 
 def test_learning_rate_is_told_in_the_pass_in_which_it_differs() -> None:
@@ -113,28 +117,19 @@ def test_activation_on_the_other_side_excuses_what_comes_behind_gradients(key: s
     assert not judged(flipped, wide(OUTPUT, 0.05)).passed, "an output is not behind gradients"
 
 
-def test_excuse_is_said_when_the_precision_tier_stands_alone() -> None:
-    gradient = wide("step0/gradient/a.weight:raw", 0.05)
-    (one,) = precision_tier(NoiseFloor((gradient,)), CalibratedPolicy())
-    assert one.reason == "no more than what an activation on the other side does to gradients"
-    assert one.evidence == "both in float64"
-    assert one.status is Status.PASS
-
-
 @pytest.mark.parametrize(
-    ("unasked", "asked"),
+    ("given", "asked"),
     [
-        (wide("step0/data/x", noise=measured(1e-7, differing=1)), False),
-        (wide("step0/lr/group0"), False),
-        (wide(OUTPUT, float32=measured(0.0, reference_dtype="int64")), False),
-        (wide(OUTPUT, float64=None), False),
-        (wide(OUTPUT, noise=measured(0.051)), False),
-        (wide(OUTPUT, noise=measured(0.05)), True),
-        (wide(OUTPUT), True),
+        (wide("step0/data/x", 1e-3, noise=measured(1e-7, differing=0)), False),
+        (wide(OUTPUT, float32=measured(1e-3, reference_dtype="int64")), False),
+        # What is rounding to a twentieth cannot tell more; 300 times that much would be too much.
+        (wide(OUTPUT, 20.0, noise=measured(0.051)), False),
+        (wide(OUTPUT, 20.0, noise=measured(0.05)), True),
+        (wide(OUTPUT, 1e-3), True),
     ],
 )
-def test_precision_is_asked_of_what_can_tell_it(unasked: FloorEvidence, asked: bool) -> None:
-    assert len(precision_tier(NoiseFloor((unasked,)), CalibratedPolicy())) == asked
+def test_precision_is_asked_of_what_can_tell_it(given: FloorEvidence, asked: bool) -> None:
+    assert (judged(given).status is Status.PRECISION) is asked
 
 
 def test_policy_for_a_recording_cut_short_survives_when_written_and_read() -> None:
@@ -153,11 +148,14 @@ def test_default_of_one_kind_is_replaced_only_by_a_limit_for_it() -> None:
 
 
 def test_recording_that_was_cut_short_does_not_pass() -> None:
-    passed, failed = Verdict(Status.PASS, ()), Verdict(Status.FAIL, (Judgement("a", Status.FAIL),))
-    assert require_complete(passed, complete=True, allow_incomplete=False) is passed
-    assert require_complete(passed, complete=False, allow_incomplete=True) is passed
-    assert require_complete(failed, complete=False, allow_incomplete=False) is failed
-    assert require_complete(passed, complete=False, allow_incomplete=False) == Verdict(Status.INCOMPLETE, ())
+    def status(values: float, *, complete: bool, **options: bool) -> Status:
+        sides = (Recording.from_arrays({"x": np.full(3, value)}) for value in (1.0, values))
+        return align(*(replace(one, complete=complete) for one in sides), **options).status
+
+    assert status(1.0, complete=True) is Status.PASS
+    assert status(1.0, complete=False) is Status.INCOMPLETE
+    assert status(1.0, complete=False, allow_incomplete=True) is Status.PASS
+    assert status(2.0, complete=False) is Status.FAIL
 
 
 def test_float64_runs_of_other_modes_are_evidence_too() -> None:
@@ -169,22 +167,25 @@ def test_float64_runs_of_other_modes_are_evidence_too() -> None:
     assert [one.key for one in judge(Comparison(alone, ()), Policy.fixed()).judgements] == [f"isolated@{OUTPUT}"]
 
 
-def test_texts_that_differ_are_told_with_the_first_of_them() -> None:
-    def said(reference: list[str], candidate: list[str]) -> str:
-        found = measure_arrays(np.array(reference), np.array(candidate))
-        return judge_row(row("names", found, reference_dtype="str", candidate_dtype="str"), Policy.fixed()).reason
+def reason(measurement: Measurement, **facts: Any) -> str:
+    """Why a single pair fails under fixed limits."""
+    (one,) = judge(Comparison((row("names", measurement, **facts),), ()), Policy.fixed()).judgements
+    assert one.status is Status.FAIL
+    return one.reason
 
-    assert said(["a"], ["b"]) == "the two are not equal: reference 'a', candidate 'b'"
-    several = said(["a", "b", "c"], ["a", "x", "y"])
+
+def test_texts_that_differ_are_told_with_the_first_of_them() -> None:
+    def told(reference: list[str], candidate: list[str]) -> str:
+        found = measure_arrays(np.array(reference), np.array(candidate))
+        return reason(found, reference_dtype="str", candidate_dtype="str")
+
+    assert told(["a"], ["b"]) == "the two are not equal: reference 'a', candidate 'b'"
+    several = told(["a", "b", "c"], ["a", "x", "y"])
     assert several == "2 of 3 values not equal; first at [1]: reference 'b', candidate 'x'"
 
 
 def test_difference_without_size_is_told_without_its_place_when_that_is_not_known() -> None:
     lost = measured(float("nan"), worst=None, differing=2, count=3)
-    assert has_no_size(lost)
-    assert mismatch_line(row("a", lost), ()) == "2 of 3 values not equal"
-    assert mismatch_line(row("a", lost._replace(count=1)), ()) == "the two are not equal: "
-    assert not has_no_size(lost._replace(nonfinite_mismatched=1))
-    assert not has_no_size(lost._replace(differing=0))
-    assert not has_no_size(measured(1.0))
-    assert mismatch_line(row("a"), ()) == ""
+    assert reason(lost) == "2 of 3 values not equal"
+    assert reason(lost._replace(count=1)) == "the two are not equal: "
+    assert "NaN or infinity on one side only" in reason(lost._replace(nonfinite_mismatched=1))
