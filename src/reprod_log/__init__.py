@@ -1,4 +1,4 @@
-"""Proves that a ported neural network computes the same thing, or says where it first goes wrong and why."""
+"""Proves that a ported neural network computes the same thing, or finds where it first differs and why."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -3,21 +3,21 @@
     ReprodLogError
     ├── UsageError (ValueError)            a parameter, name or combination that makes no sense
     │   └── ClassicUsageError (AssertionError)  the same where 1.0.1 had an assert
-    ├── MissingPackage (ImportError)       something optional is not installed; says what to install
+    ├── MissingPackage (ImportError)       an optional package is missing; the message names it
     ├── RecordingError                     a recording cannot be read or written
-    │   ├── UnreadableFile                 missing, truncated, or not what its name says
+    │   ├── UnreadableFile                 missing, truncated, or not of the format of its name
     │   │   └── MissingFile (FileNotFoundError, AssertionError)  nothing is there (1.0.1 raised AssertionError)
     │   ├── UntrustedFile                  reading it would run code
     │   ├── NewerFormat                    written by a later version
     │   ├── ValuesNotRecorded              only a sketch or statistics of a tensor are there
     │   └── WriteFailed (OSError)          the disk refused; the old file is still there
     ├── CaptureError                       a model could not be watched
-    ├── TransferError                      weights could not be carried over
+    ├── TransferError                      weights could not be transferred
     ├── UnmatchedKeys (AssertionError)     keys without a partner (1.0.1 raised AssertionError here)
     └── NotAligned (AssertionError)        `raise_if_failed` on an alignment that did not pass
 
 Numbers, verdicts and findings are data; an exception means that something could not be done.
-A message says what, where, what was seen and what to do.
+A message has what happened, where, what was found and what to do.
 """
 
 import re
@@ -45,7 +45,7 @@ class RecordingError(ReprodLogError):
 
 
 class UnreadableFile(RecordingError):
-    """The file is missing, truncated, or not what its name says."""
+    """The file is missing, truncated, or not of the format of its name."""
 
 
 class MissingFile(UnreadableFile, FileNotFoundError, AssertionError):
@@ -77,7 +77,7 @@ class CaptureError(ReprodLogError):
 
 
 class TransferError(ReprodLogError):
-    """Weights could not be carried over."""
+    """Weights could not be transferred."""
 
 
 class UnmatchedKeys(ReprodLogError, AssertionError):
@@ -125,7 +125,7 @@ def near_pattern(pattern: str, names: Iterable[str], most: int = 3) -> list[str]
 
 
 def first_line(error: Exception) -> str:
-    """The kind of error and the first line of its message that says something."""
+    """The class of the error and the first line of its message with content."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip(" -\t")]
-    said = next((line for line in lines if not line.startswith("C++ Traceback")), "")
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+    first = next((line for line in lines if not line.startswith("C++ Traceback")), "")
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__

@@ -127,7 +127,7 @@ def test_float64_pass_that_fails_leaves_the_recording_whole(folder: Path) -> Non
         [*command, "--dtype", "float64", "narrow.py"], cwd=folder, capture_output=True, text=True, check=False
     )
     assert result.returncode == 1
-    assert "narrow stays as it was, without this pass" in result.stderr
+    assert "narrow is unchanged and does not have this pass" in result.stderr
     after = load(folder / "narrow")
     assert after.complete
     assert (after.runs, len(after)) == (before.runs, len(before))
@@ -137,7 +137,7 @@ def test_limits_and_the_calibrated_policy_exclude_each_other(folder: Path) -> No
     command = [sys.executable, "-m", "reprod_log", "judge", "any.json", "--policy", "calibrated", "--limit", "rel_l2:1"]
     result = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert result.returncode == 2
-    assert "--limit belongs to the fixed policy" in result.stderr
+    assert "--limit requires the fixed policy" in result.stderr
 
 
 def test_script_that_raises_leaves_what_was_recorded(folder: Path) -> None:
@@ -145,7 +145,7 @@ def test_script_that_raises_leaves_what_was_recorded(folder: Path) -> None:
     command = [sys.executable, "-m", "reprod_log", "run", "-o", "raised", "raises.py"]
     answer = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert answer.returncode == 7
-    assert "the script left with 7; " in answer.stderr
+    assert "the script exited with 7; " in answer.stderr
     assert load(folder / "raised").steps == (0, 1, 2)
 
 

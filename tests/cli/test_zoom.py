@@ -106,7 +106,7 @@ def test_nothing_is_run_when_all_passes_or_nobody_agrees(
 ) -> None:
     monkeypatch.setattr(subprocess, "run", lambda *a, **k: pytest.fail("something was run"))
     assert zoom(folder, "ref") == 0
-    assert "nothing to look at" in capsys.readouterr().out
+    assert "nothing to zoom into" in capsys.readouterr().out
     monkeypatch.setattr("typer.confirm", lambda question: False)
     assert zoom(folder, "bad") == 1
     assert "--step 2 " in capsys.readouterr().out

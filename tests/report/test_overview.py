@@ -51,7 +51,7 @@ def test_every_step_has_its_line_and_colour() -> None:
     assert [row.status.value for row in rows] == ["PASS", "SUSPECT", "FAIL", "NOTHING", "NOTHING"]
     assert words()(summary_of(found)) == "NOT ALIGNED: 2 of 5 steps of a plan pass, 1 of them without proving anything"
     assert words("zh")(summary_of(found)) == "未对齐：a plan 的 5 个步骤中有 2 个通过，其中 1 个说明不了什么"
-    assert words("zh")(rows[1].said) == "学习率 lr 从未变化"
+    assert words("zh")(rows[1].answer) == "学习率 lr 从未变化"
 
 
 def test_nothing_done_does_not_pass() -> None:

@@ -85,7 +85,7 @@ def test_metric_fails_when_one_is_off_by_a_sample() -> None:
 
 
 def test_no_metric_at_all_is_refused() -> None:
-    with pytest.raises(UsageError, match="no metric was given"):
+    with pytest.raises(UsageError, match="there is no metric"):
         metric.record({})
 
 

@@ -151,7 +151,7 @@ def test_failed_baseline_gets_an_html_report_when_asked_for(project: Project) ->
     [
         ("pass", "recorded nothing"),
         ("reprod.add('x', 1.0); reprod.add('x', 2.0)", "'x' was recorded twice"),
-        ("reprod.add('x', None)", "there is no tensor"),
+        ("reprod.add('x', None)", "has no tensor"),
         ("reprod.add('x', 1.0); reprod.use(reprod_log.Recording(()))", "not both"),
     ],
 )

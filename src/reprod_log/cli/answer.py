@@ -1,4 +1,4 @@
-"""The end of every command that has a verdict: shown, saved, reported, and told by the exit code."""
+"""The end of every command that has a verdict: it is shown, saved, reported, and becomes the exit code."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Output:
 
 
 def answer(alignment: Alignment, output: Output) -> int:
-    """Show an alignment, write what was asked for, tell GitHub when run there; the exit code."""
+    """Show an alignment, write the reports asked for, annotate the run on GitHub; the exit code."""
     show(alignment, output)
     if output.json is not None:
         tell_written(alignment.save(output.json))
@@ -80,7 +80,7 @@ def exit_code(alignment: Alignment) -> int:
 
 @contextmanager
 def byte_progress(title: str) -> Iterator[Callable[[int, int], None]]:
-    """A function to be told (done, total) in bytes; draws on standard error if that is a terminal."""
+    """A function to call with (done, total) in bytes; it draws on standard error if that is a terminal."""
     console = terminal(stderr=True)
     if not console.is_terminal:
         yield lambda done, total: None
@@ -99,12 +99,12 @@ def byte_progress(title: str) -> Iterator[Callable[[int, int], None]]:
     )
     task = bar.add_task(title)
 
-    def tell(done: int, total: int) -> None:
+    def update(done: int, total: int) -> None:
         if not bar.live.is_started and time.monotonic() - started > _UNTIL_PROGRESS:
             bar.start()
         bar.update(task, completed=done, total=total)
 
     try:
-        yield tell
+        yield update
     finally:
         bar.stop()

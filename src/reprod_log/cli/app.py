@@ -44,7 +44,9 @@ def exit_code_of(arguments: list[str]) -> int:
     except OSError as error:
         if error.filename is None:
             return _bug()
-        print(f"reprod: {error.strerror or error}: {error.filename}. Look at the path and its rights.", file=sys.stderr)
+        print(
+            f"reprod: {error.strerror or error}: {error.filename}. Check the path and its permissions.", file=sys.stderr
+        )
         return WRONG_USE
     except Exception:
         return _bug()
@@ -70,7 +72,10 @@ def _bug() -> int:
 def _stopped(error: BaseException) -> int:
     """Ctrl-C, or a question that nobody is there to answer: typer makes the same of both."""
     if isinstance(error.__cause__ or error.__context__, EOFError):
-        print("reprod: a question was asked and nobody answered; give --yes to go on without", file=sys.stderr)
+        print(
+            "reprod: there is no input to answer a question; give --yes to go on without asking",
+            file=sys.stderr,
+        )
         return WRONG_USE
     print("reprod: stopped", file=sys.stderr)
     return INTERRUPTED
@@ -101,7 +106,7 @@ def command(arguments: Sequence[str] | None = None) -> Any:
 def _application() -> typer.Typer:
     app = typer.Typer(
         name="reprod",
-        help="Prove that a ported neural network computes the same thing, or see where it first goes wrong and why.",
+        help="Prove that a ported neural network computes the same thing, or find where it first differs and why.",
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,

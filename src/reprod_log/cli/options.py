@@ -24,7 +24,7 @@ Limits = Annotated[
 ]
 Renames = Annotated[
     list[str],
-    typer.Option("--rename", metavar="OLD=NEW", help="The candidate calls NEW what the reference calls OLD."),
+    typer.Option("--rename", metavar="OLD=NEW", help="OLD in the reference is NEW in the candidate."),
 ]
 AllowUnmatched = Annotated[
     list[str],
@@ -37,14 +37,14 @@ Accept = Annotated[
     ),
 ]
 AllowIncomplete = Annotated[
-    bool, typer.Option("--allow-incomplete", help="A recording that was cut short may pass with what it has.")
+    bool, typer.Option("--allow-incomplete", help="An incomplete recording may pass with what it has.")
 ]
 Dims = Annotated[
     list[str],
     typer.Option(
         "--dims",
         metavar="PATTERN=DIMS",
-        help="How ranks split a tensor, e.g. 'fc.weight=o[tp] i': the marked axis lies in pieces on them. May be given "
+        help="How ranks split a tensor, e.g. 'fc.weight=o[tp] i': the marked axis is split over them. May be given "
         "several times.",
     ),
 ]
@@ -53,14 +53,14 @@ MeshSizes = Annotated[
     typer.Option(
         "--mesh",
         metavar="AXIS=SIZE,…",
-        help="The axes that the ranks lie on, the outermost first, e.g. dp=2,tp=2; for ranks that were recorded "
-        "without watch(mesh=…).",
+        help="The axes of the mesh of ranks, outermost first, e.g. dp=2,tp=2; for ranks recorded without "
+        "watch(mesh=…).",
     ),
 ]
 EqualNan = Annotated[bool, typer.Option("--equal-nan", help="NaN on both sides at the same place counts as equal.")]
 Trust = Annotated[
     bool,
-    typer.Option("--trust", help="Let classic files run the code they contain; only for files you made yourself."),
+    typer.Option("--trust", help="Allow classic files to run the code they contain; only for files you made yourself."),
 ]
 Threads = Annotated[
     int | None, typer.Option("--threads", metavar="N", help="Measure on N threads; one per core if not given.")
@@ -74,7 +74,7 @@ Reports = Annotated[
     ),
 ]
 Full = Annotated[
-    bool, typer.Option("--full", help="Every entry in Markdown, text and JUnit reports, where they show what fails.")
+    bool, typer.Option("--full", help="Show every entry in Markdown, text and JUnit reports, not only what fails.")
 ]
 Language = Annotated[str, typer.Option("--language", metavar="en|zh", help="The language of screen and reports.")]
 ModuleTree = Annotated[bool, typer.Option("--tree", help="Show the modules as a tree with their statuses.")]
@@ -105,7 +105,7 @@ def cluster_executor(address: str | None) -> Iterator[Executor | None]:
         raise MissingPackage(f"--dask needs Dask ({error}): pip install 'reprod_log[dask]'") from error
     try:
         if "://" not in address:
-            # A client of an address that is none is left half made, and complains when it is let go of.
+            # A client of an invalid address is left half made, and prints a warning when it is deleted.
             parse_host_port(address)
         client = Client(address, timeout=_SCHEDULER_TIMEOUT, set_as_default=False)
     except (OSError, ValueError, ImportError) as error:

@@ -35,15 +35,15 @@ class OverviewRow:
     """The status, or SKIPPED, or ERROR when the step could not be done."""
     first: str
     """Key of the first divergence, '' when there is none."""
-    said: Message | Foreign
+    answer: Message | Foreign
     """The surest cause or note, else why it did not pass, else how much passed."""
     doubtful: bool = False
     """It passes, and a finding says that this proves nothing."""
 
     @property
     def finding(self) -> str:
-        """What it says, in English."""
-        return words()(self.said)
+        """The answer in English."""
+        return words()(self.answer)
 
     @property
     def status(self) -> Status:
@@ -77,14 +77,14 @@ def _row(step: StepResult) -> OverviewRow:
         return OverviewRow(step.name, Status.UNMATCHED.value if unmatched else "ERROR", "", problem)
     divergence = step.alignment.first_divergence
     findings = [one for one in step.alignment.findings if one.kind != "remark"] or list(step.alignment.findings)
-    said: Message | Foreign = Foreign(findings[0].cause if findings else divergence.reason if divergence else "")
-    if not said:
+    answer: Message | Foreign = Foreign(findings[0].cause if findings else divergence.reason if divergence else "")
+    if not answer:
         passed = step.alignment.passed
         total = len(step.alignment.verdict.judgements)
-        said = message("plan.entries", total=total) if passed else screen_headline(step.alignment)
+        answer = message("plan.entries", total=total) if passed else screen_headline(step.alignment)
     key = divergence.key if divergence else ""
     doubtful = step.passed and any(one.kind == "suspicious pass" for one in step.alignment.findings)
-    return OverviewRow(step.name, step.alignment.status.value, key, said, doubtful)
+    return OverviewRow(step.name, step.alignment.status.value, key, answer, doubtful)
 
 
 def write_overview(overview: Overview, path: Path, *, language: str = "en", full: bool = False) -> Path:
@@ -107,7 +107,12 @@ def markdown(overview: Overview, *, language: str = "en", full: bool = False, mo
     """The table and the steps' own reports, those that do not pass first, as many as fit into `most` characters."""
     told = words(language)
     lines = [
-        (text(row.name), f"{MARKS[row.status]} {row.word}", code(row.first) if row.first else "", text(told(row.said)))
+        (
+            text(row.name),
+            f"{MARKS[row.status]} {row.word}",
+            code(row.first) if row.first else "",
+            text(told(row.answer)),
+        )
         for row in rows_of(overview)
     ]
     titles = [told.get(name) for name in ("plan.step", "status", "first", "plan.finding")]
@@ -160,7 +165,7 @@ def _html(overview: Overview, path: Path, language: str) -> str:
     data = {
         "words": {one: words(one).sentences for one in known_languages()},
         "statuses": [],
-        "phrases": phrases_for([str(row.said) for row in rows if isinstance(row.said, str)]),
+        "phrases": phrases_for([str(row.answer) for row in rows if isinstance(row.answer, str)]),
     }
     return page(
         "overview.html.j2",

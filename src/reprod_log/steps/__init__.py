@@ -1,6 +1,6 @@
 """steps: the alignment steps by subject, and plans of them.
 
-`steps.forward`, `steps.lr` and so on are Subjects; `subject.py` says what each of them offers.
+`steps.forward`, `steps.lr` and so on are Subjects; `subject.py` describes what each of them has.
 """
 
 from __future__ import annotations

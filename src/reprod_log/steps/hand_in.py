@@ -34,7 +34,7 @@ _LAST_LINE = re.compile(r"diff check (passed|failed)")
 
 @dataclass(frozen=True)
 class Found:
-    """A log file whose name says which side and which step it belongs to."""
+    """A log file whose name has the side and the step it belongs to."""
 
     path: Path
     side: str
@@ -57,7 +57,7 @@ def check_folder(folder: Path, *, limits: Iterable[str] = (), trust: bool = Fals
 
 
 def _logs(folder: Path) -> list[Found]:
-    """Every file that a side is named for. A plain array is one's own data, unless both sides have one of its name."""
+    """Every file with a side in its name. A plain array is one's own data, unless both sides have one of that name."""
     logs: list[Found] = []
     arrays: list[Found] = []
     for path in sorted(folder.rglob("*")):

@@ -31,7 +31,7 @@ GUIDES_FIGURE = 1e-3
 _STANDARD_ERRORS = 5.0
 """A correct side is flagged once in two million comparisons."""
 _TOO_COARSE = 0.5
-"""Of the standard deviation: a sample that cannot tell 0.1 from 0.15 says nothing."""
+"""Of the standard deviation: a sample that cannot separate 0.1 from 0.15 is no evidence."""
 
 
 class _Moments:
@@ -131,7 +131,7 @@ def _limits(reference: Recording, candidate: Recording) -> OwnLimits:
         size = max(float(entry.meta["std"]), float(candidate[key].meta["std"]))
         if entry.key.role in ("mean", "std") and size and value > _TOO_COARSE * size:
             coarse.append(entry.key.path)
-            # A limit that lets anything pass is no check.
+            # A limit that lets anything pass would not check anything.
             value = _TOO_COARSE * size
         wider += value > GUIDES_FIGURE
         draws = int(entry.meta["draws"])

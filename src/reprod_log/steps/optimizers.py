@@ -70,7 +70,7 @@ class _Prepared:
 
 
 def _check_optimizer(side: Any) -> Trainer:
-    """The side, if it says how its model is optimized."""
+    """The side, if it has an optimizer."""
     if not isinstance(side, Trainer) or side.optimizer is None:
         raise UsageError(
             f"this step takes a Trainer with an optimizer on each side, not {type(side).__name__}: "

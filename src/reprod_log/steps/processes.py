@@ -36,14 +36,14 @@ def run_plan(
     only: Iterable[str] = (),
     stop: bool = False,
     together: bool = False,
-    tell: Callable[[str, int, int], None] = lambda what, done, total: None,
+    progress: Callable[[str, int, int], None] = lambda what, done, total: None,
 ) -> Overview:
     """Do every step of the plan at `path`; save alignments, recordings and the table below `options.folder`.
 
     only       names of the steps to do; all by default
-    stop       leave out what comes after the first step that does not pass
-    together   both sides live in this process, whatever the plan says
-    tell       hears which step is being done, how many are done, and how many there are
+    stop       skip the steps after the first that does not pass
+    together   both sides live in this process, even if the plan keeps them apart
+    progress   is called with the step that runs, how many are done, and how many there are
     """
     options.folder.mkdir(parents=True, exist_ok=True)
     with plan_at(path, options) as whole, ExitStack() as processes:
@@ -58,7 +58,7 @@ def run_plan(
             if stop and results and not results[-1].passed:
                 results.append(StepResult(step.title, subject_named(step.subject), None, None, skipped=True))
                 continue
-            tell(step.title, len(results), len(plan.steps))
+            progress(step.title, len(results), len(plan.steps))
             results.append(do(step))
             alignment = results[-1].alignment
             if alignment is not None:
@@ -108,7 +108,7 @@ class _Apart:
         paths = {side: _place(self._folder, step, side) for side in SIDES}
         problems = {side: self._processes[step.process or side].problem(step.title, side) for side in SIDES}
         alignment: Alignment | None = None
-        problem = "; ".join(f"{side}: {said}" for side, said in problems.items() if said)
+        problem = "; ".join(f"{side}: {found}" for side, found in problems.items() if found)
         if not problem:
             arguments = step.arguments_for("compare")
             alignment = subject.compare(paths["reference"], paths["candidate"], **arguments)
@@ -144,7 +144,7 @@ class SideProcess:
         assert self._process.stdin is not None
         self._waiting.append((step, side))
         request = json.dumps({"step": step, "side": side, "path": str(path.resolve())})
-        # When it has ended, `problem` tells why.
+        # When it has ended, `problem` gives the reason.
         with suppress(BrokenPipeError):
             print(request, file=self._process.stdin, flush=True)
 
@@ -160,9 +160,9 @@ class SideProcess:
 
     def _end(self) -> str:
         code = self._process.wait()
-        said = [line.strip() for line in self.log.read_text("utf-8", "replace").splitlines() if line.strip()]
-        last = " | ".join(said[-_LAST_LINES:])
-        return f"its process ended with code {code}: {last or 'it said nothing'} (all of it in {self.log})"
+        lines = [line.strip() for line in self.log.read_text("utf-8", "replace").splitlines() if line.strip()]
+        last = " | ".join(lines[-_LAST_LINES:])
+        return f"its process ended with code {code}: {last or 'no output'} (see {self.log})"
 
     def close(self) -> None:
         """Let it end, or end it."""

@@ -33,7 +33,7 @@ def _record(side: Any, *, steps: int = 0, metrics: Sequence[float] | None = None
     side      a scheduler, (optimizer, scheduler), a function from the step to the rate, or a sequence of rates; or
               several of them by name. What is given is copied and stays where it is in its schedule.
     steps     give the whole schedule: many mistakes show only at its end
-    metrics   what a scheduler that watches a score is told, one number per step
+    metrics   the scores given to a scheduler that watches one, one number per step
     """
     schedules = side if isinstance(side, Mapping) else {"schedule": side}
     if not schedules or steps < 1:
@@ -85,7 +85,7 @@ def _owner(optimizer: Any) -> Framework:
     for _, framework in loaded():
         if isinstance(framework, Framework) and framework.is_optimizer(optimizer):
             return framework
-    raise UsageError(f"a {type(optimizer).__name__} is no optimizer of a framework in this process")
+    raise UsageError(f"a {type(optimizer).__name__} is not an optimizer of a framework in this process")
 
 
 def _copied(things: tuple[Any, ...], name: str) -> tuple[Any, ...]:

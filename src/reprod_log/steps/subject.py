@@ -129,5 +129,5 @@ def recorded(side: Any, record: Callable[[Any], Recording]) -> Recording:
 
 
 def has_float64(recording: Recording) -> bool:
-    """Whether the program also ran in float64, so that rounding can be told from defect."""
+    """Whether the program also ran in float64, which separates rounding from defects."""
     return "float64" in recording.runs

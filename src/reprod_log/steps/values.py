@@ -29,7 +29,7 @@ def named(values: Any, name: str) -> Iterator[tuple[str, Array]]:
     """Every number or array of `values` with its name; a bare one is called `name`."""
     found = [(role or name, to_numpy(leaf)) for role, leaf in flatten(values)]
     if not found:
-        raise UsageError(f"no {name} was given: {values!r}")
+        raise UsageError(f"there is no {name} in {values!r}")
     yield from found
 
 
@@ -179,7 +179,7 @@ def _record_loss(side: Any, *, outputs: Any = None, targets: Any = None, float64
     """The loss of one side, the gradient of the model's outputs under it, and both again in float64.
 
     side      loss(outputs, targets) → a scalar or several by name, whose sum is backpropagated; as a pair
-              ('paddle', function) when the function does not tell its framework. Without `outputs`: the loss itself,
+              ('paddle', function) when its framework cannot be found out. Without `outputs`: the loss itself,
               several by name, or a function that gives them
     outputs   what the model returned, as numpy arrays: one, or several in a dict or tuple
     targets   what the loss is given besides

@@ -1,4 +1,4 @@
-"""assert_aligned: two recordings, files, tensors or nested outputs must match; the failure says where they do not."""
+"""assert_aligned: two recordings, files, tensors or nested outputs must match; the failure shows where they do not."""
 
 from __future__ import annotations
 

@@ -45,11 +45,11 @@ class Baseline:
     def add(self, key: str, value: Any) -> None:
         """Record a tensor, a number, or a nested structure of them; it is copied now."""
         if self._recording is not None:
-            raise UsageError("this test has given a whole recording already; add to that one instead")
+            raise UsageError("this test already uses a whole recording; add to that recording instead")
         found = named_arrays(key, value)
         twice = [name for name in found if name in self._arrays]
         if twice or not found:
-            what = f"{twice[0]!r} was recorded twice" if twice else f"there is no tensor in what was given as {key!r}"
+            what = f"{twice[0]!r} was recorded twice" if twice else f"{key!r} has no tensor"
             raise UsageError(f"{what}; each value of a test needs a name of its own")
         self._arrays |= found
         self._note_framework(value)
@@ -57,7 +57,7 @@ class Baseline:
     def use(self, recording: Recording) -> None:
         """Take a whole recording, e.g. that of `watch`, as what this test recorded."""
         if self._arrays or self._recording is not None:
-            raise UsageError("this test has recorded values already; give one recording, or add values, not both")
+            raise UsageError("this test already has values; use one recording or add values, not both")
         self._recording = recording
 
     def judge_by(

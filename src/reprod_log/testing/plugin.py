@@ -51,7 +51,7 @@ def reprod(request: pytest.FixtureRequest) -> Baseline:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """A baseline that does not fit fails the test itself, not its teardown; a test that has failed is left at that."""
+    """A baseline that does not match fails the test itself, not its teardown; a test that failed stays failed."""
     result = yield
     baseline = item.stash.get(_BASELINE, None)
     if baseline is None:
@@ -68,22 +68,22 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Name the baselines that were written. Properties of reports also come from other processes (pytest-xdist)."""
-    told = [
+    outcomes = [
         str(value)
         for report in terminalreporter.stats.get("passed", [])
         for name, value in report.user_properties
         if name == _PROPERTY and report.when == "call"
     ]
-    if not told:
+    if not outcomes:
         return
-    written = sorted(one for one in told if one.startswith("written"))
+    written = sorted(one for one in outcomes if one.startswith("written"))
     terminalreporter.section("reprod_log baselines")
     for line in written:
         terminalreporter.write_line(line)
-    terminalreporter.write_line(f"{len(written)} written, {len(told) - len(written)} unchanged")
+    terminalreporter.write_line(f"{len(written)} written, {len(outcomes) - len(written)} unchanged")
 
 
 def file_name(test: str) -> str:
-    """A test's name as every file system takes it; what had to be changed is told apart by a hash."""
+    """A test's name as every file system takes it; a hash separates names that had to be changed."""
     safe = re.sub(r"[^A-Za-z0-9_.-]+", "_", test).strip("_.")[:100]
     return safe if safe == test else f"{safe}-{hashlib.sha256(test.encode()).hexdigest()[:8]}"

@@ -34,34 +34,35 @@ def run(
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="DIR", help="Where recordings and alignments go.")
     ] = Path("reprod_output"),
-    full: Annotated[bool, typer.Option("--full", help="The real size, if the plan has one.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="The full size, if the plan has one.")] = False,
     as_published: Annotated[
-        bool, typer.Option("--as-published", help="With the published mistake, if the plan has one.")
+        bool,
+        typer.Option("--as-published", help="With the mistake as published, if the plan has one."),
     ] = False,
     only: Annotated[
         list[str], typer.Option("--only", metavar="STEP", help="Only this step; may be given several times.")
     ] = [],  # noqa: B006  # typer's way of saying 'none given'
-    stop: Annotated[bool, typer.Option("--stop", help="Leave out what comes after a step that does not pass.")] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="Skip the steps after the first that does not pass.")] = False,
     together: Annotated[
-        bool, typer.Option("--together", help="Both sides live in one process, where layers are also run alone.")
+        bool, typer.Option("--together", help="Run both sides in this process, where each layer is also run alone.")
     ] = False,
     report: Annotated[
         list[Path], typer.Option("--report", metavar="FILE", help="Write a report of all steps: .html or .md.")
     ] = [],  # noqa: B006
     language: Language = "en",
 ) -> int:
-    """Run the steps of a reproduction, both sides each in a process of its own, and compare them."""
-    told = words(language)
+    """Run the steps of a reproduction, each side in its own process, and compare them."""
+    render = words(language)
     options = Options(full=full, as_published=as_published, folder=output)
-    with _told() as tell:
-        overview = run_plan(plan, options, only=only, stop=stop, together=together, tell=tell)
+    with _step_status() as update:
+        overview = run_plan(plan, options, only=only, stop=stop, together=together, progress=update)
     console = terminal()
     rows = rows_of(overview)
     status = Status.PASS if overview.passed else Status.FAIL
-    console.print(Text(plain(told(summary_of(overview))), style=STYLES[status]))
-    console.print(_table(rows, told))
+    console.print(Text(plain(render(summary_of(overview))), style=STYLES[status]))
+    console.print(_table(rows, render))
     for row in rows:
-        finding = told(row.said)
+        finding = render(row.answer)
         if len(finding) > _MOST_LETTERS:
             console.print(Text(plain(f"{row.name}: {finding}")))
     console.print(Text(f"recordings and alignments: {output}", style="dim"))
@@ -71,14 +72,14 @@ def run(
     return _exit_code(overview)
 
 
-def _table(lines: tuple[OverviewRow, ...], told: Words) -> Table:
+def _table(lines: tuple[OverviewRow, ...], render: Words) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(told.get("plan.step"), no_wrap=True)
-    table.add_column(told.get("status"), no_wrap=True)
-    table.add_column(told.get("first"), overflow="fold", ratio=2)
-    table.add_column(told.get("plan.finding"), overflow="fold", ratio=3)
+    table.add_column(render.get("plan.step"), no_wrap=True)
+    table.add_column(render.get("status"), no_wrap=True)
+    table.add_column(render.get("first"), overflow="fold", ratio=2)
+    table.add_column(render.get("plan.finding"), overflow="fold", ratio=3)
     for number, row in enumerate(lines, start=1):
-        finding = _cut(told(row.said))
+        finding = _cut(render(row.answer))
         table.add_row(
             Text(plain(f"{number} {row.name}")),
             Text(row.word, style=STYLES[row.status]),
@@ -93,15 +94,15 @@ def _cut(text: str) -> str:
 
 
 @contextmanager
-def _told() -> Iterator[Callable[[str, int, int], None]]:
-    """Says on standard error which step is being done, if that is a terminal."""
+def _step_status() -> Iterator[Callable[[str, int, int], None]]:
+    """Shows on standard error which step is running, if that is a terminal."""
     console = terminal(stderr=True)
     with console.status("") as status:
 
-        def tell(what: str, done: int, total: int) -> None:
+        def update(what: str, done: int, total: int) -> None:
             status.update(f"step {done + 1} of {total}: {what}")
 
-        yield tell
+        yield update
 
 
 def _exit_code(overview: Overview) -> int:

@@ -34,8 +34,8 @@ def run(
     language: Language = "en",
     trust: Trust = False,
 ) -> int:
-    """Judge a finished hand-in: finds the pairs of logs by their names and compares all of them."""
-    told = words(language)
+    """Judge a finished hand-in: pair the logs by their names and compare all pairs."""
+    render = words(language)
     hand_in = check_folder(folder, limits=limit, trust=trust)
     console = terminal()
     if not hand_in.steps:
@@ -44,24 +44,24 @@ def run(
         return NOTHING_COMPARED
     failed = [step for step in hand_in.steps if not step.passed]
     status = Status.PASS if hand_in.passed else Status.FAIL
-    console.print(Text(plain(told(summary_of(hand_in))), style=STYLES[status]))
-    console.print(_table(hand_in, told))
+    console.print(Text(plain(render(summary_of(hand_in))), style=STYLES[status]))
+    console.print(_table(hand_in, render))
     for step in failed:
-        console.print(Text(plain(f"{step.name}: {_why(step, told)}")))
+        console.print(Text(plain(f"{step.name}: {_why(step, render)}")))
     for path in report:
         tell_written(write_overview(hand_in, path, language=language))
     announce_overview(hand_in, sys.stdout)
     return ALIGNED if hand_in.passed else NOT_ALIGNED
 
 
-def _table(hand_in: Overview, told: Words) -> Table:
+def _table(hand_in: Overview, render: Words) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(told.get("status"), no_wrap=True)
-    table.add_column(told.get("plan.step"), no_wrap=True)
-    table.add_column(told.get("check.logs"), overflow="fold")
-    table.add_column(told.get("entries"), justify="right")
-    table.add_column(told.get("check.worst"), justify="right", no_wrap=True)
-    table.add_column(told.get("check.published"), no_wrap=True)
+    table.add_column(render.get("status"), no_wrap=True)
+    table.add_column(render.get("plan.step"), no_wrap=True)
+    table.add_column(render.get("check.logs"), overflow="fold")
+    table.add_column(render.get("entries"), justify="right")
+    table.add_column(render.get("check.worst"), justify="right", no_wrap=True)
+    table.add_column(render.get("check.published"), no_wrap=True)
     for step in hand_in.steps:
         status = step.alignment.status if step.alignment else Status.INCOMPARABLE
         if step.reference is None or step.candidate is None:
@@ -83,9 +83,9 @@ def _worst(step: StepResult) -> str:
     return f"{max(values):.1e}" if values else "–"
 
 
-def _why(step: StepResult, told: Words) -> str:
+def _why(step: StepResult, render: Words) -> str:
     if step.problem or step.alignment is None:
-        return told(step.problem)
+        return render(step.problem)
     first = step.alignment.first_divergence
-    answer = headline(step.alignment, language=told.language)
-    return f"{answer}; {told.get('first')}: {first.key}: {told(first.reason)}" if first else answer
+    answer = headline(step.alignment, language=render.language)
+    return f"{answer}; {render.get('first')}: {first.key}: {render(first.reason)}" if first else answer

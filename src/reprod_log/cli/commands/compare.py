@@ -34,8 +34,8 @@ NAME = "compare"
 
 
 def run(
-    reference: Annotated[Path, typer.Argument(metavar="REF", help="The recording that is right.")],
-    candidate: Annotated[Path, typer.Argument(metavar="CAND", help="The recording in question.")],
+    reference: Annotated[Path, typer.Argument(metavar="REF", help="The reference recording.")],
+    candidate: Annotated[Path, typer.Argument(metavar="CAND", help="The candidate recording.")],
     limit: Limits = [],  # noqa: B006  # typer's way of saying 'none given'
     rename: Renames = [],  # noqa: B006
     allow_unmatched: AllowUnmatched = [],  # noqa: B006
@@ -59,7 +59,7 @@ def run(
 ) -> int:
     """Compare two recordings: files (.npy, .npz, .safetensors), folders, or URLs of them (s3://, http:// …).
 
-    A folder with the parts of several ranks is put together first: as data-parallel, or as --dims say.
+    The parts of several ranks in one folder are joined first: as data-parallel, or as --dims declares.
     """
     output = Output(json, report, full, language, tree, all_rows)
     with cluster_executor(dask) as executor, byte_progress("comparing") as progress:

@@ -41,9 +41,9 @@ def run(
     tree: ModuleTree = False,
     all_rows: AllRows = False,
 ) -> int:
-    """Judge a saved alignment again with another policy; its tensors are not needed."""
+    """Judge a saved alignment again under another policy, without its tensors."""
     if limit and policy == "calibrated":
-        raise UsageError("--limit belongs to the fixed policy: leave it out, or leave out --policy calibrated")
+        raise UsageError("--limit requires the fixed policy: drop --limit or --policy calibrated")
     output = Output(json, report, full, language, tree, all_rows)
     alignment = Alignment.load(saved)
     if policy not in ("", "fixed", "calibrated"):

@@ -33,7 +33,7 @@ NAME = "ranks"
 
 
 def run(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="What watch(save=…) was given under the launcher.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder that watch(save=…) wrote to.")],
     dims: Dims = [],  # noqa: B006  # typer's way of saying 'none given'
     mesh: MeshSizes = None,
     limit: Limits = [],  # noqa: B006

@@ -27,7 +27,7 @@ def run(
     tree: ModuleTree = False,
     all_rows: AllRows = False,
 ) -> int:
-    """Show a saved alignment or write it as HTML, Markdown, JUnit or text; leaves with the code of its verdict."""
+    """Show a saved alignment or write it as HTML, Markdown, JUnit or text; exits with the code of its verdict."""
     alignment = Alignment.load(saved)
     output = Output(None, outputs or [], full, language, tree, all_rows)
     write_reports(alignment, output)

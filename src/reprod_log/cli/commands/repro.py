@@ -20,8 +20,8 @@ def run(
     alignment: Annotated[Path, typer.Argument(metavar="ALIGNMENT", help="A saved alignment (JSON).")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder to write the script and its data to.")],
     layer: Annotated[str, typer.Option("--layer", help="The layer; by default the one that diverges first.")] = "",
-    reference: Annotated[Path | None, typer.Option("--reference", help="Its recording, if it was moved.")] = None,
-    candidate: Annotated[Path | None, typer.Option("--candidate", help="Its recording, if it was moved.")] = None,
+    reference: Annotated[Path | None, typer.Option("--reference", help="Its recording, if it has moved.")] = None,
+    candidate: Annotated[Path | None, typer.Option("--candidate", help="Its recording, if it has moved.")] = None,
 ) -> int:
     """Write a script that runs the divergent layer alone in both frameworks."""
     found = Alignment.load(alignment)
@@ -32,7 +32,7 @@ def run(
     ):
         if moved is None and not source:
             raise UsageError(
-                f"the {side} was never saved, so its weights and inputs are gone; save the recordings "
+                f"the {side} was not saved, so its weights and inputs are lost; save the recordings "
                 f"(watch(model, save=…)) and compare them, or give --{side}"
             )
         recordings.append(load(moved or Path(source)))
@@ -47,5 +47,5 @@ def _divergent(alignment: Alignment) -> str:
         raise UsageError("nothing diverges in this alignment; name a layer with --layer")
     key = Key.parse(first.key)
     if key.phase not in ("forward", "backward"):
-        raise UsageError(f"the first divergence is {first.key!r}, which is no layer's output; name one with --layer")
+        raise UsageError(f"the first divergence, {first.key!r}, is not the output of a layer; name one with --layer")
     return key.path

@@ -47,7 +47,7 @@ def run(
     phases: Annotated[
         str | None, typer.Option(metavar="A,B", help="Only these phases, e.g. forward,loss,gradient.")
     ] = None,
-    layers: Annotated[list[str], typer.Option(metavar="PATTERN", help="Only layers of these paths.")] = [],  # noqa: B006
+    layers: Annotated[list[str], typer.Option(metavar="PATTERN", help="Only layers with these paths.")] = [],  # noqa: B006
     steps: Annotated[int | None, typer.Option(help="Only the first N steps.")] = None,
     step: Annotated[
         list[int],
@@ -82,20 +82,20 @@ def run(
         except ReprodLogError:
             raise
         except Exception as error:
-            told = _told_by_script(error, script)
-            if told is None:
+            shown = _script_traceback(error, script)
+            if shown is None:
                 raise
-            typer.echo(f"{told}reprod: the script failed; {_kept(target, output, extra)}", err=True)
+            typer.echo(f"{shown}reprod: the script failed; {_kept(target, output, extra)}", err=True)
             return NOT_ALIGNED
         except KeyboardInterrupt:
             typer.echo(f"reprod: the script was interrupted; {_kept(target, output, extra)}", err=True)
             return INTERRUPTED
         except SystemExit as leaving:
             if leaving.code:
-                said = f"with {leaving.code}" if isinstance(leaving.code, int) else "with a message"
-                typer.echo(f"reprod: the script left {said}; {_kept(target, output, extra)}", err=True)
+                code = f"with {leaving.code}" if isinstance(leaving.code, int) else "with a message"
+                typer.echo(f"reprod: the script exited {code}; {_kept(target, output, extra)}", err=True)
                 raise
-        # Half a pass is no evidence, and would make a whole recording an incomplete one.
+        # Half a pass is not evidence, and would make a complete recording an incomplete one.
         if extra and target.exists():
             _add_pass(output, load(target))
     if not output.exists():
@@ -111,11 +111,11 @@ def run(
 
 
 def _kept(target: Path, output: Path, extra: bool) -> str:
-    """What is left of a run that did not come to its end, and where."""
+    """What is kept of a run that did not finish, and where."""
     if extra:
         return (
-            f"{output} stays as it was, without this pass. Models and what they are called with are float64 here; "
-            "targets and constants that the script makes keep their dtype: give them the dtype of the output"
+            f"{output} is unchanged and does not have this pass. Models and their inputs are float64 in this pass; "
+            "targets and constants that the script creates keep their dtype: give them the dtype of the output"
         )
     if not target.exists():
         return "nothing was recorded"
@@ -125,8 +125,8 @@ def _kept(target: Path, output: Path, extra: bool) -> str:
     return f"{many} recorded until then {'is' if len(recording) == 1 else 'are'} in {output}"
 
 
-def _told_by_script(error: Exception, script: Path) -> str | None:
-    """The traceback from the script's own frames on; None when the script had no part in it."""
+def _script_traceback(error: Exception, script: Path) -> str | None:
+    """The traceback from the script's own frames on; None when none of them is in it."""
     if isinstance(error, SyntaxError) and error.filename and Path(error.filename).resolve() == script.resolve():
         return "".join(traceback.format_exception_only(error))
     place = error.__traceback__
@@ -141,7 +141,7 @@ def _add_pass(path: Path, more: Recording) -> None:
     both = set(recording.runs) & set(more.runs)
     kept = tuple(entry for entry in recording.entries if entry.key.run not in both)
     if not kept:
-        raise UsageError(f"{path} holds nothing but a float64 pass; record the plain run first")
+        raise UsageError(f"{path} has only a float64 pass; record the plain run first")
     whole = replace(
         recording,
         entries=(*kept, *more.entries),

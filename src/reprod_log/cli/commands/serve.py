@@ -15,10 +15,11 @@ NAME = "serve"
 def run(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder with saved alignments and recordings.")],
     host: Annotated[
-        str, typer.Option("--host", help="Where to listen; anything but this machine itself needs the printed token.")
+        str,
+        typer.Option("--host", help="Address to listen on; other machines need the printed token."),
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes any free one.")] = 8642,
-    token: Annotated[str, typer.Option("--token", help="Ask for this token, also on this machine.")] = "",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any free port.")] = 8642,
+    token: Annotated[str, typer.Option("--token", help="Require this token, also on this machine.")] = "",
 ) -> int:
     """Serve a page that lists what is in DIR, opens reports, and follows recordings while a program trains."""
     with serving(folder, host=host, port=port, token=token) as server:

@@ -1,4 +1,4 @@
-"""reprod zoom: record the first place where two runs part again, in full, and compare it there."""
+"""reprod zoom: record the place where two runs first diverge again, in full, and compare it."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ class Place:
 
 
 def run(
-    reference: Annotated[Path, typer.Argument(metavar="REF", help="The recording that is right.")],
-    candidate: Annotated[Path, typer.Argument(metavar="CAND", help="The recording in question.")],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the closer look goes.")],
+    reference: Annotated[Path, typer.Argument(metavar="REF", help="The reference recording.")],
+    candidate: Annotated[Path, typer.Argument(metavar="CAND", help="The candidate recording.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the new recordings go.")],
     places: Annotated[int, typer.Option(help="How many layers of the first diverging step to record.", min=1)] = 1,
     limit: Limits = [],  # noqa: B006  # typer's way of saying 'none given'
     rename: Renames = [],  # noqa: B006
@@ -74,18 +74,18 @@ def run(
     language: Language = "en",
     tree: ModuleTree = False,
     reference_run: Annotated[
-        str, typer.Option(metavar="'SCRIPT ARGS'", help="What to run for REF, when the recording does not say it.")
+        str, typer.Option(metavar="'SCRIPT ARGS'", help="What to run for REF, if its recording does not contain it.")
     ] = "",
     candidate_run: Annotated[
-        str, typer.Option(metavar="'SCRIPT ARGS'", help="What to run for CAND, when the recording does not say it.")
+        str, typer.Option(metavar="'SCRIPT ARGS'", help="What to run for CAND, if its recording does not contain it.")
     ] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Run the scripts without asking.")] = False,
     trust: Trust = False,
 ) -> int:
-    """Find where two recordings first part, run both scripts again recording only that place in full, and compare.
+    """Find where two recordings first diverge, run both scripts again recording only that place in full, and compare.
 
-    For recordings of `reprod run --detail sketch`: they are small, and say where to look. The scripts, their arguments
-    and interpreters are those that the recordings name; they are shown before anything is run.
+    For recordings of `reprod run --detail sketch`, which are small but show where to look. The scripts, arguments and
+    interpreters come from the recordings; they are shown before anything runs.
     """
     wanted = Output(json, report, full, language, tree, all_rows=True)
     sides = load(reference, trust=trust), load(candidate, trust=trust)
@@ -99,14 +99,14 @@ def run(
     )
     rough = align_with(*sides, options)
     if rough.passed:
-        typer.echo(f"nothing to look at: {headline(rough, language=language)}")
+        typer.echo(f"nothing to zoom into: {headline(rough, language=language)}")
         return exit_code(rough)
     place = first_place(rough, places)
     targets = output / "reference", output / "candidate"
     scripts = reference_run, candidate_run
     commands = [
-        _command(side, place, target, said, is_reference=side is sides[0])
-        for side, target, said in zip(sides, targets, scripts, strict=True)
+        _command(side, place, target, script, is_reference=side is sides[0])
+        for side, target, script in zip(sides, targets, scripts, strict=True)
     ]
     typer.echo(f"first divergence: {plain(rough.first_divergence.key) if rough.first_divergence else ''}")
     typer.echo(f"recording {plain(str(place))} in full:")
@@ -133,8 +133,8 @@ def first_place(alignment: Alignment, places: int = 1) -> Place:
     wrong = [key for key in wrong if key.phase and not key.run]
     if not wrong:
         raise UsageError(
-            "there is no place to look at: what does not pass has no partner on the other side, or the recordings "
-            "are not of steps and layers. `reprod compare` lists it."
+            "nothing to zoom into: the entries that do not pass are unmatched, or the recordings have no steps and "
+            "layers. `reprod compare` lists these entries."
         )
     step = min(key.step or 0 for key in wrong)
     here = [key for key in wrong if (key.step or 0) == step]
@@ -159,12 +159,12 @@ def _command(side: Recording, place: Place, target: Path, given: str, *, is_refe
     if not _is_sound(known):
         layers = list(place.layers if is_reference else place.layers.values())
         raise UsageError(
-            f"{side.source} does not say how to run it again; it was not made by `reprod run`. Give "
+            f"{side.source} does not contain the command that made it; it was not made by `reprod run`. Give "
             f"--{which}-run 'SCRIPT ARGS', or record it yourself: watch(…, steps=[{place.step}], "
             f"layers={layers or None})."
         )
     if not shutil.which(known["python"]):
-        raise UsageError(f"{known['python']}, which made {side.source}, is not here; give --{which}-run 'SCRIPT ARGS'")
+        raise UsageError(f"{known['python']}, which made {side.source}, is missing; give --{which}-run 'SCRIPT ARGS'")
     layers = list(place.layers if is_reference else place.layers.values())
     command = [known["python"], "-m", "reprod_log", "run", "-o", str(target.resolve()), "--step", str(place.step)]
     command += ["--phases", ",".join(place.phases)]
@@ -199,7 +199,7 @@ def _run(command: list[str], folder: str, target: Path) -> None:
 
 
 def _check_repeats(before: Recording, again: Recording, which: str) -> None:
-    """Say so when a run did not do the same again: then the closer look is at another run."""
+    """Print a note when a run did not repeat itself: then the new recording is of another run."""
     both = [(before[entry.key], entry) for entry in again if entry.key in before]
     moved = [str(entry.key) for known, entry in both if known.hash and entry.hash and known.hash != entry.hash]
     if moved:
@@ -216,5 +216,5 @@ def _is_there(old: str, recording: Recording) -> bool:
 
 
 def _renames(place: Place, recording: Recording) -> dict[str, str]:
-    """What the rough comparison found out about names, for layers that the closer look may not tell by itself."""
+    """Names that the first comparison paired, for layers that the new recordings alone may not pair."""
     return {old: new for old, new in place.layers.items() if old != new and _is_there(old, recording)}
