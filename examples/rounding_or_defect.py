@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from reprod_log import Alignment, align_models, write_report
-from reprod_log.recording import Key
 from reprod_log.steps import lr
 
 
@@ -125,11 +124,9 @@ def summary(alignment: Alignment) -> str:
     """What the losses say, what a fixed limit says, what the rule says, and what was found."""
 
     def worst(run: str) -> float | None:
-        rows = [row for row in alignment.comparison.rows if Key.parse(row.key).run == run]
+        rows = [row for row in alignment.comparison.rows if row.key.run == run]
         sizes = [
-            row.measurement.max_abs
-            for row in rows
-            if Key.parse(row.key).phase in ("loss", "lr") and row.measurement is not None
+            row.measurement.max_abs for row in rows if row.key.phase in ("loss", "lr") and row.measurement is not None
         ]
         return max(sizes, default=None)
 

@@ -11,6 +11,7 @@ from made_alignments import calibrated
 from reading import OpenPage
 
 from reprod_log.diagnose import Finding
+from reprod_log.recording import Key
 from reprod_log.report.overview import write_overview
 from reprod_log.steps.overview import Overview, StepResult
 
@@ -20,7 +21,7 @@ CAUSE = Finding(
     "Conv2d against Conv2D; the layer alone does not agree on the same input",
     "consistent",
     "in the candidate: Conv2D(…, epsilon=1e-05) for layer1.1.conv2",
-    ("layer1.1.conv2",),
+    (Key("layer1.1.conv2"),),
 )
 
 

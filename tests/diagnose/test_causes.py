@@ -9,7 +9,7 @@ from reprod_log import Recording, align
 from reprod_log.diagnose.functions import FUNCTIONS, function_between
 from reprod_log.diagnose.layers import layer_states
 from reprod_log.layers.settings import setting_differences
-from reprod_log.recording import ModuleInfo
+from reprod_log.recording import Key, ModuleInfo
 from reprod_log.verdict import Judgement, Status
 
 RNG = np.random.default_rng(0)
@@ -165,7 +165,7 @@ def test_setting_that_differs_is_given_in_the_candidates_convention() -> None:
 
 def test_own_inherited_and_glue_errors_are_told_apart() -> None:
     def judged(key: str, passed: bool) -> Judgement:
-        return Judgement(key, Status.PASS if passed else Status.FAIL)
+        return Judgement(Key.parse(key), Status.PASS if passed else Status.FAIL)
 
     states = layer_states(
         [

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from reprod_log import Recording, align
-from reprod_log.recording import Provenance
+from reprod_log.recording import Key, Provenance
 from reprod_log.recording.recording import series
 
 RNG = np.random.default_rng(0)
@@ -108,4 +108,4 @@ def test_findings_never_change_the_verdict() -> None:
     ],
 )
 def test_series_are_found_by_the_number_that_changes(keys: list[str], expected: dict[str, tuple[int, ...]]) -> None:
-    assert {name: tuple(step for step, _ in rows) for name, rows in series(keys).items()} == expected
+    assert {name: tuple(step for step, _ in rows) for name, rows in series(map(Key.parse, keys)).items()} == expected

@@ -11,7 +11,7 @@ import numpy as np
 
 from reprod_log import Alignment, Recording, align
 from reprod_log.diagnose import Finding
-from reprod_log.recording import Provenance
+from reprod_log.recording import Key, Provenance
 
 HOSTILE = (
     "<script>alert('x')</script><b onmouseover=alert(1)>",
@@ -155,7 +155,7 @@ def hostile() -> Alignment:
         Recording.from_arrays(reference, provenance=provenance(HOSTILE[0], command=HOSTILE[1])),
         Recording.from_arrays(candidate, provenance=provenance(HOSTILE[7], device=HOSTILE[2])),
     )
-    finding = Finding("made_up", HOSTILE[0], HOSTILE[1], "possible", HOSTILE[2], (HOSTILE[3],))
+    finding = Finding("made_up", HOSTILE[0], HOSTILE[1], "possible", HOSTILE[2], (Key(HOSTILE[3]),))
     return replace(
         found, findings=(finding,), reference=replace(found.reference, source=HOSTILE[7], notes=(HOSTILE[3],))
     )

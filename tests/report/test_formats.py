@@ -15,6 +15,7 @@ from markdown_it import MarkdownIt
 from reprod_log import Alignment, Policy, Recording, align, write_report
 from reprod_log.diagnose import Finding
 from reprod_log.errors import UsageError
+from reprod_log.recording import Key
 from reprod_log.report import all_formats, format_of, render_report
 from reprod_log.report.formats import markdown
 from reprod_log.report.markdown import code, text
@@ -49,7 +50,9 @@ def small() -> Alignment:
         Recording.from_arrays(reference, provenance=provenance("torch")),
         Recording.from_arrays(candidate, provenance=provenance("paddle", threads=4)),
     )
-    cause = Finding("made_up", "conv has no bias", "the difference is 0.5", "consistent", "add bias=True", ("conv",))
+    cause = Finding(
+        "made_up", "conv has no bias", "the difference is 0.5", "consistent", "add bias=True", (Key("conv"),)
+    )
     return Alignment(**{**vars(found), "findings": (cause,)})
 
 

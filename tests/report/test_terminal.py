@@ -55,7 +55,7 @@ def test_numbers_give_way_to_whole_keys() -> None:
 def test_every_key_can_be_read_at_any_width(width: int) -> None:
     whole = "".join(printed(classic(), width=width).split())
     for one in classic().verdict.judgements:
-        assert one.key in whole
+        assert str(one.key) in whole
 
 
 def test_numbers_give_way_to_names_when_it_is_narrow() -> None:

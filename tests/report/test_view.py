@@ -12,7 +12,7 @@ from reprod_log import Alignment, Policy, Recording, Status, align
 from reprod_log.diagnose import Finding
 from reprod_log.measure.comparison import Compared
 from reprod_log.messages import words
-from reprod_log.recording import Provenance
+from reprod_log.recording import Key, Provenance
 from reprod_log.report.curves import Curve, curves
 from reprod_log.report.facts import coverage, policy_rules, provenance_facts
 from reprod_log.report.first_screen import first_screen
@@ -64,7 +64,12 @@ def test_only_the_surest_causes_are_on_the_first_screen_and_advice_is_not_repeat
     layers = ("n.1", "n.2", "n.3", "n.4", "n.5")
     many = tuple(
         Finding(
-            rule, f"eps of {layer} differs", "e", "possible", "the advice", keys=(f"step0/forward/{layer}#0:output",)
+            rule,
+            f"eps of {layer} differs",
+            "e",
+            "possible",
+            "the advice",
+            keys=(Key(layer, "forward", 0, 0, "output"),),
         )
         for rule, layer in zip(rules, layers, strict=True)
     )
@@ -78,7 +83,8 @@ def test_only_the_surest_causes_are_on_the_first_screen_and_advice_is_not_repeat
 
 def test_two_mistakes_of_one_rule_are_both_on_the_first_screen() -> None:
     two = [
-        Finding("a", cause, "e", keys=("conv.weight",)) for cause in ("conv.weight is zero", "conv.weight is turned")
+        Finding("a", cause, "e", keys=(Key("conv.weight"),))
+        for cause in ("conv.weight is zero", "conv.weight is turned")
     ]
     screen = first_screen(replace(fixed(), findings=tuple(two)))
     assert screen.shown_causes == tuple(two)
@@ -358,10 +364,12 @@ def test_pairs_found_by_order_are_no_doubt_when_values_prove_them() -> None:
     assert doubts(by_order) == []
     layer = "layer1.1.conv2"
     unproven = tuple(
-        row._replace(measurement=row.measurement._replace(rel_l2=0.5)) if layer in row.key and row.measurement else row
+        row._replace(measurement=row.measurement._replace(rel_l2=0.5))
+        if layer in row.key.path and row.measurement
+        else row
         for row in by_order
     )
-    count = sum(layer in row.key for row in by_order)
+    count = sum(layer in row.key.path for row in by_order)
     assert doubts(unproven) == [f"{count} pairs were matched by order and may be wrong (the least sure: 80%)"]
 
 
@@ -388,7 +396,7 @@ def test_every_evidence_of_the_calibrated_rule_has_its_words() -> None:
 
 def test_cause_is_not_shown_when_a_looser_policy_lets_everything_pass() -> None:
     wrong = fixed()
-    cause = Finding("made_up", "fc has no bias", "the difference is 0.5", "consistent", "add bias=True", ("fc",))
+    cause = Finding("made_up", "fc has no bias", "the difference is 0.5", "consistent", "add bias=True", (Key("fc"),))
     found = replace(wrong, findings=(cause,))
     assert first_screen(found).causes == (cause,)
     loose = found.judged_by(Policy.fixed(["max_abs:inf"], allow_unmatched=["*"]))

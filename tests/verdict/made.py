@@ -6,6 +6,7 @@ from typing import Any
 
 from reprod_log.measure.comparison import Compared, Comparison
 from reprod_log.measure.measurement import Measurement, SideSummary, Worst
+from reprod_log.recording import Key
 from reprod_log.verdict import CalibratedPolicy, FloorEvidence, Judgement, NoiseFloor, Verdict, judge_calibrated
 
 EPS = 2.0**-24
@@ -40,11 +41,11 @@ def measured(error: float = 0.0, *, size: float = 1.0, **facts: Any) -> Measurem
 
 
 def evidence(key: str, mode: str = "", **facts: Any) -> FloorEvidence:
-    return FloorEvidence(f"{mode}@{key}" if mode else key, mode, **facts)
+    return FloorEvidence(Key.parse(f"{mode}@{key}" if mode else key), mode, **facts)
 
 
 def row(key: str, measurement: Measurement | None = None, **facts: Any) -> Compared:
-    plain = Compared(key, key, (100,), (100,), "float32", "float32", measurement)
+    plain = Compared(Key.parse(key), Key.parse(key), (100,), (100,), "float32", "float32", measurement)
     return plain._replace(**facts)
 
 

@@ -8,6 +8,7 @@ import pytest
 from reprod_log.errors import UsageError
 from reprod_log.measure.comparison import Unmatched
 from reprod_log.measure.measurement import Estimate
+from reprod_log.recording import Key
 from reprod_log.verdict import CalibratedPolicy, Status
 from verdict.made import EPS, evidence, judged, measured, numbers, only, row, summary, told
 
@@ -418,7 +419,7 @@ def test_what_cannot_be_compared_is_said_and_fails() -> None:
 
 
 def test_lonely_entries_fail_unless_allowed_or_accepted() -> None:
-    lonely = (Unmatched("fc.bias", "reference"), Unmatched("extra", "candidate"))
+    lonely = (Unmatched(Key("fc.bias"), "reference"), Unmatched(Key("extra"), "candidate"))
     verdict = judged(wide(0.0), unmatched=lonely)
     assert verdict.status is Status.FAIL
     assert [one.key for one in verdict.judgements] == [FREE, "fc.bias", "extra"]

@@ -6,6 +6,7 @@ import pytest
 
 from reprod_log.measure.comparison import Comparison, Unmatched
 from reprod_log.measure.measurement import Estimate, Worst
+from reprod_log.recording import Key
 from reprod_log.verdict import DEFAULT_LIMITS, Limit, Policy, Status, Verdict, judge
 from verdict.made import measured, numbers, only, row, summary, told
 
@@ -224,8 +225,10 @@ def test_estimate_knows_what_is_not_finite() -> None:
 
 def test_lonely_entry_says_where_it_is_and_what_is_near() -> None:
     lonely = (
-        Unmatched("a", "reference", ("b", "c")), Unmatched("d", "candidate", ("e",)), Unmatched("f", "candidate"),
-    )  # fmt: skip
+        Unmatched(Key("a"), "reference", ("b", "c")),
+        Unmatched(Key("d"), "candidate", ("e",)),
+        Unmatched(Key("f"), "candidate"),
+    )
     verdict = judged(row("x", measured(0.0)), unmatched=lonely)
     assert [told(one)[:3] for one in verdict.judgements[1:]] == [
         ("a", "UNMATCHED", "only in the reference; near names in the candidate: b, c"),
@@ -246,10 +249,10 @@ def test_verdict_names_first_divergence_and_last_agreement() -> None:
     assert (verdict.first_divergence.key, verdict.last_agreement.key) == ("c", "b")
     assert verdict.counts == {Status.PASS: 3, Status.FAIL: 2}
     assert judged(row("c", bad), row("d", good)).last_agreement is None
-    fine = judged(row("a", good), unmatched=(Unmatched("x", "reference"),))
+    fine = judged(row("a", good), unmatched=(Unmatched(Key("x"), "reference"),))
     assert fine.first_divergence is None
     assert fine.last_agreement is None
-    assert judged(unmatched=(Unmatched("x", "reference"),)).status is Status.NOTHING
+    assert judged(unmatched=(Unmatched(Key("x"), "reference"),)).status is Status.NOTHING
     assert judged().status is Status.NOTHING
 
 
@@ -308,7 +311,7 @@ def test_float64_run_of_an_entry_is_not_judged_beside_it() -> None:
 
 
 def test_accepting_what_has_no_partner_compares_nothing() -> None:
-    lonely = (Unmatched("x", "reference"),)
+    lonely = (Unmatched(Key("x"), "reference"),)
     assert judged(unmatched=lonely, accept=("*",)).status is Status.NOTHING
     assert judged(row("a", measured(0.0)), unmatched=lonely, accept=("*",)).passed
 

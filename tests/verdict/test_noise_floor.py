@@ -2,6 +2,7 @@
 
 import math
 from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -11,7 +12,7 @@ import pytest
 from reprod_log.pairing import Pair, Pairing, match
 from reprod_log.pairing.pairing import View
 from reprod_log.recording import Key, Recording, entry_of
-from reprod_log.verdict import FloorEvidence, NoiseFloor, calibrate, layer_alone, noise_floor
+from reprod_log.verdict import FloorEvidence, NoiseFloor, calibrate, noise_floor
 
 KEY = "step0/forward/fc#0:output"
 TRUTH = np.array([1.0, 2.0, 3.0])
@@ -153,14 +154,14 @@ def test_floor_without_float64_is_the_same_for_a_candidate_that_has_none() -> No
     without = floor_of(reference, recording({"": 0.4}))
     assert with_it.without_float64() == without
     assert without.without_float64() == without
-    assert NoiseFloor((FloorEvidence("x", ""),)).without_float64().basis == "none"
+    assert NoiseFloor((FloorEvidence(Key("x"), ""),)).without_float64().basis == "none"
     noted = NoiseFloor(with_it.evidence, ("a note",))
     assert noted.without_float64().notes == ("a note",)
 
 
 def test_best_evidence_names_the_floor() -> None:
     def floor(*names: Any) -> NoiseFloor:
-        return NoiseFloor(tuple(FloorEvidence("x", "", basis=name) for name in names))
+        return NoiseFloor(tuple(FloorEvidence(Key("x"), "", basis=name) for name in names))
 
     assert floor().basis == "none"
     assert floor("none").basis == "none"
@@ -176,13 +177,13 @@ def test_injected_needs_a_measurement_and_noise(part: str) -> None:
     values = {name: getattr(one, name) for name in ("noise", "float64", "float32")} | {part: None}
     lacking = FloorEvidence(one.key, one.mode, reduction=1, basis=one.basis, **values)
     assert (one.key in NoiseFloor((lacking,)).injected) == (part == "float64")
-    assert NoiseFloor((FloorEvidence("x", "", **{**values, part: one.noise}),)).injected == frozenset()
+    assert NoiseFloor((FloorEvidence(Key("x"), "", **{**values, part: one.noise}),)).injected == frozenset()
 
 
 def test_floor_survives_when_written_and_read() -> None:
     both = recording({"": 0.4, "float64": 0.1})
     floor = floor_of(recording({"": 0.01, "float64": 0.0}, meta={"terms": 5}), both)
-    floor = NoiseFloor((*floor.evidence, FloorEvidence("y", "isolated")), ("one", "two"))
+    floor = NoiseFloor((*floor.evidence, FloorEvidence(Key("y"), "isolated")), ("one", "two"))
     data = floor.to_dict()
     assert NoiseFloor.from_dict(data) == floor
     assert set(data) == {"evidence", "notes"}
@@ -194,7 +195,7 @@ def test_floor_survives_when_written_and_read() -> None:
 
 
 def test_evidence_of_a_mode_is_found_by_it() -> None:
-    floor = NoiseFloor((FloorEvidence("a", ""), FloorEvidence("b", "isolated"), FloorEvidence("c", "")))
+    floor = NoiseFloor((FloorEvidence(Key("a"), ""), FloorEvidence(Key("b"), "isolated"), FloorEvidence(Key("c"), "")))
     assert [one.key for one in floor.of_mode("")] == ["a", "c"]
     assert [one.key for one in floor.of_mode("isolated")] == ["b"]
 
@@ -224,4 +225,5 @@ def test_measuring_is_done_by_whom_the_caller_names() -> None:
     ],
 )
 def test_layer_that_ran_alone_is_read_from_the_key(key: str, layer: str) -> None:
-    assert layer_alone(Key.parse(key)) == layer
+    assert Key.parse(key).layer_alone == layer
+    assert str(replace(Key.parse(key), step=0)) == key

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from reprod_log.recording import Key
 from reprod_log.verdict import Judgement, Status
 from reprod_log.verdict.place import first_divergence, last_agreement
 
@@ -12,7 +13,7 @@ A, B, C = (f"step0/forward/{name}#0:output" for name in "abc")
 
 
 def judgements(*rows: tuple[str, Status]) -> tuple[Judgement, ...]:
-    return tuple(Judgement(key, status) for key, status in rows)
+    return tuple(Judgement(Key.parse(key), status) for key, status in rows)
 
 
 def places(*rows: tuple[str, Status]) -> tuple[str | None, str | None]:

@@ -13,6 +13,7 @@ from reprod_log import Recording, align
 from reprod_log.measure.comparison import Comparison
 from reprod_log.measure.fused import measure_arrays
 from reprod_log.measure.measurement import Measurement
+from reprod_log.recording import Key
 from reprod_log.verdict import FloorEvidence, Policy, Status, judge
 from verdict.made import EPS, evidence, judged, measured, only, row, summary
 
@@ -93,7 +94,9 @@ def test_first_step_is_the_first_that_was_recorded() -> None:
     assert judged(later, wide("step4/forward/a#0:output")).passed
     assert judged(later, wide("fc1")).status is Status.PRECISION, "a name without a step is no step"
     assert judged(wide("fc1", 1e-3)).passed
-    isolated = replace(wide("step4/forward/b#0:output"), key="isolated@step4/forward/b#0:output", mode="isolated")
+    isolated = replace(
+        wide("step4/forward/b#0:output"), key=Key("b", "forward", 4, 0, "output", "isolated"), mode="isolated"
+    )
     assert judged(later, isolated).status is Status.PRECISION, "layers alone are no step of the run"
 
 

@@ -8,7 +8,7 @@ import pytest
 from reprod_log.alignment import align
 from reprod_log.errors import RecordingError
 from reprod_log.measure.fused import measure_arrays
-from reprod_log.recording import Recording, entry_of
+from reprod_log.recording import Key, Recording, entry_of
 from reprod_log.verdict import FloorEvidence, Status
 from reprod_log.verdict.same_program import check_same_program
 
@@ -86,7 +86,9 @@ def test_later_steps_may_drift_apart() -> None:
 def off(share: float, dtype: str = "float32", *, key: str = "step0/forward/fc#0:output") -> FloorEvidence:
     """Evidence whose plain pass has this relative distance to the float64 one."""
     exact = measure_arrays(np.ones(200), np.ones(200, dtype="float32"))
-    return FloorEvidence(key, "", exact._replace(rel_l2=share, candidate_dtype=dtype), basis="reference in float64")
+    return FloorEvidence(
+        Key.parse(key), "", exact._replace(rel_l2=share, candidate_dtype=dtype), basis="reference in float64"
+    )
 
 
 DATA = "step0/data/#0:input"
@@ -119,7 +121,7 @@ def test_one_in_a_hundred_of_the_numbers_fed_may_be_chosen_otherwise() -> None:
     for differing, refused in ((2, False), (3, True)):
         moved = np.where(ids < differing, ids + 1, ids)
         noise = measure_arrays(ids, moved)
-        case = [FloorEvidence("step0/data/ids", "", noise, basis="reference in float64")]
+        case = [FloorEvidence(Key("ids", "data", 0), "", noise, basis="reference in float64")]
         if refused:
             with pytest.raises(RecordingError) as caught:
                 check_same_program(case)

@@ -13,7 +13,6 @@ import torch
 from reprod_log.alignment import Alignment, align
 from reprod_log.alignment.models import make_runs, prove
 from reprod_log.pairing import Pairing, match
-from reprod_log.recording import Key
 from reprod_log.verdict import CalibratedPolicy, Status, Verdict, judge_calibrated
 from zoo.trial import Mistake, Trial
 
@@ -84,18 +83,18 @@ def _first(verdict: Verdict) -> str:
     if verdict.passed:
         return ""
     first = verdict.first_divergence
-    return first.key if first is not None else next(one.key for one in verdict.judgements if not one.status.passed)
+    return str(first.key if first is not None else next(one.key for one in verdict.judgements if not one.status.passed))
 
 
 def _fixed(alignment: Alignment) -> str:
     """As 1.0.1 checks: mean absolute difference of 1e-6 on logits of the first step, losses and learning rates."""
     for row in alignment.comparison.rows:
-        key = Key.parse(row.key)
+        key = row.key
         logits = key.phase == "forward" and key.path == "" and key.step == 0 and key.role.startswith("output")
         if key.run or not (logits or key.phase in ("loss", "lr")):
             continue
         if row.measurement is None or not row.measurement.mean_abs <= 1e-6:
-            return row.key
+            return str(row.key)
     return ""
 
 

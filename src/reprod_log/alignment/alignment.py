@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from reprod_log.measure.comparison import Compared, Comparison, measure
 from reprod_log.measure.sketch import has_values
 from reprod_log.pairing import Pair, match
 from reprod_log.ranks import open_sides
-from reprod_log.recording import Recording
+from reprod_log.recording import Key, Recording
 from reprod_log.recording.encoding import check_types
 from reprod_log.recording.portable import portable
 from reprod_log.recording.recording import Source
@@ -67,7 +67,7 @@ class Alignment:
         """The earliest entry in execution order that failed."""
         return self.verdict.first_divergence
 
-    def row(self, key: str) -> Compared | None:
+    def row(self, key: Key | str) -> Compared | None:
         """What was measured for `key`; None for unmatched keys."""
         return next((row for row in self.comparison.rows if row.key == key), None)
 
@@ -93,12 +93,12 @@ class Alignment:
             "version": SCHEMA_VERSION,
             "status": str(self.status),
             "passed": self.passed,
-            "first_divergence": self.first_divergence.key if self.first_divergence else None,
+            "first_divergence": str(self.first_divergence.key) if self.first_divergence else None,
             "reference": self.reference.to_dict(),
             "candidate": self.candidate.to_dict(),
             "policy": self.policy.to_dict(),
-            "judgements": [{**asdict(one), "status": str(one.status)} for one in self.verdict.judgements],
-            "allowed_unmatched": list(self.verdict.allowed),
+            "judgements": [one.to_dict() for one in self.verdict.judgements],
+            "allowed_unmatched": [str(key) for key in self.verdict.allowed],
             "findings": [finding.to_dict() for finding in self.findings],
             "comparison": self.comparison.to_dict(),
             "floor": None if self.floor is None else self.floor.to_dict(),

@@ -290,7 +290,8 @@ class Run:
         session.steps.touched()
         for role, leaf in flatten(value):
             key = Key(path=name, phase=phase, step=self.step_number, role=role)
-            if Key.parse(str(key)) != key:
+            read = Key.parse(str(key))
+            if (read.path, read.role) != (name, role):
                 raise UsageError(f"{name!r} cannot be a name: '#', ':' and '/' have a meaning in keys; use '.' or '_'")
             # Wrong values raise here: the user sees which line logged them.
             session.framework.is_tensor(leaf) or view(leaf)

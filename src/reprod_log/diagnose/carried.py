@@ -17,7 +17,7 @@ from reprod_log.diagnose.finding import Finding
 from reprod_log.errors import listed
 from reprod_log.pairing.survey import survey
 from reprod_log.pairing.unit import BARE
-from reprod_log.recording import Array
+from reprod_log.recording import Array, Key
 from reprod_log.transfer import TransferReport
 
 _ROUNDING = 1e-5
@@ -60,6 +60,6 @@ def carried_tables(names: tuple[str, ...]) -> list[Finding]:
             confidence="possible",
             advice="if the code computes them (positions, a mask, a schedule), compare these tables, or the models "
             "with transfer=False after loading the weights yourself; nothing to do if training makes them",
-            keys=names,
+            keys=tuple(map(Key, names)),
         )
     ]

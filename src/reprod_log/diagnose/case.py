@@ -38,25 +38,25 @@ class Case:
     """The recordings themselves, for rules that need values; None when only the numbers were kept."""
 
     @cached_property
-    def judgements(self) -> dict[str, Judgement]:
+    def judgements(self) -> dict[Key, Judgement]:
         return {one.key: one for one in self.verdict.judgements}
 
     @cached_property
-    def rows(self) -> dict[str, Compared]:
+    def rows(self) -> dict[Key, Compared]:
         """The compared entries of the plain run, by key."""
         return {row.key: row for row in self.comparison.rows if row.key in self.judgements}
 
     @cached_property
-    def failed(self) -> dict[str, Key]:
-        """Keys of the compared entries that did not pass, by their texts and in order: the first are named."""
+    def failed(self) -> dict[Key, Judgement]:
+        """The compared entries that did not pass, by their keys and in order: the first are named."""
         return {
-            one.key: Key.parse(one.key)
+            one.key: one
             for one in self.verdict.judgements
             if not one.status.passed and one.status is not Status.UNMATCHED
         }
 
     @cached_property
-    def suspect(self) -> frozenset[str]:
+    def suspect(self) -> frozenset[Key]:
         return frozenset(one.key for one in self.verdict.judgements if one.status is Status.SUSPECT)
 
     @cached_property

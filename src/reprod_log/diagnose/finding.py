@@ -36,7 +36,7 @@ class Finding:
     confidence: Confidence = "possible"
     """proven: shown by a re-run with the mended setting; consistent: the numbers fit it and nothing else we know of."""
     advice: str = ""
-    keys: tuple[str, ...] = ()
+    keys: tuple[Key, ...] = ()
     kind: Literal["cause", "suspicious pass", "remark"] = "cause"
     mends: tuple[Mend, ...] = ()
     """How a re-run with live models may prove it: one for each layer that it speaks of."""
@@ -44,7 +44,7 @@ class Finding:
     @property
     def without_names(self) -> str:
         """The cause with the names of its layers left out: the same mistake in other layers reads the same."""
-        paths = {Key.parse(key).path if "/" in key else key for key in self.keys}
+        paths = {key.path for key in self.keys}
         names = paths | {path.rpartition(".")[0] for path in paths}
         # The longest first, since a layer's name is part of its parameters'.
         pattern = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True) if name)
@@ -52,12 +52,12 @@ class Finding:
         return re.sub(rf"(?<![\w.])({pattern})(?!\w|\.\w)", "…", self.cause) if pattern else self.cause
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "keys": [str(key) for key in self.keys]}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Finding:
         values = dict(data)
-        values["keys"] = tuple(values.get("keys", ()))
+        values["keys"] = tuple(map(Key.parse, values.get("keys", ())))
         # Before 2026-11-16 a finding spoke of one layer, and had one mend or none.
         one = values.pop("mend", None)
         values["mends"] = tuple(Mend(**mend) for mend in values.get("mends", () if one is None else (one,)))

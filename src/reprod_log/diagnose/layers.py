@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from reprod_log.recording import Key
-from reprod_log.verdict import Judgement, layer_alone
+from reprod_log.verdict import Judgement
 
 LayerState = Literal["sound", "own", "inside", "glue", "inherited"]
 """sound: right alone and in the program; own: wrong alone, and nothing inside it is; inside: wrong because a layer
@@ -25,9 +24,9 @@ def layer_states(judgements: Iterable[Judgement]) -> dict[str, LayerState]:
     alone: dict[str, int] = {}
     free: dict[str, bool] = {}
     for one in judgements:
-        key = Key.parse(one.key)
+        key = one.key
         if key.run == "isolated":
-            layer = layer_alone(key)
+            layer = key.layer_alone
             aspect = _RIGHT if one.status.passed else _ASPECTS.get(key.phase, 0)
             alone[layer] = min(alone.get(layer, _RIGHT), aspect)
         elif not key.run and key.phase in ("forward", "backward") and not key.role.startswith("input"):

@@ -31,8 +31,8 @@ class Material:
     pairing: Pairing
 
     @cached_property
-    def pairs(self) -> dict[str, Pair]:
-        return {str(pair.reference.key): pair for pair in self.pairing.pairs}
+    def pairs(self) -> dict[Key, Pair]:
+        return {pair.reference.key: pair for pair in self.pairing.pairs}
 
     @cached_property
     def layers(self) -> dict[str, tuple[ModuleInfo, ModuleInfo]]:
@@ -71,7 +71,7 @@ class Material:
 
     def values(self, key: Key) -> Both | None:
         """The values under this very key; None when one side does not have them or they cannot be compared."""
-        pair = self.pairs.get(str(key))
+        pair = self.pairs.get(key)
         if pair is None:
             return None
         try:
@@ -160,7 +160,7 @@ class Material:
 
     def partner(self, path: str) -> str:
         """What the candidate calls a parameter of the reference."""
-        pair = self.pairs.get(str(Key(path, "parameter", self.steps[0] if self.steps else 0)))
+        pair = self.pairs.get(Key(path, "parameter", self.steps[0] if self.steps else 0))
         return path if pair is None else pair.candidate.key.path
 
     def optimizers(self) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
@@ -173,10 +173,7 @@ class Material:
 
     def _is_updated(self, path: str, step: int) -> bool:
         """Whether an optimizer changed a parameter in a step, on either side."""
-        return (
-            str(Key(path, "update", step)) in self.reference
-            or str(Key(self.partner(path), "update", step)) in self.candidate
-        )
+        return Key(path, "update", step) in self.reference or Key(self.partner(path), "update", step) in self.candidate
 
 
 def other_factor(ours: Array, theirs: Array, *, within: float = 1e-4) -> float | None:

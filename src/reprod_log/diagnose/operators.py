@@ -12,16 +12,15 @@ from reprod_log.experiments.operators import Culprits, culprits_in, culprits_in_
 from reprod_log.experiments.passes import FLOAT64, Runs
 from reprod_log.experiments.traces import Operator
 from reprod_log.recording import Key
-from reprod_log.verdict import layer_alone
 
 
 def operators_at_fault(alignment: Alignment, runs: Runs, tried: Sequence[Finding]) -> Iterator[Finding]:
     """For every layer at fault that no finding explains yet, or whose parts are right: the operator that differs."""
     states = layer_states(alignment.verdict.judgements)
     wrong = {
-        layer_alone(key)
+        key.layer_alone
         for one in alignment.verdict.judgements
-        if not one.status.passed and (key := Key.parse(one.key)).run == "isolated" and key.phase != "buffer"
+        if not one.status.passed and (key := one.key).run == "isolated" and key.phase != "buffer"
     }
     right_alone = "" not in wrong
     if any(one.rule == "cut_graph" for one in tried):
@@ -53,7 +52,7 @@ def operators_of_the_loss(alignment: Alignment, runs: Runs, tried: Sequence[Find
     """The operator of the loss that differs, where it is known that the loss does and not how."""
     unexplained = [one.keys for one in tried if one.confidence == "possible" and _is_about_the_loss(one)]
     first = alignment.first_divergence
-    if not any(one.kind == "cause" for one in tried) and first is not None and _is_given_back(Key.parse(first.key)):
+    if not any(one.kind == "cause" for one in tried) and first is not None and _is_given_back(first.key):
         unexplained.append((first.key,))
     if not unexplained or runs.ours.loss is None or runs.theirs.loss is None:
         return
@@ -76,18 +75,18 @@ def _is_about_the_loss(finding: Finding) -> bool:
     """Whether it says that the loss is another one, or that it gives the outputs another gradient."""
     if finding.rule == "loss_function":
         return True
-    return finding.rule == "cut_graph" and any(_is_given_back(Key.parse(key)) for key in finding.keys if "/" in key)
+    return finding.rule == "cut_graph" and any(_is_given_back(key) for key in finding.keys)
 
 
 def _layers_of(finding: Finding) -> Iterator[str]:
     """The layers that a finding speaks of."""
     yield from (mend.layer for mend in finding.mends)
-    for text in finding.keys:
-        if "/" in text:
-            yield layer_alone(Key.parse(text))
+    for key in finding.keys:
+        if key.phase:
+            yield key.layer_alone
         else:
             # Rules give the bare name of a layer, or of a weight of one.
-            yield from (text, text.rpartition(".")[0])
+            yield from (key.path, key.path.rpartition(".")[0])
 
 
 def _operator(path: str, found: Culprits) -> Finding:
@@ -180,7 +179,6 @@ def _untraced(path: str, why: str) -> Finding:
     )
 
 
-def _key(path: str, found: Culprits) -> str:
-    return f"isolated@step0/{'backward' if found.backward else 'forward'}/{path}#0:" + (
-        "input.0" if found.backward else "output"
-    )
+def _key(path: str, found: Culprits) -> Key:
+    phase, role = ("backward", "input.0") if found.backward else ("forward", "output")
+    return Key(path, phase, 0, 0, role, "isolated")

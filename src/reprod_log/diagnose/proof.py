@@ -19,9 +19,9 @@ from reprod_log.experiments.isolation import run_isolated
 from reprod_log.experiments.passes import FLOAT64, Runs
 from reprod_log.measure.comparison import Comparison
 from reprod_log.pairing import match
-from reprod_log.recording import Entry, Key, Recording
+from reprod_log.recording import Entry, Recording
 from reprod_log.transfer import transfer_weights
-from reprod_log.verdict import CalibratedPolicy, Status, calibrate, judge_calibrated, layer_alone
+from reprod_log.verdict import CalibratedPolicy, Status, calibrate, judge_calibrated
 
 
 def prove(alignment: Alignment, runs: Runs, reference: Recording, candidate: Recording) -> Alignment:
@@ -32,9 +32,9 @@ def prove(alignment: Alignment, runs: Runs, reference: Recording, candidate: Rec
     if alignment.status is Status.PASS or not isinstance(alignment.policy, CalibratedPolicy):
         return alignment
     wrong = {
-        layer_alone(key)
+        one.key.layer_alone
         for one in alignment.verdict.judgements
-        if one.status is not Status.PASS and (key := Key.parse(one.key)).run.startswith("isolated")
+        if one.status is not Status.PASS and one.key.run.startswith("isolated")
     }
     prover = _Prover(runs, reference, candidate, alignment.policy, wrong)
     tried = [prover.tried(finding) for finding in alignment.findings]
@@ -58,7 +58,7 @@ def _said_better(finding: Finding, operators: Sequence[Finding]) -> bool:
 
 def _follows(finding: Finding, settled: set[str]) -> bool:
     """Whether a finding describes what a proven cause does to its layer."""
-    paths = {Key.parse(key).path if "/" in key else key for key in finding.keys}
+    paths = {key.path for key in finding.keys}
     return finding.rule in ("constant_factor", "statistics") and bool(paths) and paths <= settled
 
 
@@ -95,7 +95,7 @@ class _Prover:
 
     def _with_slopes(self, finding: Finding) -> Finding:
         """The finding with the word of finite differences about which side is wrong."""
-        found = slopes(self._runs, Key.parse(finding.keys[0]).path)
+        found = slopes(self._runs, finding.keys[0].path)
         if found is None:
             return finding
         errors = [slope.error for slope in found]
@@ -136,11 +136,7 @@ class _Prover:
             return None
         floor = calibrate(pairing, reference=self._reference, candidate=mended)
         judged = judge_calibrated(Comparison(()), floor, self._policy)
-        mine = [
-            one
-            for one in judged.judgements
-            if (key := Key.parse(one.key)).run.startswith("isolated") and layer_alone(key) == layer
-        ]
+        mine = [one for one in judged.judgements if one.key.run.startswith("isolated") and one.key.layer_alone == layer]
         if not mine or not all(one.status.passed for one in mine):
             return None
         # What the policy accepts passes with whatever error it has.

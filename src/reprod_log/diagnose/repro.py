@@ -72,13 +72,13 @@ def _weights(recording: Recording, path: str) -> dict[str, Array]:
         if key.step != first or key.phase not in ("parameter", "buffer") or not key.path.startswith(f"{path}."):
             continue
         array = entry.array()
-        update = str(Key(key.path, "update", first))
+        update = Key(key.path, "update", first)
         found[key.path[len(path) + 1 :]] = array - recording[update].array() if update in recording else array
     return found
 
 
 def _entry(recording: Recording, path: str, role: str) -> Array | None:
-    key = str(Key(path, "forward", min(recording.steps, default=0), 0, role))
+    key = Key(path, "forward", min(recording.steps, default=0), 0, role)
     if key not in recording or recording[key].detail != "full":
         return None
     return recording[key].array()

@@ -36,7 +36,7 @@ def shared_weights(case: Case) -> tuple[SharedWeight, ...]:
     return tuple(
         found
         for one in case.comparison.unmatched
-        if (key := Key.parse(one.key)).phase == "parameter" and not key.run and key.step == material.steps[0]
+        if (key := one.key).phase == "parameter" and not key.run and key.step == material.steps[0]
         for found in _partner(material, key.path, one.side)
     )
 
@@ -65,7 +65,7 @@ def _turned(array: Array, like: Array) -> Iterator[Array]:
 
 
 def _best(recording: Recording, key: Key) -> Array | None:
-    for name in (str(key.in_run("float64")), str(key)):
+    for name in (key.in_run("float64"), key):
         if name in recording:
             return recording[name].array().astype(np.float64)
     return None

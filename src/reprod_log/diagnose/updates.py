@@ -19,7 +19,7 @@ class BadUpdates:
     """Parameters whose update differs, or is there on one side only."""
     agreeing: tuple[str, ...]
     """Parameters whose update agrees at that step."""
-    keys: tuple[str, ...]
+    keys: tuple[Key, ...]
 
 
 def first_bad_update(case: Case) -> BadUpdates | None:
@@ -32,10 +32,10 @@ def first_bad_update(case: Case) -> BadUpdates | None:
     paired = {*material.parameters, *map(material.partner, material.parameters)}
     alone = {
         key
-        for one in case.comparison.unmatched
-        if (key := Key.parse(one.key)).phase in _OF_OPTIMIZERS or (key.phase == "gradient" and key.path in paired)
+        for key in (one.key for one in case.comparison.unmatched)
+        if key.phase in _OF_OPTIMIZERS or (key.phase == "gradient" and key.path in paired)
     }
-    wrong = {*case.failed.values(), *alone}
+    wrong = {*case.failed, *alone}
     wrong = {key for key in wrong if not key.run}
     for step in material.steps:
         here = {key for key in wrong if key.step == step}
@@ -43,7 +43,7 @@ def first_bad_update(case: Case) -> BadUpdates | None:
             return None
         # In an order of its own: sets have another one in every process.
         bad = {
-            key.path: str(key)
+            key.path: key
             for key in sorted(here, key=lambda one: (material.place(one.path), str(one)))
             if key.phase in _OF_OPTIMIZERS
         }

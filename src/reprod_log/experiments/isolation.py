@@ -150,11 +150,9 @@ def _run_one(
         for name, parameter in _parameters(program, module, path):
             gradient = framework.gradient(parameter)
             if gradient is not None:
-                entries.append(
-                    (Key(name, "gradient", 0, None, f"raw of {call.path or 'model'}", run), to_numpy(gradient))
-                )
+                entries.append((Key(name, "gradient", 0, None, "raw", run, region=call.path), to_numpy(gradient)))
     for name, buffer in _buffers(program, module, path):
-        entries.append((Key(name, "buffer", 0, None, f"of {call.path or 'model'}", run), to_numpy(buffer)))
+        entries.append((Key(name, "buffer", 0, None, "", run, region=call.path), to_numpy(buffer)))
     for key, array in entries:
         recorder.add(key, array, layer_type=kind)
 

@@ -17,6 +17,7 @@ from reprod_log.measure.small import is_small, measure_small
 from reprod_log.measure.spread import spread
 from reprod_log.pairing import Pair, Pairing
 from reprod_log.pairing.pairing import How
+from reprod_log.recording import Key
 from reprod_log.recording.entry import gc_paused
 from reprod_log.recording.portable import portable_entry
 
@@ -34,9 +35,9 @@ _MOST_HINTS = 100_000
 class Compared(NamedTuple):
     """One pair as it was measured; holds no tensor, so it can be stored and judged again."""
 
-    key: str
+    key: Key
     """The reference's key."""
-    candidate_key: str
+    candidate_key: Key
     reference_shape: tuple[int, ...]
     candidate_shape: tuple[int, ...]
     reference_dtype: str
@@ -56,6 +57,7 @@ class Compared(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         data = self._asdict()
+        data["key"], data["candidate_key"] = str(self.key), str(self.candidate_key)
         data["measurement"] = None if self.measurement is None else self.measurement.to_dict()
         data["worst_elements"] = [one.to_dict() for one in self.worst_elements]
         return data
@@ -63,6 +65,7 @@ class Compared(NamedTuple):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Compared:
         values = {name: value for name, value in data.items() if name in cls._fields}
+        values["key"], values["candidate_key"] = Key.parse(values["key"]), Key.parse(values["candidate_key"])
         values["reference_shape"] = tuple(values["reference_shape"])
         values["candidate_shape"] = tuple(values["candidate_shape"])
         if values["measurement"] is not None:
@@ -76,7 +79,7 @@ class Compared(NamedTuple):
 class Unmatched:
     """An entry of one side that has no partner, and names on the other side that look like it."""
 
-    key: str
+    key: Key
     side: str
     """'reference' or 'candidate': where it is."""
     near: tuple[str, ...] = ()
@@ -95,7 +98,7 @@ class Comparison:
     def to_dict(self) -> dict[str, Any]:
         return {
             "rows": [row.to_dict() for row in self.rows],
-            "unmatched": [asdict(one) for one in self.unmatched],
+            "unmatched": [{**asdict(one), "key": str(one.key)} for one in self.unmatched],
             "notes": list(self.notes),
             "structural": list(self.structural),
         }
@@ -105,7 +108,7 @@ class Comparison:
         return cls(
             rows=tuple(Compared.from_dict(row) for row in data["rows"]),
             unmatched=tuple(
-                Unmatched(one["key"], one["side"], tuple(one.get("near", ()))) for one in data["unmatched"]
+                Unmatched(Key.parse(one["key"]), one["side"], tuple(one.get("near", ()))) for one in data["unmatched"]
             ),
             notes=tuple(data.get("notes", ())),
             structural=tuple(data.get("structural", ())),
@@ -255,8 +258,8 @@ def _row(
 ) -> Compared:
     reference, candidate, view = pair.reference, pair.candidate, pair.view
     return Compared(
-        str(reference.key),
-        str(candidate.key),
+        reference.key,
+        candidate.key,
         reference.shape,
         candidate.shape,
         reference.dtype,
@@ -312,10 +315,14 @@ def _kinds_differ(reference: str, candidate: str) -> str:
 
 
 def _unmatched(pairing: Pairing) -> tuple[Unmatched, ...]:
-    lonely = [str(entry.key) for entry in pairing.only_in_reference]
-    extra = [str(entry.key) for entry in pairing.only_in_candidate]
-    hints = len(lonely) * len(extra) <= _MOST_HINTS
+    ours, theirs = pairing.only_in_reference, pairing.only_in_candidate
+    our_names, their_names = (tuple(str(entry.key) for entry in entries) for entries in (ours, theirs))
+    hints = len(ours) * len(theirs) <= _MOST_HINTS
+
+    def near(key: Key, names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(near_names(str(key), names)) if hints else ()
+
     return (
-        *(Unmatched(name, "reference", tuple(near_names(name, tuple(extra))) if hints else ()) for name in lonely),
-        *(Unmatched(name, "candidate", tuple(near_names(name, tuple(lonely))) if hints else ()) for name in extra),
+        *(Unmatched(entry.key, "reference", near(entry.key, their_names)) for entry in ours),
+        *(Unmatched(entry.key, "candidate", near(entry.key, our_names)) for entry in theirs),
     )

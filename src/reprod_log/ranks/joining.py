@@ -26,7 +26,7 @@ from reprod_log.ranks.placing import (
     together,
 )
 from reprod_log.ranks.reductions import Reduction, reductions
-from reprod_log.recording import Entry, ModuleInfo, Recording
+from reprod_log.recording import Entry, Key, ModuleInfo, Recording
 from reprod_log.recording.shards import MESH_FACT
 
 
@@ -38,9 +38,9 @@ class JoinedRecording(Recording):
     ranks: Ranks | None = field(default=None, repr=False)
     layout: DeclaredDims = field(default_factory=DeclaredDims)
     mesh: Mesh = field(default_factory=lambda: Mesh((), ()))
-    differing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    differing: Mapping[Key, tuple[str, ...]] = field(default_factory=dict)
     """Keys of entries that should be the same on several ranks and are not, with the axes along which they differ."""
-    left_out: tuple[str, ...] = ()
+    left_out: tuple[Key, ...] = ()
     """Keys of entries that could not be put together, because their values were not recorded."""
 
 
@@ -78,20 +78,20 @@ class _Joiner:
         self._ranks, self._mesh = ranks, mesh
         self._placing = Placing(ranks, layout, mesh)
         self._statistics = statistics_of(ranks.parts[0])
-        self._late: dict[str, list[Reduction]] = {}
+        self._late: dict[Key, list[Reduction]] = {}
         for one in reductions(ranks, self._placing):
             if one.late:
-                self._late.setdefault(str(one.raw), []).append(one)
-        self.differing: dict[str, dict[str, None]] = {}
-        self.left_out: list[str] = []
+                self._late.setdefault(one.raw, []).append(one)
+        self.differing: dict[Key, dict[str, None]] = {}
+        self.left_out: list[Key] = []
 
     def entries(self) -> Iterator[Entry]:
-        for text in self._ranks.keys:
-            yield from self._joined(self._ranks.entries(text))
+        for key in self._ranks.keys:
+            yield from self._joined(self._ranks.entries(key))
         for rank, entry in self._ranks.all.unmatched():
             raw = replace(entry.key, phase="gradient", role="raw")
-            if entry.key.role != "local" and not (entry.key.phase == "clip" and str(raw) in self._late):
-                self.differing.setdefault(str(entry.key), {})
+            if entry.key.role != "local" and not (entry.key.phase == "clip" and raw in self._late):
+                self.differing.setdefault(entry.key, {})
                 yield replace(entry, key=of_rank(entry.key, rank))
 
     def notes(self) -> Iterator[str]:
@@ -110,22 +110,22 @@ class _Joiner:
         if self.left_out:
             yield (
                 f"{counted(len(self.left_out), 'entry is', 'entries are')} left out, their values were not "
-                f"recorded: {listed(self.left_out)}"
+                f"recorded: {listed(map(str, self.left_out))}"
             )
 
     def _joined(self, parts: Parts) -> Iterator[Entry]:
         key = parts[0].key
         if key.phase == "gradient" and key.role == "local":
             return
-        if key.phase == "clip" and str(replace(key, phase="gradient", role="raw")) in self._late:
+        if key.phase == "clip" and replace(key, phase="gradient", role="raw") in self._late:
             return
-        for late in self._late.get(str(key), ()):
+        for late in self._late.get(key, ()):
             given = dict(zip(late.numbers, late.reduced, strict=True))
             parts = tuple(replace(given.get(rank, part), key=key) for rank, part in enumerate(parts))
         placed = self._placing.of(parts)
         whole = together(parts, placed, self._mesh)
         if whole is None:
-            self.left_out.append(str(key))
+            self.left_out.append(key)
             return
         yield whole
         yield from self._odd_ones(parts, placed)
@@ -141,7 +141,7 @@ class _Joiner:
         for rank in odd:
             yield replace(parts[rank], key=of_rank(key, rank))
         if odd:
-            self.differing[str(key)] = dict.fromkeys(axes_apart(parts, axes, self._mesh))
+            self.differing[key] = dict.fromkeys(axes_apart(parts, axes, self._mesh))
 
 
 def odd_ranks(parts: Parts, axes: tuple[int, ...], mesh: Mesh) -> tuple[int, ...]:

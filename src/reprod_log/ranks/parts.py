@@ -39,9 +39,9 @@ class Group:
         return len(self.parts)
 
     @cached_property
-    def keys(self) -> tuple[str, ...]:
+    def keys(self) -> tuple[Key, ...]:
         """The keys that every rank has, in the order of rank 0."""
-        return tuple(key for key in self.parts[0].keys if self.all_have(key))
+        return tuple(entry.key for entry in self.parts[0].entries if self.all_have(entry.key))
 
     def all_have(self, key: str | Key) -> bool:
         return all(key in part for part in self.parts)
@@ -54,7 +54,7 @@ class Group:
         """Every entry that some rank does not have, with the rank that has it."""
         shared = set(self.keys)
         for rank, part in zip(self.numbers, self.parts, strict=True):
-            yield from ((rank, entry) for entry in part.entries if str(entry.key) not in shared)
+            yield from ((rank, entry) for entry in part.entries if entry.key not in shared)
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Ranks:
         return tuple(Group(tuple(self.parts[r] for r in ranks), ranks, name) for ranks in mesh.groups(*along))
 
     @property
-    def keys(self) -> tuple[str, ...]:
+    def keys(self) -> tuple[Key, ...]:
         """The keys that every rank has, in the order of rank 0."""
         return self.all.keys
 

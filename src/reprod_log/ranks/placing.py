@@ -229,10 +229,9 @@ def _batch_sizes(ranks: Ranks) -> Mapping[tuple[str, int | None], tuple[int, ...
     """The size of every rank's batch for each pass and step: of the first input, else of the model's output."""
     found: dict[tuple[str, int | None], tuple[int, ...]] = {}
     for phase, path in (("data", None), ("forward", "")):
-        for text in ranks.keys:
-            key = ranks.parts[0][text].key
+        for key in ranks.keys:
             if key.phase == phase and (path is None or (key.path == path and key.role.startswith("output"))):
-                shapes: list[Any] = [entry.shape for entry in ranks.entries(text)]
+                shapes: list[Any] = [entry.shape for entry in ranks.entries(key)]
                 if all(shapes):
                     found.setdefault((key.run, key.step), tuple(shape[0] for shape in shapes))
     return found

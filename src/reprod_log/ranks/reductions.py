@@ -100,11 +100,10 @@ def reductions(ranks: Ranks, placing: Placing) -> Iterator[Reduction]:
 
 
 def _read_after_backward(group: Group, ranks: Ranks, placing: Placing) -> Iterator[Reduction]:
-    for text in group.keys:
-        key = group.parts[0][text].key
+    for key in group.keys:
         raw = replace(key, role="raw")
         if key.phase == "gradient" and key.role == "local" and key.call is None and group.all_have(raw):
-            if _is_of_all(group.parts[0][text], placing):
+            if _is_of_all(group.parts[0][key], placing):
                 continue
             local = tuple(tuple(_contributions(part, key)) for part in group.parts)
             reduced = _whole(group, ranks, raw, placing)

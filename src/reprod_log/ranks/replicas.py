@@ -30,17 +30,17 @@ def pair_replicas(ranks: Ranks, placing: Placing, found: tuple[Reduction, ...]) 
     """Every rank's version of what all should have with that of the first, and reduced gradients with their means."""
     mesh = placing.mesh
     own_statistics = statistics_that_may_differ(ranks, mesh)
-    late = {str(one.raw) for one in found if one.late}
-    means: dict[str, list[Reduction]] = {}
+    late = {one.raw for one in found if one.late}
+    means: dict[Key, list[Reduction]] = {}
     for one in _checkable(found):
-        means.setdefault(str(one.key), []).append(one)
+        means.setdefault(one.key, []).append(one)
     pairs: list[Pair] = []
-    for text in ranks.keys:
-        parts = ranks.entries(text)
-        for one in means.get(text, ()):
+    for key in ranks.keys:
+        parts = ranks.entries(key)
+        for one in means.get(key, ()):
             expected = one.expected()
             pairs.append(Pair(expected, replace(one.reduced[0], key=expected.key)))
-        if text not in late and _is_comparable(parts[0]):
+        if key not in late and _is_comparable(parts[0]):
             placed = placing.of(parts)
             if placed.shard is not None:
                 # Refuses parts that do not make the whole they speak of; reads nothing.
@@ -113,10 +113,9 @@ def differing_statistics(ranks: Group) -> dict[str, ModuleInfo]:
     """Paths of the running statistics that are not the same on all ranks in some step, with their layer."""
     statistics = statistics_of(ranks.parts[0])
     found: dict[str, ModuleInfo] = {}
-    for text in ranks.keys:
-        key = ranks.parts[0][text].key
+    for key in ranks.keys:
         if key.phase == "buffer" and not key.run and key.path in statistics and key.path not in found:
-            first, *others = ranks.entries(text)
+            first, *others = ranks.entries(key)
             if not all(same(first, other) for other in others):
                 found[key.path] = statistics[key.path]
     return found

@@ -3,6 +3,7 @@
 step0/forward/encoder.0.linear#0:output          layer output, first call of step 0
 step3/gradient/fc.weight:raw                      a parameter's gradient before clipping
 float64@step0/forward/encoder.0.linear#0:output   the same output in the float64 pass
+isolated@step0/gradient/fc.weight:raw of fc       the same parameter's gradient when the layer `fc` ran alone
 loss_0                                            a classic name: no structure, kept as it is
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 PHASES = (
     "data",
@@ -37,9 +38,13 @@ _STRUCTURED = re.compile(
 )
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False, eq=False)
 class Key:
-    """The identity of an entry. `phase` is empty for a classic name, which is then all in `path`."""
+    """The identity of an entry. `phase` is empty for a classic name, which is then all in `path`.
+
+    Two keys are equal when they print the same text, and a key equals that text: `judgement.key == "step0/loss/loss"`.
+    Inside the package keys stay keys; text is parsed where it comes in (files, the command line, the user's calls).
+    """
 
     path: str
     """Module or parameter path (`encoder.0.linear`), or the whole classic name."""
@@ -51,6 +56,8 @@ class Key:
     """output, output.1, input.mask, raw, clipped, exp_avg …"""
     run: str = ""
     """The pass of the same program this came from: '' (as the user runs it), float64, isolated …"""
+    region: str | None = None
+    """The part of the model that ran alone when a gradient or buffer was recorded ('' is the whole model)."""
 
     def __init__(
         self,
@@ -60,23 +67,43 @@ class Key:
         call: int | None = None,
         role: str = "",
         run: str = "",
+        region: str | None = None,
     ) -> None:
         # As for Entry, of which each has one: see there.
         values = self.__dict__
         values["path"], values["phase"], values["step"] = path, phase, step
-        values["call"], values["role"], values["run"] = call, role, run
+        values["call"], values["role"], values["run"], values["region"] = call, role, run, region
 
     def __str__(self) -> str:
         if not self.phase:
             return self.path
-        return self._text
+        text: str | None = self.__dict__.get("_text")
+        if text is None:
+            prefix = f"{self.run}@" if self.run else ""
+            call = "" if self.call is None else f"#{self.call}"
+            role = f":{self.printed_role}" if self.role or self.region is not None else ""
+            text = self.__dict__["_text"] = f"{prefix}step{self.step or 0}/{self.phase}/{self.path}{call}{role}"
+        return text
 
-    @cached_property
-    def _text(self) -> str:
-        prefix = f"{self.run}@" if self.run else ""
-        call = "" if self.call is None else f"#{self.call}"
-        role = f":{self.role}" if self.role else ""
-        return f"{prefix}step{self.step or 0}/{self.phase}/{self.path}{call}{role}"
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, (Key, str)) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    @property
+    def printed_role(self) -> str:
+        """The role as a key's text has it: with the region, if there is one."""
+        if self.region is None:
+            return self.role
+        return f"{self.role} of {self.region or _WHOLE}" if self.role else f"of {self.region or _WHOLE}"
+
+    @property
+    def layer_alone(self) -> str:
+        """The layer that ran alone when an entry of an isolated run was recorded."""
+        return self.path if self.phase in ("forward", "backward") else self.region or ""
 
     @staticmethod
     def parse(text: str) -> Key:
@@ -88,6 +115,11 @@ class Key:
         return replace(self, run=run)
 
 
+_WHOLE = "model"
+_REGIONS = ("gradient", "buffer")
+"""Phases in which the role also names what ran alone. In the others that is the path."""
+
+
 # Every part of a comparison asks for the same keys again.
 @lru_cache(maxsize=1 << 16)
 def _parsed(text: str) -> Key:
@@ -95,7 +127,11 @@ def _parsed(text: str) -> Key:
     if found is None:
         return Key(path=text)
     run, step, phase, path, call, role = found.groups()
-    key = Key(path, phase, int(step), None if call is None else int(call), role or "", run or "")
+    region = None
+    if run and role and phase in _REGIONS and run.startswith("isolated"):
+        before, of, region = f" {role}".partition(" of ")
+        role, region = (before[1:], "" if region == _WHOLE else region) if of else (role, None)
+    key = Key(path, phase, int(step), None if call is None else int(call), role or "", run or "", region)
     # It prints as the text it was read from, so nobody needs to put that together again.
     key.__dict__["_text"] = text
     return key

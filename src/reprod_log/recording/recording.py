@@ -283,34 +283,38 @@ class Source:
         )
 
 
-def series(keys: Iterable[str]) -> dict[str, tuple[tuple[int, str], ...]]:
+def series(keys: Iterable[Key]) -> dict[str, tuple[tuple[int, Key], ...]]:
     """Keys that differ only in their step, under a common name, each with its step in ascending order.
 
     Structured keys (`step3/loss/loss`) have a step; in a classic name (`loss_3`, `step_100_linear_lr`) it is the number
     that changes while the rest stays, the last one if several do. A key like no other is a series of one.
     """
-    groups: dict[tuple[str, str], dict[str, int]] = {}
-    for text in keys:
-        for front, step, back in _step_readings(text):
-            groups.setdefault((front, back), {})[text] = step
-    best: dict[str, tuple[str, str]] = {}
+    groups: _StepGroups = {}
+    for key in keys:
+        for front, step, back in _step_readings(key):
+            groups.setdefault((front, back), {})[key] = step
+    best: dict[Key, tuple[str, str]] = {}
     for group, members in groups.items():
-        for text in members:
-            if text not in best or _series_rank(group, groups) > _series_rank(best[text], groups):
-                best[text] = group
-    found: dict[str, list[tuple[int, str]]] = {}
-    for text, (front, back) in best.items():
-        name = f"{front}*{back}" if (front, back) != (text, "") and not Key.parse(text).phase else front
-        found.setdefault(name, []).append((groups[front, back][text], text))
-    return {name: tuple(sorted(rows)) for name, rows in found.items()}
+        for key in members:
+            if key not in best or _series_rank(group, groups) > _series_rank(best[key], groups):
+                best[key] = group
+    found: dict[str, list[tuple[int, Key]]] = {}
+    for key, (front, back) in best.items():
+        name = front if key.phase or (front, back) == (key.path, "") else f"{front}*{back}"
+        found.setdefault(name, []).append((groups[front, back][key], key))
+    return {name: tuple(sorted(rows, key=lambda row: (row[0], str(row[1])))) for name, rows in found.items()}
 
 
-def _step_readings(text: str) -> Iterable[tuple[str, int, str]]:
+_StepGroups = dict[tuple[str, str], dict[Key, int]]
+"""The keys with something in common before and after a number, each with that number."""
+
+
+def _step_readings(key: Key) -> Iterable[tuple[str, int, str]]:
     """Each way to read a key as something before, a step, and something after."""
-    key = Key.parse(text)
     if key.phase:
         yield str(replace(key, step=0)).replace("step0/", "", 1), key.step or 0, ""
         return
+    text = key.path
     numbers = list(_STEP_NUMBER.finditer(text))
     for number in numbers:
         yield text[: number.start()], int(number.group()), text[number.end() :]
@@ -318,5 +322,5 @@ def _step_readings(text: str) -> Iterable[tuple[str, int, str]]:
         yield text, 0, ""
 
 
-def _series_rank(group: tuple[str, str], groups: dict[tuple[str, str], dict[str, int]]) -> tuple[int, int]:
+def _series_rank(group: tuple[str, str], groups: _StepGroups) -> tuple[int, int]:
     return len(groups[group]), len(group[0])

@@ -96,7 +96,7 @@ def unproven_pairs(alignment: Alignment) -> tuple[Compared, ...]:
 
 def _layers(row: Compared) -> tuple[str, str]:
     """The layers that the two entries belong to."""
-    return _layer(Key.parse(row.key)), _layer(Key.parse(row.candidate_key))
+    return _layer(row.key), _layer(row.candidate_key)
 
 
 def _layer(key: Key) -> str:

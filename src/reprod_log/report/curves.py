@@ -56,10 +56,10 @@ def curves(rows: Iterable[ReportRow]) -> tuple[Curve, ...]:
     """
     scalars = [row for row in rows if row.measurement is not None and row.measurement.count == 1]
     found: dict[tuple[str, str, str], list[Point]] = {}
-    for name, kind, step, place in named_steps([row.parsed for row in scalars]):
+    for name, kind, step, place in named_steps([row.key for row in scalars]):
         point = _point(step, scalars[place])
         if point is not None:
-            found.setdefault((name, kind, scalars[place].parsed.run), []).append(point)
+            found.setdefault((name, kind, scalars[place].key.run), []).append(point)
     made = [
         Curve(name, kind, run, tuple(sorted(points, key=lambda point: point.step)))
         for (name, kind, run), points in found.items()

@@ -72,9 +72,9 @@ class Coverage:
     judged: int
     compared: int
     elements: int
-    only_in_reference: tuple[str, ...]
-    only_in_candidate: tuple[str, ...]
-    allowed: tuple[str, ...]
+    only_in_reference: tuple[Key, ...]
+    only_in_candidate: tuple[Key, ...]
+    allowed: tuple[Key, ...]
     structural: tuple[str, ...]
     """Modules without parameters that only one side has; nothing to compare."""
     incomparable: int
@@ -95,7 +95,7 @@ def coverage(alignment: Alignment, rows: tuple[ReportRow, ...]) -> Coverage:
     judged = {row.key for row in rows}
     by_phase: dict[str, Counter[Status]] = {}
     for row in rows:
-        by_phase.setdefault(row.parsed.phase, Counter())[row.status] += 1
+        by_phase.setdefault(row.key.phase, Counter())[row.status] += 1
     allowed = set(alignment.verdict.allowed)
     alone = [one for one in comparison.unmatched if one.key not in allowed]
     return Coverage(
@@ -108,7 +108,7 @@ def coverage(alignment: Alignment, rows: tuple[ReportRow, ...]) -> Coverage:
         structural=comparison.structural,
         incomparable=sum(row.measurement is None for row in comparison.rows),
         supporting=sum(row.key not in judged for row in comparison.rows),
-        steps=tuple(sorted({key.step for row in comparison.rows if (key := Key.parse(row.key)).step is not None})),
+        steps=tuple(sorted({row.key.step for row in comparison.rows if row.key.step is not None})),
         by_phase=tuple(by_phase.items()),
         matched=tuple(Counter(row.how for row in comparison.rows).most_common()),
         rearranged=tuple(Counter(row.view for row in comparison.rows if row.view).most_common()),

@@ -178,7 +178,7 @@ def _general_advice(alignment: Alignment, divergence: ReportRow | None) -> tuple
     if divergence.status is Status.INCOMPARABLE:
         estimated = divergence.judgement.evidence.startswith("estimate")
         return (message("advice.estimated" if estimated else "advice.incomparable", key=Name(divergence.key)),)
-    path = Name(divergence.parsed.path)
-    alone: Literal["", ".alone"] = ".alone" if divergence.parsed.run.startswith("isolated") else ""
-    phase = divergence.parsed.phase or "classic"
+    path = Name(divergence.key.path)
+    alone: Literal["", ".alone"] = ".alone" if divergence.key.run.startswith("isolated") else ""
+    phase = divergence.key.phase or "classic"
     return (message(f"advice.{phase}{alone if phase == 'forward' else ''}", path=path),)

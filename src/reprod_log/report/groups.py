@@ -43,7 +43,7 @@ def groups(rows: Iterable[ReportRow]) -> tuple[Group, ...]:
     """The entries by pass, step and phase, in the order in which they first occur."""
     found: dict[tuple[str, int | None, str], list[ReportRow]] = {}
     for row in rows:
-        key = row.parsed
+        key = row.key
         found.setdefault((key.run, key.step, key.phase), []).append(row)
     return tuple(Group(*name, tuple(members)) for name, members in found.items())
 
@@ -63,9 +63,9 @@ def heat_maps(rows: Iterable[ReportRow]) -> tuple[HeatMap, ...]:
     """Layer × step for the phases after the loss; a phase with one step is worth a map too, if it has two layers."""
     cells: dict[tuple[str, str], dict[tuple[str, int], ReportRow]] = {}
     for row in rows:
-        key = row.parsed
+        key = row.key
         if key.phase in HEAT_PHASES and key.step is not None:
-            layer = f"{key.path}:{key.role}" if key.role not in ("", "raw") else key.path
+            layer = f"{key.path}:{key.printed_role}" if key.printed_role not in ("", "raw") else key.path
             cells.setdefault((key.run, key.phase), {})[layer, key.step] = row
     maps = [
         HeatMap(run, phase, tuple(dict.fromkeys(layer for layer, _ in found)), _steps(found), found)
@@ -110,7 +110,7 @@ class _Branch:
 
 
 def _parts(row: ReportRow) -> list[str]:
-    key = row.parsed
+    key = row.key
     if key.phase and key.phase not in _MODULE_PHASES:
         return [f"({key.phase})", key.path]
     return key.path.split(".") if key.path else ["(model)"]
@@ -136,7 +136,7 @@ def _node(name: str, path: str, branch: _Branch) -> ModuleGroup:
 
 def _layer_type(row: ReportRow) -> str:
     """The class of the module itself; a parameter carries its module's, which says nothing new."""
-    known = row.compared is not None and row.parsed.phase in ("forward", "backward")
+    known = row.compared is not None and row.key.phase in ("forward", "backward")
     return row.compared.layer_type if known and row.compared is not None else ""
 
 

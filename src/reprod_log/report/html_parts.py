@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 from reprod_log.messages import Message, Words, message
+from reprod_log.recording import Key
 from reprod_log.report.groups import HeatMap
 from reprod_log.report.html_data import said
 from reprod_log.report.plain import number, plain, times
@@ -53,7 +54,7 @@ class HtmlParts:
         """An attribute in the page's language, e.g. a placeholder."""
         return Markup('{}="{}" data-t-{}="{}"').format(Markup(name), self.words.get(id), Markup(name), id)
 
-    def code(self, name: str) -> Markup:
+    def code(self, name: str | Key) -> Markup:
         """A name as text: it may not change the direction of what stands around it."""
         return Markup("<bdi><code>{}</code></bdi>").format(plain(name))
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from reprod_log.recording import Key
 from reprod_log.report.plain import plain, shortened
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~$])")
@@ -13,7 +14,7 @@ _LONGEST_NAME = 120
 _LONGEST_TEXT = 1000
 
 
-def code(name: str) -> str:
+def code(name: str | Key) -> str:
     """A name as a code span inside a table cell: nothing in it is a link, a mention, HTML or the end of the cell."""
     text = shortened(plain(name), _LONGEST_NAME).replace("|", "\\|")
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))

@@ -82,7 +82,7 @@ def _row(step: StepResult) -> OverviewRow:
         passed = step.alignment.passed
         total = len(step.alignment.verdict.judgements)
         answer = message("plan.entries", total=total) if passed else screen_headline(step.alignment)
-    key = divergence.key if divergence else ""
+    key = str(divergence.key) if divergence else ""
     doubtful = step.passed and any(one.kind == "suspicious pass" for one in step.alignment.findings)
     return OverviewRow(step.name, step.alignment.status.value, key, answer, doubtful)
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 
+from reprod_log.recording import Key
 
-def plain(text: str) -> str:
+
+def plain(text: str | Key) -> str:
     """The text with control, direction-changing and invisible characters made visible as escapes."""
+    text = str(text)
     return text if text.isprintable() else "".join(c if c.isprintable() else _escape(ord(c)) for c in text)
 
 

@@ -48,8 +48,7 @@ class ReportRow:
 
     place: int
     """Its number in the report, from 0."""
-    key: str
-    parsed: Key
+    key: Key
     status: Status
     judgement: Judgement
     compared: Compared | None
@@ -141,17 +140,15 @@ def rows(alignment: Alignment) -> tuple[ReportRow, ...]:
     evidence = {} if alignment.floor is None else {one.key: one for one in alignment.floor.evidence}
     found = []
     for place, one in enumerate(alignment.verdict.judgements):
-        key = Key.parse(one.key)
         found.append(
             ReportRow(
                 place=place,
                 key=one.key,
-                parsed=key,
                 status=one.status,
                 judgement=one,
                 compared=None if one.status is Status.UNMATCHED else compared.get(one.key),
                 evidence=evidence.get(one.key),
-                own=_own_error(key, evidence, compared),
+                own=_own_error(one.key, evidence, compared),
             )
         )
     return tuple(found)
@@ -162,7 +159,7 @@ def worst_status(statuses: Iterable[Status]) -> Status:
     return max(statuses, key=SEVERITY.index)
 
 
-def accepted_keys(alignment: Alignment) -> tuple[str, ...]:
+def accepted_keys(alignment: Alignment) -> tuple[Key, ...]:
     """The entries that pass only because the policy accepts their difference."""
     return tuple(one.key for one in alignment.verdict.judgements if one.status is Status.ACCEPTED)
 
@@ -174,22 +171,26 @@ def remarks(alignment: Alignment) -> tuple[Message, ...]:
         if not side.complete:
             lines.append(message(f"doubt.incomplete.{name}"))
         lines += [message("remark.side", side=message(name), note=Foreign(note)) for note in side.notes]
-    said: dict[str, list[str]] = {}
-    views: dict[str, list[str]] = {}
+    said: dict[str, list[Key]] = {}
+    views: dict[str, list[Key]] = {}
     for row in alignment.comparison.rows:
         if row.view:
             views.setdefault(row.view, []).append(row.key)
         for note in row.measurement.notes if row.measurement else ():
             said.setdefault(note, []).append(row.key)
     lines += [
-        message("remark.view", view=Foreign(why), keys=Foreign(listed(keys, most=3))) for why, keys in views.items()
+        message("remark.view", view=Foreign(why), keys=Foreign(listed(map(str, keys), most=3)))
+        for why, keys in views.items()
     ]
-    lines += [message("remark.of", note=Foreign(why), keys=Foreign(listed(keys, most=3))) for why, keys in said.items()]
+    lines += [
+        message("remark.of", note=Foreign(why), keys=Foreign(listed(map(str, keys), most=3)))
+        for why, keys in said.items()
+    ]
     if alignment.verdict.allowed:
-        lines.append(message("remark.allowed", keys=Foreign(listed(alignment.verdict.allowed))))
+        lines.append(message("remark.allowed", keys=Foreign(listed(map(str, alignment.verdict.allowed)))))
     known = accepted_keys(alignment)
     if known:
-        lines.append(message("remark.accepted", keys=Foreign(listed(known))))
+        lines.append(message("remark.accepted", keys=Foreign(listed(map(str, known)))))
     if alignment.policy.equal_nan:
         lines.append(message("remark.equal_nan"))
     notes = (*(alignment.floor.notes if alignment.floor is not None else ()), *alignment.comparison.notes)
@@ -197,10 +198,10 @@ def remarks(alignment: Alignment) -> tuple[Message, ...]:
     return tuple(lines)
 
 
-def _own_error(key: Key, evidence: dict[str, FloorEvidence], compared: dict[str, Compared]) -> Measurement | None:
+def _own_error(key: Key, evidence: dict[Key, FloorEvidence], compared: dict[Key, Compared]) -> Measurement | None:
     """How far the layer is off when it runs alone: in float64 if there is such a run, else as the user runs it."""
-    alone = str(key.in_run("isolated"))
-    if alone == str(key):
+    alone = key.in_run("isolated")
+    if alone == key:
         # A classic name knows no passes: this is the entry itself.
         return None
     found = evidence.get(alone)

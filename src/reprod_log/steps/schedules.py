@@ -127,7 +127,7 @@ def _counted(rate: Callable[[int], Any]) -> tuple[Reading, Advance]:
 
 def _limits(reference: Recording, candidate: Recording) -> OwnLimits:
     """One limit per schedule: a share of its own largest rate, since near the end of a decay every rate is small."""
-    by_key = {str(entry.key): entry for entry in reference.entries if _is_number(entry)}
+    by_key = {entry.key: entry for entry in reference.entries if _is_number(entry)}
     found: list[Limit | str] = []
     for name, members in series(by_key).items():
         keys = [key for _, key in members]
@@ -137,7 +137,7 @@ def _limits(reference: Recording, candidate: Recording) -> OwnLimits:
         share = _SHARE_NARROW if narrow else _SHARE
         reason = f"{share:g} of the largest rate, {largest:g}"
         pattern = "*".join(escape(part) for part in name.split("*"))
-        structured = bool(Key.parse(keys[0]).phase)
+        structured = bool(keys[0].phase)
         found.append(Limit("max_abs", share * largest, keys=f"*/{pattern}" if structured else pattern, reason=reason))
     return tuple(found), ()
 

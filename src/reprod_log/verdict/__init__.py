@@ -4,7 +4,7 @@ from reprod_log.verdict.calibrated import judge_calibrated
 from reprod_log.verdict.calibrated_policy import CalibratedPolicy
 from reprod_log.verdict.evidence import FloorEvidence
 from reprod_log.verdict.fixed import Check, Judgement, Verdict, judge, require_complete
-from reprod_log.verdict.noise_floor import NoiseFloor, calibrate, layer_alone
+from reprod_log.verdict.noise_floor import NoiseFloor, calibrate
 from reprod_log.verdict.policy import DEFAULT_LIMITS, Limit, Policy
 from reprod_log.verdict.status import Status
 from reprod_log.verdict.unused import UnusedPattern, unused_patterns
@@ -24,7 +24,6 @@ __all__ = [
     "calibrate",
     "judge",
     "judge_calibrated",
-    "layer_alone",
     "require_complete",
     "unused_patterns",
 ]

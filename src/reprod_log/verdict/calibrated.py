@@ -32,7 +32,7 @@ from reprod_log.verdict.fixed import (
     verdict_on,
 )
 from reprod_log.verdict.floors import assumed, narrow, wide
-from reprod_log.verdict.noise_floor import NoiseFloor, layer_alone
+from reprod_log.verdict.noise_floor import NoiseFloor
 from reprod_log.verdict.policy import EXACT_KINDS
 from reprod_log.verdict.precision import narrow_factor, precision_tier
 from reprod_log.verdict.status import Status
@@ -59,8 +59,8 @@ def judge_calibrated(comparison: Comparison, floor: NoiseFloor, policy: Calibrat
     further = [one for found in incomparable.values() for one in found]
     # A layer made of layers is wrong alone when the code between them is; the free run then says the place exactly.
     containers = _containers(isolated)
-    whole = [one for one in isolated if layer_alone(Key.parse(one.key)) in containers]
-    parts = [one for one in isolated if layer_alone(Key.parse(one.key)) not in containers]
+    whole = [one for one in isolated if one.key.layer_alone in containers]
+    parts = [one for one in isolated if one.key.layer_alone not in containers]
     judgements = accepted([*data, *parts, *free, *whole, *further], policy.accept)
     if all(one.status.passed for one in judgements):
         judgements = _merged(judgements, _formulated_otherwise(precision_tier(floor, policy)))
@@ -73,7 +73,7 @@ def _incomparable(comparison: Comparison) -> dict[str, list[Judgement]]:
     found: dict[str, list[Judgement]] = {}
     for row in comparison.rows:
         if row.measurement is None:
-            key = Key.parse(row.key)
+            key = row.key
             tier = "data" if key.phase == "data" and not key.run else key.run
             found.setdefault(tier, []).append(Judgement(row.key, Status.INCOMPARABLE, reason=row.incomparable))
     return found
@@ -89,7 +89,7 @@ def _in_order(judgements: list[Judgement], comparison: Comparison) -> list[Judge
 
 def _isolated(one: FloorEvidence, policy: CalibratedPolicy) -> Judgement:
     """Tier 2 for one entry."""
-    if Key.parse(one.key).phase == "buffer":
+    if one.key.phase == "buffer":
         # Running statistics get the wider limit; what a momentum kept in float32 adds to it is known exactly.
         return wide(one, policy.free, policy)
     return wide(one, policy.isolated, policy, suspect=True)
@@ -97,7 +97,7 @@ def _isolated(one: FloorEvidence, policy: CalibratedPolicy) -> Judgement:
 
 def _containers(judgements: list[Judgement]) -> frozenset[str]:
     """Layers that hold other layers which were run alone too."""
-    layers = {layer_alone(Key.parse(one.key)) for one in judgements}
+    layers = {one.key.layer_alone for one in judgements}
     return frozenset(
         layer
         for layer in layers
@@ -112,7 +112,7 @@ def _is_measured(one: FloorEvidence) -> bool:
 
 def _is_given(one: FloorEvidence) -> bool:
     """Whether an entry is data. What a second model was fed may be what the first one made: then it has rounding."""
-    return Key.parse(one.key).phase == "data" and (one.noise is None or one.noise.differing == 0)
+    return one.key.phase == "data" and (one.noise is None or one.noise.differing == 0)
 
 
 def _data(floor: NoiseFloor, policy: CalibratedPolicy) -> Iterator[Judgement]:
@@ -141,7 +141,7 @@ def _finite_as_run(judged: Judgement, measured: Measurement | None, policy: Cali
 
 def _free(one: FloorEvidence, floor: NoiseFloor, policy: CalibratedPolicy) -> Judgement:
     """Tier 3 for one entry, by the best evidence there is for it."""
-    key = Key.parse(one.key)
+    key = one.key
     if key.phase == "lr":
         return _lr(one, floor, policy)
     best = one.float64 or one.float32
@@ -171,7 +171,7 @@ def _formulated_otherwise(judgements: list[Judgement]) -> list[Judgement]:
     behind: dict[tuple[str, int | None], list[Judgement]] = {}
     trained = set()
     for one in judgements:
-        key = Key.parse(one.key)
+        key = one.key
         if key.phase in ("gradient", "backward") and key.path:
             behind.setdefault((key.run, key.step), []).append(one)
             if key.phase == "gradient":
@@ -180,7 +180,7 @@ def _formulated_otherwise(judgements: list[Judgement]) -> list[Judgement]:
     reason = "the gradients of all that lies behind it agree: the loss is formulated in another way"
     return [
         replace(one, status=Status.PASS, reason=reason)
-        if not one.status.passed and one.checks and _is_of_the_output(Key.parse(one.key), same)
+        if not one.status.passed and one.checks and _is_of_the_output(one.key, same)
         else one
         for one in judgements
     ]
@@ -195,7 +195,7 @@ def _drifts(one: FloorEvidence, floor: NoiseFloor) -> bool:
 
     In float32 one activation on the other side of a kink makes all that follows differ by far more than rounding.
     """
-    key = Key.parse(one.key)
+    key = one.key
     # What is clipped there is the reference's gradient; whether it is clipped alike, the update shows.
     spoken_for = bool(floor.injected) if key.phase == "clip" else str(key.in_run("injected")) in floor.injected
     return bool(key.step) and spoken_for
@@ -207,7 +207,7 @@ def _lr(one: FloorEvidence, floor: NoiseFloor, policy: CalibratedPolicy) -> Judg
     rates = [
         other_error.reference.abs_max
         for other in floor.of_mode(one.mode)
-        if Key.parse(other.key).phase == "lr" and (other_error := other.float64 or other.float32) is not None
+        if other.key.phase == "lr" and (other_error := other.float64 or other.float32) is not None
     ]
     limit = policy.lr * max(rates)
     error = next((found for found in errors if not found.max_abs <= limit), errors[0])

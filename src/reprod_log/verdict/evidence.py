@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from reprod_log.measure.measurement import Measurement
+from reprod_log.recording import Key
 
 Basis = Literal["both in float64", "reference in float64", "repeats of the reference", "none"]
 
@@ -15,7 +16,7 @@ Basis = Literal["both in float64", "reference in float64", "repeats of the refer
 class FloorEvidence:
     """The numbers that speak about one entry in one mode. All are kept, so that it can be judged again."""
 
-    key: str
+    key: Key
     """The reference's key, without the mark of the float64 run."""
     mode: str
     noise: Measurement | None = None
@@ -36,7 +37,7 @@ class FloorEvidence:
         return self.noise is not None and self.basis in ("both in float64", "reference in float64")
 
     def to_dict(self) -> dict[str, Any]:
-        data = asdict(self)
+        data = {**asdict(self), "key": str(self.key)}
         for name in ("noise", "float64", "float32"):
             found = getattr(self, name)
             data[name] = None if found is None else found.to_dict()
@@ -44,7 +45,7 @@ class FloorEvidence:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> FloorEvidence:
-        values = dict(data)
+        values = {**data, "key": Key.parse(data["key"])}
         for name in ("noise", "float64", "float32"):
             if values.get(name) is not None:
                 values[name] = Measurement.from_dict(values[name])

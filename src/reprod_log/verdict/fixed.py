@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
+from typing import Any
 
 from reprod_log.measure.comparison import Compared, Comparison, Unmatched
 from reprod_log.measure.measurement import Estimate, Measurement
@@ -43,13 +44,16 @@ class Check:
 class Judgement:
     """The status of one entry, with every check behind it."""
 
-    key: str
+    key: Key
     status: Status
     checks: tuple[Check, ...] = ()
     reason: str = ""
     """Why it did not pass, or what a passing entry should still say; '' when there is nothing to add."""
     evidence: str = "fixed limit"
     """What the judgement stands on."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "key": str(self.key), "status": str(self.status)}
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,7 @@ class Verdict:
 
     status: Status
     judgements: tuple[Judgement, ...]
-    allowed: tuple[str, ...] = ()
+    allowed: tuple[Key, ...] = ()
     """Unmatched keys that the policy lets through."""
 
     @property
@@ -95,17 +99,16 @@ def judge(comparison: Comparison, policy: Policy) -> Verdict:
     return verdict_on(accepted(judgements, policy.accept), accepted(lonely, policy.accept), allowed)
 
 
-def _is_evidence(key: str, keys: Collection[str]) -> bool:
+def _is_evidence(key: Key, keys: Collection[Key]) -> bool:
     """Whether this is the float64 run of an entry that is judged as it ran: fixed limits are for the program as it is.
 
     Judging both would count every entry twice.
     """
-    parsed = Key.parse(key)
-    mode, _, wide = parsed.run.rpartition(".")
-    return wide == FLOAT64 and str(parsed.in_run(mode)) in keys
+    mode, _, wide = key.run.rpartition(".")
+    return wide == FLOAT64 and key.in_run(mode) in keys
 
 
-def verdict_on(compared: list[Judgement], lonely: list[Judgement], allowed: tuple[str, ...]) -> Verdict:
+def verdict_on(compared: list[Judgement], lonely: list[Judgement], allowed: tuple[Key, ...]) -> Verdict:
     """The verdict on pairs and on entries without a partner; however much is let through, no pair is no pass."""
     judgements = (*compared, *lonely)
     return Verdict(overall(judgements) if compared else Status.NOTHING, judgements, allowed)
@@ -115,18 +118,21 @@ def accepted(judgements: list[Judgement], patterns: tuple[str, ...]) -> list[Jud
     """The judgements with known differences let through: explicit, and said on each of them."""
     return [
         replace(one, status=Status.ACCEPTED, reason=f"accepted although: {one.reason}")
-        if not one.status.passed and any(fnmatchcase(one.key, pattern) for pattern in patterns)
+        if not one.status.passed and any(fnmatchcase(str(one.key), pattern) for pattern in patterns)
         else one
         for one in judgements
     ]
 
 
-def alone_judgements(comparison: Comparison, allows: Callable[[str], bool]) -> tuple[list[Judgement], tuple[str, ...]]:
+def alone_judgements(comparison: Comparison, allows: Callable[[str], bool]) -> tuple[list[Judgement], tuple[Key, ...]]:
     """A judgement for every entry without a partner, and the keys of those that the policy lets through."""
-    lonely = [
-        Judgement(one.key, Status.UNMATCHED, reason=_alone(one)) for one in comparison.unmatched if not allows(one.key)
-    ]
-    return lonely, tuple(one.key for one in comparison.unmatched if allows(one.key))
+    unmatched, allowed = [], []
+    for one in comparison.unmatched:
+        if allows(str(one.key)):
+            allowed.append(one.key)
+        else:
+            unmatched.append(Judgement(one.key, Status.UNMATCHED, reason=_alone(one)))
+    return unmatched, tuple(allowed)
 
 
 def judge_row(row: Compared, policy: Policy) -> Judgement:
@@ -134,10 +140,10 @@ def judge_row(row: Compared, policy: Policy) -> Judgement:
     measurement = row.measurement
     if measurement is None:
         return Judgement(row.key, Status.INCOMPARABLE, reason=row.incomparable)
-    found = policy.limits_for(row.key, _coarser(row.reference_dtype, row.candidate_dtype))
+    found = policy.limits_for(str(row.key), _coarser(row.reference_dtype, row.candidate_dtype))
     if not found:
         return Judgement(
-            row.key, Status.INCOMPARABLE, reason=f"no limit fits {row.reference_dtype} {row.key!r}; give one"
+            row.key, Status.INCOMPARABLE, reason=f"no limit fits {row.reference_dtype} {str(row.key)!r}; give one"
         )
     checks = []
     for name, limit in found.items():
@@ -156,7 +162,7 @@ def judge_row(row: Compared, policy: Policy) -> Judgement:
     return Judgement(row.key, Status.FAIL, tuple(checks), mismatch_line(row, tuple(checks)))
 
 
-def _judge_estimate(key: str, measurement: Measurement, estimate: Estimate, limits: Mapping[str, Limit]) -> Judgement:
+def _judge_estimate(key: Key, measurement: Measurement, estimate: Estimate, limits: Mapping[str, Limit]) -> Judgement:
     """The status of a pair without values: it passes or fails only where the bounds leave no other way."""
     evidence = f"estimate from {estimate.source}"
     checks, sentences = [], []

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from reprod_log.layers.lookup import names_of_statistic
 from reprod_log.measure.measurement import Measurement
-from reprod_log.recording import Key
 from reprod_log.verdict.calibrated_policy import CalibratedPolicy
 from reprod_log.verdict.evidence import FloorEvidence
 from reprod_log.verdict.fixed import Check, Judgement, nonfinite_problem
@@ -107,19 +106,19 @@ def pooled_floor(one: FloorEvidence, floor: NoiseFloor) -> float:
 def _spread(one: FloorEvidence, floor: NoiseFloor) -> float:
     """For a running mean, the deviation of what was averaged: a mean of zero is rounded like the values it sums."""
     for mean, variance in zip(names_of_statistic("running_mean"), names_of_statistic("running_var"), strict=True):
-        key = Key.parse(one.key)
+        key = one.key
         if key.phase == "buffer" and key.path.endswith(mean):
-            sibling = str(replace(key, path=key.path.removesuffix(mean) + variance))
+            sibling = replace(key, path=key.path.removesuffix(mean) + variance)
             found = floor.by_key.get(sibling)
             if found is not None and found.float32 is not None:
                 return math.sqrt(found.float32.reference.rms)
     return 0.0
 
 
-def series(one: FloorEvidence) -> tuple[str, str, str]:
+def series(one: FloorEvidence) -> tuple[str, str, str, str | None]:
     """The same tensor over the steps."""
-    key = Key.parse(one.key)
-    return key.phase, key.path, key.role
+    key = one.key
+    return key.phase, key.path, key.role, key.region
 
 
 def ratio(one: FloorEvidence, floor: NoiseFloor) -> float:

@@ -48,7 +48,7 @@ class NoiseFloor:
         return (one for one in self.evidence if one.mode == mode)
 
     @cached_property
-    def injected(self) -> frozenset[str]:
+    def injected(self) -> frozenset[Key]:
         """Keys of what was also run with the reference's gradients, in a precision in which it can be judged."""
         return frozenset(
             one.key
@@ -57,7 +57,7 @@ class NoiseFloor:
         )
 
     @cached_property
-    def by_key(self) -> dict[str, FloorEvidence]:
+    def by_key(self) -> dict[Key, FloorEvidence]:
         return {one.key: one for one in self.evidence}
 
     def without_float64(self) -> NoiseFloor:
@@ -92,7 +92,7 @@ def calibrate(
 
     The measuring is spread over `threads` (None: one per core) or over an `executor`.
     """
-    by_key = {str(pair.reference.key): pair for pair in pairing.pairs}
+    by_key = {pair.reference.key: pair for pair in pairing.pairs}
     repeats = tuple(run for run in reference.runs if run == "repeat" or run.startswith("perturbed"))
     wanted = [
         _wanted(pair, mode, by_key, reference, repeats)
@@ -143,14 +143,14 @@ class _Wanted:
 
 
 def _wanted(
-    pair: Pair, mode: str, by_key: Mapping[str, Pair], reference: Recording, repeats: tuple[str, ...]
+    pair: Pair, mode: str, by_key: Mapping[Key, Pair], reference: Recording, repeats: tuple[str, ...]
 ) -> _Wanted:
     """What speaks about one pair of the plain (not float64) run of a mode."""
     key = pair.reference.key
-    wide_key = str(key.in_run(f"{mode}.{FLOAT64}" if mode else FLOAT64))
-    plain = FloorEvidence(str(key), mode, reduction=int(pair.reference.meta.get("terms", 1)))
+    wide_key = key.in_run(f"{mode}.{FLOAT64}" if mode else FLOAT64)
+    plain = FloorEvidence(key, mode, reduction=int(pair.reference.meta.get("terms", 1)))
     if wide_key not in reference:
-        repeated = tuple(Pair(pair.reference, reference[text]) for text in _repeats_of(key, reference, repeats))
+        repeated = tuple(Pair(pair.reference, reference[again]) for again in _repeats_of(key, reference, repeats))
         return _Wanted(replace(plain, basis="repeats of the reference"), repeated, pair)
     truth = reference[wide_key]
     wide_pair = by_key.get(wide_key)
@@ -162,19 +162,19 @@ def _wanted(
     )
 
 
-def _repeats_of(key: Key, reference: Recording, repeats: tuple[str, ...]) -> Iterator[str]:
+def _repeats_of(key: Key, reference: Recording, repeats: tuple[str, ...]) -> Iterator[Key]:
     """The reference's own repeats and perturbed runs of an entry."""
     if key.run:
         return
     for run in repeats:
-        text = str(key.in_run(run))
-        if text in reference:
-            yield text
+        again = key.in_run(run)
+        if again in reference:
+            yield again
 
 
 def _repeated(reference: Recording) -> list[Pair]:
     """Every entry of the reference with its repetition."""
-    found = ((entry, str(entry.key.in_run("repeat"))) for entry in reference.of_run(""))
+    found = ((entry, entry.key.in_run("repeat")) for entry in reference.of_run(""))
     return [Pair(entry, reference[again]) for entry, again in found if again in reference]
 
 
@@ -184,11 +184,3 @@ def _notes(again: list[Pair], measured: list[Measurement | None]) -> Iterator[st
         if measurement is not None and not (measurement.differing == 0 and not measurement.nonfinite_mismatched):
             yield f"the reference does not repeat itself: {pair.reference.key} differs by {measurement.max_abs:.3g}"
             return
-
-
-def layer_alone(key: Key) -> str:
-    """The layer that was run alone when an entry of an isolated run was recorded."""
-    if key.phase in ("forward", "backward"):
-        return key.path
-    layer = key.role.partition("of ")[2]
-    return "" if layer == "model" else layer

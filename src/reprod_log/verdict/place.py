@@ -21,9 +21,9 @@ def first_divergence(judgements: Sequence[Judgement]) -> Judgement | None:
     lost = _first_lost(judgements)
     if compared is None or lost is None:
         return compared or lost
-    key = Key.parse(compared.key)
+    key = compared.key
     # A layer that is wrong alone is nearer to the mistake than anything in the free run.
-    return lost if not key.run and _time(Key.parse(lost.key)) < _time(key) else compared
+    return lost if not key.run and _time(lost.key) < _time(key) else compared
 
 
 def last_agreement(judgements: Sequence[Judgement]) -> Judgement | None:
@@ -31,15 +31,15 @@ def last_agreement(judgements: Sequence[Judgement]) -> Judgement | None:
     first = first_divergence(judgements)
     if first is None:
         return None
-    key = Key.parse(first.key)
+    key = first.key
     if key.run == "isolated" and key.phase in ("forward", "backward"):
         # Layers alone are judged before the program as it runs, whose order is meant.
         found = _last_before(judgements, lambda other: other.path == key.path and other.phase == "forward")
         if found is not None:
             return found
     if first.status is Status.UNMATCHED:
-        earlier = [one for one in judgements if _agrees(one) and _is_before(Key.parse(one.key), key)]
-        return max(reversed(earlier), key=lambda one: _time(Key.parse(one.key)), default=None)
+        earlier = [one for one in judgements if _agrees(one) and _is_before(one.key, key)]
+        return max(reversed(earlier), key=lambda one: _time(one.key), default=None)
     return next((one for one in reversed(judgements[: judgements.index(first)]) if _agrees(one)), None)
 
 
@@ -55,7 +55,7 @@ def _last_before(judgements: Sequence[Judgement], is_place: Callable[[Key], bool
     """What passed last in the program as it runs before a place in it."""
     last = None
     for one in judgements:
-        key = Key.parse(one.key)
+        key = one.key
         if key.run or one.status is Status.UNMATCHED:
             continue
         if is_place(key):
@@ -73,14 +73,14 @@ def _first_lost(judgements: Sequence[Judgement]) -> Judgement | None:
     both = {
         (key.step, key.phase, key.path)
         for one in judgements
-        if one.status is not Status.UNMATCHED and not (key := Key.parse(one.key)).run
+        if one.status is not Status.UNMATCHED and not (key := one.key).run
     }
     lost = [
         one
         for one in lonely
-        if (key := Key.parse(one.key)).phase in _LOST and not key.run and (key.step, _LOST[key.phase], key.path) in both
+        if (key := one.key).phase in _LOST and not key.run and (key.step, _LOST[key.phase], key.path) in both
     ]
-    return min(lost, key=lambda one: _time(Key.parse(one.key)), default=None)
+    return min(lost, key=lambda one: _time(one.key), default=None)
 
 
 def _time(key: Key) -> tuple[int, int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reprod_log.recording import Key
 from reprod_log.verdict.calibrated_policy import CalibratedPolicy
 from reprod_log.verdict.evidence import FloorEvidence
 from reprod_log.verdict.fixed import Judgement
@@ -23,11 +22,11 @@ def precision_tier(floor: NoiseFloor, policy: CalibratedPolicy) -> list[Judgemen
     wide = {one.key for one in floor.evidence if one.float64 is not None}
     for mode in ("isolated", "injected"):
         rows = [one for one in floor.of_mode(mode) if one.float32 is not None and one.noise is not None]
-        ratios: dict[tuple[str, str, str], list[float]] = {}
+        ratios: dict[tuple[str, str, str, str | None], list[float]] = {}
         for one in rows:
             ratios.setdefault(series(one), []).append(ratio(one, floor))
         for one in rows:
-            has_float64 = one.key in wide or str(Key.parse(one.key).in_run("")) in wide
+            has_float64 = one.key in wide or one.key.in_run("") in wide
             factor = policy.precision if has_float64 else narrow_factor(one, policy)
             objection = Status.PRECISION if has_float64 else Status.FAIL
             judged = narrow(one, floor, policy, factor, objection)
@@ -46,8 +45,8 @@ def _first_step(floor: NoiseFloor, policy: CalibratedPolicy) -> Iterator[Judgeme
 
     Without it a candidate that is right in float64 alone, or whose two passes are of different programs, would pass.
     """
-    steps = {key.step for one in floor.of_mode("") if (key := Key.parse(one.key)).step is not None}
-    rows = [one for one in floor.of_mode("") if Key.parse(one.key).step in sorted(steps)[:1] and _tells(one, policy)]
+    steps = {key.step for one in floor.of_mode("") if (key := one.key).step is not None}
+    rows = [one for one in floor.of_mode("") if one.key.step in sorted(steps)[:1] and _tells(one, policy)]
     judged = [(one, narrow(one, floor, policy, policy.precision, Status.PRECISION)) for one in rows]
     flipped = any(
         not found.status.passed and _may_be_kink(one, policy, phases=("gradient", "backward")) for one, found in judged
@@ -65,7 +64,7 @@ _BEHIND_GRADIENTS = ("gradient", "backward", "clip", "update", "optimizer", "par
 
 def _tells(one: FloorEvidence, policy: CalibratedPolicy) -> bool:
     """Whether the precision of an entry can be judged: measured in all ways, not exact, and not rounding alone."""
-    if one.float64 is None or one.float32 is None or one.noise is None or Key.parse(one.key).phase in ("data", "lr"):
+    if one.float64 is None or one.float32 is None or one.noise is None or one.key.phase in ("data", "lr"):
         return False
     if one.float32.reference_dtype.startswith(EXACT_KINDS):
         return False
@@ -75,7 +74,7 @@ def _tells(one: FloorEvidence, policy: CalibratedPolicy) -> bool:
 def _may_be_kink(one: FloorEvidence, policy: CalibratedPolicy, *, phases: tuple[str, ...] = ("gradient",)) -> bool:
     assert one.float32 is not None
     small = one.float32.rmse <= policy.kink * one.float32.reference.rms
-    return small and Key.parse(one.key).phase in phases
+    return small and one.key.phase in phases
 
 
 def narrow_factor(one: FloorEvidence, policy: CalibratedPolicy) -> float:
@@ -85,6 +84,6 @@ def narrow_factor(one: FloorEvidence, policy: CalibratedPolicy) -> float:
     longer cancels it, and updates and the parameters that began at zero have it too. The first update shows a wrong
     rule by the narrow limit.
     """
-    key = Key.parse(one.key)
+    key = one.key
     with_history = key.phase == "optimizer" or (key.phase in ("update", "parameter") and bool(key.step))
     return policy.precision if with_history else policy.without_float64

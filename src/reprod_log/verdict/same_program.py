@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from reprod_log.errors import RecordingError
-from reprod_log.recording import Key
 from reprod_log.verdict.evidence import FloorEvidence
 
 _LEAST_SHARE = 0.01
@@ -22,13 +21,13 @@ def check_same_program(evidence: Iterable[FloorEvidence]) -> None:
     """
     from statistics import median  # loads fractions and decimals, which few comparisons need
 
-    first = [one for one in evidence if one.mode == "" and one.in_float64 and Key.parse(one.key).step in (None, 0)]
-    data = [one for one in first if Key.parse(one.key).phase == "data" and _is_other(one)]
+    first = [one for one in evidence if one.mode == "" and one.in_float64 and one.key.step in (None, 0)]
+    data = [one for one in first if one.key.phase == "data" and _is_other(one)]
     if data:
         raise RecordingError(
             f"the float64 pass of the reference was fed other data than its plain pass: {_told(data[0])}"
         )
-    outputs = [one for one in first if Key.parse(one.key).phase == "forward" and _is_floating(one)]
+    outputs = [one for one in first if one.key.phase == "forward" and _is_floating(one)]
     if outputs and median(_share(one) / _bound(one) for one in outputs) > 1:
         worst = max(outputs, key=_share)
         raise RecordingError(

@@ -23,9 +23,9 @@ class UnusedPattern:
 
 def unused_patterns(comparison: Comparison, policy: Policy | CalibratedPolicy) -> tuple[UnusedPattern, ...]:
     """The patterns that were given and fit nothing in either recording."""
-    compared = list(dict.fromkeys(row.key for row in comparison.rows))
-    alone = [one.key for one in comparison.unmatched]
-    theirs = [row.candidate_key for row in comparison.rows]
+    compared = list(dict.fromkeys(str(row.key) for row in comparison.rows))
+    alone = [str(one.key) for one in comparison.unmatched]
+    theirs = [str(row.candidate_key) for row in comparison.rows]
     # A key that has its partner after all needs no leave to be alone: such a pattern is spelt right.
     everything = list(dict.fromkeys([*alone, *compared, *theirs]))
     found = [

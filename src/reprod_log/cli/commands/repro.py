@@ -10,7 +10,6 @@ import typer
 from reprod_log.alignment import Alignment
 from reprod_log.diagnose.repro import write_repro
 from reprod_log.errors import UsageError
-from reprod_log.recording import Key
 from reprod_log.recording.stores import load
 
 NAME = "repro"
@@ -45,7 +44,7 @@ def _divergent(alignment: Alignment) -> str:
     first = alignment.first_divergence
     if first is None:
         raise UsageError("nothing diverges in this alignment; name a layer with --layer")
-    key = Key.parse(first.key)
+    key = first.key
     if key.phase not in ("forward", "backward"):
-        raise UsageError(f"the first divergence, {first.key!r}, is not the output of a layer; name one with --layer")
+        raise UsageError(f"the first divergence, {str(key)!r}, is not the output of a layer; name one with --layer")
     return key.path

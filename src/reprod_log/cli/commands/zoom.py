@@ -32,7 +32,7 @@ from reprod_log.cli.options import (
     rename_map,
 )
 from reprod_log.errors import RecordingError, UsageError, counted, listed
-from reprod_log.recording import Key, Recording
+from reprod_log.recording import Recording
 from reprod_log.recording.stores import load
 from reprod_log.report.first_screen import headline
 from reprod_log.report.plain import plain
@@ -127,9 +127,7 @@ def run(
 def first_place(alignment: Alignment, places: int = 1) -> Place:
     """The first step with an entry that does not pass, and its first layers that have one."""
     partners = {row.key: row.candidate_key for row in alignment.comparison.rows}
-    wrong = [
-        Key.parse(one.key) for one in alignment.verdict.judgements if not one.status.passed and one.key in partners
-    ]
+    wrong = [one.key for one in alignment.verdict.judgements if not one.status.passed and one.key in partners]
     wrong = [key for key in wrong if key.phase and not key.run]
     if not wrong:
         raise UsageError(
@@ -143,7 +141,7 @@ def first_place(alignment: Alignment, places: int = 1) -> Place:
         return Place(step, tuple(dict.fromkeys(("data", "forward", "loss", here[0].phase))), {})
     layers: dict[str, str] = {}
     for key in here:
-        partner = Key.parse(partners[str(key)])
+        partner = partners[key]
         if key.phase in (*_OF_LAYERS, *_OF_PARAMETERS) and key.path and (len(layers) < places or key.path in layers):
             layers.setdefault(key.path, partner.path)
     return Place(step, ("data", "forward", "loss", "backward", *_OF_PARAMETERS), layers)

@@ -38,11 +38,11 @@ def look(case: Case) -> Iterable[Finding]:
     if material is None or not case.failed:
         return
     first = case.verdict.first_divergence
-    found = Key.parse(first.key) if first is not None else None
+    found = first.key if first is not None else None
     begins_here = found is not None and found.phase == "parameter" and not found.run
     written = [path for path in material.parameters if _by_script_alone(material, path)]
     for path in written:
-        keys = [str(Key(path, "parameter", step)) for step in material.steps]
+        keys = [Key(path, "parameter", step) for step in material.steps]
         wrong = next((key for key in keys if key in case.failed), None)
         if wrong is None:
             continue
@@ -51,13 +51,13 @@ def look(case: Case) -> Iterable[Finding]:
         telling = begins_here or (ours is not None and theirs is not None and ours.share and theirs.share)
         if telling and ours is not None and theirs is not None and _differ(ours, theirs):
             yield _finding(path, ours, theirs, wrong)
-        elif begins_here and found is not None and Key.parse(wrong).step == found.step:
+        elif begins_here and found is not None and wrong.step == found.step:
             yield _unknown(path, wrong)
 
 
 def _by_script_alone(material: Material, path: str) -> bool:
     """Whether no optimizer moves a parameter that changes; of a single step it is enough that others are moved."""
-    moved = any(str(Key(path, "update", step)) in material.pairs for step in material.steps)
+    moved = any(Key(path, "update", step) in material.pairs for step in material.steps)
     return not moved and (path in material.written_by_hand or (len(material.steps) == 1 and material.stepped))
 
 
@@ -102,7 +102,7 @@ def _differ(ours: _Law, theirs: _Law) -> bool:
     return shares or ours.source != theirs.source or ours.before_update != theirs.before_update
 
 
-def _finding(path: str, ours: _Law, theirs: _Law, key: str) -> Finding:
+def _finding(path: str, ours: _Law, theirs: _Law, key: Key) -> Finding:
     sources = [one.source for one in (ours, theirs) if one.source]
     return Finding(
         rule="average_of_weights",
@@ -111,7 +111,7 @@ def _finding(path: str, ours: _Law, theirs: _Law, key: str) -> Finding:
         confidence="consistent",
         advice="take the average with the same decay, of the same weights, at the same place of the step (after the "
         "optimizer has moved them)",
-        keys=(key, *dict.fromkeys(str(Key(source, "parameter", Key.parse(key).step)) for source in sources)),
+        keys=(key, *dict.fromkeys(Key(source, "parameter", key.step) for source in sources)),
     )
 
 
@@ -123,10 +123,10 @@ def _said(law: _Law) -> str:
     return f"it takes {law.share:.4g} of {law.source} per step"
 
 
-def _unknown(path: str, key: str) -> Finding:
+def _unknown(path: str, key: Key) -> Finding:
     return Finding(
         rule="average_of_weights",
-        cause=f"the values that the script itself writes into {path} differ after step {Key.parse(key).step}",
+        cause=f"the values that the script itself writes into {path} differ after step {key.step}",
         evidence="no optimizer moves it, it changes, and everything before it in this step agrees",
         confidence="consistent",
         advice="compare the lines that write it in the two scripts (an average of weights, a copy, a clamp)",

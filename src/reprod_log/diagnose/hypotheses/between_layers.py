@@ -26,14 +26,14 @@ def look(case: Case) -> Iterable[Finding]:
     if material is None or not material.steps:
         return
     step = material.steps[0]
-    if any(key.phase == "data" and key.step == step for key in case.failed.values()):
+    if any(key.phase == "data" and key.step == step for key in case.failed):
         return
     forward = [
         pair.reference.key
         for pair in material.pairing.pairs
         if pair.reference.key.phase == "forward" and pair.reference.key.step == step and not pair.reference.key.run
     ]
-    place = next((i for i, key in enumerate(forward) if str(key) in case.failed), None)
+    place = next((i for i, key in enumerate(forward) if key in case.failed), None)
     if place is None or not forward[place].role.startswith("input") or _has_own_error_before(case, forward, place):
         return
     key = forward[place]
@@ -50,7 +50,7 @@ def look(case: Case) -> Iterable[Finding]:
         + (f"; {said[1]}" if said else ""),
         confidence="consistent" if said else "possible",
         advice=f"compare the lines {where} in the two models",
-        keys=(str(key),),
+        keys=(key,),
     )
 
 

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
-from reprod_log.recording import Key
 
 
 def look(case: Case) -> Iterable[Finding]:
@@ -17,7 +16,7 @@ def look(case: Case) -> Iterable[Finding]:
     first = case.verdict.first_divergence
     if material is None or first is None:
         return
-    key = Key.parse(first.key)
+    key = first.key
     written = [path for path in material.written_by_hand if path.rpartition(".")[0] == key.path]
     in_first_call = key.phase == "forward" and key.step == material.steps[0] and not key.call and not key.run
     if not in_first_call or not written or case.states.get(key.path) != "inherited" or key.role.startswith("input"):

@@ -16,9 +16,9 @@ def look(case: Case) -> Iterable[Finding]:
     material = case.material
     if material is None:
         return
-    alone = {Key.parse(one.key): one.side for one in case.comparison.unmatched}
+    alone = {one.key: one.side for one in case.comparison.unmatched}
     for step in material.steps:
-        here = [key for key in (*alone, *case.failed.values()) if key.step == step and not key.run]
+        here = [key for key in (*alone, *case.failed) if key.step == step and not key.run]
         if any(key.phase in ("data", "forward", "loss", "backward", "gradient") for key in here):
             return
         clips = [key for key in here if key.phase == "clip"]
@@ -32,7 +32,7 @@ def look(case: Case) -> Iterable[Finding]:
                     confidence="consistent",
                     advice="clip_grad_norm_(parameters, c) in torch is paddle.nn.ClipGradByGlobalNorm(c); "
                     "ClipGradByNorm clips each tensor by itself, ClipGradByValue each element",
-                    keys=tuple(map(str, clips))[:5],
+                    keys=tuple(clips)[:5],
                 )
             return
 
@@ -59,7 +59,7 @@ def _gradients(recording: Recording, step: int) -> dict[str, tuple[Array, Array]
     for entry in recording.of_run(""):
         key = entry.key
         if key.phase == "clip" and key.step == step and entry.detail == "full":
-            raw = str(Key(key.path, "gradient", step, role="raw"))
+            raw = Key(key.path, "gradient", step, role="raw")
             if raw in recording:
                 found[key.path] = (recording[raw].array().astype(np.float64), entry.array().astype(np.float64))
     return found

@@ -40,7 +40,7 @@ def look(case: Case) -> Iterable[Finding]:
             evidence="the layer alone on the reference's input, in the highest precision there is",
             confidence="consistent",
             advice=f"look for a factor or an offset in {path}: a scale, a temperature, 1 - p of a dropout",
-            keys=(f"isolated@step0/forward/{path}#0:output",),
+            keys=(Key(path, "forward", 0, 0, "output", "isolated"),),
         )
 
 

@@ -16,7 +16,7 @@ def look(case: Case) -> Iterable[Finding]:
     if material is None or not material.steps:
         return
     step = material.steps[0]
-    failed = case.failed.values()
+    failed = case.failed
     if any(key.phase in ("forward", "loss") and key.step == step for key in failed):
         return
     # A weight that the other side does not have as one of its own is no sign of a cut.
@@ -40,7 +40,7 @@ def look(case: Case) -> Iterable[Finding]:
                 confidence="consistent",
                 advice="look for detach(), stop_gradient=True, no_grad, .numpy() or an integer cast between this layer "
                 "and the loss",
-                keys=tuple(lost)[:5],
+                keys=tuple(map(Key, lost))[:5],
             )
             return
     partial = _partial(case, step)
@@ -51,7 +51,7 @@ def look(case: Case) -> Iterable[Finding]:
 def _partial(case: Case, step: int) -> Finding | None:
     """Outputs agree, the loss agrees, and from some layer on (backwards) gradients do not: a branch is cut."""
     material = case.material
-    wrong = {key for key in case.failed.values() if key.step == step and key.phase == "backward" and not key.run}
+    wrong = {key for key in case.failed if key.step == step and key.phase == "backward" and not key.run}
     if material is None or not wrong:
         return None
     order = [pair.reference.key for pair in material.pairing.pairs if pair.reference.key in wrong]
@@ -59,7 +59,7 @@ def _partial(case: Case, step: int) -> Finding | None:
         pair.reference.key
         for pair in material.pairing.pairs
         if pair.reference.key.phase == "backward" and pair.reference.key.step == step
-        and not pair.reference.key.run and str(pair.reference.key) not in case.failed
+        and not pair.reference.key.run and pair.reference.key not in case.failed
     ]  # fmt: skip
     if not order or not agreeing or "own" in case.states.values():
         return None
@@ -72,7 +72,7 @@ def _partial(case: Case, step: int) -> Finding | None:
         f"{order[0].path}'s does not, and no layer alone is wrong",
         confidence="possible",
         advice=f"look at what is done with the output of {order[0].path}: is one of its uses detached?",
-        keys=tuple(map(str, order))[:5],
+        keys=tuple(order)[:5],
     )
 
 

@@ -20,7 +20,8 @@ def look(case: Case) -> Iterable[Finding]:
         yield Finding(
             rule="cut_short",
             cause=f"the recording of the {name} is incomplete: {listed(side.notes[-2:]) or 'it has no end'}",
-            evidence=f"{counted(len(missing), 'entry has', 'entries have')} no partner there: {listed(missing)}",
+            evidence=f"{counted(len(missing), 'entry has', 'entries have')} no partner there: "
+            f"{listed(map(str, missing))}",
             # That it is incomplete is certain; that all of what is missing is missing for this reason is not.
             confidence="consistent",
             advice=f"record the {name} again to its end before looking for mistakes in the model",

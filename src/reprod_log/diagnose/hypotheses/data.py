@@ -19,9 +19,9 @@ _MOST_CHANNELS = 4
 def look(case: Case) -> Iterable[Finding]:
     material = case.material
     first = case.verdict.first_divergence
-    if material is None or first is None or Key.parse(first.key).phase != "data":
+    if material is None or first is None or first.key.phase != "data":
         return
-    key = Key.parse(first.key)
+    key = first.key
     both = material.values(key)
     if both is None or np.array_equal(*both, equal_nan=True):
         # NaN in both alike is no difference; where it comes from is the word of `not_finite`.

@@ -16,7 +16,7 @@ def look(case: Case) -> Iterable[Finding]:
     if material is None:
         return
     for earlier, step in zip(material.steps, material.steps[1:], strict=False):
-        here = case.failed.values()
+        here = case.failed
         if any(key.step is not None and key.step <= earlier and key.phase in ("gradient", "forward") for key in here):
             return
         if any(key.step == step and key.phase in ("forward", "loss", "data") for key in here):
@@ -39,7 +39,7 @@ def look(case: Case) -> Iterable[Finding]:
                 f"{len(wrong)} that differ",
                 confidence="consistent",
                 advice="call optimizer.clear_grad() (zero_grad() in torch) after every step, of every optimizer",
-                keys=tuple(map(str, wrong))[:5],
+                keys=tuple(wrong)[:5],
             )
         if wrong:
             return

@@ -41,7 +41,7 @@ def look(case: Case) -> Iterable[Finding]:
             confidence="consistent",
             advice="nothing to mend: the gradients of one side lack this activation's share from here on, so later "
             "values may differ by far more than rounding; the float64 passes, where it does not happen, decide",
-            keys=(str(key),),
+            keys=(key,),
         )
         return
 

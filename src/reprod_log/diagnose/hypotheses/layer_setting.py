@@ -14,7 +14,6 @@ from reprod_log.layers.lookup import layer_kind
 from reprod_log.layers.settings import Difference, setting_differences
 from reprod_log.messages import message
 from reprod_log.recording import Key, ModuleInfo
-from reprod_log.verdict import layer_alone
 
 
 def look(case: Case) -> Iterable[Finding]:
@@ -33,7 +32,7 @@ def look(case: Case) -> Iterable[Finding]:
 
 
 def _finding(
-    path: str, ours: ModuleInfo, theirs: ModuleInfo, one: Difference, keys: tuple[str, ...], *, remark: bool = False
+    path: str, ours: ModuleInfo, theirs: ModuleInfo, one: Difference, keys: tuple[Key, ...], *, remark: bool = False
 ) -> Finding:
     row = layer_kind(ours.kind)
     known = None if row is None else row.advice.get(one.name)
@@ -55,30 +54,26 @@ def _finding(
     )
 
 
-def _failing_layers(case: Case) -> dict[str, tuple[str, ...]]:
+def _failing_layers(case: Case) -> dict[str, tuple[Key, ...]]:
     """Layers whose error is their own; without isolated passes the first that fails, and those with wrong buffers."""
-    found: dict[str, tuple[str, ...]] = {}
+    found: dict[str, tuple[Key, ...]] = {}
     for path, state in case.states.items():
         if state in ("own", "glue"):
-            found[path] = tuple(
-                key for key in case.failed if (k := Key.parse(key)).run == "isolated" and layer_alone(k) == path
-            )
+            found[path] = tuple(key for key in case.failed if key.run == "isolated" and key.layer_alone == path)
     first = case.verdict.first_divergence
-    if not case.states and first is not None and Key.parse(first.key).phase == "forward":
-        found[Key.parse(first.key).path] = (first.key,)
-    for key in sorted(case.failed):
-        parsed = Key.parse(key)
-        owner = parsed.path.rpartition(".")[0]
-        if parsed.phase == "buffer" and not parsed.run and owner not in case.states:
+    if not case.states and first is not None and first.key.phase == "forward":
+        found[first.key.path] = (first.key,)
+    for key in sorted(case.failed, key=str):
+        owner = key.path.rpartition(".")[0]
+        if key.phase == "buffer" and not key.run and owner not in case.states:
             found.setdefault(owner, (key,))
     return found
 
 
-def _suspect_layers(case: Case) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
-    for key in sorted(case.suspect):
-        parsed = Key.parse(key)
-        if parsed.run == "isolated":
-            layer = layer_alone(parsed)
+def _suspect_layers(case: Case) -> dict[str, tuple[Key, ...]]:
+    found: dict[str, tuple[Key, ...]] = {}
+    for key in sorted(case.suspect, key=str):
+        if key.run == "isolated":
+            layer = key.layer_alone
             found[layer] = (*found.get(layer, ()), key)
     return found

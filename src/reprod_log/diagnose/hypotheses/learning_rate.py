@@ -9,7 +9,6 @@ import numpy as np
 from reprod_log.diagnose.case import Case, Point
 from reprod_log.diagnose.finding import Finding
 from reprod_log.diagnose.schedules import explain
-from reprod_log.recording import Key
 
 
 def look(case: Case) -> Iterable[Finding]:
@@ -18,7 +17,7 @@ def look(case: Case) -> Iterable[Finding]:
             continue
         one = points[0].measurement
         if len(points) == 1 and one.count > 2 and case.material is not None:
-            both = case.material.values(Key.parse(points[0].row.key))
+            both = case.material.values(points[0].row.key)
             if both is None:
                 continue
             ours, theirs = both[0].reshape(-1), both[1].reshape(-1)

@@ -9,6 +9,7 @@ from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
 from reprod_log.errors import listed
 from reprod_log.measure.comparison import Compared
+from reprod_log.recording import Key
 from reprod_log.verdict import Policy
 
 _SHARE = 0.01
@@ -17,7 +18,7 @@ _ABSOLUTE = ("mean_abs", "max_abs", "min_abs", "rmse")
 
 
 def look(case: Case) -> Iterable[Finding]:
-    wide: dict[str, float] = {}
+    wide: dict[Key, float] = {}
     for key, row in case.rows.items():
         judgement = case.judgements[key]
         measured = row.measurement
@@ -32,8 +33,9 @@ def look(case: Case) -> Iterable[Finding]:
         yield Finding(
             rule="limit_above_values",
             kind="suspicious pass",
-            cause=f"the limit is wide for {listed(wide, most=3)}: their values differ and pass because they are small",
-            evidence=f"for {worst!r} the limit is {wide[worst]:.0%} of the values' size",
+            cause=f"the limit is wide for {listed(map(str, wide), most=3)}: their values differ and pass because they "
+            "are small",
+            evidence=f"for {str(worst)!r} the limit is {wide[worst]:.0%} of the values' size",
             advice="use a relative limit, e.g. --limit rel_l2:1e-5 or max_rel:1e-6",
             keys=tuple(wide),
         )
@@ -43,5 +45,5 @@ def _made_for(case: Case, row: Compared, metric: str) -> bool:
     """Whether the limit was worked out for this entry, as the spread of a sample is for its statistics."""
     if not isinstance(case.policy, Policy):
         return False
-    limit = case.policy.limits_for(row.key, row.reference_dtype).get(metric)
-    return limit is not None and limit.keys == escape(row.key)
+    limit = case.policy.limits_for(str(row.key), row.reference_dtype).get(metric)
+    return limit is not None and limit.keys == escape(str(row.key))

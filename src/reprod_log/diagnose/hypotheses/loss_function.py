@@ -21,7 +21,7 @@ def look(case: Case) -> Iterable[Finding]:
     if material is None or not material.steps:
         return
     step = material.steps[0]
-    failed = case.failed.values()
+    failed = case.failed
     here = [key for key in failed if key.step == step and not key.run]
     if any(key.phase in ("data", "forward") for key in failed if key.step == step):
         return
@@ -53,7 +53,7 @@ def look(case: Case) -> Iterable[Finding]:
         advice=said.advice
         if said
         else "compare reduction, weights of the terms, smoothing, ignored labels and beta or delta",
-        keys=tuple(str(key) for key in here if key.phase == "loss")[:3],
+        keys=tuple(key for key in here if key.phase == "loss")[:3],
     )
 
 

@@ -20,7 +20,7 @@ def look(case: Case) -> Iterable[Finding]:
     if material is None or not material.steps:
         return
     first = material.steps[0]
-    failed = case.failed.values()
+    failed = case.failed
     if any(key.phase == "forward" and key.step == first for key in failed):
         return
     if not any(key.phase in ("loss", "gradient", "backward") and key.step == first and not key.run for key in failed):
@@ -40,7 +40,7 @@ def look(case: Case) -> Iterable[Finding]:
         + ("the loss itself agrees, so only what is backpropagated is scaled" if same_loss else "the loss differs too"),
         confidence="consistent",
         advice=_advice(material, ratio, same_loss),
-        keys=tuple(str(key) for key in sorted(failed, key=str) if key.phase == "loss")[:3],
+        keys=tuple(key for key in sorted(failed, key=str) if key.phase == "loss")[:3],
     )
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
 from reprod_log.diagnose.shared_weights import shared_weights
-from reprod_log.recording import Key
 
 
 def look(case: Case) -> Iterable[Finding]:
@@ -17,7 +16,7 @@ def look(case: Case) -> Iterable[Finding]:
     shared = {one.separate for one in shared_weights(case)}
     theirs = {there.path: path for path, (_, there) in case.material.layers.items()}
     for one in case.comparison.unmatched:
-        key = Key.parse(one.key)
+        key = one.key
         if key.phase != "parameter" or key.run or key.step != first or key.path in shared:
             continue
         layer, _, name = key.path.rpartition(".")

@@ -38,13 +38,13 @@ def _at_fault(case: Case, path: str, step: int) -> bool:
     """Whether a layer is wrong by itself; without having been run alone, whether it gives other values for the same."""
     if path in case.states:
         return case.states[path] in ("own", "glue")
-    given, made = (str(Key(path, "forward", step, 0, role)) for role in ("input.0", "output"))
+    given, made = (Key(path, "forward", step, 0, role) for role in ("input.0", "output"))
     return made in case.failed and given not in case.failed
 
 
 def _modes(material: Material, path: str) -> tuple[bool, bool] | None:
     """Whether the layer trains, on both sides; None when that was not noted."""
-    pair = material.pairs.get(str(Key(path, "forward", material.steps[0], 0, "output")))
+    pair = material.pairs.get(Key(path, "forward", material.steps[0], 0, "output"))
     if pair is None:
         return None
     here, there = (entry.meta.get("training") for entry in (pair.reference, pair.candidate))
@@ -59,7 +59,7 @@ def _in_another_mode(what: str, path: str, ours: bool, theirs: bool) -> Finding:
         evidence="so the recordings note it, and its output differs for the same input",
         confidence="consistent",
         advice=_ADVICE,
-        keys=(path,),
+        keys=(Key(path),),
         mends=(Mend(path, {"training": ours}),),
     )
 
@@ -78,5 +78,5 @@ def _idle(material: Material, path: str) -> Iterable[Finding]:
             evidence="its output is its input, while the other side drops values",
             confidence="consistent",
             advice=_ADVICE,
-            keys=(path,),
+            keys=(Key(path),),
         )

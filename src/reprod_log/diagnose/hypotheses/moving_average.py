@@ -26,9 +26,7 @@ def look(case: Case) -> Iterable[Finding]:
     material = case.material
     if material is None or len(material.steps) < 2:
         return
-    paths = dict.fromkeys(
-        key.path for text in sorted(case.failed) if (key := Key.parse(text)).phase == "buffer" and not key.run
-    )
+    paths = dict.fromkeys(key.path for key in sorted(case.failed, key=str) if key.phase == "buffer" and not key.run)
     for path in paths:
         owner = material.layers.get(path.rpartition(".")[0])
         if owner is not None and running_statistics(owner[0]):
@@ -43,7 +41,7 @@ def look(case: Case) -> Iterable[Finding]:
                 evidence="with these shares both sides follow the same values at every step",
                 confidence="consistent",
                 advice=f"keep {1 - shares[0]:.4g} of the old value and take {shares[0]:.4g} of the new one",
-                keys=(str(Key(path, "buffer", material.steps[0])),),
+                keys=(Key(path, "buffer", material.steps[0]),),
             )
 
 

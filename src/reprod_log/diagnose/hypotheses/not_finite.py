@@ -10,9 +10,9 @@ from reprod_log.recording import Key
 
 
 def look(case: Case) -> Iterable[Finding]:
-    before = ""
+    before: Key | None = None
     for row in case.comparison.rows:
-        key, measured = Key.parse(row.key), row.measurement
+        key, measured = row.key, row.measurement
         if key.run or measured is None:
             continue
         sides = {

@@ -13,6 +13,7 @@ from reprod_log.diagnose.finding import Finding
 from reprod_log.diagnose.updates import first_bad_update
 from reprod_log.layers.optimizers import group_settings, optimizer_kind, optimizer_kinds
 from reprod_log.layers.settings import same_setting
+from reprod_log.recording import Key
 
 _KINDS = {
     frozenset({"adam", "adamw"}): "Adam adds the decay to the gradient (L2, coupled), AdamW takes it off the weights "
@@ -46,7 +47,7 @@ def _settings(
     kind: str,
     groups: tuple[list[dict[str, Any]], list[dict[str, Any]]],
     step: int,
-    keys: tuple[str, ...],
+    keys: tuple[Key, ...],
 ) -> Iterable[Finding]:
     ours, theirs = groups
     history = optimizer_kinds()[kind].history if kind in optimizer_kinds() else ()
@@ -74,7 +75,7 @@ def _distinct(groups: Iterable[Mapping[str, Any]], setting: str) -> list[Any]:
     return list(dict.fromkeys(group[setting] for group in groups if setting in group))
 
 
-def _finding(cause: str, evidence: str, advice: str, keys: tuple[str, ...]) -> Finding:
+def _finding(cause: str, evidence: str, advice: str, keys: tuple[Key, ...]) -> Finding:
     return Finding(
         rule="optimizer_setting", cause=cause, evidence=evidence, confidence="consistent", advice=advice, keys=keys
     )

@@ -17,7 +17,7 @@ from reprod_log.recording import Key, ModuleInfo, Recording
 
 def look(case: Case) -> Iterable[Finding]:
     material = case.material
-    if material is None or not any(Key.parse(key).phase == "forward" for key in case.failed):
+    if material is None or not any(key.phase == "forward" for key in case.failed):
         return
     partners = {ours: theirs.path for ours, (_, theirs) in material.layers.items()}
     here = _lonely(material.reference, set(partners), {path: path for path in partners})
@@ -33,16 +33,13 @@ def look(case: Case) -> Iterable[Finding]:
                 evidence=f"both come after {anchor or 'the input'}, neither has a partner, and what follows differs",
                 confidence="consistent",
                 advice=f"use the same layer: {ours.type}",
-                keys=(path,),
+                keys=(Key(path),),
             )
 
 
 def _reached(case: Case, anchor: str) -> bool:
     """Whether the layer before it is already wrong."""
-    return any(
-        (key := Key.parse(text)).path == anchor and key.phase == "forward" and key.step == 0 and not key.run
-        for text in case.failed
-    )
+    return any(key.path == anchor and key.phase == "forward" and key.step == 0 and not key.run for key in case.failed)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
 from reprod_log.diagnose.material import Material
 from reprod_log.errors import counted
-from reprod_log.recording import Key, Recording
+from reprod_log.recording import Recording
 
 
 def look(case: Case) -> Iterable[Finding]:
@@ -30,7 +30,7 @@ def _steps(case: Case, material: Material) -> Iterable[Finding]:
     alone = [
         one.key
         for one in case.comparison.unmatched
-        if one.side == longer and not (key := Key.parse(one.key)).run and key.phase and key.step not in there
+        if one.side == longer and not (key := one.key).run and key.phase and key.step not in there
     ]
     if not alone:
         return

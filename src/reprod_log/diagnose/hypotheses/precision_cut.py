@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
-from reprod_log.recording import Key
 from reprod_log.verdict import Status
 
 _FORMATS = (
@@ -24,7 +23,7 @@ def look(case: Case) -> Iterable[Finding]:
     for judgement in case.verdict.judgements:
         if judgement.status is not Status.PRECISION:
             continue
-        key = Key.parse(judgement.key)
+        key = judgement.key
         found = evidence.get(judgement.key)
         if found is None or found.float32 is None or not found.float32.reference.rms:
             continue

@@ -112,7 +112,7 @@ def _no_parameters(side: JoinedRecording, case: Case) -> Iterator[Finding]:
     if any(entry.key.phase in phases for entry in side.entries):
         return
     unmatched = [one.key for one in case.verdict.judgements if one.status is Status.UNMATCHED]
-    missing = [key for key in unmatched if Key.parse(key).phase in phases]
+    missing = [key for key in unmatched if key.phase in phases]
     if missing:
         yield Finding(
             rule="rank_parameters",
@@ -129,7 +129,7 @@ def _ratio_to_other(case: Case, group: Group, name: str) -> Iterator[Finding]:
     """A sum for a mean, seen in the gradients of the other side when the ranks' own were not recorded."""
     ratios, keys = [], []
     for row in case.comparison.rows:
-        key, measured = Key.parse(row.key), row.measurement
+        key, measured = row.key, row.measurement
         if key.phase != "gradient" or key.role != "raw" or key.run or key.step != _first_step(case):
             continue
         if measured is None or not measured.reference.rms > 0 or not measured.cosine_distance < 1e-6:
@@ -143,7 +143,7 @@ def _ratio_to_other(case: Case, group: Group, name: str) -> Iterator[Finding]:
 
 
 def _first_step(case: Case) -> int | None:
-    return next((key.step for row in case.comparison.rows if (key := Key.parse(row.key)).phase == "gradient"), None)
+    return next((row.key.step for row in case.comparison.rows if row.key.phase == "gradient"), None)
 
 
 def _separate_statistics(side: JoinedRecording, case: Case, name: str) -> Iterator[Finding]:
@@ -152,7 +152,7 @@ def _separate_statistics(side: JoinedRecording, case: Case, name: str) -> Iterat
     row = None if first is None else case.rows.get(first.key)
     if row is None or not side.mesh.has_batch:
         return
-    key = Key.parse(row.key if name == "reference" else row.candidate_key)
+    key = row.key if name == "reference" else row.candidate_key
     module = next((one for one in side.modules if one.path == key.path), None)
     if module is None or module.kind != "batchnorm" or key.phase != "forward" or is_synchronised(module):
         return
@@ -180,7 +180,7 @@ def _not_replicas(side: JoinedRecording) -> Finding:
             f"{counted(len(differing), 'entry differs', 'entries differ')} between ranks"
             f"{f' along {along}' if along else ''} although every rank should have the same"
         ),
-        evidence=f"the first are {listed(differing, most=3)}",
+        evidence=f"the first are {listed(map(str, differing), most=3)}",
         confidence="possible",
         advice=f"see them with `reprod ranks`{split}",
         keys=tuple(differing[:3]),
@@ -242,7 +242,7 @@ def _nothing_reduced(step: int, telling: list[Reduction]) -> Finding:
         confidence="consistent",
         advice="wrap the model (DistributedDataParallel, paddle.DataParallel) and call the wrapper; leave no_sync "
         "before the last backward of a step",
-        keys=tuple(str(one.key) for one in telling[:3]),
+        keys=tuple(one.key for one in telling[:3]),
     )
 
 
@@ -257,7 +257,7 @@ def _left_out_of_it(step: int, never: list[Reduction], total: int) -> Finding:
         confidence="consistent",
         advice="look for parameters that the wrapper does not know: ignored_params, made after the model was wrapped, "
         "or used outside of its forward",
-        keys=tuple(str(one.key) for one in never[:3]),
+        keys=tuple(one.key for one in never[:3]),
     )
 
 
@@ -277,7 +277,7 @@ def _kept_own(rank: int, step: int, kept: list[Reduction], total: int) -> Findin
         confidence="consistent",
         advice="every rank must go through the same reduction: look for no_sync, a condition on the rank, or a copy "
         "that is reduced instead of the gradient itself",
-        keys=tuple(str(one.key) for one in kept[:3]),
+        keys=tuple(one.key for one in kept[:3]),
     )
 
 
@@ -286,7 +286,7 @@ def _scaled(found: tuple[Reduction, ...]) -> Iterator[Finding]:
         ratio = uniform_ratio(members)
         if ratio is None or abs(ratio - 1) <= NEAR:
             continue
-        keys = tuple(str(one.key) for one in members[:3])
+        keys = tuple(one.key for one in members[:3])
         evidence = (
             f"in step {step} the reduced gradient of every parameter is {ratio:.6g} times the mean of the ranks' local "
             "gradients"
@@ -295,7 +295,7 @@ def _scaled(found: tuple[Reduction, ...]) -> Iterator[Finding]:
         return
 
 
-def _named_ratio(ratio: float, size: int, evidence: str, keys: tuple[str, ...], *, axis: str = "") -> Iterator[Finding]:
+def _named_ratio(ratio: float, size: int, evidence: str, keys: tuple[Key, ...], *, axis: str = "") -> Iterator[Finding]:
     """The mistake that makes gradients `ratio` times what they should be, if reducing over `size` ranks can."""
     if abs(ratio - size) <= NEAR * size:
         yield Finding(
@@ -327,7 +327,7 @@ def _reduced_over_all(mixed: MixedGroups) -> Finding:
         f"those of different pieces: {listed([key.path for key in mixed.keys])}",
         confidence="consistent",
         advice="give the all-reduce the process group of the ranks that have the same pieces",
-        keys=tuple(map(str, mixed.keys[:3])),
+        keys=mixed.keys[:3],
     )
 
 
@@ -342,9 +342,8 @@ def _model_axes(ranks: Ranks, placing: Placing) -> Iterator[Finding]:
 
 def _first_apart(ranks: Ranks, placing: Placing, axis: int) -> Parts | None:
     """The first entry that should be the same along the axis and is not."""
-    for text in ranks.keys:
-        parts = ranks.entries(text)
-        key = parts[0].key
+    for key in ranks.keys:
+        parts = ranks.entries(key)
         if key.run or (key.phase == "gradient" and key.role == "local"):
             continue
         if _apart(parts, placing.mesh, axis) and axis in placing.of(parts).same:
@@ -371,7 +370,7 @@ def _missing_sum(parts: Parts, ranks: Ranks, placing: Placing, axis: int) -> Ite
             confidence="consistent",
             advice="give all ranks that share a layer the same batch: a sampler counts only the ranks along the batch; "
             "if the ranks lie on axes that were not recorded, declare them with --mesh",
-            keys=(str(key),),
+            keys=(key,),
         )
     elif key.phase == "forward" and key.role.startswith("output"):
         yield from _of_output(parts, ranks, placing, axis)
@@ -384,7 +383,7 @@ def _missing_sum(parts: Parts, ranks: Ranks, placing: Placing, axis: int) -> Ite
             confidence="consistent",
             advice="sum the gradient of a column-parallel layer's input over the ranks (the identity forward, an "
             "all-reduce backward)",
-            keys=(str(key),),
+            keys=(key,),
         )
     elif key.phase == "gradient":
         yield Finding(
@@ -395,7 +394,7 @@ def _missing_sum(parts: Parts, ranks: Ranks, placing: Placing, axis: int) -> Ite
             confidence="consistent",
             advice="a parameter that is not split but works on a split activation needs its gradient summed over these "
             "ranks; if it is split, declare its dims",
-            keys=(str(key),),
+            keys=(key,),
         )
 
 
@@ -421,7 +420,7 @@ def _of_output(parts: Parts, ranks: Ranks, placing: Placing, axis: int) -> Itera
         confidence="possible" if whole_sums is None else "consistent",
         advice="sum the output of a row-parallel layer over the ranks (all-reduce) before its bias is added; if it is "
         "meant to lie in pieces, declare its dims",
-        keys=(str(key),),
+        keys=(key,),
     )
 
 
@@ -434,7 +433,7 @@ def _undeclared(key: Key, axis: str) -> Finding:
         confidence="consistent",
         advice="declare the dims of what lies in pieces, or have layers give DTensors (use_local_output=False), which "
         "know it themselves",
-        keys=(str(key),),
+        keys=(key,),
     )
 
 
@@ -442,10 +441,9 @@ def _cut_parameters(module: ModuleInfo, ranks: Ranks, placing: Placing, axis: in
     """The layer's own parameters that lie in pieces along the axis, with the dim that is cut."""
     found: dict[str, int] = {}
     wanted = {f"{module.path}.{name}" if module.path else name: name for name in module.parameters}
-    for text in ranks.keys:
-        key: Key = ranks.parts[0][text].key
+    for key in ranks.keys:
         if key.path in wanted and key.phase in ("parameter", "gradient", "update") and wanted[key.path] not in found:
-            cuts = dict(placing.of(ranks.entries(text)).cuts)
+            cuts = dict(placing.of(ranks.entries(key)).cuts)
             if axis in cuts:
                 found[wanted[key.path]] = cuts[axis]
     return found
@@ -469,14 +467,12 @@ def _start_weights(group: Group) -> Iterator[Finding]:
     if not others:
         return
     first = group.numbers[0]
-    keys = [
-        key for key in map(Key.parse, group.keys) if key.phase == "parameter" and key.step == group.parts[0].steps[0]
-    ]
+    keys = [key for key in group.keys if key.phase == "parameter" and key.step == group.parts[0].steps[0]]
     entries = [group.entries(key) for key in keys]
-    apart = [str(parts[0].key) for parts in entries if not all(same(parts[0], part) for part in parts[1:])]
+    apart = [parts[0].key for parts in entries if not all(same(parts[0], part) for part in parts[1:])]
     shown = (
         f"; after the first step {counted(len(apart), 'parameter differs', 'parameters differ')}: "
-        f"{listed(apart, most=3)}"
+        f"{listed(map(str, apart), most=3)}"
         if apart
         else ""
     )
@@ -507,22 +503,21 @@ def _steps(ranks: Group) -> Iterator[Finding]:
 
 
 def _rates(ranks: Group) -> Iterator[Finding]:
-    for text in ranks.keys:
-        key = Key.parse(text)
+    for key in ranks.keys:
         if key.phase != "lr" or key.run:
             continue
-        first, *others = [entry.array().item() for entry in ranks.entries(text)]
+        first, *others = [entry.array().item() for entry in ranks.entries(key)]
         apart = [(rank, rate) for rank, rate in enumerate(others, start=1) if rate != first]
         if apart:
             rank, rate = apart[0]
             yield Finding(
                 rule="rank_rates",
                 cause=f"rank {rank} has the learning rate {rate:.6g} in step {key.step}, rank 0 has {first:.6g}",
-                evidence=f"{text} on {len(apart) + 1} ranks",
+                evidence=f"{key} on {len(apart) + 1} ranks",
                 confidence="consistent",
                 advice="schedules must step alike on all ranks: look for a schedule that depends on the rank's own "
                 "loss, number of batches or metric",
-                keys=(text,),
+                keys=(key,),
             )
             return
 
@@ -548,7 +543,7 @@ def _optimizers(ranks: Group) -> Iterator[Finding]:
 def _same_data(ranks: Group) -> Iterator[Finding]:
     """Ranks that were fed the same batch: what should differ and does not."""
     steps: dict[int, list[Key]] = {}
-    for key in map(Key.parse, ranks.keys):
+    for key in ranks.keys:
         if key.phase == "data" and not key.run and prod(ranks.parts[0][key].shape) > 1:
             steps.setdefault(key.step or 0, []).append(key)
     alike: dict[tuple[int, ...], list[int]] = {}
@@ -567,7 +562,7 @@ def _same_data(ranks: Group) -> Iterator[Finding]:
             confidence="consistent",
             advice="give each rank its own share: DistributedSampler (paddle: DistributedBatchSampler) with the rank "
             "and the number of ranks, and set_epoch for another order in each epoch",
-            keys=tuple(str(key) for key in steps[when[0]][:3]),
+            keys=tuple(steps[when[0]][:3]),
             kind="suspicious pass",
         )
 
@@ -605,7 +600,7 @@ def _statistics(ranks: Group, differing: dict[str, ModuleInfo], kept: Statistics
             confidence="consistent",
             advice="look at its process_group: it must hold all ranks that have parts of the batch; every rank must "
             "call the layer in each step",
-            keys=tuple(differing)[:3],
+            keys=tuple(map(Key, differing))[:3],
         )
     layers = listed(dict.fromkeys(module.path for module in differing.values()))
     sync = "use SyncBatchNorm (its convert_sync_batchnorm turns a whole model) for statistics of the whole batch"
@@ -631,6 +626,6 @@ def _statistics(ranks: Group, differing: dict[str, ModuleInfo], kept: Statistics
         confidence="possible" if kept == "unknown" else "consistent",
         advice=f"{sync}, or give rank 0's to all before evaluating and saving; paddle.DataParallel and "
         "broadcast_buffers=False leave them so (--accept '*/buffer/*' if that is meant)",
-        keys=tuple(differing)[:3],
+        keys=tuple(map(Key, differing))[:3],
         kind="suspicious pass" if passes else "cause",
     )

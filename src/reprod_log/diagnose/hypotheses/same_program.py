@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
-from reprod_log.recording import Key
 
 
 def look(case: Case) -> Iterable[Finding]:
@@ -36,7 +35,7 @@ def _identical(case: Case) -> int:
     found = [
         row
         for row in case.rows.values()
-        if row.reference_dtype.startswith(("float", "bfloat", "complex")) and Key.parse(row.key).phase != "data"
+        if row.reference_dtype.startswith(("float", "bfloat", "complex")) and row.key.phase != "data"
     ]
     same = all(row.measurement is not None and row.measurement.identical for row in found)
     return len(found) if same and not case.comparison.unmatched else 0

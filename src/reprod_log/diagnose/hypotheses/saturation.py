@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
 from reprod_log.layers.lookup import layer_kind
-from reprod_log.recording import Key
 
 
 def look(case: Case) -> Iterable[Finding]:
@@ -22,7 +21,7 @@ def look(case: Case) -> Iterable[Finding]:
     if material is None or first is None or len(limits) == 1:
         return
     limit = max(one for one in limits if one is not None)
-    key = Key.parse(first.key)
+    key = first.key
     layer = material.layers.get(key.path)
     at_softmax = layer is not None and any(_limit(layer[0].kind, side) for side in sides)
     if key.phase != "loss" and not at_softmax:

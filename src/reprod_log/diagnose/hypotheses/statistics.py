@@ -27,10 +27,10 @@ def look(case: Case) -> Iterable[Finding]:
             continue
         mean, variance = names["running_mean"], names["running_var"]
         keys = [Key(f"{path}.{name}", "buffer", material.steps[0]) for name in (mean, variance)]
-        if not any(str(key) in case.failed for key in keys):
+        if not any(key in case.failed for key in keys):
             # Another convention shows at once; what shows later comes from weights that have parted since.
             continue
-        if any(str(Key(path, "forward", step, 0, "input.0")) in case.failed for step in material.steps[:2]):
+        if any(Key(path, "forward", step, 0, "input.0") in case.failed for step in material.steps[:2]):
             # It was given other values, so its statistics must differ.
             continue
         found = _compared(material, path, ours, theirs, mean, variance)
@@ -104,5 +104,5 @@ def _both(pairs: list[Both | None]) -> tuple[Both, Both]:
 
 def _finding(path: str, cause: str, evidence: str, advice: str) -> Finding:
     return Finding(
-        rule="statistics", cause=cause, evidence=evidence, confidence="consistent", advice=advice, keys=(path,)
+        rule="statistics", cause=cause, evidence=evidence, confidence="consistent", advice=advice, keys=(Key(path),)
     )

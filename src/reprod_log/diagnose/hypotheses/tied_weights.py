@@ -24,5 +24,5 @@ def look(case: Case) -> Iterable[Finding]:
             confidence="consistent",
             advice="share the weight on both sides or on neither: head.weight = embedding.weight in torch, "
             "paddle.matmul(x, embedding.weight, transpose_y=True) in paddle",
-            keys=(str(Key(one.shared, "gradient", case.material.steps[0] if case.material else 0, role="raw")),),
+            keys=(Key(one.shared, "gradient", case.material.steps[0] if case.material else 0, role="raw"),),
         )

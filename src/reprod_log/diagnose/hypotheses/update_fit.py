@@ -30,7 +30,7 @@ def look(case: Case) -> Iterable[Finding]:
     untrained = [path for path in bad.paths if _untrained(material, path, bad.step, updates)]
     if untrained:
         yield _not_given(untrained, bad)
-    if any((key := Key.parse(text)).phase == "clip" and key.step == bad.step for text in case.failed):
+    if any(key.phase == "clip" and key.step == bad.step for key in case.failed):
         # What the optimizers were given differs, which the rule `clipping` says.
         return
     left = [path for path in bad.paths if path in updates and path not in untrained]
@@ -77,7 +77,7 @@ def _untrained(material: Material, path: str, step: int, updates: Mapping[str, B
     if path in updates:
         ours, theirs = updates[path]
         return bool(ours.any()) and not theirs.any() and not _only_decays(material, path, step, ours)
-    key = str(Key(path, "update", step))
+    key = Key(path, "update", step)
     if key in material.pairs:
         # Both have an update; its values were not kept (a sketch or summary).
         return False

@@ -15,25 +15,24 @@ _INPUT_WORDS = ("input", "data", "image", "img", "ids", "fake", "label", "mask")
 def look(case: Case) -> Iterable[Finding]:
     inputs = [row for row in case.rows.values() if _is_input(row.key) and _telling(row)]
     for row in case.rows.values():
-        if _is_input(row.key) or not _telling(row) or Key.parse(row.key).phase not in ("", "forward", "loss", "metric"):
+        if _is_input(row.key) or not _telling(row) or row.key.phase not in ("", "forward", "loss", "metric"):
             continue
         twin = next((one for one in inputs if _same(one, row)), None)
-        if twin is not None and not Key.parse(row.key).phase:
+        if twin is not None and not row.key.phase:
             yield Finding(
                 rule="value_equals_input",
                 kind="suspicious pass",
-                cause=f"{row.key!r} has the values of the input {twin.key!r}",
+                cause=f"{str(row.key)!r} has the values of the input {str(twin.key)!r}",
                 evidence="same shape, range, mean and deviation on both sides",
                 advice="log what the model returned, not what it was given",
                 keys=(row.key, twin.key),
             )
 
 
-def _is_input(key: str) -> bool:
-    parsed = Key.parse(key)
-    if parsed.phase:
-        return parsed.phase == "data"
-    return any(word in key.lower() for word in _INPUT_WORDS)
+def _is_input(key: Key) -> bool:
+    if key.phase:
+        return key.phase == "data"
+    return any(word in key.path.lower() for word in _INPUT_WORDS)
 
 
 def _telling(row: Compared) -> bool:

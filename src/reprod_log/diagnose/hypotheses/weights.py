@@ -41,7 +41,7 @@ def look(case: Case) -> Iterable[Finding]:
         return
     explained: set[str] = set()
     for whole in _whole_parts(wrong, values):
-        explained.update(whole.keys)
+        explained.update(key.path for key in whole.keys)
         yield whole
     for path, both in wrong.items():
         if path not in explained:
@@ -54,13 +54,13 @@ def _was_right(case: Case, material: Material, path: str) -> bool:
     What stands at the end of a single step may have been written in it, after the layer was run.
     """
     step = material.steps[0] if material.steps else 0
-    if not material.stepped or str(Key(path, "update", step)) in material.pairs:
+    if not material.stepped or Key(path, "update", step) in material.pairs:
         return False
     layer = path.rpartition(".")[0]
     if layer in case.states:
         return case.states[layer] in ("sound", "inherited")
-    outputs = [key for key in map(Key.parse, case.judgements) if _is_output(key, layer, step)]
-    return bool(outputs) and not any(str(key) in case.failed for key in outputs)
+    outputs = [key for key in case.judgements if _is_output(key, layer, step)]
+    return bool(outputs) and not any(key in case.failed for key in outputs)
 
 
 def _is_output(key: Key, layer: str, step: int) -> bool:
@@ -103,7 +103,7 @@ def _whole_parts(wrong: Mapping[str, Both], values: Mapping[str, Both]) -> Itera
             confidence="consistent",
             advice=f"load {part} from its own weights; a converter that shares one dict, or a name used twice, "
             "overwrites the earlier",
-            keys=(*paths, *back),
+            keys=tuple(map(Key, (*paths, *back))),
         )
 
 
@@ -148,7 +148,7 @@ def _one(material: Material, path: str, both: Both, values: Mapping[str, Both], 
         confidence="consistent",
         advice=f"load {path} again into {material.partner(path)}: reprod_log.transfer_weights(reference, candidate) "
         "does it by the rule of the layer",
-        keys=tuple(paths),
+        keys=tuple(map(Key, paths)),
         mends=tuple(Mend(one.rpartition(".")[0], weights=True) for one in paths),
     )
 
@@ -201,7 +201,7 @@ def _nothing_loaded(wrong: Mapping[str, Both]) -> Finding:
         evidence=f"{counted(len(wrong), 'parameter differs', 'parameters differ')} before the first update",
         confidence="consistent",
         advice="load the reference's weights first, for example with reprod_log.transfer_weights(reference, candidate)",
-        keys=tuple(wrong)[:5],
+        keys=tuple(map(Key, wrong))[:5],
     )
 
 
@@ -216,5 +216,5 @@ def _rounding_of_all(wrong: Mapping[str, Both]) -> Finding | None:
         evidence=f"{counted(len(wrong), 'parameter is', 'parameters are')} {only[1]}",
         confidence="consistent",
         advice="load the weights in float32",
-        keys=tuple(wrong)[:5],
+        keys=tuple(map(Key, wrong))[:5],
     )

@@ -11,8 +11,6 @@ from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
 from reprod_log.layers.settings import setting_differences
 from reprod_log.pairing.values import relative
-from reprod_log.recording import Key
-from reprod_log.verdict import layer_alone
 
 
 def look(case: Case) -> Iterable[Finding]:
@@ -20,9 +18,7 @@ def look(case: Case) -> Iterable[Finding]:
     if material is None:
         return
     for path in case.own:
-        failed = [
-            key for text in case.failed if (key := Key.parse(text)).run == "isolated" and layer_alone(key) == path
-        ]
+        failed = [key for key in case.failed if key.run == "isolated" and key.layer_alone == path]
         wrong = sorted((key for key in failed if key.phase == "backward"), key=str)
         if not wrong or any(key.phase in ("forward", "buffer") for key in failed):
             continue
@@ -38,5 +34,5 @@ def look(case: Case) -> Iterable[Finding]:
             confidence="consistent",
             advice=f"check the gradient of {path} by finite differences; a custom backward or the framework's kernel "
             "is at fault, and another formulation of the same layer may avoid it",
-            keys=tuple(map(str, wrong))[:3],
+            keys=tuple(wrong[:3]),
         )

@@ -20,7 +20,7 @@ def look(case: Case) -> Iterable[Finding]:
         return
     found: dict[str, float] = {}
     for one in case.floor.evidence:
-        key = Key.parse(one.key)
+        key = one.key
         if one.mode or key.phase != "gradient" or one.noise is None or one.float32 is None:
             continue
         noise, size = one.noise.rmse, one.noise.reference.rms
@@ -36,5 +36,5 @@ def look(case: Case) -> Iterable[Finding]:
             confidence="consistent",
             advice="harmless; under Adam such a parameter moves by the learning rate at random, so its later values "
             "may differ without meaning (bias=False before a batch norm avoids it)",
-            keys=tuple(found)[:5],
+            keys=tuple(map(Key, found))[:5],
         )

@@ -80,7 +80,7 @@ def _open_paths(divergence: ReportRow | None) -> frozenset[str]:
     """The modules around the first divergence, whose branches are open when the page is."""
     if divergence is None:
         return frozenset()
-    parts = divergence.parsed.path.split(".")
+    parts = divergence.key.path.split(".")
     return frozenset(".".join(parts[:length]) for length in range(1, len(parts) + 1))
 
 

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 from reprod_log.alignment import Alignment
 from reprod_log.errors import counted
 from reprod_log.messages import Words, message, words
+from reprod_log.recording import Key
 from reprod_log.report.first_screen import headline
 from reprod_log.report.formats import text
 from reprod_log.report.groups import Group, groups
@@ -136,8 +137,8 @@ def _count(suite: ElementTree.Element) -> None:
     suite.set("skipped", str(len(list(suite.iter("skipped")))))
 
 
-def _safe(value: str, *, lines: bool = False) -> str:
+def _safe(value: str | Key, *, lines: bool = False) -> str:
     """Text that XML can hold, control characters made visible; only our own line breaks stay."""
     if lines:
-        return "\n".join(_FORBIDDEN.sub("?", plain(line)) for line in value.split("\n"))
+        return "\n".join(_FORBIDDEN.sub("?", plain(line)) for line in str(value).split("\n"))
     return shortened(_FORBIDDEN.sub("?", plain(value)), _LONGEST)
