@@ -1,29 +1,31 @@
 """A disk that refuses stops the recording, never the training."""
 
+import errno
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from reprod_log import load
 from reprod_log.capture import watch
 from reprod_log.errors import RecordingError, UsageError
-from reprod_log.recording import folder
-from reprod_log.recording.stores import load
+from trust.faulty_files import Layer, error_of, faulty
 
 
-def test_training_goes_on_when_the_disk_is_full(lab, trained, tmp_path, monkeypatch):
+class FullDisk(Layer):
+    """A disk with room for two steps, and for what little is written besides."""
+
+    def step(self, path):
+        shards = Path(self.folder) / "rec" / "shards"
+        return Path(path).parent == shards and len(list(shards.glob("*.safetensors"))) >= 2 and super().step(path)
+
+
+def test_training_goes_on_when_the_disk_is_full(lab, trained, tmp_path):
     model = lab.models.Mlp()
     optimizer = lab.sgd(model.parameters())
-    write, shards = folder.write_tensors, []
-
-    def fill_up(file, tensors, metadata):
-        shards.append(file)
-        if len(shards) > 2:
-            file.write(b"some of it")
-            raise OSError(28, "No space left on device")
-        write(file, tensors, metadata)
-
-    monkeypatch.setattr(folder, "write_tensors", fill_up)
     with (
         pytest.warns(UserWarning, match="the recording is incomplete.*No space left"),
+        faulty(FullDisk(tmp_path, 1, error_of(errno.ENOSPC), lasting=True)),
         watch(model, optimizer=optimizer, save=tmp_path / "rec") as run,
     ):
         losses = trained(lab, model, optimizer, steps=5)

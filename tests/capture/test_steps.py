@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from reprod_log.capture import watch
-from reprod_log.capture.steps import Steps
 from reprod_log.errors import UsageError
 
 
@@ -198,13 +197,3 @@ def test_closure_evaluated_several_times_inside_an_update_is_one_step(lab):
     assert len(outputs(run.recording, 0)) > 4
     assert "step0/update/fc1.weight" in run.recording
     assert "step0/gradient/fc1.weight:raw" in run.recording
-
-
-def test_steps_do_not_end_while_held():
-    steps = Steps(has_optimizers=True)
-    steps.hold()
-    steps.updated("any")
-    assert not steps.ends_before_call("model")
-    assert not steps.ends_before_data()
-    steps.release()
-    assert steps.ends_before_call("model")
