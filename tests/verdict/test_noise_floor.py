@@ -9,6 +9,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
+from reprod_log.measure.comparison import measure
 from reprod_log.pairing import Pair, Pairing, match
 from reprod_log.pairing.pairing import View
 from reprod_log.recording import Key, Recording, entry_of
@@ -198,6 +199,17 @@ def test_evidence_of_a_mode_is_found_by_it() -> None:
     floor = NoiseFloor((FloorEvidence(Key("a"), ""), FloorEvidence(Key("b"), "isolated"), FloorEvidence(Key("c"), "")))
     assert [one.key for one in floor.of_mode("")] == ["a", "c"]
     assert [one.key for one in floor.of_mode("isolated")] == ["b"]
+
+
+def test_what_the_comparison_has_is_not_measured_again() -> None:
+    reference, candidate = recording({"": 0.0, "float64": 1e-7}), recording({"": 1e-6, "float64": 1e-6})
+    pairing = match(reference, candidate)
+    comparison = measure(pairing, limit_for=lambda pair: 1e-9)
+    with mock.patch.object(noise_floor, "measure_tasks", wraps=noise_floor.measure_tasks) as measuring:
+        floor = calibrate(pairing, reference=reference, comparison=comparison)
+        again = calibrate(pairing, reference=reference)
+    assert floor == again
+    assert [len(call.args[0]) for call in measuring.call_args_list] == [2, 3]
 
 
 def test_measuring_is_done_by_whom_the_caller_names() -> None:

@@ -1,43 +1,29 @@
-"""Alignment: the verdict with everything behind it, and `align`, which makes one from two recordings."""
+"""Alignment: the verdict with everything behind it, as a value and as a JSON file.
+
+In the file each row has a line, so that two saved alignments can be compared with `diff`. docs/formats.md describes it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Executor
+import json
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from reprod_log.alignment.options import AlignOptions
-from reprod_log.diagnose import Case, Finding, diagnose
-from reprod_log.diagnose.material import Material
-from reprod_log.errors import NotAligned, UnreadableFile, UsageError
-from reprod_log.measure.comparison import Compared, Comparison, measure
-from reprod_log.measure.sketch import has_values
-from reprod_log.pairing import Pair, match
-from reprod_log.ranks import open_sides
-from reprod_log.recording import Key, Recording
+from reprod_log.diagnose import Finding
+from reprod_log.errors import NotAligned, UnreadableFile
+from reprod_log.measure.comparison import Compared, Comparison
+from reprod_log.recording import Key
 from reprod_log.recording.encoding import check_types
-from reprod_log.recording.portable import portable
+from reprod_log.recording.files import replacing
 from reprod_log.recording.recording import Source
-from reprod_log.verdict import (
-    CalibratedPolicy,
-    Judgement,
-    Limit,
-    NoiseFloor,
-    Policy,
-    Status,
-    Verdict,
-    calibrate,
-    judge,
-    judge_calibrated,
-    require_complete,
-)
-from reprod_log.verdict.noise_floor import FLOAT64
-from reprod_log.verdict.policy import ABSOLUTE
+from reprod_log.verdict import CalibratedPolicy, Judgement, NoiseFloor, Policy, Status, Verdict, verdict_of
 
 SCHEMA = "reprod_log alignment"
 SCHEMA_VERSION = 1
+_NONFINITE = "nonfinite"
 
 
 @dataclass(frozen=True)
@@ -74,9 +60,7 @@ class Alignment:
     def raise_if_failed(self) -> None:
         """Raise NotAligned with the first screen of the report as its text, unless this passed."""
         if not self.passed:
-            from reprod_log.report.formats.text import render
-
-            raise NotAligned(render(self))
+            raise NotAligned(_rendered(self, "text"))
 
     @property
     def _complete(self) -> bool:
@@ -135,139 +119,86 @@ class Alignment:
                 "reprod compare or with Alignment.save"
             ) from error
 
+    def to_json(self) -> str:
+        """All of it as the text of a JSON file."""
+        return _laid_out(self.to_dict(), depth=2) + "\n"
+
     def save(self, path: str | Path) -> Path:
         """Write it as JSON, to be read back with `Alignment.load`."""
-        from reprod_log.report import write_report
-
-        return write_report(self, path, format="json")
+        path = Path(path)
+        with replacing(path) as file:
+            file.write(self.to_json().encode("utf-8", "surrogatepass"))
+        return path
 
     @classmethod
     def load(cls, path: str | Path) -> Alignment:
         """The alignment saved at `path`."""
-        from reprod_log.report.formats.json import read
-
-        return cls.from_dict(read(path), source=str(path))
+        return cls.from_dict(_content(path), source=str(path))
 
     def __str__(self) -> str:
-        from reprod_log.report.formats.text import render
-
-        return render(self)
+        return _rendered(self, "text")
 
     def _repr_html_(self) -> str:
-        from reprod_log.report.notebook import fragment
-
-        return fragment(self)
+        return _rendered(self, "notebook")
 
 
-def align(
-    reference: Recording | str | Path,
-    candidate: Recording | str | Path,
-    *,
-    policy: Policy | CalibratedPolicy | None = None,
-    limits: str | Iterable[Limit | str] = (),
-    rename: Mapping[str, str] | None = None,
-    allow_unmatched: str | Iterable[str] = (),
-    accept: str | Iterable[str] = (),
-    allow_incomplete: bool = False,
-    equal_nan: bool = False,
-    dims: Mapping[str, str] | None = None,
-    mesh: Mapping[str, int] | None = None,
-    trust: bool = False,
-    progress: Callable[[int, int], None] | None = None,
-    threads: int | None = None,
-    executor: Executor | None = None,
-    elements: bool = True,
-) -> Alignment:
-    """Compare two recordings (or their paths): match, measure, calibrate, judge, diagnose.
+def _rendered(alignment: Alignment, form: Literal["text", "notebook"]) -> str:
+    """How an alignment shows itself. Reports are made of alignments: this is the only way from here to there."""
+    from reprod_log.report import show  # the room comes later, and most alignments are never shown
 
-    A path with the parts of several ranks is joined first: as data-parallel, or as `dims` and `mesh` declare
-    (see `load_ranks` and `join_ranks` of reprod_log.ranks).
-    Give a `policy` or `limits`, not both. Without either the calibrated rule judges when the reference also ran in
-    float64, fixed limits otherwise. `allow_unmatched`, `accept`, `allow_incomplete` (a recording that was cut short may
-    pass with what it has) and `equal_nan` loosen whichever policy holds.
-    Pairs are measured on `threads` of this process (None: one per core), or by any `executor` of concurrent.futures;
-    one that runs elsewhere must see the recordings under the same paths or URLs. Neither changes the result.
-    `elements` keeps a few single elements of each pair, of which HTML reports make pictures; nothing else needs them.
-    """
-    options = AlignOptions.of(
-        rename=rename,
-        policy=policy,
-        limits=limits,
-        allow_unmatched=allow_unmatched,
-        accept=accept,
-        allow_incomplete=allow_incomplete,
-        equal_nan=equal_nan,
-        dims=dims,
-        mesh=mesh,
-        trust=trust,
-        progress=progress,
-        threads=threads,
-        executor=executor,
-        elements=elements,
-    )
-    return align_with(reference, candidate, options)
+    return show(alignment, form)
 
 
-def align_with(
-    reference: Recording | str | Path, candidate: Recording | str | Path, options: AlignOptions
-) -> Alignment:
-    """`align` with its options as one value."""
-    reference, candidate = open_sides(reference, candidate, dims=options.dims, mesh=options.mesh, trust=options.trust)
-    if options.executor is not None:
-        reference, candidate = (portable(side, trust=options.trust) for side in (reference, candidate))
-    pairing = match(reference, candidate, rename=options.rename)
-    # The calibrated rule looks at single elements, which sketches and statistics do not have.
-    has_truth = any(run.endswith(FLOAT64) for run in reference.runs) and all(map(has_values, pairing.pairs))
-    floor = None
-    if has_truth or isinstance(options.policy, CalibratedPolicy):
-        floor = calibrate(
-            pairing, reference=reference, candidate=candidate, executor=options.executor, threads=options.threads
+def _content(path: str | Path) -> dict[str, Any]:
+    """What `to_json` wrote, as plain values."""
+    if Path(path).is_dir():
+        raise UnreadableFile(
+            f"{path} is a folder, and a saved alignment is a JSON file: `reprod compare REF CAND --json FILE` makes "
+            "one. For a recording use `reprod show`, for a folder of logs `reprod check`."
         )
-    policy = options.policy_for(calibrated=floor is not None)
-    comparison = measure(
-        pairing,
-        limit_for=_absolute_limit(policy),
-        progress=options.progress,
-        elements=options.elements,
-        executor=options.executor,
-        threads=options.threads,
-    )
-    verdict = verdict_of(comparison, policy, floor, reference.complete and candidate.complete)
-    case = Case(
-        Source.of(reference),
-        Source.of(candidate),
-        comparison,
-        policy,
-        verdict,
-        floor,
-        Material(reference, candidate, pairing),
-    )
-    return Alignment(case.reference, case.candidate, comparison, policy, verdict, diagnose(case), floor)
+    try:
+        content = json.loads(Path(path).read_bytes(), object_hook=_decoded)
+    except OSError as error:
+        raise UnreadableFile(f"cannot read {path}: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise UnreadableFile(
+            f"{path} is not a saved alignment: it is not valid JSON ({error}). `reprod compare REF CAND --json FILE` "
+            "makes one."
+        ) from error
+    if not isinstance(content, dict):
+        raise UnreadableFile(f"{path} is not a saved alignment: it holds a {type(content).__name__}")
+    return content
 
 
-def verdict_of(
-    comparison: Comparison, policy: Policy | CalibratedPolicy, floor: NoiseFloor | None, complete: bool
-) -> Verdict:
-    """The verdict of either kind of policy; `complete` says whether both recordings are whole."""
-    if not isinstance(policy, CalibratedPolicy):
-        return require_complete(judge(comparison, policy), complete=complete, allow_incomplete=policy.allow_incomplete)
-    if floor is None:
-        raise UsageError(
-            "the calibrated policy needs a noise floor, which this saved alignment does not have; "
-            "compare the recordings again"
-        )
-    verdict = judge_calibrated(comparison, floor, policy)
-    return require_complete(verdict, complete=complete, allow_incomplete=policy.allow_incomplete)
+def _laid_out(value: Any, *, depth: int, indent: str = "") -> str:
+    """Objects of the first levels field by field, lists in them item by item, everything deeper in one line."""
+    inner = indent + " "
+    if isinstance(value, dict) and value and depth:
+        fields = (f"{_line(str(name))}: {_laid_out(one, depth=depth - 1, indent=inner)}" for name, one in value.items())
+        return "{\n" + ",\n".join(inner + field for field in fields) + f"\n{indent}}}"
+    if isinstance(value, (list, tuple)) and value:
+        return "[\n" + ",\n".join(inner + _line(_encoded(one)) for one in value) + f"\n{indent}]"
+    return _line(_encoded(value))
 
 
-def _absolute_limit(policy: Policy | CalibratedPolicy) -> Callable[[Pair], float | None]:
-    """The limit whose excess is worth counting for a pair: that of an absolute metric, if the policy has one."""
+def _line(value: Any) -> str:
+    # A lone surrogate (a key that is no text) cannot be written as UTF-8; JSON's own escape can hold it.
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(", ", ": "))
+    return text if text.isascii() else "".join(c if not 0xD800 <= ord(c) < 0xE000 else f"\\u{ord(c):04x}" for c in text)
 
-    def of(pair: Pair) -> float | None:
-        if isinstance(policy, CalibratedPolicy):
-            return None
-        found = policy.limits_for(str(pair.reference.key), pair.reference.dtype)
-        values = [found[name].value for name in ABSOLUTE if name in found]
-        return values[0] if values else None
 
-    return of
+def _encoded(value: Any) -> Any:
+    """JSON has no NaN and no infinity, so they are written as {"nonfinite": "nan"}."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return {_NONFINITE: str(value)}
+    if isinstance(value, dict):
+        return {str(name): _encoded(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_encoded(one) for one in value]
+    return value
+
+
+def _decoded(value: dict[str, Any]) -> Any:
+    if set(value) == {_NONFINITE} and value[_NONFINITE] in ("nan", "inf", "-inf"):
+        return float(value[_NONFINITE])
+    return value

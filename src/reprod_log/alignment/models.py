@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from reprod_log.alignment.alignment import Alignment, align_with
+from reprod_log.alignment.alignment import Alignment
 from reprod_log.alignment.options import AlignOptions
+from reprod_log.alignment.recordings import align_with
 from reprod_log.capture.earshot import suppress_recording
 from reprod_log.diagnose.carried import own_tables, replaced_tables
 from reprod_log.diagnose.proof import prove

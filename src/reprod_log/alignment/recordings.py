@@ -1,98 +1,127 @@
-"""Recordings compared: the ranks of one parallel run with each other."""
+"""align: two recordings, or their paths, compared."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor
+from pathlib import Path
 
-from reprod_log.alignment.alignment import Alignment, verdict_of
+from reprod_log.alignment.alignment import Alignment
 from reprod_log.alignment.options import AlignOptions
-from reprod_log.diagnose import ranked
-from reprod_log.diagnose.hypotheses.ranks import rank_findings
+from reprod_log.diagnose import Case, diagnose
+from reprod_log.diagnose.material import Material
 from reprod_log.measure.comparison import measure
-from reprod_log.pairing import Pairing
-from reprod_log.ranks.mesh import DeclaredDims, Mesh
-from reprod_log.ranks.parts import Ranks
-from reprod_log.ranks.placing import Placing
-from reprod_log.ranks.reductions import reductions
-from reprod_log.ranks.replicas import pair_replicas
+from reprod_log.measure.sketch import has_values
+from reprod_log.pairing import Pair, match
+from reprod_log.ranks import open_sides
+from reprod_log.recording import Recording
+from reprod_log.recording.portable import portable
 from reprod_log.recording.recording import Source
-from reprod_log.verdict import Limit, Policy
-
-_EQUAL = Limit("max_abs", 0.0, reason="replicas are equal bit for bit")
-_MEANS = (
-    # The order of a sum over ranks is the backend's; contributions that cancel leave up to a thousand roundings.
-    Limit("rel_l2", 1e-4, keys="*:*.mean", reason="the mean over ranks, in another order"),
-    Limit("rel_l2", 2.0**-9, keys="*:*.mean", dtype="float16", reason="the mean over ranks in half precision"),
-    Limit("rel_l2", 2.0**-6, keys="*:*.mean", dtype="bfloat16", reason="the mean over ranks in half precision"),
-)
-_MOST_PLACES = 8
+from reprod_log.verdict import CalibratedPolicy, Limit, Policy, calibrate, verdict_of
+from reprod_log.verdict.noise_floor import FLOAT64
+from reprod_log.verdict.policy import ABSOLUTE
 
 
-def compare_ranks(
-    ranks: Ranks,
+def align(
+    reference: Recording | str | Path,
+    candidate: Recording | str | Path,
     *,
-    dims: Mapping[str, str] | None = None,
+    policy: Policy | CalibratedPolicy | None = None,
     limits: str | Iterable[Limit | str] = (),
-    accept: str | Iterable[str] = (),
+    rename: Mapping[str, str] | None = None,
     allow_unmatched: str | Iterable[str] = (),
+    accept: str | Iterable[str] = (),
     allow_incomplete: bool = False,
     equal_nan: bool = False,
+    dims: Mapping[str, str] | None = None,
+    mesh: Mapping[str, int] | None = None,
+    trust: bool = False,
     progress: Callable[[int, int], None] | None = None,
     threads: int | None = None,
+    executor: Executor | None = None,
+    elements: bool = True,
 ) -> Alignment:
-    """Compare every rank with rank 0: what should be the same is, and what was reduced is the mean of all.
+    """Compare two recordings (or their paths): match, measure, calibrate, judge, diagnose.
 
-    A key such as `step0/update/fc.weight:rank1` is rank 1's version of what rank 0 has, and
-    `step0/gradient/fc.weight:raw.mean` the reduced gradient against the mean of the ranks' own. Without `limits`
-    replicas must be equal.
+    A path with the parts of several ranks is joined first: as data-parallel, or as `dims` and `mesh` declare
+    (see `load_ranks` and `join_ranks` of reprod_log.ranks).
+    Give a `policy` or `limits`, not both. Without either the calibrated rule judges when the reference also ran in
+    float64, fixed limits otherwise. `allow_unmatched`, `accept`, `allow_incomplete` (a recording that was cut short may
+    pass with what it has) and `equal_nan` loosen whichever policy holds.
+    Pairs are measured on `threads` of this process (None: one per core), or by any `executor` of concurrent.futures;
+    one that runs elsewhere must see the recordings under the same paths or URLs. Neither changes the result.
+    `elements` keeps a few single elements of each pair, of which HTML reports make pictures; nothing else needs them.
     """
     options = AlignOptions.of(
-        dims=dims,
+        rename=rename,
+        policy=policy,
         limits=limits,
-        accept=accept,
         allow_unmatched=allow_unmatched,
+        accept=accept,
         allow_incomplete=allow_incomplete,
         equal_nan=equal_nan,
+        dims=dims,
+        mesh=mesh,
+        trust=trust,
         progress=progress,
         threads=threads,
+        executor=executor,
+        elements=elements,
     )
-    return compare_ranks_with(ranks, options)
+    return align_with(reference, candidate, options)
 
 
-def compare_ranks_with(ranks: Ranks, options: AlignOptions) -> Alignment:
-    """`compare_ranks` with its options as one value."""
-    layout = DeclaredDims.of(options.dims)
-    layout.check_used([entry.key for entry in ranks.parts[0].entries])
-    mesh = layout.mesh(ranks.mesh, ranks.size)
-    placing = Placing(ranks, layout, mesh)
-    found = tuple(reductions(ranks, placing))
-    pairing = pair_replicas(ranks, placing, found)
-    policy = options.loosened(Policy.fixed((*_limits_of_means(pairing), *(options.limits or (_EQUAL,)))))
-    comparison = measure(pairing, progress=options.progress, threads=options.threads, elements=True)
-    complete = all(part.complete for part in ranks.parts)
-    verdict = verdict_of(comparison, policy, None, complete)
-    others = Source(
-        source=f"{ranks.source or 'ranks'}, ranks 1 to {ranks.size - 1}" if ranks.size > 2 else ranks.parts[1].source,
-        entries=sum(len(part) for part in ranks.parts[1:]),
-        provenance=ranks.parts[1].provenance,
-        complete=all(part.complete for part in ranks.parts[1:]),
-        notes=(*_places(mesh), *ranks.notes_of(range(1, ranks.size))),
+def align_with(
+    reference: Recording | str | Path, candidate: Recording | str | Path, options: AlignOptions
+) -> Alignment:
+    """`align` with its options as one value."""
+    reference, candidate = open_sides(reference, candidate, dims=options.dims, mesh=options.mesh, trust=options.trust)
+    if options.executor is not None:
+        reference, candidate = (portable(side, trust=options.trust) for side in (reference, candidate))
+    pairing = match(reference, candidate, rename=options.rename)
+    # The calibrated rule looks at single elements, which sketches and statistics do not have.
+    has_truth = any(run.endswith(FLOAT64) for run in reference.runs) and all(map(has_values, pairing.pairs))
+    calibrated = has_truth or isinstance(options.policy, CalibratedPolicy)
+    policy = options.policy_for(calibrated=calibrated)
+    comparison = measure(
+        pairing,
+        limit_for=_absolute_limit(policy),
+        progress=options.progress,
+        elements=options.elements,
+        executor=options.executor,
+        threads=options.threads,
     )
-    causes = ranked(rank_findings(ranks, placing, found=found))
-    return Alignment(Source.of(ranks.parts[0]), others, comparison, policy, verdict, causes)
+    floor = None
+    if calibrated:
+        floor = calibrate(
+            pairing,
+            reference=reference,
+            candidate=candidate,
+            comparison=comparison,
+            executor=options.executor,
+            threads=options.threads,
+        )
+    verdict = verdict_of(comparison, policy, floor, reference.complete and candidate.complete)
+    case = Case(
+        Source.of(reference),
+        Source.of(candidate),
+        comparison,
+        policy,
+        verdict,
+        floor,
+        Material(reference, candidate, pairing),
+    )
+    return Alignment(case.reference, case.candidate, comparison, policy, verdict, diagnose(case), floor)
 
 
-def _places(mesh: Mesh) -> Iterator[str]:
-    """Who stands where, for reading the keys of single ranks."""
-    if mesh.is_grid:
-        axes = " × ".join(f"{axis.name} {axis.size}" for axis in mesh.axes)
-        ranks = range(min(len(mesh.coordinates), _MOST_PLACES))
-        places = "; ".join(f"rank {rank}: {mesh.where(rank)}" for rank in ranks)
-        rest = f" and {len(mesh.coordinates) - _MOST_PLACES} more" if len(mesh.coordinates) > _MOST_PLACES else ""
-        yield f"the ranks lie on {axes} ({places}{rest})"
+def _absolute_limit(policy: Policy | CalibratedPolicy) -> Callable[[Pair], float | None]:
+    """The limit whose excess is worth counting for a pair: that of an absolute metric, if the policy has one."""
 
+    def of(pair: Pair) -> float | None:
+        if isinstance(policy, CalibratedPolicy):
+            return None
+        found = policy.limits_for(str(pair.reference.key), pair.reference.dtype)
+        values = [found[name].value for name in ABSOLUTE if name in found]
+        return values[0] if values else None
 
-def _limits_of_means(pairing: Pairing) -> list[Limit]:
-    """The limits for means over ranks of those dtypes that there are; one that fits nothing would be warned about."""
-    means = [pair.candidate for pair in pairing.pairs if str(pair.candidate.key).endswith(".mean")]
-    return [one for one in _MEANS if any(one.fits(str(entry.key), entry.dtype) for entry in means)]
+    return of

@@ -31,7 +31,7 @@ __all__ = [
 _HOMES = {
     "JoinedRecording": "reprod_log.ranks.joining",
     "Ranks": "reprod_log.ranks.parts",
-    "compare_ranks": "reprod_log.alignment.recordings",
+    "compare_ranks": "reprod_log.alignment.ranks",
     "join_ranks": "reprod_log.ranks.joining",
     "load_ranks": "reprod_log.ranks.parts",
 }

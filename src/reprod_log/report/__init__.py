@@ -6,7 +6,7 @@ import pkgutil
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from reprod_log.errors import UsageError, listed
 from reprod_log.recording.files import replacing
@@ -38,6 +38,15 @@ def render_report(alignment: Alignment, *, format: str, full: bool = False, lang
         raise UsageError(f"no report format {format!r}; known are {listed(known, most=20)}")
     content: str = known[format].render(alignment, Options(full=full, language=language))
     return content
+
+
+def show(alignment: Alignment, form: Literal["text", "notebook"]) -> str:
+    """How an alignment shows itself: as text, or as HTML in a notebook."""
+    if form == "text":
+        return render_report(alignment, format="text")
+    from reprod_log.report.notebook import fragment  # brings HTML, which a console does not need
+
+    return fragment(alignment)
 
 
 def format_of(path: str | Path) -> str:

@@ -1,6 +1,6 @@
 """verdict: fixed limits, or what rounding alone does, turn measurements into judgements and a verdict."""
 
-from reprod_log.verdict.calibrated import judge_calibrated
+from reprod_log.verdict.calibrated import judge_calibrated, verdict_of
 from reprod_log.verdict.calibrated_policy import CalibratedPolicy
 from reprod_log.verdict.evidence import FloorEvidence
 from reprod_log.verdict.fixed import Check, Judgement, Verdict, judge, require_complete
@@ -26,4 +26,5 @@ __all__ = [
     "judge_calibrated",
     "require_complete",
     "unused_patterns",
+    "verdict_of",
 ]

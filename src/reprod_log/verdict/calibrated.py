@@ -28,12 +28,14 @@ from reprod_log.verdict.fixed import (
     Verdict,
     accepted,
     alone_judgements,
+    judge,
     nonfinite_problem,
+    require_complete,
     verdict_on,
 )
 from reprod_log.verdict.floors import assumed, narrow, wide
 from reprod_log.verdict.noise_floor import NoiseFloor
-from reprod_log.verdict.policy import EXACT_KINDS
+from reprod_log.verdict.policy import EXACT_KINDS, Policy
 from reprod_log.verdict.precision import narrow_factor, precision_tier
 from reprod_log.verdict.status import Status
 
@@ -229,3 +231,18 @@ def _merged(judgements: list[Judgement], later: list[Judgement]) -> list[Judgeme
             decisive = before if one.status.passed else one
             by_key[one.key] = replace(decisive, checks=before.checks + one.checks)
     return list(by_key.values())
+
+
+def verdict_of(
+    comparison: Comparison, policy: Policy | CalibratedPolicy, floor: NoiseFloor | None, complete: bool
+) -> Verdict:
+    """The verdict of either kind of policy; `complete` says whether both recordings are whole."""
+    if not isinstance(policy, CalibratedPolicy):
+        return require_complete(judge(comparison, policy), complete=complete, allow_incomplete=policy.allow_incomplete)
+    if floor is None:
+        raise UsageError(
+            "the calibrated policy needs a noise floor, which this saved alignment does not have; "
+            "compare the recordings again"
+        )
+    verdict = judge_calibrated(comparison, floor, policy)
+    return require_complete(verdict, complete=complete, allow_incomplete=policy.allow_incomplete)

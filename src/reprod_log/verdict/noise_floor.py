@@ -14,10 +14,9 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
 from typing import Any
 
-from reprod_log.measure.comparison import Task, measure_tasks
+from reprod_log.measure.comparison import Comparison, Task, measure_tasks
 from reprod_log.measure.measurement import Measurement
 from reprod_log.pairing import Pair, Pairing
 from reprod_log.recording import Key, Recording
@@ -83,13 +82,14 @@ def calibrate(
     *,
     reference: Recording,
     candidate: Recording | None = None,
+    comparison: Comparison | None = None,
     executor: Executor | None = None,
     threads: int | None = None,
 ) -> NoiseFloor:
     """The noise floor of every pair, from whatever passes the two recordings hold.
 
-    Of the candidate only the settings of its layers are looked at here.
-
+    Of the candidate only the settings of its layers are looked at here. What `comparison` has of these pairs is not
+    measured again.
     The measuring is spread over `threads` (None: one per core) or over an `executor`.
     """
     by_key = {pair.reference.key: pair for pair in pairing.pairs}
@@ -101,20 +101,27 @@ def calibrate(
         if pair.reference.key.run == mode
     ]
     again = _repeated(reference)
-    pairs = [pair for one in wanted for pair in one.pairs]
-    rows = measure_tasks([Task(pair) for pair in (*pairs, *again)], executor=executor, threads=threads)
-    found = [row.measurement for row in rows]
-    measured = iter(found)
+    rows = () if comparison is None else comparison.rows
+    known = {id(by_key[row.key]): _without_limit(row.measurement) for row in rows}
+    new = {id(pair): pair for one in wanted for pair in one.pairs if id(pair) not in known}
+    tasks = [Task(pair) for pair in (*new.values(), *again)]
+    found = [row.measurement for row in measure_tasks(tasks, executor=executor, threads=threads)]
+    measured = known | dict(zip(new, found, strict=False))
     ours, theirs = KeptConstants.of(reference), KeptConstants() if candidate is None else KeptConstants.of(candidate)
     evidence = tuple(
         replace(
-            one.evidence(list(islice(measured, len(one.pairs)))),
+            one.evidence([measured[id(pair)] for pair in one.pairs]),
             constant=ours.error(one.float32.reference) + theirs.error(one.float32.candidate),
         )
         for one in wanted
     )
     check_same_program(evidence)
-    return NoiseFloor(evidence, tuple(_notes(again, found[len(pairs) :])))
+    return NoiseFloor(evidence, tuple(_notes(again, found[len(new) :])))
+
+
+def _without_limit(measurement: Measurement | None) -> Measurement | None:
+    """A noise floor knows of no fixed limit, and so of nothing beyond it."""
+    return None if measurement is None else measurement._replace(limit=None, beyond_limit=None)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from reprod_log.alignment import AlignOptions
-from reprod_log.alignment.recordings import compare_ranks_with
+from reprod_log.alignment.ranks import compare_ranks_with
 from reprod_log.cli.answer import Output, answer, byte_progress
 from reprod_log.cli.options import (
     Accept,
