@@ -42,9 +42,12 @@ def render_report(alignment: Alignment, *, format: str, full: bool = False, lang
 
 def show(alignment: Alignment, form: Literal["text", "notebook"]) -> str:
     """How an alignment shows itself: as text, or as HTML in a notebook."""
+    # Each brings what the other does not need.
     if form == "text":
-        return render_report(alignment, format="text")
-    from reprod_log.report.notebook import fragment  # brings HTML, which a console does not need
+        from reprod_log.report.formats.text import render
+
+        return render(alignment)
+    from reprod_log.report.notebook import fragment
 
     return fragment(alignment)
 

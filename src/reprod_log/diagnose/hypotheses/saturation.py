@@ -17,8 +17,10 @@ def look(case: Case) -> Iterable[Finding]:
     material = case.material
     sides = {case.reference.provenance.framework, case.candidate.provenance.framework}
     first = case.verdict.first_divergence
+    if material is None or first is None or not first.key.phase or len(sides) == 1:
+        return
     limits = {_limit("cross_entropy_loss", side) for side in sides}
-    if material is None or first is None or len(limits) == 1:
+    if len(limits) == 1:
         return
     limit = max(one for one in limits if one is not None)
     key = first.key
