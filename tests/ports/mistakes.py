@@ -68,6 +68,10 @@ MISTAKES = (
     M("mixer", "conv", "residual missing", "MixerConv", "x = x + self.tokens(", "x = self.tokens(", ("norm2",)),
     M("mixer", "einsum", "first norm used twice", "MixerEinsum", "self.ln_b(x)", "self.ln_a(x)", ("norm2",
       "channels.0")),
+    M("smoothed", "transposed", "relu for tanh", "SmoothedTransposed", "PF.tanh(self.blur(series))",
+      "PF.relu(self.blur(series))", ("mix",)),
+    M("smoothed", "taps", "one step late", "SmoothedTaps", "self.convolve(x, self.mix)",
+      "self.convolve(x, self.mix).roll(1, axis=1)[:, 1:]", ("mix", "out")),
     # Attention.
     M("attention_framework", "separate", "scale", "p_attend", "math.sqrt(q.shape[-1])", "q.shape[-1]", ("attn",)),
     M("attention_framework", "packed", "heads joined without transposing", "PaddlePacked",
@@ -222,6 +226,8 @@ MISTAKES = (
       'optimizers["generator"].clear_grad()', 'optimizers["critic"].clear_grad()', ("generator",), updates=True),
     M("tower", "flat", "tanh for sigmoid", "TowerFlat", "PF.sigmoid(", "PF.tanh(", ("block.right",)),
     M("tower", "nested", "residual missing", "TowerNested", "self.tail(x + right", "self.tail(right", ("join",)),
+    M("long_tower", "by_kind", "one block left out", "ManyByKind", "reversed(range(DEPTH))",
+      "[*range(DEPTH - 1, 30, -1), *range(29, -1, -1)]", ("blocks.21", "blocks.22")),
     M("sets", "conv", "number added to the count", "SetsConv", "keepdim=True) + 1)", "keepdim=True) + 2)", ("rho1",)),
     M("sets", "flat", "elu for selu", "SetsFlat", "self.l0(PF.selu(", "self.l0(PF.elu(", ("rho2",)),
 )  # fmt: skip

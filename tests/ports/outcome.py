@@ -52,9 +52,13 @@ class Outcome:
     result: str
     """passed, failed, refused (an error of the tool's own), broken (any other exception)."""
     grades: tuple[str, ...]
-    """What the table asks. correct: causes named. mistakes: found, placed. stated: right (it passes if and only if what
-    was stated is right) or wrong. exchanged: told (does not pass and the crossing is named), unnamed (does not pass, no
-    word about it), shown (passes, with the crossing in the report), silent (passes without a word)."""
+    """What the table asks.
+    correct: causes named.
+    mistakes: found, and placed or at least enclosing (the module around the place is named).
+    stated: right (it passes if and only if what was stated is right) or wrong.
+    exchanged: told (does not pass and the crossing is named), unnamed (does not pass, no word about it), shown (passes,
+    with the crossing in the report), silent (passes without a word).
+    """
     first: str = ""
     """The first divergence, or the error."""
     causes: tuple[str, ...] = ()
@@ -156,7 +160,11 @@ def _grades(case: Case, alignment: Alignment, causes: tuple[str, ...], line: str
     if alignment.passed:
         return ()
     mistake = all_mistakes()[case.name]
-    return ("found", "placed") if placed(mistake, alignment, line) else ("found",)
+    if placed(mistake, alignment, line):
+        return "found", "placed"
+    path = Key.parse(first_key(alignment)).path
+    inside = path and any(place.startswith(f"{path}.") for place in mistake.place)
+    return ("found", "enclosing") if inside else ("found",)
 
 
 def placed(mistake: Mistake, alignment: Alignment, line: str) -> bool:

@@ -113,6 +113,8 @@ class Port:
     tolerance: float = 1e-7
     """Largest relative difference of the self-check; 1e-6 where both sides cast to float32 inside."""
     seeds: tuple[int, ...] = (0, 1, 2)
+    slow: bool = False
+    """Whether it is left out unless asked for, because one call takes longer than a few seconds."""
     kept: frozenset[str] = field(default_factory=frozenset)
     """Names of the reference's weights that must keep the values they are made with (tables)."""
 

@@ -1020,6 +1020,60 @@ def mixer_einsum(w: State) -> State:
     }
 
 
+class Smoothed(tn.Module):
+    """A convolution in the sense of mathematics: kernels are stored turned round on some sides."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blur, self.mix = tn.Conv1d(3, 4, 3, padding=1), tn.Conv1d(4, 4, 5, padding=2, bias=False)
+        self.out = tn.Linear(4, 2)
+
+    def forward(self, series: Any) -> Any:
+        return self.out(torch.tanh(self.mix(torch.tanh(self.blur(series)))).mean(2))
+
+
+class SmoothedTransposed(pn.Layer):
+    """As transposed convolutions of stride 1, whose kernels are turned round and exchanged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blur = pn.Conv1DTranspose(3, 4, 3, padding=1)
+        self.mix = pn.Conv1DTranspose(4, 4, 5, padding=2, bias_attr=False)
+        self.out = pn.Linear(4, 2)
+
+    def forward(self, series: Any) -> Any:
+        return self.out(PF.tanh(self.mix(PF.tanh(self.blur(series)))).mean(2))
+
+
+class SmoothedTaps(pn.Layer):
+    """The newest tap first: a sum over delays of shifted series."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix, self.blur = self.create_parameter([5, 4, 4]), self.create_parameter([3, 3, 4])
+        self.bias, self.out = self.create_parameter([4], is_bias=True), pn.Linear(4, 2)
+
+    def convolve(self, x: Any, taps: Any) -> Any:
+        n, half = x.shape[1], taps.shape[0] // 2
+        padded = PF.pad(x, [half, half], data_format="NLC")
+        last = taps.shape[0] - 1
+        return sum(padded[:, last - delay : last - delay + n] @ taps[delay] for delay in range(last + 1))
+
+    def forward(self, series: Any) -> Any:
+        x = PF.tanh(self.convolve(series.transpose([0, 2, 1]), self.blur) + self.bias)
+        return self.out(PF.tanh(self.convolve(x, self.mix)).mean(1))
+
+
+def smoothed_transposed(w: State) -> State:
+    made = {f"{name}.weight": w[f"{name}.weight"].swapaxes(0, 1)[:, :, ::-1] for name in ("blur", "mix")}
+    return {**made, "blur.bias": w["blur.bias"], **lin(w, "out", "out")}
+
+
+def smoothed_taps(w: State) -> State:
+    made = {name: w[f"{name}.weight"].transpose(2, 1, 0)[::-1] for name in ("blur", "mix")}
+    return {**made, "bias": w["blur.bias"], **lin(w, "out", "out")}
+
+
 PORTS = (
     Port(
         "pad_outside", PadOutside,
@@ -1154,5 +1208,13 @@ PORTS = (
         "mixer", Mixer,
         (Formulation("conv", MixerConv, mixer_conv), Formulation("einsum", MixerEinsum, mixer_einsum)),
         {"x": floats(2, 9, 6)}, floats(2, 9, 6), SQUARE, swap=True,
+    ),
+    Port(
+        "smoothed", Smoothed,
+        (
+            Formulation("transposed", SmoothedTransposed, smoothed_transposed),
+            Formulation("taps", SmoothedTaps, smoothed_taps),
+        ),
+        {"series": floats(2, 3, 8)}, floats(2, 2), SQUARE,
     ),
 )  # fmt: skip

@@ -29,6 +29,7 @@ from ports.port import (
     paddle_entropy_by_hand,
     renamed,
     reregistered,
+    same,
 )
 
 # A variational autoencoder; the noise is an input.
@@ -638,14 +639,15 @@ class TrainedBare(pn.Layer):
         return PF.relu(x @ self.first + self.first_b) @ self.last + self.last_b
 
 
-class HandOptimizer:
-    """What a hand-written optimizer of paddle needs to be called like one."""
+class HandOptimizer(paddle.optimizer.Optimizer):
+    """An optimizer that keeps its state in lists of its own and updates by assignment."""
 
-    def __init__(self, parameters: Any) -> None:
-        self.parameters = list(parameters)
+    def __init__(self, rate: float, parameters: Any) -> None:
+        self.own = list(parameters)
+        super().__init__(learning_rate=rate, parameters=self.own)
         self.time = 0
-        self.first = [paddle.zeros_like(one) for one in self.parameters]
-        self.second = [paddle.zeros_like(one) for one in self.parameters]
+        self.first = [paddle.zeros_like(one) for one in self.own]
+        self.second = [paddle.zeros_like(one) for one in self.own]
 
     def update(self, i: int, gradient: Any) -> Any:
         raise NotImplementedError
@@ -653,20 +655,16 @@ class HandOptimizer:
     def step(self) -> None:
         self.time += 1
         with paddle.no_grad():
-            for i, one in enumerate(self.parameters):
+            for i, one in enumerate(self.own):
                 if one.grad is not None:
                     one.set_value(one - self.update(i, one.grad))
-
-    def clear_grad(self, set_to_zero: bool = True) -> None:
-        for one in self.parameters:
-            one.clear_grad()
 
 
 class HandMomentum(HandOptimizer):
     """The learning rate is inside the velocity; while it does not change this is torch's."""
 
     def update(self, i: int, gradient: Any) -> Any:
-        self.first[i] = 0.9 * self.first[i] + 0.05 * gradient
+        self.first[i] = 0.9 * self.first[i] + self.get_lr() * gradient
         return self.first[i]
 
 
@@ -677,17 +675,8 @@ class HandAdam(HandOptimizer):
         self.first[i] = 0.9 * self.first[i] + 0.1 * gradient
         self.second[i] = 0.99 * self.second[i] + 0.01 * gradient * gradient
         root = math.sqrt(1 - 0.99**self.time)
-        rate = 0.01 * root / (1 - 0.9**self.time)
+        rate = self.get_lr() * root / (1 - 0.9**self.time)
         return rate * self.first[i] / (paddle.sqrt(self.second[i]) + 1e-5 * root)
-
-
-def hand_step(loss: Any) -> Any:
-    def step(model: Any, optimizer: Any, inputs: Any, targets: Any) -> None:
-        loss(model(**inputs), targets).backward()
-        optimizer.step()
-        optimizer.clear_grad()
-
-    return step
 
 
 def torch_momentum(model: Any) -> Any:
@@ -953,6 +942,90 @@ def sets_conv(w: State) -> State:
     return made
 
 
+# More than four hundred weights, all of two shapes.
+
+DEPTH = 52
+
+
+class ManyBlock(tn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = tn.LayerNorm(4)
+        self.fc1, self.fc2 = tn.Linear(4, 4), tn.Linear(4, 4)
+        self.gain, self.shift = tn.Parameter(torch.ones(4)), tn.Parameter(torch.zeros(4))
+
+    def forward(self, x: Any) -> Any:
+        return x + 0.3 * (self.fc2(torch.tanh(self.fc1(self.norm(x)))) * self.gain + self.shift)
+
+
+class Many(tn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = tn.ModuleList([ManyBlock() for _ in range(DEPTH)])
+
+    def forward(self, x: Any) -> Any:
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+class ManyByKind(pn.Layer):
+    """Lists by kind instead of blocks, the last block first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outer, self.inner = (pn.LayerList([pn.Linear(4, 4) for _ in range(DEPTH)]) for _ in range(2))
+        self.shifts, self.gains = (
+            pn.ParameterList([self.create_parameter([4], is_bias=True) for _ in range(DEPTH)]) for _ in range(2)
+        )
+        self.norms = pn.LayerList([pn.LayerNorm(4) for _ in range(DEPTH)])
+
+    def forward(self, x: Any) -> Any:
+        for i in reversed(range(DEPTH)):
+            y = self.outer[i](PF.tanh(self.inner[i](self.norms[i](x))))
+            x = x + 0.3 * (y * self.gains[i] + self.shifts[i])
+        return x
+
+
+class ManyStages(pn.Layer):
+    """Four stages of thirteen; the gain is multiplied into the second layer and the shift added to its bias."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stages = pn.LayerList([
+            pn.LayerList([
+                pn.Sequential(pn.LayerNorm(4), pn.Linear(4, 4), pn.Tanh(), pn.Linear(4, 4)) for _ in range(DEPTH // 4)
+            ])
+            for _ in range(4)
+        ])  # fmt: skip
+
+    def forward(self, x: Any) -> Any:
+        for stage in self.stages:
+            for block in stage:
+                x = x + 0.3 * block(x)
+        return x
+
+
+def many_by_kind(w: State) -> State:
+    made: State = {}
+    for i in range(DEPTH):
+        old, new = f"blocks.{i}", DEPTH - 1 - i
+        made |= {**lins(w, {f"{old}.fc1": f"inner.{new}", f"{old}.fc2": f"outer.{new}"}),
+                 **same(w, f"{old}.norm", f"norms.{new}"), f"gains.{new}": w[f"{old}.gain"],
+                 f"shifts.{new}": w[f"{old}.shift"]}  # fmt: skip
+    return made
+
+
+def many_stages(w: State) -> State:
+    made: State = {}
+    for i in range(DEPTH):
+        old, new = f"blocks.{i}", f"stages.{i // 13}.{i % 13}"
+        made |= {**same(w, f"{old}.norm", f"{new}.0"), **lin(w, f"{old}.fc1", f"{new}.1")}
+        made[f"{new}.3.weight"] = w[f"{old}.fc2.weight"].T * w[f"{old}.gain"]
+        made[f"{new}.3.bias"] = w[f"{old}.fc2.bias"] * w[f"{old}.gain"] + w[f"{old}.shift"]
+    return made
+
+
 PORTS = (
     Port(
         "vae", Vae,
@@ -1039,7 +1112,7 @@ PORTS = (
             Formulation("same", TrainedSame, lambda w: lins(w, "fc1 fc2")),
             Formulation(
                 "hand", TrainedSame, lambda w: lins(w, "fc1 fc2"),
-                optimizer=lambda model: HandMomentum(model.parameters()),
+                optimizer=lambda model: HandMomentum(0.05, model.parameters()),
             ),
             Formulation("bare", TrainedBare, bare, loss=paddle_entropy_by_hand),
         ),
@@ -1050,7 +1123,7 @@ PORTS = (
         (
             Formulation(
                 "hand", TrainedSame, lambda w: lins(w, "fc1 fc2"),
-                optimizer=lambda model: HandAdam(model.parameters()),
+                optimizer=lambda model: HandAdam(0.01, model.parameters()),
             ),
             Formulation("bare", TrainedBare, bare),
         ),
@@ -1095,5 +1168,13 @@ PORTS = (
             Formulation("flat", SetsFlat, lambda w: lins(w, {"phi1": "l3", "phi2": "l1", "rho1": "l2", "rho2": "l0"})),
         ),
         {"items": floats(3, 5, 4), "mask": bits(3, 5)}, ints(3, 3), ENTROPY,
+    ),
+    Port(
+        "long_tower", Many,
+        (
+            Formulation("by_kind", ManyByKind, many_by_kind),
+            Formulation("stages", ManyStages, many_stages),
+        ),
+        {"x": floats(5, 4)}, slow=True,
     ),
 )  # fmt: skip
