@@ -94,6 +94,22 @@ def make_pair(port: Port, formulation: Formulation, seed: int, *, loaded: bool) 
     return ours, theirs
 
 
+def sources(port: Port, formulation: Formulation, seed: int = 0) -> dict[str, frozenset[str]]:
+    """The true weight map: of each tensor of the formulation, the tensors of the reference that it is made of."""
+    torch.manual_seed(seed)
+    reference = port.reference()
+    make_generic(reference, seed, port.kept)
+    state = state_of(reference)
+    plain = formulation.convert(state)
+    found: dict[str, set[str]] = {name: set() for name in plain}
+    for old, array in state.items():
+        moved = formulation.convert({**state, old: array + 1})
+        for new, value in plain.items():
+            if not np.array_equal(value, moved[new]):
+                found[new].add(old)
+    return {name: frozenset(old) for name, old in found.items()}
+
+
 def batch(port: Port, seed: int) -> tuple[dict[str, np.ndarray], Any]:
     generator = np.random.default_rng(1000 + seed)
     inputs = {name: kind.draw(generator) for name, kind in port.inputs.items()}

@@ -26,6 +26,7 @@ from ports.outcome import BROKEN, FAILED, PASSED, REFUSED, TABLES, Case, Outcome
 from ports.tables import HALVES, all_exchanged, all_mistakes, all_ports, all_stated
 
 _ROOT = Path(__file__).resolve().parents[2]
+_SHARE = 60
 
 
 def cases(seeds: int, slow: bool = False) -> Iterator[Case]:
@@ -70,6 +71,16 @@ def _informative(outcomes: list[Outcome]) -> dict[str, int]:
     return {"with informative names": len(own), "of these told": told}
 
 
+def run_all(chosen: list[Case], jobs: int) -> Iterator[Outcome]:
+    """The outcomes as they come; a process that dies takes no more than a share of the cases with it."""
+    for start in range(0, len(chosen), _SHARE):
+        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+            waiting = {pool.submit(run, case): case for case in chosen[start : start + _SHARE]}
+            for future in as_completed(waiting):
+                died = future.exception()
+                yield future.result() if died is None else Outcome(waiting[future], BROKEN, (), repr(died))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--half", choices=HALVES, default="development")
@@ -90,11 +101,9 @@ def main() -> int:
         if case.half == options.half and options.table in (None, case.table) and options.only in str(case)
     ]
     outcomes: list[Outcome] = []
-    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
-        waiting = [pool.submit(run, case) for case in chosen]
-        for done, future in enumerate(as_completed(waiting), 1):
-            outcomes.append(future.result())
-            print(f"{done}/{len(chosen)} {line(outcomes[-1]) if shown else ''}", flush=True)
+    for one in run_all(chosen, options.jobs):
+        outcomes.append(one)
+        print(f"{len(outcomes)}/{len(chosen)} {line(one) if shown else ''}", flush=True)
     counts = totals(outcomes)
     for table, row in counts.items():
         print(f"{table}: " + ", ".join(f"{number} {name}" for name, number in row.items()))

@@ -7,7 +7,7 @@ import pytest
 from ports.check import another_function, crossed, same_function, straight
 from ports.exchanged import port_of
 from ports.outcome import Case, Outcome, names_crossing
-from ports.pair import parts, tensors_of
+from ports.pair import parts, sources, tensors_of
 from ports.planting import changed, plant, source_of
 from ports.run import cases, record
 from ports.tables import HALVES, all_exchanged, all_mistakes, all_ports, all_stated
@@ -43,6 +43,14 @@ def test_each_half_has_a_good_part_of_each_table() -> None:
 @pytest.mark.parametrize("name", QUICK)
 def test_formulation_is_the_same_function_under_its_converter(name: str) -> None:
     assert same_function(*port_and_formulation(name), 0)
+
+
+def test_sources_are_the_weights_that_the_converter_reads() -> None:
+    found = sources(*port_and_formulation("depthwise/folded"))
+    assert found["b.weight"] == {"depth.0.weight", "depth.1.weight", "depth.1.running_var"}
+    assert found["b.bias"] == {f"depth.1.{leaf}" for leaf in ("weight", "bias", "running_mean", "running_var")}
+    gates = sources(*port_and_formulation("fused_lstm/gates"))
+    assert gates["new.bias"] == {"lstm.bias_ih_l0", "lstm.bias_hh_l0"}
 
 
 def test_self_check_fails_when_two_weights_are_exchanged() -> None:
