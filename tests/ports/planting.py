@@ -77,15 +77,21 @@ def plant(mistake: Mistake, port: Port) -> Planted:
 
 def changed(source: str, mistake: Mistake) -> tuple[str, int]:
     """The source with the change, and the number of its line."""
-    node = next(one for one in ast.parse(source).body if getattr(one, "name", None) == mistake.inside)
+    begin, end = _definitions(source)[mistake.inside]
     lines = source.splitlines(keepends=True)
-    assert node.end_lineno is not None
-    before, body, after = lines[: node.lineno - 1], lines[node.lineno - 1 : node.end_lineno], lines[node.end_lineno :]
+    before, body, after = lines[: begin - 1], lines[begin - 1 : end], lines[end:]
     text = "".join(body)
     if text.count(mistake.old) != 1:
         raise AssertionError(f"{mistake.name}: {mistake.old!r} is {text.count(mistake.old)} times in {mistake.inside}")
-    line = node.lineno + text[: text.index(mistake.old)].count("\n")
+    line = begin + text[: text.index(mistake.old)].count("\n")
     return "".join(before) + text.replace(mistake.old, mistake.new) + "".join(after), line
+
+
+@cache
+def _definitions(source: str) -> dict[str, tuple[int, int]]:
+    """First and last line of every class and function."""
+    kinds = (ast.ClassDef, ast.FunctionDef)
+    return {one.name: (one.lineno, one.end_lineno or 0) for one in ast.parse(source).body if isinstance(one, kinds)}
 
 
 def source_of(port: Port) -> str:
