@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import tempfile
 import traceback
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -66,35 +68,22 @@ def run(
     extra = output.exists() and dtype == "float64"
     with tempfile.TemporaryDirectory(prefix=".reprod-", dir=output.resolve().parent if extra else None) as folder:
         target = Path(folder) / "pass" if extra else output
-        try:
-            run_script(
-                script,
-                context.args,
-                save=target,
-                phases=chosen,
-                layers=layers or None,
-                steps=step or steps,
-                detail=detail,
-                dtype=dtype,
-                framework=framework,
-                run="float64" if dtype == "float64" else "",
-            )
-        except ReprodLogError:
-            raise
-        except Exception as error:
-            shown = _script_traceback(error, script)
-            if shown is None:
-                raise
-            typer.echo(f"{shown}reprod: the script failed; {_kept(target, output, extra)}", err=True)
-            return NOT_ALIGNED
-        except KeyboardInterrupt:
-            typer.echo(f"reprod: the script was interrupted; {_kept(target, output, extra)}", err=True)
-            return INTERRUPTED
-        except SystemExit as leaving:
-            if leaving.code:
-                code = f"with {leaving.code}" if isinstance(leaving.code, int) else "with a message"
-                typer.echo(f"reprod: the script exited {code}; {_kept(target, output, extra)}", err=True)
-                raise
+        record = partial(
+            run_script,
+            script,
+            context.args,
+            save=target,
+            phases=chosen,
+            layers=layers or None,
+            steps=step or steps,
+            detail=detail,
+            dtype=dtype,
+            framework=framework,
+            run="float64" if dtype == "float64" else "",
+        )
+        failed = _failed(record, script, lambda: _kept(target, output, extra))
+        if failed is not None:
+            return failed
         # Half a pass is not evidence, and would make a complete recording an incomplete one.
         if extra and target.exists():
             _add_pass(output, load(target))
@@ -108,6 +97,29 @@ def run(
     for note in recording.notes:
         typer.echo(f"note: {plain(note)}")
     return 0
+
+
+def _failed(record: Callable[[], object], script: Path, kept: Callable[[], str]) -> int | None:
+    """Record the script; the exit code if it did not come to its end, and None if it did."""
+    try:
+        record()
+    except ReprodLogError:
+        raise
+    except Exception as error:
+        shown = _script_traceback(error, script)
+        if shown is None:
+            raise
+        typer.echo(f"{shown}reprod: the script failed; {kept()}", err=True)
+        return NOT_ALIGNED
+    except KeyboardInterrupt:
+        typer.echo(f"reprod: the script was interrupted; {kept()}", err=True)
+        return INTERRUPTED
+    except SystemExit as leaving:
+        if leaving.code:
+            code = f"with {leaving.code}" if isinstance(leaving.code, int) else "with a message"
+            typer.echo(f"reprod: the script exited {code}; {kept()}", err=True)
+            raise
+    return None
 
 
 def _kept(target: Path, output: Path, extra: bool) -> str:

@@ -116,12 +116,18 @@ def run(
         return exit_code(rough)
     for (command, folder), target in zip(commands, targets, strict=True):
         _run(command, folder, target)
+    return answer(_close_up(sides, targets, place, options), wanted)
+
+
+def _close_up(
+    sides: tuple[Recording, Recording], targets: tuple[Path, Path], place: Place, options: AlignOptions
+) -> Alignment:
+    """The new recordings compared, after a look at whether the runs repeated themselves."""
     fine = load(targets[0]), load(targets[1])
     for side, again, which in zip(sides, fine, ("reference", "candidate"), strict=True):
         _check_repeats(side, again, which)
     given = {old: new for old, new in options.rename.items() if _is_there(old, fine[0])}
-    close = align_with(*fine, replace(options, rename={**given, **_renames(place, fine[0])}))
-    return answer(close, wanted)
+    return align_with(*fine, replace(options, rename={**given, **_renames(place, fine[0])}))
 
 
 def first_place(alignment: Alignment, places: int = 1) -> Place:
