@@ -5,7 +5,7 @@ import pytest
 
 from reprod_log.capture import watch
 from reprod_log.errors import CaptureError, UsageError
-from reprod_log.frameworks.contract import framework_of
+from reprod_log.frameworks import framework_of
 
 
 def test_model_of_an_unknown_framework_is_refused_by_name():

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from reprod_log.errors import UsageError
-from reprod_log.frameworks.contract import is_loaded, owner_of_tensor
+from reprod_log.frameworks import is_loaded, owner_of_tensor
 from reprod_log.frameworks.tensors import is_tensor, to_numpy
 from reprod_log.recording import dtype_name
 

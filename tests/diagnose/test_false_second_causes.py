@@ -11,7 +11,7 @@ from reprod_log import Alignment, Recording, align
 from reprod_log.alignment.models import align_models
 from reprod_log.diagnose.material import other_factor, shown_ratio
 from reprod_log.experiments.operators import find_culprits
-from reprod_log.experiments.traces import Operator, Trace
+from reprod_log.frameworks.contract import Operator, Trace
 
 RNG = np.random.default_rng(0)
 DATA = RNG.normal(size=(6, 5)).astype(np.float32)

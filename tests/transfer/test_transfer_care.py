@@ -49,7 +49,7 @@ def snapshot(model: Any) -> dict[str, Any]:
     found = survey(model)
     hooks = ("_forward_pre_hooks", "_forward_hooks", "_forward_post_hooks")
     return {
-        "values": {name: found.framework.read(tensor).tobytes() for name, tensor in found.tensors.items()},
+        "values": {name: found.read(name).tobytes() for name in found.tensors},
         "objects": {name: id(tensor) for name, tensor in found.tensors.items()},
         "trains": {
             name: getattr(tensor, "requires_grad", None) or not getattr(tensor, "stop_gradient", True)
@@ -60,7 +60,7 @@ def snapshot(model: Any) -> dict[str, Any]:
             path: [list(vars(module)[name].values()) for name in hooks if name in vars(module)]
             for path, module in found.modules.items()
         },
-        "gradients": {name: found.framework.read_gradient(tensor) for name, tensor in found.tensors.items()},
+        "gradients": {name: found.framework.eager.hooks.gradient(tensor) for name, tensor in found.tensors.items()},
     }
 
 
@@ -119,8 +119,8 @@ def test_everything_stays_as_it_was_when_a_forward_pass_fails() -> None:
 def test_everything_stays_as_it_was_when_writing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     source, target = NetTorch(), NetPaddle()
     before = snapshot(target)
-    framework = survey(target).framework
-    write, count = framework.write, [0]
+    hooks = survey(target).framework.eager.hooks
+    write, count = hooks.write, [0]
 
     def failing(tensor: Any, array: Any) -> None:
         count[0] += 1
@@ -128,7 +128,7 @@ def test_everything_stays_as_it_was_when_writing_fails(monkeypatch: pytest.Monke
             raise MemoryError
         write(tensor, array)
 
-    monkeypatch.setattr(framework, "write", failing)
+    monkeypatch.setattr(hooks, "write", failing)
     with pytest.raises(MemoryError):
         transfer_weights(source, target, inputs=IMAGE)
     assert count[0] > 5

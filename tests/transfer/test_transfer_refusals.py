@@ -172,7 +172,7 @@ def test_weight_norm_over_another_axis_is_refused() -> None:
 
 @pytest.mark.parametrize("model", [object(), "model", np.ones(3), torch.ones(3)])
 def test_something_that_is_no_model_is_refused(model: Any) -> None:
-    with pytest.raises(UsageError, match="Expected a torch.nn.Module or a paddle.nn.Layer"):
+    with pytest.raises(UsageError, match=r"Expected a model of .*'torch', got a "):
         transfer_weights(model, pn.Linear(2, 2))
 
 

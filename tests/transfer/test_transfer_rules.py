@@ -10,6 +10,7 @@ from layer_cases import CASES, LayerCase
 from torch import nn as tn
 
 from reprod_log.errors import TransferError
+from reprod_log.frameworks.tensors import to_numpy
 from reprod_log.layers.kinds import KINDS
 from reprod_log.pairing.survey import survey
 from reprod_log.transfer import transfer_gradients, transfer_weights
@@ -23,9 +24,11 @@ def shake(layer: Any) -> None:
     found = survey(layer)
     for unit in found.units:
         for name in unit.tensors:
-            old = found.framework.read(found.tensors[name])
+            old = found.read(name)
             if old.dtype.kind == "f":
-                found.framework.write(found.tensors[name], (old + 0.3 * random.random(old.shape)).astype(old.dtype))
+                found.framework.eager.hooks.write(
+                    found.tensors[name], (old + 0.3 * random.random(old.shape)).astype(old.dtype)
+                )
     if "padding_idx" in vars(layer) and layer.padding_idx is not None:
         with torch.no_grad():
             layer.weight[layer.padding_idx] = 0.0
@@ -58,7 +61,8 @@ def run_paddle(case: LayerCase, layer: Any, arrays: tuple[Any, ...], weights: li
 def gradients(layer: Any) -> dict[str, Any]:
     found = survey(layer)
     names = [name for unit in found.units for name in unit.tensors]
-    read = {name: found.framework.read_gradient(found.tensors[name]) for name in names}
+    kept = {name: found.framework.eager.hooks.gradient(found.tensors[name]) for name in names}
+    read = {name: None if one is None else to_numpy(one) for name, one in kept.items()}
     return {name: array for name, array in read.items() if array is not None}
 
 

@@ -12,9 +12,8 @@ from reprod_log.capture.earshot import suppress_recording
 from reprod_log.diagnose.carried import own_tables, replaced_tables
 from reprod_log.diagnose.proof import prove
 from reprod_log.errors import TransferError, UsageError, listed
-from reprod_log.experiments.passes import Progress, Runs
-from reprod_log.experiments.program import Program
-from reprod_log.experiments.runs import as_mapping, batches_of
+from reprod_log.experiments.passes import Experiments, Progress
+from reprod_log.frameworks.side import Side, as_mapping, batches_of
 from reprod_log.pairing.correspondence import Order
 from reprod_log.pairing.leftovers import loose_buffers
 from reprod_log.transfer import TransferReport, transfer_weights
@@ -106,10 +105,10 @@ def make_runs(
     rename: Mapping[str, str] | None = None,
     quick: bool = False,
     progress: Progress | None = None,
-) -> Runs:
+) -> Experiments:
     """Everything that `align_models` would run, not run yet."""
     sides = [
-        Program(model, _of(loss, side), _of(optimizer, side), _of(step, side))
+        Side(model, _of(loss, side), _of(optimizer, side), _of(step, side))
         for side, model in enumerate((reference, candidate))
     ]
     ours, theirs = sides
@@ -126,10 +125,10 @@ def make_runs(
     if not batches:
         raise UsageError("inputs is an empty list: nothing would be compared")
     notes, tables = _transfer(reference, candidate, batches[0][0], rename) if transfer else ([], ())
-    return Runs(ours, theirs, batches, rename or {}, progress, quick, detailed, notes, tables)
+    return Experiments(ours, theirs, batches, rename or {}, progress, quick, detailed, notes, tables)
 
 
-def _check_trained(program: Program, targets: Any) -> None:
+def _check_trained(program: Side, targets: Any) -> None:
     """What only a loss makes use of must not be given in vain: nothing of it would be compared."""
     if program.loss is None and program.step is None:
         given = [name for name, one in (("optimizer", program.optimizer), ("targets", targets)) if one is not None]
@@ -141,7 +140,7 @@ def _check_trained(program: Program, targets: Any) -> None:
             )
 
 
-def _check_callable(program: Program) -> None:
+def _check_callable(program: Side) -> None:
     """Say what is wanted where something else was given: mostly a thing where a function that makes it is meant."""
     wanted = {
         "loss": (program.loss, "a function of (outputs, targets) that gives a scalar"),

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from reprod_log.frameworks.contract import framework_of
+from reprod_log.frameworks import framework_of
 from reprod_log.frameworks.nests import flatten
 from reprod_log.frameworks.tensors import is_tensor, to_numpy
 

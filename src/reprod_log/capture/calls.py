@@ -90,7 +90,7 @@ class Calls:
         earlier = self._attached.pop(node, None)
         if earlier is not None:
             earlier()
-        self._attached[node] = self._session.framework.on_call(node.module, before, after)
+        self._attached[node] = self._session.hooks.on_call(node.module, before, after)
 
     def terms(self, node: Node, size: int) -> int | None:
         """How many output values were summed into each of `size` numbers of a bias or statistic in this step."""
@@ -131,7 +131,7 @@ class Calls:
     def _before(self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         session = self._session
         # Asked first: a compiler should see nothing of the rest.
-        if session.framework.is_tracing():
+        if session.hooks.is_tracing():
             return
         with session.lock:
             if not (session.over or session.paused):
@@ -168,7 +168,7 @@ class Calls:
         """Record what comes from outside. What another model gave (a generator's picture, logits) is no data."""
         session = self._session
         for role, tensor in self._inputs(node, args, kwargs):
-            if session.framework.is_tensor(tensor) and session.framework.is_computed(tensor):
+            if session.is_tensor(tensor) and session.hooks.is_computed(tensor):
                 continue
             staged = self._make("data", node, call, role, tensor)
             if staged is not None and not session.stage.was_output(staged.hash):
@@ -192,13 +192,13 @@ class Calls:
             call=call,
             role=role,
             layer_type=node.type,
-            meta={"training": session.framework.is_training(node.module)},
+            meta={"training": session.modules.is_training(node.module)},
             form=lambda rank: session.forms.of_activation(node, role, rank),
         )
 
     def _after(self, node: Node, output: Any) -> None:
         session = self._session
-        if session.framework.is_tracing():
+        if session.hooks.is_tracing():
             return
         with session.lock:
             if not (session.over or session.paused):
@@ -244,14 +244,14 @@ class Calls:
         if "loss" not in session.selection.phases:
             return
         for _, leaf in flatten(output):
-            if session.framework.is_tensor(leaf) and self._connect(Tap(session), leaf):
+            if session.is_tensor(leaf) and self._connect(Tap(session), leaf):
                 self._tapped = True
 
     def _listen(self, node: Node, call: int, role: str, tensor: Any) -> list[tuple[Any, int, Tap]]:
         session = self._session
-        if not session.framework.is_tensor(tensor):
+        if not session.is_tensor(tensor):
             return []
-        version = session.framework.in_place_version(tensor)
+        version = session.hooks.in_place_version(tensor)
         for known in self._recent:
             if known[0] is tensor and known[1] == version:
                 # A block returns what its last layer returned: one tap serves both.
@@ -265,7 +265,7 @@ class Calls:
         return [(tensor, version, tap)]
 
     def _connect(self, tap: Tap, tensor: Any) -> bool:
-        undo = self._session.framework.on_gradient(tensor, tap.hear)
+        undo = self._session.hooks.on_gradient(tensor, tap.hear)
         if undo is None:
             return False
         if undo is not passing:
@@ -283,7 +283,7 @@ class Calls:
                 digest = self._session.stage.digest(tensor)
                 same_role = [one for one in same_role if one[2] == digest] or same_role[-1:]
             tap = Tap(self._session)
-            if same_role and self._session.framework.is_tensor(tensor) and self._connect(tap, tensor):
+            if same_role and self._session.is_tensor(tensor) and self._connect(tap, tensor):
                 call = same_role[0][0]
                 tap.serve(node, self._session.steps.number, call, role)
                 silent.remove(same_role[0])

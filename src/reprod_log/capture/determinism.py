@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from reprod_log.frameworks.contract import Framework, Switch, loaded
+from reprod_log.frameworks import watchable
+from reprod_log.frameworks.contract import Framework, Switch
 
 
 @contextmanager
@@ -25,13 +26,14 @@ def deterministic(seed: int = 0) -> Iterator[None]:
         undo.callback(np.random.set_state, np.random.get_state())
         random.seed(seed)
         np.random.seed(seed % 2**32)
-        for framework in _frameworks():
-            undo.callback(framework.set_rng_state, framework.rng_state())
-            for switch in framework.switches():
+        for framework in watchable():
+            process = framework.eager.process
+            undo.callback(process.set_random_state, process.random_state())
+            for switch in process.switches():
                 if switch.write is not None and switch.read() not in switch.wanted:
                     undo.callback(switch.write, switch.read())
                     switch.write(switch.wanted[0])
-            framework.seed(seed)
+            process.seed(seed)
         yield
 
 
@@ -52,12 +54,8 @@ class Condition:
 
 def determinism_report() -> tuple[Condition, ...]:
     """How this process stands: every switch of every loaded framework, with the values that repeatable runs want."""
-    return tuple(_condition(one, switch) for one in _frameworks() for switch in one.switches())
+    return tuple(_condition(one, switch) for one in watchable() for switch in one.eager.process.switches())
 
 
 def _condition(framework: Framework, switch: Switch) -> Condition:
-    return Condition(framework.NAME, switch.name, switch.read(), switch.wanted, switch.why)
-
-
-def _frameworks() -> list[Framework]:
-    return [framework for _, framework in loaded() if isinstance(framework, Framework)]
+    return Condition(framework.name, switch.name, switch.read(), switch.wanted, switch.why)

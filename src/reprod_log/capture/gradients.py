@@ -44,7 +44,7 @@ class Gradients:
 
     def _attach(self, slot: Slot, known: dict[Slot, Undo], hear: Callable[[Any], None]) -> None:
         if slot not in known:
-            undo = self._session.framework.on_gradient(slot.tensor, self._session.one_at_a_time(hear))
+            undo = self._session.hooks.on_gradient(slot.tensor, self._session.one_at_a_time(hear))
             if undo is not None:
                 known[slot] = undo
 
@@ -90,8 +90,8 @@ class Gradients:
             stand_in = getattr(node.content, slot.name, None) if slot.node is node else None
             if stand_in is None or stand_in is slot.tensor or id(stand_in) in self._stand_ins:
                 continue
-            if self._session.framework.is_tensor(stand_in):
-                undo = self._session.framework.on_gradient(
+            if self._session.is_tensor(stand_in):
+                undo = self._session.hooks.on_gradient(
                     stand_in, self._session.one_at_a_time(self._hearer_of_part(slot))
                 )
                 if undo is not None and undo is not passing:
@@ -113,7 +113,7 @@ class Gradients:
         for slot in self._attached:
             if slot in self._fresh or self._session.tree.piece(slot) is None:
                 continue
-            if self._session.framework.gradient(slot.tensor) is not None:
+            if self._session.hooks.gradient(slot.tensor) is not None:
                 self._fresh[slot] = None
                 self.touched.add(slot)
 
@@ -124,7 +124,7 @@ class Gradients:
             if session.tree.has_pieces:
                 self._delivered()
             for slot in self._fresh:
-                gradient = session.framework.gradient(slot.tensor)
+                gradient = session.hooks.gradient(slot.tensor)
                 if gradient is not None:
                     self._waiting.pop(slot, None)
                     self._read(slot, gradient)
@@ -162,7 +162,7 @@ class Gradients:
         if not session.wants("gradient"):
             return
         for slot in slots:
-            gradient = session.framework.gradient(slot.tensor)
+            gradient = session.hooks.gradient(slot.tensor)
             if slot in self.touched and gradient is not None:
                 facts = {"scale": scale, **self._facts(slot)}
                 staged = session.stage_parameter("gradient", slot, gradient, role="unscaled", meta=facts)

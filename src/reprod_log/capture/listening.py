@@ -31,11 +31,11 @@ class Listening:
 
     def to_process(self) -> None:
         """Listen to what belongs to no model: backward passes and gradient scalers."""
-        framework, heard = self.session.framework, self.session.one_at_a_time
+        hooks, heard = self.session.hooks, self.session.one_at_a_time
         with _REPLACING:
-            self._undo.callback(framework.on_backward(heard(self._before_backward), heard(self._after_backward)))
+            self._undo.callback(hooks.on_backward(heard(self._before_backward), heard(self._after_backward)))
             self._undo.callback(
-                framework.on_scaling(heard(self.losses.scaled), heard(self.updates.unscaled), heard(self._skipped))
+                hooks.on_scaling(heard(self.losses.scaled), heard(self.updates.unscaled), heard(self._skipped))
             )
 
     def to_model(self, root: Root) -> None:

@@ -13,7 +13,7 @@ import xxhash
 
 from reprod_log.capture.stage import Stage
 from reprod_log.errors import UsageError
-from reprod_log.frameworks.contract import Framework
+from reprod_log.frameworks import Framework
 from reprod_log.frameworks.module_tree import Tree
 from reprod_log.recording import Provenance, current_provenance
 from reprod_log.recording.shards import MESH_FACT, MeshPlace, counted_through
@@ -44,15 +44,16 @@ def provenance_of(
 ) -> Provenance:
     """What is known of a run when it starts."""
     state = list(tree.state())
-    dtypes = Counter(framework.dtype_of(tensor) for _, tensor in state)
-    devices = Counter(framework.device_of(tensor) for _, tensor in state)
+    facts = [framework.tensors.facts(tensor) for _, tensor in state]
+    dtypes, devices = Counter(one.dtype for one in facts), Counter(one.device for one in facts)
+    process = framework.eager.process
     return current_provenance(
-        framework=framework.NAME,
-        framework_version=framework.version(),
+        framework=framework.name,
+        framework_version=process.version(),
         device=_most(devices),
         dtype=_most({name: count for name, count in dtypes.items() if "float" in name} or dtypes),
-        seeds=framework.seeds(),
-        threads=framework.threads(),
+        seeds=process.seeds(),
+        threads=process.threads(),
         weights_hash=_digest(f"{path} {stage.digest(tensor)}" for path, tensor in state) if state else "",
         extra=extra_facts(framework, tree, optimizers, mesh),
     )
@@ -87,10 +88,12 @@ def _places(framework: Framework, tree: Tree, mesh: Any) -> tuple[MeshPlace, ...
         found: tuple[MeshPlace, ...] | None = counted_through(mesh, rank)
     else:
         modules = [*tree.wrappers, *(node.module for node in tree.nodes)]
-        found = framework.mesh(mesh, modules, [slot.tensor for slot in tree.slots])
+        tensors = [slot.tensor for slot in tree.slots]
+        distributed = framework.distributed
+        found = () if distributed is None else distributed.mesh(mesh, modules, tensors)
     if found is None:
         raise UsageError(
-            f"mesh must be {framework.NAME}'s own mesh of processes or the sizes of its axes by name, not a "
+            f"mesh must be {framework.name}'s own mesh of processes or the sizes of its axes by name, not a "
             f"{type(mesh).__name__}"
         )
     found = tuple(place for place in found if place.axis.size > 1)
@@ -104,9 +107,9 @@ def _places(framework: Framework, tree: Tree, mesh: Any) -> tuple[MeshPlace, ...
 
 def _described(framework: Framework, tree: Tree, optimizer: Any) -> dict[str, Any]:
     """An optimizer's settings, with the paths of its parameters in its order ('' for those of no watched model)."""
-    slots = [tree.slot_of(parameter) for parameter in framework.optimizer_parameters(optimizer)]
+    slots = [tree.slot_of(parameter) for parameter in framework.eager.optimizers.parameters_of(optimizer)]
     paths = ["" if slot is None else slot.path for slot in slots]
-    return {**framework.optimizer_settings(optimizer), "parameters": paths}
+    return {**framework.eager.optimizers.describe(optimizer), "parameters": paths}
 
 
 def data_hash(hashes: list[str]) -> str:

@@ -21,7 +21,7 @@ from reprod_log.capture.session import Session, names_of
 from reprod_log.capture.stage import Stage
 from reprod_log.capture.steps import Steps
 from reprod_log.errors import CaptureError, UsageError, WriteFailed, counted, listed
-from reprod_log.frameworks.contract import Framework
+from reprod_log.frameworks import Framework
 from reprod_log.frameworks.module_tree import Node, Root, Slot, Tree
 from reprod_log.frameworks.nests import flatten
 from reprod_log.frameworks.tensors import view
@@ -62,10 +62,11 @@ class Run:
         """What else the provenance should say."""
 
     def _build(self) -> None:
-        framework = self._framework
+        framework, tensors = self._framework, self._framework.tensors
+        distributed = framework.distributed
 
         def view_any(value: Any) -> tuple[Array, bool]:
-            return framework.view(value) if framework.is_tensor(value) else view(value)
+            return tensors.view(value) if tensors.is_tensor(value) else view(value)
 
         # A file of one piece is written at the end; a folder grows step by step.
         grows = self._save is not None and not self._save.suffix
@@ -75,7 +76,7 @@ class Run:
         stage = Stage(
             self._recorder,
             view=view_any,
-            shard=framework.shard if self._ranks > 1 else None,
+            shard=distributed.shard if self._ranks > 1 and distributed is not None else None,
             selection=self._selection,
             run=self._name,
             budget=self._budget,
@@ -187,7 +188,7 @@ class Run:
         if heard:
             for note in self._idle_patterns():
                 recorder.note(note)
-        for note in (*tree.notes, *silence_notes(tree, heard), *caveat_notes(tree, heard, session.framework.caveat)):
+        for note in (*tree.notes, *silence_notes(tree, heard), *caveat_notes(tree, heard, session.modules.caveat)):
             recorder.note(note)
         self._describe_again()
         recording = recorder.close()
@@ -294,7 +295,7 @@ class Run:
             if (read.path, read.role) != (name, role):
                 raise UsageError(f"{name!r} cannot be a name: '#', ':' and '/' have a meaning in keys; use '.' or '_'")
             # Wrong values raise here: the user sees which line logged them.
-            session.framework.is_tensor(leaf) or view(leaf)
+            session.is_tensor(leaf) or view(leaf)
             staged = session.stage.make(phase, leaf, step=self.step_number, root=None, inside=name, role=role)
             if staged is not None and phase == "loss":
                 self._listening.losses.given(staged)

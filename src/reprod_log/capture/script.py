@@ -16,7 +16,7 @@ from reprod_log.capture.importing import on_import
 from reprod_log.capture.run import Run
 from reprod_log.capture.selection import Selection, selection
 from reprod_log.errors import CaptureError, UsageError, listed
-from reprod_log.frameworks.contract import Framework, is_loaded, known_names, loaded
+from reprod_log.frameworks import Framework, is_loaded, known_names, loaded
 from reprod_log.frameworks.module_tree import Node, Root
 from reprod_log.frameworks.nests import mapped
 from reprod_log.recording import Recording
@@ -115,8 +115,8 @@ class _Watcher:
         """A framework that we know is there now."""
         if not is_loaded(name):
             return
-        framework = dict(loaded())[name]
-        if isinstance(framework, Framework):
+        framework = next(one for one in loaded() if one.name == name)
+        if "watch" in framework.can:
             self._look(framework)
 
     def _look(self, framework: Framework) -> None:
@@ -128,36 +128,36 @@ class _Watcher:
         def made(optimizer: Any) -> None:
             self._made(framework, optimizer)
 
-        self._looked_at.add(framework.NAME)
-        self._looking.callback(framework.on_any_call(called))
-        self._looking.callback(framework.on_new_optimizer(made))
+        self._looked_at.add(framework.name)
+        self._looking.callback(framework.eager.hooks.on_any_call(called))
+        self._looking.callback(framework.eager.hooks.on_new_optimizer(made))
 
     def stop_looking(self) -> None:
         self._looking.close()
 
     def _settle(self, framework: Framework, module: Any) -> None:
         """See to which framework is recorded, now that `module` is called."""
-        if framework is self._framework or framework.NAME in self._strangers:
+        if framework is self._framework or framework.name in self._strangers:
             return
         is_model = _has_parameters(framework, module)
-        if self._framework is None and self._chosen in (None, framework.NAME):
+        if self._framework is None and self._chosen in (None, framework.name):
             # A transform of pictures, a loss function says nothing of what the script is about.
             if is_model or self._chosen is not None or len(self._looked_at) == 1:
                 self._framework = framework
             else:
-                self._too_early.add(framework.NAME)
+                self._too_early.add(framework.name)
             return
         if not is_model:
             return
         if self._chosen is None:
             self._refuse(framework)
-        self._strangers.add(framework.NAME)
+        self._strangers.add(framework.name)
 
     def _refuse(self, other: Framework) -> None:
-        first = self._framework.NAME if self._framework is not None else ""
+        first = self._framework.name if self._framework is not None else ""
         self._refusal = UsageError(
-            f"the script calls models of {first} and of {other.NAME}, and a recording holds those of one framework. "
-            f"Say which: --framework {first} or --framework {other.NAME} (framework= of run_script)."
+            f"the script calls models of {first} and of {other.name}, and a recording holds those of one framework. "
+            f"Say which: --framework {first} or --framework {other.name} (framework= of run_script)."
         )
         raise self._refusal
 
@@ -174,7 +174,7 @@ class _Watcher:
         self, framework: Framework, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         run = self._run
-        if framework.is_tracing() or not self._earshot.reaches:
+        if framework.eager.hooks.is_tracing() or not self._earshot.reaches:
             return None
         self._settle(framework, module)
         if framework is not self._framework or (run is not None and run.is_busy):
@@ -188,7 +188,7 @@ class _Watcher:
         dtype = self._dtype
 
         def cast(_: str, leaf: Any) -> Any:
-            return framework.cast(leaf, dtype) if framework.is_tensor(leaf) else leaf
+            return framework.eager.hooks.cast(leaf, dtype) if framework.tensors.is_tensor(leaf) else leaf
 
         return mapped(args, cast), mapped(kwargs, cast)
 
@@ -212,7 +212,7 @@ class _Watcher:
             self._adopt_function(framework, run, module, name)
             return
         if self._dtype is not None:
-            framework.convert(module, self._dtype)
+            framework.eager.modules.convert(module, self._dtype)
         root = Root("", module, wish=self._unused(name))
         self._models.append(root)
         if len(self._models) > 1:
@@ -230,7 +230,7 @@ class _Watcher:
             return
         run.add_model(Root(self._unused(name), module, counts=False))
         node = run.node_of(module)
-        if node is not None and not framework.children(module):
+        if node is not None and not framework.eager.modules.children(module):
             self._functions[name, type(module)] = node
 
     def _unused(self, name: str) -> str:
@@ -242,10 +242,10 @@ class _Watcher:
         return name
 
     def _attach_optimizers(self, framework: Framework, run: Run) -> None:
-        ours = [optimizer for optimizer in self._optimizers if framework.is_optimizer(optimizer)]
+        ours = [optimizer for optimizer in self._optimizers if framework.eager.optimizers.is_optimizer(optimizer)]
         for number in range(self._attached, len(ours)):
             if self._dtype is not None:
-                framework.convert_optimizer(ours[number], self._dtype)
+                framework.eager.optimizers.convert_optimizer(ours[number], self._dtype)
             run.add_optimizer("optimizer" if len(ours) == 1 else f"optimizer{number}", ours[number])
         self._attached = len(ours)
 
@@ -257,10 +257,10 @@ class _Watcher:
             return
         for name in sorted(self._strangers):
             self._run.note(f"models of {name} were called too; they are not in this recording")
-        if self._framework is not None and self._framework.NAME in self._too_early:
+        if self._framework is not None and self._framework.name in self._too_early:
             self._run.note(
                 "modules without parameters that were called before the first model are not in this recording; "
-                f"--framework {self._framework.NAME} records them too"
+                f"--framework {self._framework.name} records them too"
             )
         if self._refusal is not None and error is not self._refusal:
             # The script went on regardless.
@@ -285,9 +285,10 @@ class _Watcher:
 
 
 def _has_parameters(framework: Framework, module: Any) -> bool:
-    if framework.parameters(module) or framework.buffers(module):
+    modules = framework.eager.modules
+    if any(one.has_values and not one.counter for one in modules.own(module)):
         return True
-    return any(_has_parameters(framework, child) for _, child in framework.children(module))
+    return any(_has_parameters(framework, child) for _, child in modules.children(module))
 
 
 def variable_name(thing: Any) -> str:

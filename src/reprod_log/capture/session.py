@@ -28,6 +28,9 @@ class Session:
         self, framework: Framework, selection: Selection, *, tree: Tree, stage: Stage, steps: Steps, ranks: int = 1
     ) -> None:
         self.framework = framework
+        self.modules, self.hooks = framework.eager.modules, framework.eager.hooks
+        self.optimizers = framework.eager.optimizers
+        self.is_tensor = framework.tensors.is_tensor
         self.selection = selection
         self.tree = tree
         self.stage = stage
@@ -78,7 +81,7 @@ class Session:
     def tensors(self, structure: Any, name: str, node: Node) -> Iterator[tuple[str, Any]]:
         """The tensors in an input or output with their roles; objects that cannot be looked into are noted once."""
         for role, leaf in flatten(structure, name):
-            if self.framework.is_tensor(leaf) or isinstance(leaf, np.ndarray):
+            if self.is_tensor(leaf) or isinstance(leaf, np.ndarray):
                 yield role, leaf
             elif not isinstance(leaf, (bool, int, float, complex, str, bytes, np.generic, type, slice)):
                 self._note_stranger(role, leaf, node)
@@ -97,7 +100,7 @@ class Session:
     ) -> Staged | None:
         """An entry about a parameter, not yet in its place."""
         piece = None if self.ranks == 1 or role == "local" else self.tree.piece(slot)
-        if piece is not None and tuple(value.shape) == self.framework.view(slot.tensor)[0].shape:
+        if piece is not None and tuple(value.shape) == self.framework.tensors.view(slot.tensor)[0].shape:
             # What is kept for a parameter lies as it does; counters do not.
             meta = {**(meta or {}), SHARD_FACT: piece.to_dict()}
         return self.stage.make(

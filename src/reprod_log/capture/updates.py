@@ -39,7 +39,7 @@ class Updates:
             self._after_step(name)
 
         alone = self._session.one_at_a_time
-        return self._session.framework.on_step(optimizer, alone(before), alone(clipped), alone(after))
+        return self._session.hooks.on_step(optimizer, alone(before), alone(clipped), alone(after))
 
     def detach(self) -> None:
         self.optimizers.clear()
@@ -57,7 +57,7 @@ class Updates:
     def slots(self, optimizer: Any) -> list[Slot]:
         """The chosen parameters that the optimizer updates."""
         tree = self._session.tree
-        found = (tree.slot_of(parameter) for parameter in self._session.framework.optimizer_parameters(optimizer))
+        found = (tree.slot_of(parameter) for parameter in self._session.optimizers.parameters_of(optimizer))
         return [slot for slot in found if slot is not None and self._session.chosen(slot)]
 
     def unscaled(self, optimizer: Any, scale: float) -> None:
@@ -69,17 +69,17 @@ class Updates:
         session = self._session
         if not session.listening:
             return
-        framework, optimizer = session.framework, self.optimizers[name]
+        optimizer = self.optimizers[name]
         slots = self.slots(optimizer)
         if not has_closure:
             # With a closure the gradients are computed inside the step.
             self._gradients.flush()
-            self._gradients.used([(slot, framework.gradient(slot.tensor)) for slot in slots])
+            self._gradients.used([(slot, session.hooks.gradient(slot.tensor)) for slot in slots])
         if session.wants("lr"):
             step = session.steps.number
             self._rates[name] = [
                 session.stage.make("lr", float(rate), step=step, root=None, inside=name, role=f"group{group}")
-                for group, rate in enumerate(framework.learning_rates(optimizer))
+                for group, rate in enumerate(session.optimizers.rates(optimizer))
             ]
         if session.wants("update"):
             self._before[name] = {slot: session.stage.copy(slot.tensor) for slot in slots}
@@ -103,7 +103,7 @@ class Updates:
 
     def _record_update(self, slot: Slot, before: Array) -> None:
         session = self._session
-        now, _ = session.framework.view(slot.tensor)
+        now, _ = session.framework.tensors.view(slot.tensor)
         if now.dtype.itemsize <= 2:
             # The difference of two half precision numbers is exact in float32, but not in themselves.
             now, before = now.astype(np.float32), before.astype(np.float32)
@@ -119,5 +119,5 @@ class Updates:
         for name in self._stepped:
             optimizer = self.optimizers[name]
             for slot in self.slots(optimizer):
-                for role, value, facts in session.framework.optimizer_state(optimizer, slot.tensor):
+                for role, value, facts in session.optimizers.recorded_state(optimizer, slot.tensor):
                     session.stage.add(session.stage_parameter("optimizer", slot, value, role=role, meta=facts))

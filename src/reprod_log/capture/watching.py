@@ -9,7 +9,7 @@ from typing import Any
 from reprod_log.capture.run import Run
 from reprod_log.capture.selection import selection
 from reprod_log.errors import UsageError, listed
-from reprod_log.frameworks.contract import Framework, framework_of
+from reprod_log.frameworks import Framework, framework_of
 from reprod_log.recording.stores import store_for
 
 
@@ -107,14 +107,14 @@ def _one_framework(models: Mapping[str, Any], optimizers: Mapping[str, Any]) -> 
     found: dict[str, Framework] = {}
     for name, model in models.items():
         framework = framework_of(model)
-        if not framework.is_module(model):
+        if not framework.eager.modules.is_module(model):
             raise UsageError(f"model {name!r} is a {type(model).__name__}, not a module".replace(" ''", ""))
-        found[framework.NAME] = framework
+        found[framework.name] = framework
     for name, optimizer in optimizers.items():
         framework = framework_of(optimizer)
-        if not framework.is_optimizer(optimizer):
+        if not framework.eager.optimizers.is_optimizer(optimizer):
             raise UsageError(f"optimizer {name!r} is a {type(optimizer).__name__}, not an optimizer")
-        found[framework.NAME] = framework
+        found[framework.name] = framework
     if len(found) > 1:
         raise UsageError("models and optimizers of different frameworks cannot be watched as one run; use two")
     return next(iter(found.values()))

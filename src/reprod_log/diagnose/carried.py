@@ -28,7 +28,7 @@ def own_tables(model: Any) -> dict[str, Array]:
     """The values of the model's buffers that belong to no known layer."""
     found = survey(model)
     names = [unit.path for unit in found.units if unit.kind == BARE]
-    return {name: found.read(name) for name in names if not found.framework.is_parameter(found.tensors[name])}
+    return {name: found.read(name) for name in names if name not in found.trained}
 
 
 def replaced_tables(before: Mapping[str, Array], model: Any, report: TransferReport) -> Iterator[str]:

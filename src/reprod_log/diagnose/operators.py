@@ -9,12 +9,12 @@ from reprod_log.alignment import Alignment
 from reprod_log.diagnose import Finding
 from reprod_log.diagnose.layers import layer_states
 from reprod_log.experiments.operators import Culprits, culprits_in, culprits_in_loss
-from reprod_log.experiments.passes import FLOAT64, Runs
-from reprod_log.experiments.traces import Operator
+from reprod_log.experiments.passes import FLOAT64, Experiments
+from reprod_log.frameworks.contract import Operator
 from reprod_log.recording import Key
 
 
-def operators_at_fault(alignment: Alignment, runs: Runs, tried: Sequence[Finding]) -> Iterator[Finding]:
+def operators_at_fault(alignment: Alignment, runs: Experiments, tried: Sequence[Finding]) -> Iterator[Finding]:
     """For every layer at fault that no finding explains yet, or whose parts are right: the operator that differs."""
     states = layer_states(alignment.verdict.judgements)
     wrong = {
@@ -48,7 +48,7 @@ def operators_at_fault(alignment: Alignment, runs: Runs, tried: Sequence[Finding
             yield _operator(call.path, found)
 
 
-def operators_of_the_loss(alignment: Alignment, runs: Runs, tried: Sequence[Finding]) -> Iterator[Finding]:
+def operators_of_the_loss(alignment: Alignment, runs: Experiments, tried: Sequence[Finding]) -> Iterator[Finding]:
     """The operator of the loss that differs, where it is known that the loss does and not how."""
     unexplained = [one.keys for one in tried if one.confidence == "possible" and _is_about_the_loss(one)]
     first = alignment.first_divergence

@@ -14,9 +14,10 @@ from reprod_log.diagnose import Finding, Mend, ranked
 from reprod_log.diagnose.carried import carried_tables
 from reprod_log.diagnose.operators import operators_at_fault, operators_of_the_loss
 from reprod_log.errors import ReprodLogError
-from reprod_log.experiments.finite_differences import slopes
-from reprod_log.experiments.isolation import run_isolated
-from reprod_log.experiments.passes import FLOAT64, Runs
+from reprod_log.experiments.differences import slopes
+from reprod_log.experiments.passes import FLOAT64, Experiments
+from reprod_log.experiments.regions import run_alone
+from reprod_log.frameworks.side import Scope
 from reprod_log.measure.comparison import Comparison
 from reprod_log.pairing import match
 from reprod_log.recording import Entry, Recording
@@ -24,7 +25,7 @@ from reprod_log.transfer import transfer_weights
 from reprod_log.verdict import CalibratedPolicy, Status, calibrate, judge_calibrated
 
 
-def prove(alignment: Alignment, runs: Runs, reference: Recording, candidate: Recording) -> Alignment:
+def prove(alignment: Alignment, runs: Experiments, reference: Recording, candidate: Recording) -> Alignment:
     """The alignment with every finding that a re-run confirms marked as proven, and the operators at fault named."""
     doubts = carried_tables(runs.tables)
     if doubts:
@@ -68,7 +69,12 @@ _RIGHT = 1e-4
 
 class _Prover:
     def __init__(
-        self, runs: Runs, reference: Recording, candidate: Recording, policy: CalibratedPolicy, wrong: Collection[str]
+        self,
+        runs: Experiments,
+        reference: Recording,
+        candidate: Recording,
+        policy: CalibratedPolicy,
+        wrong: Collection[str],
     ) -> None:
         self._runs, self._policy = runs, policy
         # A layer that agrees alone as it is agrees mended as well, which proves nothing.
@@ -119,10 +125,9 @@ class _Prover:
             return None
         entries: list[Entry] = []
         for dtype in (None, FLOAT64):
-            run = f"isolated.{dtype}" if dtype else "isolated"
-            found, _ = run_isolated(
-                self._runs.theirs, calls, run=run, dtype=dtype, paths={layer: path}, change=self._change(mend, dtype)
-            )
+            scope = Scope(run=f"isolated.{dtype}" if dtype else "isolated", dtype=dtype)
+            change = self._change(mend, dtype)
+            found, _ = run_alone(self._runs.theirs, calls, scope, paths={layer: path}, change=change)
             entries += found
         if not entries:
             return None
@@ -146,23 +151,13 @@ class _Prover:
     def _change(self, mend: Mend, dtype: str | None) -> Callable[[Any], None]:
         def change(module: Any) -> None:
             for name, value in mend.settings.items():
-                set_setting(module, name, value)
+                self._runs.theirs.framework.eager.modules.set_setting(module, name, value)
             if mend.weights:
-                ours = dict(self._runs.ours.modules(self._runs.ours.fresh(dtype)))[mend.layer]
+                reference = self._runs.ours
+                ours = reference.copied(reference.modules[mend.layer], dtype)
                 transfer_weights(ours, module, on_difference="report")
 
         return change
-
-
-def set_setting(module: Any, name: str, value: Any) -> None:
-    """Give a layer another setting, under the name that recordings know it by (without leading underscores)."""
-    for attribute in (name, f"_{name}"):
-        if attribute in vars(module):
-            kept = vars(module)[attribute]
-            setattr(module, attribute, type(kept)(value) if isinstance(kept, (tuple, list)) else value)
-    # A convolution of paddle keeps its padding a second time, in the form that its kernel wants.
-    if name == "padding" and "_updated_padding" in vars(module):
-        module._updated_padding = value
 
 
 def _needed(recording: Recording) -> Recording:

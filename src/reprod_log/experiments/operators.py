@@ -8,17 +8,17 @@ knows and gives back one that it does not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
+from reprod_log.capture.eager import runner_of
 from reprod_log.errors import ReprodLogError, first_line
-from reprod_log.experiments.isolation import Call
-from reprod_log.experiments.program import Program
 from reprod_log.experiments.rearranged import rearranged_before
-from reprod_log.experiments.traces import Operator, Trace, trace_layer, trace_loss
+from reprod_log.experiments.regions import cotangent_of
+from reprod_log.frameworks.contract import Call, Operator, Trace
+from reprod_log.frameworks.side import Batch, Scope, Side
 from reprod_log.recording import Array
 
 _SAME = 1e-6
@@ -257,22 +257,30 @@ def _same(one: Array, other: Array) -> bool:
         return bool((equal | (np.abs(one - other) <= _SAME * largest)).all())
 
 
-def culprits_in_loss(ours: Program, theirs: Program, batch: tuple[Any, Any], dtype: str) -> Culprits | str:
+def culprits_in_loss(ours: Side, theirs: Side, batch: Batch, dtype: str) -> Culprits | str:
     """The operators at fault in the loss; why not, when a side cannot be traced."""
-    try:
-        return find_culprits(trace_loss(ours, *batch, dtype), trace_loss(theirs, *batch, dtype))
-    except ReprodLogError:
-        raise
-    except Exception as error:  # as above
-        return first_line(error)
+    scope = Scope(dtype=dtype)
+    return _compared(lambda side, _: runner_of(side.framework).operators_of_loss(side, batch, scope), ours, theirs)
 
 
-def culprits_in(ours: Program, theirs: Program, calls: tuple[Call, Call], partner: str, dtype: str) -> Culprits | str:
+def culprits_in(ours: Side, theirs: Side, calls: tuple[Call, Call], partner: str, dtype: str) -> Culprits | str:
     """The operators at fault inside one layer; why not, when a side cannot be traced."""
-    here, there = calls
+    scope, paths = Scope(dtype=dtype), (calls[0].path, partner)
+
+    def trace(side: Side, place: int) -> Trace:
+        runner, call = runner_of(side.framework), calls[place]
+        return runner.operators_of_call(side, paths[place], call, scope, cotangent_of(call))
+
+    return _compared(trace, ours, theirs)
+
+
+def _compared(trace: Callable[[Side, int], Trace], ours: Side, theirs: Side) -> Culprits | str:
+    without = next((one.framework.name for one in (ours, theirs) if "operators" not in one.framework.can), None)
+    if without is not None:
+        return f"operators of {without} cannot be recorded one by one"
     try:
-        return find_culprits(trace_layer(ours, here, here.path, dtype), trace_layer(theirs, there, partner, dtype))
+        return find_culprits(trace(ours, 0), trace(theirs, 1))
     except ReprodLogError:
         raise
-    except Exception as error:  # a framework may raise anything under a trace; its word is said
+    except Exception as error:  # a framework may raise anything under a trace; its message is the reason
         return first_line(error)

@@ -1,4 +1,4 @@
-"""Runs: every pass of two programs that a verdict needs, put together into one recording per side."""
+"""Passes: every run of two programs that a verdict needs, put together into one recording per side."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from reprod_log.capture.eager import runner_of
 from reprod_log.errors import CaptureError, ReprodLogError, first_line
-from reprod_log.experiments.injection import gradients_by_step, inject_into
-from reprod_log.experiments.isolation import Call, first_calls, run_isolated
-from reprod_log.experiments.program import Program
-from reprod_log.experiments.runs import as_mapping, run_in_part, run_program
+from reprod_log.experiments.regions import run_alone
+from reprod_log.frameworks.contract import Call
+from reprod_log.frameworks.side import Batch, Scope, Side, as_mapping
 from reprod_log.measure.comparison import measure_pair
 from reprod_log.pairing import Pair
 from reprod_log.pairing.call_arguments import arranged, with_shared_outputs
 from reprod_log.pairing.layers import Layers, match_layers
 from reprod_log.pairing.tensors import time_and_batch_exchanged
-from reprod_log.pairing.weight_map import make_plan
-from reprod_log.recording import PHASES, Entry, Recording
+from reprod_log.pairing.weight_map import TransferPlan, make_plan
+from reprod_log.recording import PHASES, Array, Entry, Recording
 
 Progress = Callable[[str, int, int], None]
 """Hears what is being done, how many parts are done, and how many there are."""
@@ -27,14 +27,14 @@ _INJECTED_PHASES = tuple(phase for phase in PHASES if phase != "clip")
 """A gradient that was put in differs from the one computed, which would look like clipping."""
 
 
-class Runs:
+class Experiments:
     """Every pass of both programs, put together into one recording per side."""
 
     def __init__(
         self,
-        ours: Program,
-        theirs: Program,
-        batches: list[tuple[Any, Any]],
+        ours: Side,
+        theirs: Side,
+        batches: list[Batch],
         rename: Mapping[str, str],
         progress: Progress | None,
         quick: bool,
@@ -59,14 +59,14 @@ class Runs:
     def recordings(self) -> tuple[Recording, Recording]:
         """The recording of each side, with all passes in it."""
         mains = [
-            self._told(f"{name} as it runs", run_in_part, program, self.batches, detailed=self.detailed)
-            for name, program in (("reference", self.ours), ("candidate", self.theirs))
+            self._told(f"{name} as it runs", _run, side, self.batches, Scope(full_steps=self.detailed))
+            for name, side in (("reference", self.ours), ("candidate", self.theirs))
         ]
         reference, candidate = mains
         self._check_repeats(reference)
         extra: tuple[list[Entry], list[Entry]] = ([], [])
-        for side, (name, program) in enumerate((("reference", self.ours), ("candidate", self.theirs))):
-            extra[side].extend(self._wide(name, program, side))
+        for place, (name, side) in enumerate((("reference", self.ours), ("candidate", self.theirs))):
+            extra[place].extend(self._wide(name, side, place))
         layers = match_layers(reference, candidate, rename=self.rename)
         self._isolate(reference, candidate, layers, extra)
         if not self.quick and self.ours.optimizer is not None and self.theirs.optimizer is not None:
@@ -87,7 +87,7 @@ class Runs:
     def _check_repeats(self, reference: Recording) -> None:
         """Another seed must not change anything: random numbers outside of Dropout layers cannot be shared."""
         again: Recording = self._told(
-            "reference again, other seed", run_program, self.ours, self.batches[:1], seed=1, run="repeat"
+            "reference again, other seed", _run, self.ours, self.batches[:1], Scope(run="repeat", seed=1)
         )
         for entry in again.entries:
             first = str(entry.key.in_run(""))
@@ -101,28 +101,21 @@ class Runs:
                     "deterministic. Put the models in eval mode, or draw the numbers once and pass them as inputs."
                 )
 
-    def _wide(self, name: str, program: Program, side: int) -> tuple[Entry, ...]:
+    def _wide(self, name: str, side: Side, place: int) -> tuple[Entry, ...]:
+        scope = Scope(run=FLOAT64, dtype=FLOAT64, full_steps=self.detailed)
         try:
-            recording: Recording = self._told(
-                f"{name} in float64",
-                run_in_part,
-                program,
-                self.batches,
-                run=FLOAT64,
-                dtype=FLOAT64,
-                detailed=self.detailed,
-            )
+            recording: Recording = self._told(f"{name} in float64", _run, side, self.batches, scope)
         except ReprodLogError:
             raise
         except Exception as error:  # a kernel without float64 may raise anything; its word is the note
-            self._notes[side].append(f"could not be run in float64: {first_line(error)}")
+            self._notes[place].append(f"could not be run in float64: {first_line(error)}")
             return ()
         return recording.entries
 
     def _isolate(
         self, reference: Recording, candidate: Recording, layers: Layers, extra: tuple[list[Entry], list[Entry]]
     ) -> None:
-        calls = first_calls(self.ours, *self.batches[0])
+        calls = runner_of(self.ours.framework).calls(self.ours, self.batches[0])
         # A model's partner is the other model, whatever is between its layers.
         roots = as_mapping(self.ours.model).keys() & as_mapping(self.theirs.model).keys()
         partners = {**{root: root for root in roots}, **{path: found[0] for path, found in layers.modules.items()}}
@@ -140,29 +133,25 @@ class Runs:
             and other in there_info
             and time_and_batch_exchanged(here_info[path], there_info[other])
         }
-        for side, (name, program, paths, swap) in enumerate(
+        for place, (name, side, paths, swap) in enumerate(
             (("reference", self.ours, same, set[str]()), ("candidate", self.theirs, there, exchanged))
         ):
-            given = calls if side == 0 else list(self.their_calls.values())
+            given = calls if place == 0 else list(self.their_calls.values())
             for dtype in (None, FLOAT64):
-                run = f"isolated.{dtype}" if dtype else "isolated"
+                scope = Scope(run=f"isolated.{dtype}" if dtype else "isolated", dtype=dtype)
                 entries, notes = self._told(
-                    f"{name}'s layers one by one",
-                    run_isolated,
-                    program,
-                    given,
-                    run=run,
-                    dtype=dtype,
-                    paths=paths,
-                    exchanged=swap,
+                    f"{name}'s layers one by one", run_alone, side, given, scope, paths=paths, exchanged=swap
                 )
-                extra[side].extend(entries)
-                self._notes[side].extend(notes)
+                extra[place].extend(entries)
+                self._notes[place].extend(notes)
+
+    def _their_first_calls(self) -> list[Call]:
+        return runner_of(self.theirs.framework).calls(self.theirs, self.batches[0])
 
     def _both_calls(self, calls: Sequence[Call], candidate: Recording) -> tuple[list[Call], dict[str, Call]]:
         """The calls of both sides; modules of the user's own are given arguments as they take them."""
         own = {module.path for module in candidate.modules if module.path and not module.kind}
-        seen = {call.path: call for call in first_calls(self.theirs, *self.batches[0])}
+        seen = {call.path: call for call in self._their_first_calls()}
         ours: list[Call] = []
         theirs: dict[str, Call] = {}
         for call in calls:
@@ -175,7 +164,7 @@ class Runs:
                 theirs[call.path] = fitting
             else:
                 self._notes[1].append(
-                    f"{partner} ({self.theirs.framework.NAME}) was not run alone: its partner is given other tensors"
+                    f"{partner} ({self.theirs.framework.name}) was not run alone: its partner is given other tensors"
                 )
         return ours, theirs
 
@@ -186,7 +175,7 @@ class Runs:
         layers: Layers,
         extra: tuple[list[Entry], list[Entry]],
     ) -> None:
-        gradients = gradients_by_step(reference)
+        gradients = _gradients_by_step(reference)
         last = max(gradients, default=0)
         shapes = {
             f"{module.path}.{name}".lstrip("."): shape
@@ -200,26 +189,39 @@ class Runs:
             for entry in reference.of_run("")
             if entry.key.phase in _INJECTED_PHASES and (entry.key.step or 0) <= last
         )
-        passes: tuple[tuple[int, str, Program, str | None, Any], ...] = (
-            (0, "reference", self.ours, FLOAT64, None),
-            (1, "candidate", self.theirs, None, plan),
+        passes: tuple[tuple[int, str, Side, str | None, Mapping[int, Mapping[str, Array]]], ...] = (
+            (0, "reference", self.ours, FLOAT64, gradients),
+            (1, "candidate", self.theirs, None, {step: _transferred(plan, by) for step, by in gradients.items()}),
         )
-        for side, name, program, dtype, mapping in passes:
+        for place, name, side, dtype, given in passes:
             run = f"injected.{dtype}" if dtype else "injected"
+            scope = Scope(run=run, dtype=dtype, phases=_INJECTED_PHASES, gradients=given)
             try:
                 recording = self._told(
-                    f"{name} with the reference's gradients",
-                    run_program,
-                    program,
-                    self.batches[: self.detailed],
-                    run=run,
-                    dtype=dtype,
-                    inject=inject_into(program, gradients, mapping),
-                    phases=_INJECTED_PHASES,
+                    f"{name} with the reference's gradients", _run, side, self.batches[: self.detailed], scope
                 )
             except ReprodLogError:
                 raise
             except Exception as error:  # as above: a kernel without float64
-                self._notes[side].append(f"could not be run with the reference's gradients: {first_line(error)}")
+                self._notes[place].append(f"could not be run with the reference's gradients: {first_line(error)}")
                 continue
-            extra[side].extend(recording.entries)
+            extra[place].extend(recording.entries)
+
+
+def _run(side: Side, batches: Sequence[Batch], scope: Scope) -> Recording:
+    return runner_of(side.framework).run(side, batches, scope)
+
+
+def _gradients_by_step(recording: Recording) -> dict[int, dict[str, Array]]:
+    """The raw gradients of the plain run, by step and parameter name."""
+    found: dict[int, dict[str, Array]] = {}
+    for entry in recording.of_run(""):
+        if entry.key.phase == "gradient" and entry.key.role == "raw" and entry.key.step is not None:
+            found.setdefault(entry.key.step, {})[entry.key.path] = entry.array()
+    return found
+
+
+def _transferred(plan: TransferPlan, gradients: Mapping[str, Array]) -> dict[str, Array]:
+    """The reference's gradients in the candidate's names and layouts."""
+    moves = [move for move in plan.moves if all(name in gradients for name in move.sources)]
+    return {move.target: move.apply(gradients.__getitem__) for move in moves}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reprod_log.experiments.traces import Operator, Trace
+from reprod_log.frameworks.contract import Operator, Trace
 from reprod_log.pairing.arrangements import arrangement
 from reprod_log.recording import Array
 

@@ -1,4 +1,170 @@
-"""frameworks: one module per framework, named like it; the only places that know a framework.
+"""frameworks: who owns a tensor, a module, an optimizer; asked here and nowhere else, without importing a framework.
 
-Each is loaded only when its framework is already in the process. `contract.py` describes the functions.
+A framework is known by a folder or file here (or by an entry point of the group `reprod_log.frameworks`) that has the
+same name as the framework's own top-level module, and offers one value `FRAMEWORK` (see contract.py). It is looked at
+only when that module is already in `sys.modules`: nobody's framework is ever imported for them.
 """
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from reprod_log.errors import CaptureError, UsageError, listed
+from reprod_log.frameworks.contract import Framework, Tensors
+from reprod_log.layers.lookup import register
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+__all__ = [
+    "GROUP", "Framework", "framework_of", "is_loaded", "known_names", "loaded", "owner_of_model", "owner_of_tensor",
+    "watchable",
+]  # fmt: skip
+
+_OURS = ("jax", "paddle", "tensorflow", "torch")
+"""The frameworks that have a folder or a file of their own here."""
+GROUP = "reprod_log.frameworks"
+"""Entry point group: the name is the framework's top-level module, the object a Framework or a module that has one."""
+
+
+def framework_of(thing: Any) -> Framework:
+    """The loaded framework that a module, an optimizer or a tensor belongs to.
+
+    Raises CaptureError when nobody owns it, or when its framework's models cannot be watched.
+    """
+    for framework in loaded():
+        parts = framework.parts
+        if parts is None:
+            if framework.tensors.is_tensor(thing):
+                break
+        elif (
+            parts.modules.is_module(thing) or parts.optimizers.is_optimizer(thing) or framework.tensors.is_tensor(thing)
+        ):
+            return framework
+    raise _nobody_owns(thing)
+
+
+def owner_of_model(model: Any) -> Framework:
+    """The loaded framework that a model belongs to; UsageError when it is not a model of any."""
+    for framework in watchable():
+        if framework.eager.modules.is_module(model):
+            return framework
+    raise UsageError(f"Expected a model of {_watchable_names()}, got a {_class_of(model)}.{_stand_in_hint(model)}")
+
+
+def _nobody_owns(thing: Any) -> CaptureError:
+    return CaptureError(
+        f"a {_class_of(thing)} cannot be watched: it is no module, optimizer or tensor of {_watchable_names()}. "
+        "Models of torch and paddle can be; tensors of other frameworks are recorded by hand with "
+        f"run.log(name, tensor).{_stand_in_hint(thing)}"
+    )
+
+
+def _watchable_names() -> str:
+    names = [one.name for one in watchable()]
+    return listed(names) if names else "a framework in this process"
+
+
+def _class_of(thing: object) -> str:
+    return f"{type(thing).__module__}.{type(thing).__qualname__}"
+
+
+def _stand_in_hint(thing: object) -> str:
+    """What to do when another module has the name of the framework that a thing was made with."""
+    homes = {one.__module__.partition(".")[0] for one in type(thing).__mro__}
+    home = next((name for name in known_names() if name in homes and not is_loaded(name)), None)
+    if home is None:
+        return ""
+    return (
+        f" The module {home!r} of this process is not the one it was made with. If paddle stands in for torch "
+        "(paddle.enable_compat()), turn that off with paddle.disable_compat()."
+    )
+
+
+def loaded() -> Iterator[Framework]:
+    """The frameworks of this process that we know."""
+    for name, load in _known().items():
+        if is_loaded(name):
+            yield load()
+
+
+def watchable() -> list[Framework]:
+    """The frameworks of this process whose models can be watched."""
+    return [framework for framework in loaded() if "watch" in framework.can]
+
+
+def known_names() -> tuple[str, ...]:
+    """Every framework that could be looked up, loaded or not."""
+    return tuple(_known())
+
+
+def is_loaded(name: str) -> bool:
+    """Whether the process has the real framework `name` in it.
+
+    `paddle.enable_compat()` puts a stand-in called `torch` into `sys.modules`; a module whose file lies in another
+    package's folder is not the one its name says.
+    """
+    module = sys.modules.get(name)
+    if module is None or getattr(module, "Tensor", getattr(module, "Array", None)) is None:
+        # Missing, or found in the middle of its own import.
+        return False
+    file = getattr(module, "__file__", None)
+    return file is None or name in (Path(file).stem, Path(file).parent.name)
+
+
+def owner_of_tensor(value: object) -> Framework | None:
+    """The loaded framework that `value` is a tensor of, or None."""
+    for framework in loaded():
+        if framework.tensors.is_tensor(value):
+            return framework
+    return None
+
+
+@cache
+def _known() -> dict[str, Callable[[], Framework]]:
+    from importlib.metadata import entry_points  # slow to import, and a logger of numpy arrays never needs it
+
+    found: dict[str, Callable[[], Framework]] = {}
+    for one in entry_points(group=GROUP):
+        found[one.name] = _from_entry_point(one)
+    for name in _OURS:
+        found[name] = _from_folder(f"{__name__}.{name}")
+    return found
+
+
+def _from_folder(name: str) -> Callable[[], Framework]:
+    @cache
+    def load() -> Framework:
+        return cast(Framework, import_module(name).FRAMEWORK)
+
+    return load
+
+
+def _from_entry_point(point: EntryPoint) -> Callable[[], Framework]:
+    @cache
+    def load() -> Framework:
+        found = point.load()
+        found = getattr(found, "FRAMEWORK", found)
+        if isinstance(found, Framework):
+            register(found.name, found.columns, found.optimizers)
+            return found
+        where = f"the entry point {point.name!r} of group {GROUP!r} ({point.value})"
+        lacking = [name for name in ("NAME", "is_tensor", "view") if not hasattr(found, name)]
+        if lacking:
+            raise CaptureError(
+                f"{where} lacks {listed(lacking)}; see reprod_log.frameworks.contract for what a framework has"
+            )
+        if hasattr(found, "on_call"):
+            raise CaptureError(
+                f"{where} has the functions of an earlier version. Models are now watched through one value FRAMEWORK "
+                "(reprod_log.frameworks.contract.Framework) with its parts: modules, hooks, optimizers, process"
+            )
+        # A framework of tensors only.
+        return Framework(found.NAME, cast(Tensors, found))
+
+    return load

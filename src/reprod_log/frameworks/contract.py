@@ -1,222 +1,94 @@
-"""Who owns a tensor, a module, an optimizer: asked here and nowhere else, without importing a framework.
+"""The contract between reprod_log and a framework: the only types that a framework's folder has to know.
 
-A framework is known by a module in `frameworks/` (or by an entry point of the group `reprod_log.frameworks`)
-that has the same name as the framework's own top-level module. It is looked at only when that module is already in
-`sys.modules`: nobody's framework is ever imported for them.
+A framework is one value, `FRAMEWORK`, made of parts. Each part is described here by a protocol, and is a module with
+the functions of that protocol (`torch/modules.py`) or an object with these methods.
+
+    tensors                                  every framework: its tensors as arrays
+    eager                                    modules that run eagerly: modules, hooks, optimizers, process, operators
+    runner                                   functions and graphs run by themselves; eager ones by capture/eager.py
+    distributed, export, checkpoints         optional
+
+A part that is missing is a capability that the framework does not have; `Framework.can` names those that it has.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache
-from importlib import import_module
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, Protocol
 
-from reprod_log.errors import CaptureError, listed
+from reprod_log.errors import CaptureError
 from reprod_log.recording import Array
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
     from reprod_log.frameworks.hooks import Undo
+    from reprod_log.frameworks.side import Scope, Side
+    from reprod_log.layers.optimizers import OptimizerColumn, Slot
+    from reprod_log.layers.rows import Column
+    from reprod_log.recording import Recording
     from reprod_log.recording.shards import MeshPlace, Shard
 
-_OURS = ("jax", "paddle", "tensorflow", "torch")
-"""The frameworks that have a folder or a file of their own here."""
-GROUP = "reprod_log.frameworks"
-"""Entry point group: the name is the framework's top-level module, the object a module with the functions below."""
+Shape = tuple[int, ...]
+
+Capability = Literal[
+    "watch", "gradient", "update", "float64", "isolate", "operators", "in_place", "optimizer_state", "scaler",
+    "distributed", "export", "checkpoints",
+]  # fmt: skip
+_EAGER: frozenset[Capability] = frozenset(
+    ("watch", "gradient", "update", "float64", "isolate", "in_place", "optimizer_state", "scaler")
+)
 
 
-@runtime_checkable
-class TensorFramework(Protocol):
-    """What it takes to copy a framework's tensors out."""
-
-    NAME: str
-    """The name of its top-level module."""
-
-    def is_tensor(self, value: object) -> bool:
-        """Whether this framework owns the tensor."""
-
-    def view(self, tensor: Any) -> tuple[Array, bool]:
-        """The values as numpy has them, and whether the array is fresh (False: it may share the tensor's memory).
-
-        bfloat16 and the float8 kinds come in the dtypes of ml_dtypes. Raises UsageError for what has no numpy form.
-        """
+# ---- values ---------------------------------------------------------------------------------------------------------
 
 
-@runtime_checkable
-class Framework(TensorFramework, Protocol):
-    """What it takes to watch a framework's models. Every `on_…` gives back how to undo it."""
+class TensorFacts(NamedTuple):
+    """What is known of a tensor without its values."""
 
-    # tensors
+    shape: Shape
+    dtype: str
+    """float32, bfloat16 …: the words of a recording."""
+    device: str
+    """cpu, cuda:0, gpu:0 …"""
 
-    def from_numpy(self, array: Array, like: Any = None) -> Any:
-        """A new tensor with these values, on the device of the tensor `like`."""
 
-    def cast(self, tensor: Any, dtype: str) -> Any:
-        """The tensor in another dtype when it is a floating one, else the tensor itself."""
+class OwnTensor(NamedTuple):
+    """One tensor that a module itself keeps, not its children."""
 
-    def dtype_of(self, tensor: Any) -> str:
-        """Its dtype in the words of a recording: float32, bfloat16 …"""
+    name: str
+    tensor: Any
+    trained: bool
+    """Whether it is a parameter, a frozen one too; running statistics are none."""
+    persistent: bool = True
+    """Whether a checkpoint has it."""
+    counter: bool = False
+    """A number of batches and the like: transferred with the weights, not recorded."""
+    has_values: bool = True
+    """False for a parameter whose shape the first call will tell."""
 
-    def device_of(self, tensor: Any) -> str:
-        """Where it lives: cpu, cuda:0, gpu:0 …"""
 
-    def on_gradient(self, tensor: Any, call: Callable[[Any], None]) -> Undo | None:
-        """Have `call` given the gradient of `tensor` when backward computes it; None when none will come.
+@dataclass(frozen=True)
+class KeptForm:
+    """A weight that a layer keeps in another form: which form, and over which axis of the stored weight (None: all)."""
 
-        For a parameter that is what the pass adds to its gradient. The undo is `passing` when the hook dies with the
-        graph.
-        """
+    form: Literal["WeightNorm", "SpectralNorm"]
+    axis: int | None
 
-    def is_computed(self, tensor: Any) -> bool:
-        """Whether gradients would flow back from it into what it was computed from; never so for a batch of data."""
 
-    def in_place_version(self, tensor: Any) -> int:
-        """How often the tensor was written in place: after a write, its gradient is that of another value."""
+@dataclass(frozen=True)
+class ParameterTreatment:
+    """The rate and the decay that one parameter gets, whichever of the framework's ways they were set by."""
 
-    # several processes
-
-    def shard(self, tensor: Any) -> Shard | None:
-        """How a tensor that knows it is distributed over the processes; None for one that is all here."""
-
-    def pieces(self, module: Any) -> list[tuple[Any, Shard]]:
-        """The parameters that this wrapper keeps in pieces without their knowing it, with how these lie."""
-
-    def mesh(self, given: Any, modules: Sequence[Any], tensors: Sequence[Any]) -> tuple[MeshPlace, ...] | None:
-        """This process's place on the axes of a mesh: the framework's object that the user has `given`, or else the
-        one that tensors or modules lie on; () when there is none, None when `given` is no mesh.
-        """
-
-    # modules
-
-    def is_module(self, thing: object) -> bool: ...
-
-    def children(self, module: Any) -> list[tuple[str, Any]]:
-        """The direct children by name, repeated ones too."""
-
-    def parameters(self, module: Any) -> list[tuple[str, Any]]:
-        """The module's own parameters (not the children's), the frozen ones too, without statistics."""
-
-    def buffers(self, module: Any) -> list[tuple[str, Any]]:
-        """The module's own other state as it is now, such as running statistics."""
-
-    def kind(self, module: Any) -> str:
-        """What it is in words that all frameworks share (linear, conv2d, batchnorm …); '' when it is none of these."""
-
-    def settings(self, module: Any) -> dict[str, Any]:
-        """Its plain attributes (numbers, flags, text, tuples of these), without leading underscores."""
-
-    def is_training(self, module: Any) -> bool: ...
-
-    def wrapped(self, module: Any) -> Any | None:
-        """The module inside, when this one only wraps it (data parallel, compiled) and its name should not show."""
-
-    def opaque(self, module: Any) -> str:
-        """Why its children cannot be listened to ('it is compiled'); '' when they can."""
-
-    def caveat(self, module: Any) -> str:
-        """What listening to it changes, if anything."""
-
-    def on_call(
-        self,
-        module: Any,
-        before: Callable[[tuple[Any, ...], dict[str, Any]], None],
-        after: Callable[[Any], None],
-    ) -> Undo:
-        """Have `before(args, kwargs)` and `after(output)` called around each call; `after(None)` when it raises."""
-
-    def on_any_call(
-        self, before: Callable[[Any, tuple[Any, ...], dict[str, Any]], tuple[tuple[Any, ...], dict[str, Any]] | None]
-    ) -> Undo:
-        """Have `before(module, args, kwargs)` called before any module of the process is called.
-
-        It may give other arguments to call it with.
-        """
-
-    def convert(self, module: Any, dtype: str) -> None:
-        """Turn its floating parameters and buffers into `dtype`, in place."""
-
-    # optimizers
-
-    def is_optimizer(self, thing: object) -> bool: ...
-
-    def optimizer_parameters(self, optimizer: Any) -> list[Any]: ...
-
-    def learning_rates(self, optimizer: Any) -> list[float]:
-        """What it will really use, per parameter group."""
-
-    def optimizer_settings(self, optimizer: Any) -> dict[str, Any]:
-        """Its class and hyperparameters, as JSON values."""
-
-    def optimizer_state(self, optimizer: Any, parameter: Any) -> list[tuple[str, Any, dict[str, Any]]]:
-        """What it keeps for a parameter: canonical name, value, facts to note beside it."""
-
-    def on_step(
-        self,
-        optimizer: Any,
-        before: Callable[[bool], None],
-        clipped: Callable[[list[tuple[Any, Any]]], None],
-        after: Callable[[], None],
-    ) -> Undo:
-        """Have `before(has_closure)` and `after()` called around each step.
-
-        `clipped` gets parameters with the gradients that are really used, when the optimizer itself clips them.
-        """
-
-    def convert_optimizer(self, optimizer: Any, dtype: str) -> None:
-        """Make it ready for parameters that were converted to `dtype`."""
-
-    def on_new_optimizer(self, found: Callable[[Any], None]) -> Undo:
-        """Have `found(optimizer)` called for every optimizer made from now on."""
-
-    # gradients
-
-    def takes_gradient(self, parameter: Any) -> bool: ...
-
-    def gradient(self, parameter: Any) -> Any | None:
-        """Its gradient as it stands now."""
-
-    def on_backward(self, before: Callable[[Sequence[Any], bool], None], after: Callable[[bool], None]) -> Undo:
-        """Have `before(tensors, accumulates)` and `after(well)` called around each backward pass.
-
-        `accumulates` is False for passes that only return gradients; `well` is False when the pass raised.
-        """
-
-    def on_scaling(
-        self,
-        scaled: Callable[[Any, Any], None],
-        unscaled: Callable[[Any, float], None],
-        skipped: Callable[[Any], None],
-    ) -> Undo:
-        """Have a gradient scaler's doings told: `scaled(loss, scaled_loss)`, `unscaled(optimizer, scale)`, and
-        `skipped(optimizer)` when it found infinite gradients and the parameters stay as they are.
-        """
-
-    # the process
-
-    def version(self) -> str: ...
-
-    def is_tracing(self) -> bool:
-        """Whether modules are being traced or compiled now, so that calls compute nothing."""
-
-    def threads(self) -> int | None: ...
-
-    def seeds(self) -> dict[str, int]:
-        """The seeds of its random generators, as far as they can be read."""
-
-    def seed(self, number: int) -> None: ...
-
-    def rng_state(self) -> Any: ...
-
-    def set_rng_state(self, state: Any) -> None: ...
-
-    def switches(self) -> list[Switch]:
-        """What makes runs repeatable."""
+    parameter: Any
+    lr: float
+    l1: float = 0.0
+    """Coefficient of sign(w), added to the gradient."""
+    l2: float = 0.0
+    """Coefficient of w, added to the gradient."""
+    decoupled: float = 0.0
+    """Coefficient of w, taken off beside the gradient's update (AdamW)."""
 
 
 @dataclass(frozen=True)
@@ -232,87 +104,439 @@ class Switch:
     why: str = ""
 
 
-def framework_of(thing: Any) -> Framework:
-    """The loaded framework that a module, an optimizer or a tensor belongs to.
+@dataclass(frozen=True)
+class Call:
+    """What a region was given at its first call, with arrays in place of tensors."""
 
-    Raises CaptureError when nobody owns it, or when its framework's models cannot be watched.
-    """
-    for _, framework in loaded():
-        if isinstance(framework, Framework):
-            if framework.is_module(thing) or framework.is_optimizer(thing) or framework.is_tensor(thing):
-                return framework
-        elif framework.is_tensor(thing):
-            break
-    kind = type(thing)
-    full = f"{kind.__module__}.{kind.__qualname__}"
-    watchable = [name for name, one in loaded() if isinstance(one, Framework)]
-    raise CaptureError(
-        f"a {full} cannot be watched: it is no module, optimizer or tensor of "
-        f"{listed(watchable) if watchable else 'a framework in this process'}. Models of torch and paddle can be; "
-        "tensors of other frameworks are recorded by hand with run.log(name, tensor)."
-    )
+    path: str
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    outputs: Mapping[str, Shape]
+    """Shapes of the floating outputs by role."""
+    exchanged: bool = False
+    """Whether the module to be run wants time and batch the other way round."""
+    roles: Mapping[str, str] = field(default_factory=dict)
+    """What the reference calls each argument, where that is not what it is called here."""
+    shared: frozenset[str] | None = None
+    """The outputs that the partner gives as well, which alone are given gradients; None: all."""
 
 
-def loaded() -> Iterator[tuple[str, TensorFramework]]:
-    """The frameworks of this process that we know, with their names."""
-    for name, load in _known().items():
-        if is_loaded(name):
-            yield name, cast(TensorFramework, load())
+@dataclass(frozen=True)
+class Evaluated:
+    """What a region or a function gave when it was run alone."""
+
+    outputs: Mapping[str, Array]
+    """By role."""
+    input_gradients: Mapping[str, Array] = field(default_factory=dict)
+    """By role; empty when nothing of the output has a gradient."""
+    parameter_gradients: Mapping[str, Array] = field(default_factory=dict)
+    """By path inside the region."""
+    buffers: Mapping[str, Array] = field(default_factory=dict)
+    """Floating buffers after the call, by path inside the region."""
+    layer_type: str = ""
 
 
-def known_names() -> tuple[str, ...]:
-    """Every framework that could be looked up, loaded or not."""
-    return tuple(_known())
+@dataclass(frozen=True)
+class Operator:
+    """One call: its name, what went in and came out, and the line of the user's code that made it."""
+
+    name: str
+    inputs: tuple[int, ...]
+    """Numbers of tensors in the trace."""
+    outputs: tuple[int, ...]
+    line: str
+    given: str = ""
+    """Its plain arguments."""
+    written: str = ""
+    """For a function with a backward pass written by hand: its class and where that is."""
 
 
-def is_loaded(name: str) -> bool:
-    """Whether the process has the real framework `name` in it.
+@dataclass
+class Trace:
+    """Every operator of one forward pass of a layer or a loss, in order."""
 
-    `paddle.enable_compat()` puts a stand-in called `torch` into `sys.modules`; a module whose file lies in another
-    package's folder is not the one its name says.
-    """
-    module = sys.modules.get(name)
-    if module is None or getattr(module, "Tensor", getattr(module, "Array", None)) is None:
-        # Missing, or found in the middle of its own import.
-        return False
-    file = getattr(module, "__file__", None)
-    return file is None or name in (Path(file).stem, Path(file).parent.name)
-
-
-def owner_of_tensor(value: object) -> TensorFramework | None:
-    """The loaded framework that `value` is a tensor of, or None."""
-    for _, framework in loaded():
-        if framework.is_tensor(value):
-            return framework
-    return None
+    operators: list[Operator] = field(default_factory=list)
+    arrays: list[Array] = field(default_factory=list)
+    """Every tensor in float64, by its number."""
+    values: list[Array] = field(default_factory=list)
+    """The same, sorted."""
+    gradients: dict[int, Array] = field(default_factory=dict)
+    """Sorted gradients of the tensors that have one, by their numbers."""
+    results: tuple[int, ...] = ()
+    """Numbers of what came out in the end."""
 
 
-@cache
-def _known() -> dict[str, Callable[[], ModuleType]]:
-    from importlib.metadata import entry_points  # slow to import, and a logger of numpy arrays never needs it
-
-    found: dict[str, Callable[[], ModuleType]] = {}
-    for one in entry_points(group=GROUP):
-        found[one.name] = _from_entry_point(one)
-    for name in _OURS:
-        found[name] = _from_folder(f"reprod_log.frameworks.{name}")
-    return found
+# ---- the parts ------------------------------------------------------------------------------------------------------
 
 
-def _from_folder(name: str) -> Callable[[], ModuleType]:
-    return lambda: import_module(name)
+class Tensors(Protocol):
+    """All that a framework of tensors only has."""
+
+    def is_tensor(self, value: object) -> bool:
+        """Whether this framework owns the tensor."""
+
+    def view(self, tensor: Any) -> tuple[Array, bool]:
+        """The values as numpy has them, and whether the array is fresh (False: it may share the tensor's memory).
+
+        bfloat16 and the float8 dtypes come in the dtypes of ml_dtypes. Raises UsageError for what has no numpy form.
+        """
+
+    def tensor(self, array: Array, *, like: Any = None, dtype: str | None = None, gradient: bool = False) -> Any:
+        """A new tensor with these values, on the device of the tensor `like` and in another dtype if given.
+
+        With `gradient` a floating one collects its own gradient.
+        """
+
+    def facts(self, tensor: Any) -> TensorFacts: ...
 
 
-def _from_entry_point(point: EntryPoint) -> Callable[[], ModuleType]:
-    @cache
-    def load() -> ModuleType:
-        loaded_object = point.load()
-        lacking = [name for name in ("NAME", "is_tensor", "view") if not hasattr(loaded_object, name)]
-        if lacking:
+class Modules(Protocol):
+    """What a model consists of."""
+
+    def is_module(self, thing: object) -> bool: ...
+
+    def children(self, module: Any) -> list[tuple[str, Any]]:
+        """The direct children by name, in the order of registration, repeated ones too."""
+
+    def own(self, module: Any) -> list[OwnTensor]:
+        """The module's own parameters and buffers; none that it derives from others at each call."""
+
+    def state_names(self, model: Any) -> dict[str, Any]:
+        """Every tensor of the model's state under every name that its own files would have."""
+
+    def settings(self, module: Any) -> dict[str, Any]:
+        """Its plain attributes (numbers, flags, text, lists of these), without leading underscores."""
+
+    def set_setting(self, module: Any, name: str, value: Any) -> None:
+        """Give it another setting, under the name that `settings` has."""
+
+    def is_training(self, module: Any) -> bool: ...
+
+    def wrapped(self, module: Any) -> Any | None:
+        """The module inside, when this one only wraps it (data parallel, compiled) and its name should not show."""
+
+    def opaque(self, module: Any) -> str:
+        """Why the calls of its children cannot be recorded ('it is compiled'); '' when they can."""
+
+    def caveat(self, module: Any) -> str:
+        """What recording it changes, if anything."""
+
+    def kept_weights(self, module: Any) -> dict[str, KeptForm]:
+        """Weights of the module that are kept in weight norm's or spectral norm's form, by name."""
+
+    def refresh(self, module: Any) -> None:
+        """Recompute weights that the module derives from what was just written."""
+
+    def convert(self, module: Any, dtype: str) -> None:
+        """Turn its floating parameters and buffers into `dtype`, in place."""
+
+    def make_copyable(self, model: Any) -> None:
+        """Put what keeps a model from being copied into a form that can be."""
+
+    def stores(self, module: Any) -> Iterator[dict[str, Any] | list[Any]]:
+        """The containers in which the module itself keeps its tensors, so that others can stand in for them."""
+
+    def hook_stores(self, module: Any) -> Iterator[dict[Any, Any]]:
+        """The containers in which it keeps the hooks around its calls."""
+
+    def quiet(self, model: Any) -> AbstractContextManager[None]:
+        """While it lasts: evaluation mode, no gradients, no fused or compiled path."""
+
+
+class Hooks(Protocol):
+    """What happens while a program runs, and its gradients. Every `on_…` gives back how to undo it."""
+
+    def on_call(
+        self,
+        module: Any,
+        before: Callable[[tuple[Any, ...], dict[str, Any]], None],
+        after: Callable[[Any], Any],
+    ) -> Undo:
+        """Have `before(args, kwargs)` and `after(output)` called around each call; `after(None)` when it raises.
+
+        What `after` returns, if not None, stands in for the output.
+        """
+
+    def on_any_call(
+        self, before: Callable[[Any, tuple[Any, ...], dict[str, Any]], tuple[tuple[Any, ...], dict[str, Any]] | None]
+    ) -> Undo:
+        """Have `before(module, args, kwargs)` called before any module of the process is called.
+
+        It may give other arguments to call it with.
+        """
+
+    def on_gradient(self, tensor: Any, call: Callable[[Any], None]) -> Undo | None:
+        """Have `call` given the gradient of `tensor` when backward computes it; None when none will come.
+
+        For a parameter that is what the pass adds to its gradient. The undo is `passing` when the hook dies with the
+        graph.
+        """
+
+    def on_backward(self, before: Callable[[Sequence[Any], bool], None], after: Callable[[bool], None]) -> Undo:
+        """Have `before(tensors, accumulates)` and `after(well)` called around each backward pass.
+
+        `accumulates` is False for passes that only return gradients; `well` is False when the pass raised.
+        """
+
+    def on_step(
+        self,
+        optimizer: Any,
+        before: Callable[[bool], None],
+        clipped: Callable[[list[tuple[Any, Any]]], None],
+        after: Callable[[], None],
+    ) -> Undo:
+        """Have `before(has_closure)` and `after()` called around each step.
+
+        `clipped` gets parameters with the gradients that are really used, when the optimizer itself clips them.
+        """
+
+    def on_new_optimizer(self, found: Callable[[Any], None]) -> Undo:
+        """Have `found(optimizer)` called for every optimizer made from now on."""
+
+    def on_scaling(
+        self,
+        scaled: Callable[[Any, Any], None],
+        unscaled: Callable[[Any, float], None],
+        skipped: Callable[[Any], None],
+    ) -> Undo:
+        """Have `scaled(loss, scaled_loss)` and `unscaled(optimizer, scale)` called for what a gradient scaler does, and
+        `skipped(optimizer)` when it found infinite gradients and the parameters stay as they are.
+        """
+
+    def is_tracing(self) -> bool:
+        """Whether modules are being traced or compiled now, so that calls compute nothing."""
+
+    def is_computed(self, tensor: Any) -> bool:
+        """Whether gradients would flow back from it into what it was computed from; never so for a batch of data."""
+
+    def in_place_version(self, tensor: Any) -> int:
+        """How often the tensor was written in place: after a write, its gradient is that of another value."""
+
+    def takes_gradient(self, tensor: Any) -> bool: ...
+
+    def gradient(self, tensor: Any) -> Any | None:
+        """Its gradient as it stands now, dense."""
+
+    def set_gradient(self, tensor: Any, array: Array | None) -> None:
+        """Replace its gradient, or forget it."""
+
+    def backward(self, compute: Callable[[], Any]) -> Any:
+        """The scalar that `compute` gives; the gradients are then with their parameters."""
+
+    def write(self, tensor: Any, array: Array) -> None:
+        """Overwrite its values in place; dtype, device and trainability stay."""
+
+    def cast(self, tensor: Any, dtype: str) -> Any:
+        """The tensor in another dtype when it is a floating one, else the tensor itself."""
+
+    def multiply(self, tensor: Any, factors: Array) -> Any:
+        """Element by element, with gradient."""
+
+    def total(self, tensor: Any, weights: Array) -> Any:
+        """The sum of tensor × weights as a scalar, with gradient."""
+
+
+class Optimizers(Protocol):
+    """What an optimizer does, and the state that it keeps."""
+
+    def is_optimizer(self, thing: object) -> bool: ...
+
+    def parameters_of(self, optimizer: Any) -> list[Any]: ...
+
+    def rates(self, optimizer: Any) -> list[float]:
+        """The learning rate that it will really use, per parameter group."""
+
+    def describe(self, optimizer: Any) -> dict[str, Any]:
+        """Its class and hyperparameters, as JSON values under the framework's own names."""
+
+    def treatments(self, optimizer: Any) -> list[ParameterTreatment]:
+        """Rate and decay of every parameter."""
+
+    def recorded_state(self, optimizer: Any, parameter: Any) -> list[tuple[str, Any, dict[str, Any]]]:
+        """What it keeps for a parameter: canonical name, value, facts to note beside it."""
+
+    def is_kept(self, optimizer: Any, parameter: Any, slot: Slot) -> bool:
+        """Whether it keeps this slot of its column for a parameter with its present settings."""
+
+    def read_slots(self, optimizer: Any, parameter: Any) -> dict[str, Array]:
+        """The state of one parameter under the framework's own names; empty before the first step."""
+
+    def write_slots(self, optimizer: Any, parameter: Any, slots: Mapping[str, Array]) -> None:
+        """Replace the state of one parameter; an empty one is as before the first step."""
+
+    def constants(self, optimizer: Any, parameter: Any) -> dict[str, float]:
+        """The numbers that its state depends on for this parameter: lr, beta1, beta2."""
+
+    def step(self, optimizer: Any) -> None:
+        """Make one update."""
+
+    def clear(self, optimizer: Any) -> None:
+        """Forget the gradients of its parameters."""
+
+    def convert_optimizer(self, optimizer: Any, dtype: str) -> None:
+        """Make it ready for parameters that were converted to `dtype`."""
+
+
+class Process(Protocol):
+    """The framework as a part of the process."""
+
+    def version(self) -> str: ...
+
+    def threads(self) -> int | None: ...
+
+    def seeds(self) -> dict[str, int]:
+        """The seeds of its random generators, as far as they can be read."""
+
+    def seed(self, number: int) -> None: ...
+
+    def random_state(self) -> Any: ...
+
+    def set_random_state(self, state: Any) -> None: ...
+
+    def precision(self, dtype: str) -> AbstractContextManager[None]:
+        """While it lasts, new tensors and variables are of this dtype."""
+
+    def switches(self) -> list[Switch]:
+        """What makes runs repeatable."""
+
+
+class OperatorHook(Protocol):
+    """Called after an operator: its name, what it was given and gave, its class if its backward is written by hand."""
+
+    def __call__(self, name: str, given: Any, result: Any, function: type | None = None) -> None: ...
+
+
+class Operators(Protocol):
+    """The operators that a program calls."""
+
+    def each_operator(self, call: OperatorHook) -> AbstractContextManager[None]:
+        """While it lasts, `call` is called after every operator of the user's code."""
+
+
+class Distributed(Protocol):
+    """Tensors that lie on several processes."""
+
+    def shard(self, tensor: Any) -> Shard | None:
+        """How a tensor that knows it is distributed over the processes; None for one that is all here."""
+
+    def pieces(self, module: Any) -> list[tuple[Any, Shard]]:
+        """The parameters that this wrapper keeps in pieces without their knowing it, with how these lie."""
+
+    def mesh(self, given: Any, modules: Sequence[Any], tensors: Sequence[Any]) -> tuple[MeshPlace, ...] | None:
+        """This process's place on the axes of a mesh: the framework's object that the user has `given`, or else the
+        one that tensors or modules lie on; () when there is none, None when `given` is not a mesh.
+        """
+
+
+class Export(Protocol):
+    """Models exported to an engine that runs without the framework's Python."""
+
+    ENGINES: tuple[str, ...]
+    """Ways to export a model, the usual one first."""
+
+    def export(self, model: Any, inputs: Any, folder: Path, engine: str) -> Callable[[Any], Any]:
+        """A function from inputs (arrays) to outputs, run by the exported engine."""
+
+
+class Checkpoints(Protocol):
+    """The framework's own weight files."""
+
+    SUFFIXES: tuple[str, ...]
+
+    def read(self, path: Path) -> Any:
+        """What the file holds, with every tensor as an array."""
+
+    def write(self, file: BinaryIO, arrays: Mapping[str, Array]) -> None:
+        """Write named arrays as a file of the framework."""
+
+
+@dataclass(frozen=True)
+class Eager:
+    """The parts of a framework whose modules run eagerly. Only frameworks/ and capture/ call them."""
+
+    modules: Modules
+    hooks: Hooks
+    optimizers: Optimizers
+    process: Process
+    operators: Operators | None = None
+
+
+Cotangent = Callable[[str, Shape], "Array | None"]
+"""The gradient to begin a backward pass with, for an output of this role and shape; None: none for this output."""
+
+
+class Runner(Protocol):
+    """Where programs run. Eager frameworks get theirs from capture/eager.py; functions and graphs bring their own."""
+
+    def run(self, side: Side, batches: Sequence[tuple[Any, Any]], scope: Scope) -> Recording:
+        """The recording of all batches, from the side's own start. The side is not changed."""
+
+    def calls(self, side: Side, batch: tuple[Any, Any]) -> list[Call]:
+        """The first call of every module that was given tensors and plain values only, children before parents."""
+
+    def call(
+        self,
+        side: Side,
+        path: str,
+        call: Call,
+        scope: Scope,
+        cotangent: Cotangent,
+        change: Callable[[Any], None] | None = None,
+    ) -> Evaluated:
+        """The module at `path` alone on what `call` says, forward and backward; `change` is made to its copy first."""
+
+    def evaluate(
+        self, framework: Framework, function: Callable[..., Any], arguments: Sequence[Any], dtype: str | None
+    ) -> Evaluated:
+        """A function that is not a module (a loss), and the gradients of its arguments under the sum of its values."""
+
+    def operators_of_call(self, side: Side, path: str, call: Call, scope: Scope, cotangent: Cotangent) -> Trace:
+        """Every operator of one module, run alone."""
+
+    def operators_of_loss(self, side: Side, batch: tuple[Any, Any], scope: Scope) -> Trace:
+        """Every operator of the loss, on what the model makes of a batch."""
+
+
+@dataclass(frozen=True)
+class Framework:
+    """One framework. A part that is None is a capability that it does not have."""
+
+    name: str
+    """Of its top-level module, of its column in the tables of layers/, of its folder."""
+    tensors: Tensors
+    parts: Eager | None = None
+    runner: Runner | None = None
+    """How its programs run, where they do not run eagerly."""
+    distributed: Distributed | None = None
+    export: Export | None = None
+    checkpoints: Checkpoints | None = None
+    columns: Mapping[str, Column] = field(default_factory=dict)
+    """By kind of layer: a framework from outside brings what the table of layers says of the others."""
+    optimizers: Mapping[str, OptimizerColumn] = field(default_factory=dict)
+    """By kind of optimizer: the same for the table of optimizers."""
+    lacks: frozenset[Capability] = field(default_factory=frozenset)
+    """What the parts would promise and this framework cannot do."""
+
+    @property
+    def eager(self) -> Eager:
+        """The parts of an eager framework; CaptureError when it is none."""
+        if self.parts is None:
             raise CaptureError(
-                f"the entry point {point.name!r} of group {GROUP!r} ({point.value}) lacks {listed(lacking)}; "
-                "see reprod_log.frameworks.contract for what a framework has"
+                f"models of {self.name} cannot be watched or run, only its tensors are known; record them by hand with "
+                "run.log(name, tensor)"
             )
-        return cast(ModuleType, loaded_object)
+        return self.parts
 
-    return load
+    @property
+    def can(self) -> frozenset[Capability]:
+        """What can be done with models of this framework, computed from its parts."""
+        found: set[Capability] = set(_EAGER) if self.parts is not None else set()
+        if self.parts is not None and self.parts.operators is not None:
+            found.add("operators")
+        optional: tuple[tuple[Capability, object], ...] = (
+            ("distributed", self.distributed),
+            ("export", self.export),
+            ("checkpoints", self.checkpoints),
+        )
+        found |= {name for name, part in optional if part is not None}
+        return frozenset(found) - self.lacks

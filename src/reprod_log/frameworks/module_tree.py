@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from reprod_log.frameworks.contract import Framework
+from reprod_log.frameworks.contract import Framework, OwnTensor
+from reprod_log.layers.lookup import kind_of, of_the_tables
 from reprod_log.recording import ModuleInfo
 from reprod_log.recording.shards import Shard
 
@@ -80,6 +81,7 @@ class Tree:
 
     def __init__(self, framework: Framework) -> None:
         self._framework = framework
+        self._modules = framework.eager.modules
         self.roots: list[Root] = []
         self.nodes: list[Node] = []
         self.slots: list[Slot] = []
@@ -124,15 +126,15 @@ class Tree:
         if known is not None:
             known.names.append(root.path(inside))
             return
-        self._pieces.update({id(parameter): shard for parameter, shard in self._framework.pieces(module)})
-        reason = self._framework.opaque(module)
-        content = self._framework.wrapped(module)
+        self._pieces.update(self._pieces_of(module))
+        reason = self._modules.opaque(module)
+        content = self._modules.wrapped(module)
         if content is not None and not reason:
             self.wrappers.append(module)
             self._visit(root, content, inside, parent, audible=audible)
             return
         content = module if content is None else content
-        node = Node(root, inside, module, content, parent, audible, self._framework.kind(content))
+        node = Node(root, inside, module, content, parent, audible, kind_of_module(self._framework, content))
         self.nodes.append(node)
         self._node_of[id(module)] = self._node_of[id(content)] = node
         if reason and audible:
@@ -141,9 +143,18 @@ class Tree:
                 f"modules do: {reason}"
             )
         self._take_parameters(node)
-        for name, child in self._framework.children(content):
+        for name, child in self._modules.children(content):
             below = f"{inside}.{name}" if inside else name
             self._visit(root, child, below, node, audible=audible and not reason)
+
+    def _pieces_of(self, module: Any) -> dict[int, Shard]:
+        distributed = self._framework.distributed
+        found = [] if distributed is None else distributed.pieces(module)
+        return {id(parameter): shard for parameter, shard in found}
+
+    def _shard(self, tensor: Any) -> Shard | None:
+        distributed = self._framework.distributed
+        return None if distributed is None else distributed.shard(tensor)
 
     def refresh(self) -> None:
         """Take in parameters that were made since."""
@@ -151,13 +162,13 @@ class Tree:
             self._take_parameters(node)
 
     def _take_parameters(self, node: Node) -> None:
-        for name, tensor in self._framework.parameters(node.content):
+        for name, tensor in parameters_of(self._modules.own(node.content)):
             node.has_parameters = True
             if (node, name) in self._distributed:
                 # While a wrapper has gathered the whole, it stands in for the piece.
                 continue
             slot = Slot(node, name, tensor)
-            shard = self._framework.shard(tensor) or self._pieces.get(id(tensor))
+            shard = self._shard(tensor) or self._pieces.get(id(tensor))
             if shard is not None:
                 self._pieces[id(tensor)] = shard
                 self._distributed.add((node, name))
@@ -177,22 +188,22 @@ class Tree:
     def buffers(self) -> Iterator[tuple[Node, str, Any]]:
         """Every buffer as it is now; looked up anew, because models put new tensors into their place."""
         for node in self.nodes:
-            for name, tensor in self._framework.buffers(node.content):
+            for name, tensor in buffers_of(self._modules.own(node.content)):
                 yield node, name, tensor
 
     def infos(self) -> tuple[ModuleInfo, ...]:
         return tuple(self.info(node) for node in self.nodes)
 
     def info(self, node: Node) -> ModuleInfo:
-        own = [*self._framework.parameters(node.content), *self._framework.buffers(node.content)]
+        own = self._modules.own(node.content)
         origin = self._layer_class(node)
         return ModuleInfo(
             path=node.path,
             type=node.type,
             kind=node.kind,
             origin=f"{origin.__module__}.{origin.__qualname__}",
-            parameters={name: self._whole_shape(tensor) for name, tensor in own},
-            settings=self._framework.settings(node.content),
+            parameters={name: self._whole_shape(tensor) for name, tensor in (*parameters_of(own), *buffers_of(own))},
+            settings=self._modules.settings(node.content),
         )
 
     def _whole_shape(self, tensor: Any) -> tuple[int, ...]:
@@ -208,7 +219,7 @@ class Tree:
         own = type(node.content)
         if not node.kind:
             return own
-        frameworks = (one for one in own.__mro__ if one.__module__.partition(".")[0] == self._framework.NAME)
+        frameworks = (one for one in own.__mro__ if one.__module__.partition(".")[0] == self._framework.name)
         layers = (one for one in frameworks if hasattr(one, "forward") and _stands_in_its_module(one))
         return next(layers, own)
 
@@ -231,6 +242,47 @@ class Tree:
             node.module = node.content = None
         for slot in self.slots:
             slot.tensor = None
+
+
+def kind_of_module(framework: Framework, module: Any) -> str:
+    """What a module is in words that all frameworks share (linear, conv2d …); '' when it is none of these."""
+    return _kind_of_class(type(module), framework.name)
+
+
+@of_the_tables
+def _kind_of_class(cls: type, framework: str) -> str:
+    return kind_of((f"{one.__module__}.{one.__name__}" for one in cls.__mro__), framework)
+
+
+def named_modules(framework: Framework, model: Any) -> Iterator[tuple[str, Any]]:
+    """Every module of a model (or of several by name) under each of its paths, without what only wraps it."""
+    modules = framework.eager.modules
+
+    def below(module: Any, path: str) -> Iterator[tuple[str, Any]]:
+        while (inner := modules.wrapped(module)) is not None:
+            module = inner
+        yield path, module
+        for name, child in modules.children(module):
+            yield from below(child, join(path, name))
+
+    roots = model.items() if isinstance(model, Mapping) else [("", model)]
+    for name, root in roots:
+        yield from below(root, name)
+
+
+def join(path: str, name: str) -> str:
+    """A name below a path; the root's path is empty."""
+    return f"{path}.{name}" if path else name
+
+
+def parameters_of(own: Iterable[OwnTensor]) -> list[tuple[str, Any]]:
+    """Those of a module's own tensors that are parameters, the frozen ones too."""
+    return [(one.name, one.tensor) for one in own if one.trained and one.has_values]
+
+
+def buffers_of(own: Iterable[OwnTensor]) -> list[tuple[str, Any]]:
+    """Those of a module's own tensors that are recorded as its other state, such as running statistics."""
+    return [(one.name, one.tensor) for one in own if not one.trained and one.has_values and not one.counter]
 
 
 def _stands_in_its_module(one: type) -> bool:

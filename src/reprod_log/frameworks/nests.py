@@ -44,6 +44,11 @@ def is_portable(structure: Any) -> bool:
     return _is_portable(structure, 0)
 
 
+def plain_role(role: str) -> str:
+    """The role of an output: a lone one is 'output' on one side and may be 'output.0' on the other."""
+    return role.removesuffix(".0")
+
+
 def _is_portable(structure: Any, depth: int) -> bool:
     if isinstance(structure, (Mapping, tuple, list)) and depth < _DEEPEST:
         items = structure.values() if isinstance(structure, Mapping) else structure

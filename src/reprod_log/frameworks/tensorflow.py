@@ -7,24 +7,34 @@ from typing import Any
 import tensorflow as tf
 
 from reprod_log.errors import UsageError
+from reprod_log.frameworks.contract import Framework, TensorFacts
 from reprod_log.recording import Array
 
-NAME = "tensorflow"
+
+class TensorFlowTensors:
+    """Arrays, copied out and made."""
+
+    def is_tensor(self, value: object) -> bool:
+        return isinstance(value, (tf.Tensor, tf.Variable, tf.IndexedSlices, tf.SparseTensor))
+
+    def view(self, tensor: Any) -> tuple[Array, bool]:
+        if isinstance(tensor, tf.IndexedSlices):
+            tensor = tf.convert_to_tensor(tensor)
+        elif isinstance(tensor, tf.SparseTensor):
+            tensor = tf.sparse.to_dense(tensor)
+        if not hasattr(tensor, "numpy"):
+            raise UsageError(
+                f"a symbolic TensorFlow tensor ({tensor}) has no values yet: it stands inside tf.function. "
+                "Call tf.config.run_functions_eagerly(True) first, or record what the function returns."
+            )
+        # bfloat16 and float8 come as ml_dtypes; the array may share the tensor's memory.
+        return tensor.numpy(), False
+
+    def tensor(self, array: Array, *, like: Any = None, dtype: str | None = None, gradient: bool = False) -> Any:
+        return tf.convert_to_tensor(array, dtype=dtype)
+
+    def facts(self, tensor: Any) -> TensorFacts:
+        return TensorFacts(tuple(int(size) for size in tensor.shape), tensor.dtype.name, str(tensor.device))
 
 
-def is_tensor(value: object) -> bool:
-    return isinstance(value, (tf.Tensor, tf.Variable, tf.IndexedSlices, tf.SparseTensor))
-
-
-def view(tensor: Any) -> tuple[Array, bool]:
-    if isinstance(tensor, tf.IndexedSlices):
-        tensor = tf.convert_to_tensor(tensor)
-    elif isinstance(tensor, tf.SparseTensor):
-        tensor = tf.sparse.to_dense(tensor)
-    if not hasattr(tensor, "numpy"):
-        raise UsageError(
-            f"a symbolic TensorFlow tensor ({tensor}) has no values yet: it stands inside tf.function. "
-            "Call tf.config.run_functions_eagerly(True) first, or record what the function returns."
-        )
-    # bfloat16 and float8 come as ml_dtypes; the array may share the tensor's memory.
-    return tensor.numpy(), False
+FRAMEWORK = Framework("tensorflow", TensorFlowTensors())

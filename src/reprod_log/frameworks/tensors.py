@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from reprod_log.errors import UsageError, listed
-from reprod_log.frameworks.contract import known_names, owner_of_tensor
+from reprod_log.frameworks import known_names, owner_of_tensor
 from reprod_log.frameworks.nests import mapped
 from reprod_log.recording import Array
 
@@ -34,7 +34,7 @@ def view(value: Any) -> tuple[Array, bool]:
         return value, False
     owner = owner_of_tensor(value)
     if owner is not None:
-        return owner.view(value)
+        return owner.tensors.view(value)
     if isinstance(value, (bool, int, float, complex, str, np.generic)):
         return np.asarray(value), False
     if isinstance(value, (list, tuple)):
@@ -44,6 +44,16 @@ def view(value: Any) -> tuple[Array, bool]:
         if array.dtype != object:
             return array, False
     raise _refused(value)
+
+
+def cast_floating(array: Array, dtype: str | None) -> Array:
+    """The array in `dtype` if it is floating."""
+    return array.astype(dtype) if dtype is not None and array.dtype.kind == "f" else array
+
+
+def is_floating(array: Array) -> bool:
+    """Whether the values are floating-point numbers, numpy's own or not."""
+    return array.dtype.kind == "f" or array.dtype.name.startswith(("bfloat", "float"))
 
 
 def plain_batch(batch: Any) -> Any:

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from reprod_log.experiments.isolation import Call, plain_role
-from reprod_log.frameworks.nests import filled, flatten
+from reprod_log.frameworks.contract import Call
+from reprod_log.frameworks.nests import filled, flatten, plain_role
 from reprod_log.pairing.values import SAME
 from reprod_log.recording import Array
 

@@ -164,7 +164,7 @@ def _unit_outputs(survey: Survey, unit: Unit, trace: Trace) -> tuple[Array, ...]
 
 def shapes_of(survey: Survey) -> dict[str, tuple[int, ...]]:
     """The shape of every tensor by name."""
-    return {name: survey.framework.shape(tensor) for name, tensor in survey.tensors.items()}
+    return {name: survey.shape(name) for name in survey.tensors}
 
 
 def _rest(

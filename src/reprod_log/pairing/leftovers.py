@@ -52,10 +52,7 @@ def find_leftovers(
 def _bookkeeping(survey: Survey, names: Iterable[str]) -> list[str]:
     """Integer tensors that are never trained (indices, position ids, counters): many models do not keep them at all."""
     return [
-        name
-        for name in names
-        if not survey.framework.is_parameter(survey.tensors[name])
-        and survey.framework.dtype(survey.tensors[name]).startswith(("int", "uint", "bool"))
+        name for name in names if name not in survey.trained and survey.dtype(name).startswith(("int", "uint", "bool"))
     ]
 
 
@@ -63,7 +60,7 @@ def loose_buffers(model: Any) -> list[str]:
     """Names of the tensors that are not trained and belong to no known layer, as patterns that fit nothing else."""
     found = survey(model)
     names = [unit.path for unit in found.units if unit.kind == BARE]
-    return [escape(name) for name in names if not found.framework.is_parameter(found.tensors[name])]
+    return [escape(name) for name in names if name not in found.trained]
 
 
 def _unused(survey: Survey, used: set[str]) -> tuple[str, ...]:

@@ -5,12 +5,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from reprod_log.errors import TransferError
+from reprod_log.frameworks import Framework, owner_of_model
+from reprod_log.frameworks.contract import KeptForm, OwnTensor
+from reprod_log.frameworks.tensors import to_numpy
 from reprod_log.layers.lookup import column_of, family_of, find_layer
 from reprod_log.layers.rows import Column, LayerFacts, LayerKind
 from reprod_log.layers.transform import Array
 from reprod_log.pairing.unit import Part, Unit, bare_unit, join, layer_parts
 from reprod_log.recording import ModuleInfo
-from reprod_log.transfer.frameworks import Framework, Kept, framework_of
 
 _PLAIN = (int, float, str, bool)
 
@@ -24,10 +26,20 @@ class Survey:
     units: tuple[Unit, ...]
     tensors: Mapping[str, Any]
     modules: Mapping[str, Any]
+    trained: frozenset[str]
+    """The names of parameters, the frozen ones too."""
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The named tensor's shape."""
+        return self.framework.tensors.facts(self.tensors[name]).shape
+
+    def dtype(self, name: str) -> str:
+        """The named tensor's dtype."""
+        return self.framework.tensors.facts(self.tensors[name]).dtype
 
     def read(self, name: str) -> Array:
         """A copy of the named tensor's values."""
-        return self.framework.read(self.tensors[name])
+        return to_numpy(self.tensors[name])
 
     def info(self, unit: Unit) -> ModuleInfo:
         """The unit's live layer as a recording would describe it."""
@@ -52,12 +64,12 @@ class Survey:
 
 def survey(model: Any) -> Survey:
     """The units of a live torch or paddle model."""
-    framework = framework_of(model)
-    while (inner := framework.wrapped(model)) is not None:
+    framework = owner_of_model(model)
+    while (inner := framework.eager.modules.wrapped(model)) is not None:
         model = inner
     walk = _Walk(framework)
     units = tuple(walk.with_aliases(unit) for unit in list(walk.visit(model, "", frozenset())))
-    return Survey(framework, model, units, walk.tensors, walk.modules)
+    return Survey(framework, model, units, walk.tensors, walk.modules, frozenset(walk.trained))
 
 
 def column_of_class(cls: type) -> tuple[LayerKind, Column, str, str] | None:
@@ -75,6 +87,8 @@ class _Walk:
 
     def __init__(self, framework: Framework) -> None:
         self.framework = framework
+        self.parts = framework.eager.modules
+        self.trained: set[str] = set()
         self.tensors: dict[str, Any] = {}
         self.modules: dict[str, Any] = {}
         self.first_path: dict[int, str] = {}
@@ -91,7 +105,7 @@ class _Walk:
 
     def visit(self, module: Any, path: str, taken: frozenset[str]) -> Iterator[Unit]:
         """The units of the module and of everything below it; names in `taken` belong to a unit already."""
-        if (inner := self.framework.wrapped(module)) is not None:
+        if (inner := self.parts.wrapped(module)) is not None:
             module = inner
         if id(module) in self.first_path:
             self.aliases.append((self.first_path[id(module)], path))
@@ -104,50 +118,51 @@ class _Walk:
             if unit is not None:
                 taken = taken | self._names_of(unit, module, path)
                 yield unit
-        for name, tensor in self.framework.own_tensors(module).items():
-            full = join(path, name)
-            if full not in taken:
-                self.tensors[full] = tensor
-                shape = self._shape(full, tensor)
-                yield bare_unit(full, self.framework.NAME, shape, owner=path)
-        for name, child in self.framework.children(module):
+        for one in self.parts.own(module):
+            full = join(path, one.name)
+            if one.persistent and one.trained:
+                self.trained.add(full)
+            if one.persistent and full not in taken:
+                self.tensors[full] = one.tensor
+                yield bare_unit(full, self.framework.name, self._shape(full, one), owner=path)
+        for name, child in self.parts.children(module):
             yield from self.visit(child, join(path, name), taken)
 
     def _layer(
         self, module: Any, path: str, taken: frozenset[str], found: tuple[LayerKind, Column, str, str]
     ) -> Unit | None:
         row, column, family, class_name = found
-        inside = {name: t for name, t in _below(self.framework, module, "") if join(path, name) not in taken}
-        shapes = {name: self._shape(join(path, name), tensor) for name, tensor in inside.items()}
+        inside = {name: one for name, one in self._below(module, "") if join(path, name) not in taken}
+        shapes = {name: self._shape(join(path, name), one) for name, one in inside.items()}
         parts = layer_parts(column, path, shapes)
         if not parts:
             return None
         for part in parts:
-            self.tensors[part.tensor] = inside[part.tensor[len(path) + 1 :] if path else part.tensor]
-        axes = _axes(parts, path, column, self.framework.kept_weights(module))
+            self.tensors[part.tensor] = inside[part.tensor[len(path) + 1 :] if path else part.tensor].tensor
+        axes = _axes(parts, path, column, self.parts.kept_weights(module))
         return Unit(path, row.kind, family, class_name, parts, axes, owner=path)
 
     def _names_of(self, unit: Unit, module: Any, path: str) -> frozenset[str]:
         held = {id(self.tensors[name]) for name in unit.tensors}
         # Also second names of the same tensors inside this layer: a recurrent layer of paddle lists each weight twice.
-        below = _below(self.framework, module, "")
-        return frozenset(join(path, name) for name, tensor in below if id(tensor) in held)
+        below = self._below(module, "")
+        return frozenset(join(path, name) for name, one in below if id(one.tensor) in held)
 
-    def _shape(self, name: str, tensor: Any) -> tuple[int, ...]:
-        if "Uninitialized" in type(tensor).__name__:
+    def _shape(self, name: str, one: OwnTensor) -> tuple[int, ...]:
+        if not one.has_values:
             raise TransferError(f"'{name}' has no shape yet: run the model once on an input, then transfer.")
-        return self.framework.shape(tensor)
+        return self.framework.tensors.facts(one.tensor).shape
 
-
-def _below(framework: Framework, module: Any, path: str) -> Iterator[tuple[str, Any]]:
-    for name, tensor in framework.own_tensors(module).items():
-        yield join(path, name), tensor
-    for name, child in framework.children(module):
-        yield from _below(framework, child, join(path, name))
+    def _below(self, module: Any, path: str) -> Iterator[tuple[str, OwnTensor]]:
+        for one in self.parts.own(module):
+            if one.persistent:
+                yield join(path, one.name), one
+        for name, child in self.parts.children(module):
+            yield from self._below(child, join(path, name))
 
 
 def _axes(
-    parts: tuple[Part, ...], path: str, column: Column, kept: Mapping[str, Kept]
+    parts: tuple[Part, ...], path: str, column: Column, kept: Mapping[str, KeptForm]
 ) -> tuple[tuple[str, int | None], ...]:
     axes = []
     for weight, form in kept.items():

@@ -17,8 +17,8 @@ import numpy as np
 from reprod_log.capture import framework_of
 from reprod_log.capture.determinism import deterministic
 from reprod_log.errors import UsageError
-from reprod_log.experiments.runs import as_mapping
 from reprod_log.frameworks.module_tree import Root, Tree
+from reprod_log.frameworks.side import as_mapping
 from reprod_log.layers.lookup import kind_title
 from reprod_log.pairing.survey import survey
 from reprod_log.recording import Array, Key, Recording
@@ -103,7 +103,7 @@ def _draw(side: Callable[[], Any], seed: int, groups: dict[str, _Moments], *, fi
                 if id(tensor) not in weights:
                     continue
                 sizes = "x".join(map(str, part.shape))
-                values = part.transform.split(found.framework.read(tensor))[part.index]
+                values = part.transform.split(found.read(part.tensor))[part.index]
                 name = f"{kind_title(unit.kind)}.{part.canonical}.{sizes}"
                 if name not in groups:
                     groups[name] = _Moments(values)

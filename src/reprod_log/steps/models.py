@@ -16,25 +16,22 @@ import numpy as np
 from reprod_log.alignment import Alignment
 from reprod_log.alignment.models import align_models
 from reprod_log.capture import framework_of, to_numpy
+from reprod_log.capture.eager import runner_of
 from reprod_log.errors import CaptureError, ReprodLogError, UsageError, listed
-from reprod_log.experiments.program import Program
-from reprod_log.experiments.runs import batches_of, run_in_part
-from reprod_log.frameworks.contract import Framework
+from reprod_log.frameworks import Framework
+from reprod_log.frameworks.side import Batch, Scope, Side, batches_of
 from reprod_log.recording import Array, Key, Recording, entry_of
-from reprod_log.steps.frameworks import tools_of
 from reprod_log.steps.subject import OwnLimits, Subject, has_float64, is_recorded, recorded
 from reprod_log.steps.trainer import Trainer
 from reprod_log.steps.values import given, named, origin, values_recording
 from reprod_log.verdict import Limit
 
 FLOAT64 = "float64"
-Batches = Sequence[tuple[Any, Any]]
-_BRIEF = ("loss", "lr", "metric")
-"""What is kept of later steps: all of a large model at every step is more than a disk should hold."""
+Batches = Sequence[Batch]
 
 
 def record_passes(
-    program: Program,
+    side: Side,
     batches: Batches,
     *,
     float64: bool = True,
@@ -48,9 +45,8 @@ def record_passes(
     """
 
     def run(dtype: str | None) -> Recording:
-        found = run_in_part(
-            program, batches, run=dtype or "", dtype=dtype, phases=phases, detailed=detailed, brief=_BRIEF
-        )
+        scope = Scope(run=dtype or "", dtype=dtype, phases=phases, full_steps=detailed)
+        found = runner_of(side.framework).run(side, batches, scope)
         if detailed is None:
             return found
         kept = [one for one in found.entries if not (one.key.step and one.key.phase in ("forward", "backward"))]
@@ -301,7 +297,7 @@ def _record_inference(side: Any, *, inputs: Any, engine: str = "") -> Recording:
     elif engine:
         outputs = _exported(framework, side, inputs, engine)
     else:
-        program = Program(side)
+        program = Side(side)
         outputs = program.call(side, program.tensors(inputs, None))
     entries = {Key(path=name): array for name, array in named(outputs, "output")}
     provenance = origin(side, extra={"engine": engine or "training"})
@@ -316,14 +312,16 @@ def _framework(side: Any) -> Framework | None:
 
 
 def _exported(framework: Framework, model: Any, inputs: Any, engine: str) -> Any:
-    tools = tools_of(framework.NAME)
-    engine = tools.ENGINES[0] if engine == "default" else engine
-    if engine not in tools.ENGINES:
-        raise UsageError(f"{framework.NAME} has no engine {engine!r}; known are {listed(tools.ENGINES)}")
-    if framework.is_training(model):
+    exporter = framework.export
+    if exporter is None:
+        raise UsageError(f"models of {framework.name} cannot be exported")
+    engine = exporter.ENGINES[0] if engine == "default" else engine
+    if engine not in exporter.ENGINES:
+        raise UsageError(f"{framework.name} has no engine {engine!r}; known are {listed(exporter.ENGINES)}")
+    if framework.eager.modules.is_training(model):
         raise UsageError("the model is in training mode; an exported engine runs in evaluation mode: model.eval()")
     with tempfile.TemporaryDirectory() as folder:
-        return tools.export(model, inputs, Path(folder), engine)(inputs)
+        return exporter.export(model, inputs, Path(folder), engine)(inputs)
 
 
 def _both_engines(

@@ -10,22 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
 
 from reprod_log.capture import to_numpy, watch
 from reprod_log.errors import UsageError
-from reprod_log.experiments.runs import as_mapping
+from reprod_log.frameworks import framework_of
 from reprod_log.frameworks.module_tree import Root, Slot, Tree
+from reprod_log.frameworks.side import as_mapping
 from reprod_log.layers.optimizers import built_in_clip, hyperparameters
 from reprod_log.recording import Array, Entry, Key, Recording, entry_of
-from reprod_log.steps.frameworks import tools_of
 from reprod_log.steps.models import with_float64
 from reprod_log.steps.subject import Subject
 from reprod_log.steps.trainer import Trainer
 from reprod_log.steps.values import origin
-from reprod_log.transfer.frameworks import framework_of
 
 _DECAYS = ("l1", "l2", "decoupled")
 _EXPONENTS = (-7.0, 1.0)
@@ -37,7 +38,7 @@ def _excite(tree: Tree) -> None:
     for slot in tree.slots:
         weights = to_numpy(slot.tensor)
         moved = weights.astype(np.float32) + (0.05 + 0.1 * _uniform(weights, 0)).astype(np.float32)
-        framework_of(slot.node.content).write(slot.tensor, moved.astype(weights.dtype))
+        framework_of(slot.tensor).eager.hooks.write(slot.tensor, moved.astype(weights.dtype))
 
 
 def _made_gradient(weights: Array, step: int) -> Array:
@@ -81,14 +82,14 @@ def _check_optimizer(side: Any) -> Trainer:
 
 def _prepare(side: Trainer, dtype: str | None) -> _Prepared:
     """A copy of the side's model and new optimizers for it, in another precision if asked for."""
-    with side.hands.precision(dtype) if dtype is not None else nullcontext():
+    with side.framework.eager.process.precision(dtype) if dtype is not None else nullcontext():
         model = side.fresh()
         tree = _tree(side, model)
         # Moved in their own precision first, so that both precisions start from the same numbers.
         _excite(tree)
         if dtype is not None:
-            for one in side.models(model):
-                side.framework.convert(one, dtype)
+            for one in as_mapping(model).values():
+                side.framework.eager.modules.convert(one, dtype)
             tree = _tree(side, model)
         made = side.make_optimizer(model)[0]
     return _Prepared(model, tree, _by_name(made))
@@ -120,10 +121,9 @@ def _treatment_entries(side: Trainer, prepared: _Prepared, kinds: tuple[str, ...
 
 def _treatment(side: Trainer, prepared: _Prepared) -> dict[Slot, dict[str, float]]:
     """Rate and decay by parameter; one that no optimizer has is left out, for nothing moves it."""
-    tools = tools_of(side.framework.NAME)
     found: dict[Slot, dict[str, float]] = {}
     for optimizer in prepared.optimizers.values():
-        for one in tools.pulls(optimizer):
+        for one in side.framework.eager.optimizers.treatments(optimizer):
             slot = prepared.tree.slot_of(one.parameter)
             if slot is not None:
                 found[slot] = {kind: float(getattr(one, kind)) for kind in ("lr", *_DECAYS)}
@@ -137,7 +137,7 @@ def _treatment(side: Trainer, prepared: _Prepared) -> dict[Slot, dict[str, float
 
 def _penalty_shares(side: Trainer, penalty: Callable[[Any], Any]) -> dict[str, tuple[float, float]]:
     """How much of sign(w) and of w is in a penalty's gradient, by parameter; together they must explain all of it."""
-    tools = tools_of(side.framework.NAME)
+    hooks = side.framework.eager.hooks
     random = np.random.default_rng(0)
     points: dict[str, list[tuple[Array, Array]]] = {}
     # At two random points: at one, a bias of a single value could not tell the two apart.
@@ -146,10 +146,12 @@ def _penalty_shares(side: Trainer, penalty: Callable[[Any], Any]) -> dict[str, t
         tree = _tree(side, model)
         weights = [random.standard_normal([int(size) for size in slot.tensor.shape]) for slot in tree.slots]
         for slot, drawn in zip(tree.slots, weights, strict=True):
-            framework_of(slot.node.content).write(slot.tensor, drawn.astype(np.float32))
-        gradients = tools.penalty_gradients(penalty(model), [slot.tensor for slot in tree.slots])
-        for slot, drawn, gradient in zip(tree.slots, weights, gradients, strict=True):
-            seen = np.zeros(drawn.shape) if gradient is None else gradient.astype(np.float64)
+            hooks.write(slot.tensor, drawn.astype(np.float32))
+            hooks.set_gradient(slot.tensor, None)
+        hooks.backward(lambda model=model: penalty(model))  # type: ignore[misc]  # bound: the loop goes on
+        for slot, drawn in zip(tree.slots, weights, strict=True):
+            gradient = hooks.gradient(slot.tensor)
+            seen = np.zeros(drawn.shape) if gradient is None else to_numpy(gradient).astype(np.float64)
             points.setdefault(slot.path, []).append((drawn, seen))
     return {path: _fitted(path, *zip(*seen, strict=True)) for path, seen in points.items()}
 
@@ -193,7 +195,7 @@ def _optimizer_pass(side: Trainer, steps: int, inputs: Any, dtype: str | None) -
     settings = _settings(side, prepared, run)
     start = {slot: to_numpy(slot.tensor) for slot in prepared.tree.slots}
     with (
-        side.hands.precision(dtype) if dtype is not None else nullcontext(),
+        side.framework.eager.process.precision(dtype) if dtype is not None else nullcontext(),
         watch(prepared.model, optimizer=prepared.optimizers, run=run, phases=_WATCHED) as watched,
     ):
         for step in range(steps):
@@ -201,7 +203,7 @@ def _optimizer_pass(side: Trainer, steps: int, inputs: Any, dtype: str | None) -
                 if step == 0 and inputs is not None:
                     side.call(prepared.model, side.tensors(inputs, dtype))
                 _update(side, prepared, {slot.tensor: _made_gradient(array, step) for slot, array in start.items()})
-    described = [side.framework.optimizer_settings(one) for one in prepared.optimizers.values()]
+    described = [side.framework.eager.optimizers.describe(one) for one in prepared.optimizers.values()]
     notes = [f"the optimizer clips by itself: {said}" for one in described if (said := built_in_clip(one))]
     prepared.tree.forget()
     recording = watched.recording
@@ -210,27 +212,25 @@ def _optimizer_pass(side: Trainer, steps: int, inputs: Any, dtype: str | None) -
 
 def _update(side: Trainer, prepared: _Prepared, gradients: Mapping[Any, Array]) -> None:
     # The gradient of Σ p·g is g.
-    terms = [
-        side.hands.total(parameter, wanted)
-        for parameter, wanted in gradients.items()
-        if side.framework.takes_gradient(parameter)
-    ]
-    total = terms[0]
-    for term in terms[1:]:
-        total = total + term
-    total.backward()
+    hooks = side.framework.eager.hooks
+
+    def total() -> Any:
+        trained = [(one, wanted) for one, wanted in gradients.items() if hooks.takes_gradient(one)]
+        return reduce(add, [hooks.total(parameter, wanted) for parameter, wanted in trained])
+
+    hooks.backward(total)
     if side.clip is not None:
         side.clip(prepared.model)
     for optimizer in prepared.optimizers.values():
-        optimizer.step()
-        side.hands.clear(optimizer)
+        side.framework.eager.optimizers.step(optimizer)
+        side.framework.eager.optimizers.clear(optimizer)
 
 
 def _settings(side: Trainer, prepared: _Prepared, run: str) -> list[Entry]:
     """The numbers that were set and the weights to start from: of the optimizer, then of each parameter."""
     entries = []
     for name, optimizer in prepared.optimizers.items():
-        for setting, value in hyperparameters(side.framework.optimizer_settings(optimizer)).items():
+        for setting, value in hyperparameters(side.framework.eager.optimizers.describe(optimizer)).items():
             entries.append(entry_of(Key(f"{name}.{setting}", "optimizer", 0, role="setting", run=run), value))
     entries += _treatment_entries(side, prepared, ("lr", *_DECAYS), run)
     for slot in prepared.tree.slots:
@@ -287,7 +287,7 @@ def _regularization_pass(side: Trainer, inputs: Any, dtype: str | None) -> Recor
         found = Recording(tuple(entries), origin(side.framework), modules=prepared.tree.infos())
     else:
         with (
-            side.hands.precision(dtype) if dtype is not None else nullcontext(),
+            side.framework.eager.process.precision(dtype) if dtype is not None else nullcontext(),
             watch(prepared.model, run=run, phases=("forward",)) as watched,
         ):
             side.call(prepared.model, side.tensors(inputs, dtype))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from reprod_log.errors import UsageError, counted
-from reprod_log.frameworks.contract import Framework, loaded
+from reprod_log.frameworks import Framework, watchable
 from reprod_log.recording import Array, Entry, Key, Recording
 from reprod_log.recording.recording import series
 from reprod_log.steps.subject import OwnLimits, Subject
@@ -78,12 +78,12 @@ def _live(optimizer: Any, scheduler: Any) -> tuple[Reading, Advance]:
         used = getattr(optimizer, "_learning_rate", None)
         if used is not scheduler:
             raise UsageError("the optimizer does not use this scheduler: pass the scheduler as its learning_rate")
-    return lambda: framework.learning_rates(optimizer), _quiet(scheduler.step)
+    return lambda: framework.eager.optimizers.rates(optimizer), _quiet(scheduler.step)
 
 
 def _owner(optimizer: Any) -> Framework:
-    for _, framework in loaded():
-        if isinstance(framework, Framework) and framework.is_optimizer(optimizer):
+    for framework in watchable():
+        if framework.eager.optimizers.is_optimizer(optimizer):
             return framework
     raise UsageError(f"a {type(optimizer).__name__} is not an optimizer of a framework in this process")
 
@@ -91,9 +91,9 @@ def _owner(optimizer: Any) -> Framework:
 def _copied(things: tuple[Any, ...], name: str) -> tuple[Any, ...]:
     """Copies to be stepped; parameters are shared, for nothing is trained."""
     shared: dict[int, Any] = {}
-    for _, framework in loaded():
-        if isinstance(framework, Framework) and framework.is_optimizer(things[0]):
-            shared = {id(one): one for one in framework.optimizer_parameters(things[0])}
+    for framework in watchable():
+        if framework.eager.optimizers.is_optimizer(things[0]):
+            shared = {id(one): one for one in framework.eager.optimizers.parameters_of(things[0])}
     try:
         return copy.deepcopy(things, shared)
     except (TypeError, RuntimeError, ValueError, AttributeError) as error:

@@ -8,16 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from reprod_log.errors import UsageError
-from reprod_log.experiments.program import Program
-from reprod_log.experiments.runs import as_mapping
+from reprod_log.frameworks.side import Side, as_mapping
 from reprod_log.transfer import transfer_weights
 
 
 @dataclass(frozen=True)
-class Trainer(Program):
+class Trainer(Side):
     """One side's model with its loss, optimizer and what else its loop does.
 
-    The fields of Program come first: model, loss(outputs, targets), optimizer (makes one for the model it is given) and
+    The fields of Side come first: model, loss(outputs, targets), optimizer (makes one for the model it is given) and
     step (a whole iteration, for loops of one's own).
     """
 
@@ -33,21 +32,16 @@ class Trainer(Program):
         """The side itself, or a Trainer around a bare model."""
         return side if isinstance(side, Trainer) else cls(side)
 
-    def iterate(self, model: Any, optimizer: Any, inputs: Any, targets: Any) -> None:
-        """One iteration: forward, loss, penalty, backward, clipping, update."""
-        if self.step is not None or self.loss is None or (self.clip is None and self.penalty is None):
-            super().iterate(model, optimizer, inputs, targets)
-            return
-        outputs = self.call(model, inputs)
-        value = self.loss(outputs) if targets is None else self.loss(outputs, targets)
-        if self.penalty is not None:
-            value = value + self.penalty(model)
-        value.backward()
+    def objective(self, model: Any, outputs: Any, targets: Any) -> Any:
+        """The loss, and the penalty if there is one."""
+        value = self.loss_of(outputs, targets)
+        return value if self.penalty is None else value + self.penalty(model)
+
+    def update(self, model: Any, optimizer: Any) -> None:
+        """Clipping, if there is any, and the optimizer's step."""
         if self.clip is not None:
             self.clip(model)
-        if optimizer is not None:
-            optimizer.step()
-            self.hands.clear(optimizer)
+        super().update(model, optimizer)
 
     @property
     def own_step(self) -> Callable[..., Any] | None:

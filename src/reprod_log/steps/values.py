@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from reprod_log.capture import flatten, to_numpy
+from reprod_log.capture.eager import runner_of
 from reprod_log.errors import UsageError
-from reprod_log.experiments.frameworks import Hands, hands_of
-from reprod_log.experiments.program import cast_floating
-from reprod_log.frameworks.contract import Framework, loaded
+from reprod_log.frameworks import Framework, watchable
 from reprod_log.frameworks.nests import mapped
 from reprod_log.recording import Array, Key, Provenance, Recording, current_provenance
 from reprod_log.recording.entry import content_hash
@@ -46,23 +45,23 @@ def origin(thing: Any = None, **known: Any) -> Provenance:
     framework = thing if isinstance(thing, Framework) else _owner(thing)
     if framework is None:
         return current_provenance(**known)
-    return current_provenance(framework=framework.NAME, framework_version=framework.version(), **known)
+    return current_provenance(framework=framework.name, framework_version=framework.eager.process.version(), **known)
 
 
 def _owner(thing: Any) -> Framework | None:
-    watchable = _watchable()
+    known = _watchable()
     while isinstance(thing, (tuple, list, Mapping)) and len(thing):
         thing = next(iter(thing.values() if isinstance(thing, Mapping) else thing))
     homes = (getattr(thing, "__module__", ""), *(one.__module__ for one in type(thing).__mro__))
     for home in homes:
         top = str(home or "").partition(".")[0]
-        if top in watchable:
-            return watchable[top]
-    return next(iter(watchable.values())) if len(watchable) == 1 else None
+        if top in known:
+            return known[top]
+    return next(iter(known.values())) if len(known) == 1 else None
 
 
 def _watchable() -> dict[str, Framework]:
-    return {one.NAME: one for _, one in loaded() if isinstance(one, Framework)}
+    return {one.name: one for one in watchable()}
 
 
 def only_framework(thing: Any) -> Framework:
@@ -80,9 +79,8 @@ def with_framework(side: Any) -> tuple[Framework, Callable[..., Any]]:
     """A function with its framework, given as a pair or found out."""
     if isinstance(side, tuple) and len(side) == 2 and isinstance(side[0], str):
         name, function = side
-        for known, framework in loaded():
-            if known == name and isinstance(framework, Framework):
-                return framework, function
+        if name in _watchable():
+            return _watchable()[name], function
         raise UsageError(f"{name!r} is not a framework of this process; import it first")
     if not callable(side):
         raise UsageError(f"expected a function, got {type(side).__name__}")
@@ -197,26 +195,15 @@ def _record_loss(side: Any, *, outputs: Any = None, targets: Any = None, float64
 
 
 def _pass(framework: Framework, function: Any, outputs: Any, targets: Any, dtype: str | None) -> dict[Key, Array]:
-    hands = hands_of(framework.NAME)
-    leaves = _floating_leaves(hands, outputs, dtype)
-    others = None if targets is None else _floating_leaves(hands, targets, dtype)
-    value = function(leaves) if others is None else function(leaves, others)
-    terms = [(role or "loss", term) for role, term in flatten(value)]
+    arguments = [outputs] if targets is None else [outputs, targets]
+    arrays = [mapped(one, lambda _, leaf: to_numpy(leaf)) for one in arguments]
+    found = runner_of(framework).evaluate(framework, function, arrays, dtype)
     run = dtype or ""
-    found = {Key(path=name, phase="loss", step=0, run=run): to_numpy(term) for name, term in terms}
-    total = terms[0][1]
-    for _, term in terms[1:]:
-        total = total + term
-    total.backward()
-    for role, leaf in flatten(leaves, "outputs"):
-        gradient = framework.gradient(leaf)
-        if gradient is not None:
-            found[Key(path=role, phase="backward", step=0, run=run)] = to_numpy(gradient)
-    return found
-
-
-def _floating_leaves(hands: Hands, structure: Any, dtype: str | None) -> Any:
-    return mapped(structure, lambda _, leaf: hands.leaf(cast_floating(to_numpy(leaf), dtype)))
+    losses = {Key(path=role or "loss", phase="loss", step=0, run=run): one for role, one in found.outputs.items()}
+    # The first argument is what the model returned.
+    first = {role: one for role, one in found.input_gradients.items() if role.split(".")[1] == "0"}
+    paths = {role: ".".join(["outputs", *role.split(".")[2:]]) for role in first}
+    return losses | {Key(path=paths[role], phase="backward", step=0, run=run): one for role, one in first.items()}
 
 
 loss = Subject(

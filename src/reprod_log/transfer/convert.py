@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from reprod_log.errors import TransferError, UsageError, counted, listed
+from reprod_log.frameworks import owner_of_model
+from reprod_log.frameworks.tensors import to_numpy
 from reprod_log.layers.transform import Array
 from reprod_log.pairing.correspondence import Order
 from reprod_log.pairing.survey import Survey, survey
@@ -15,7 +17,6 @@ from reprod_log.transfer.counterpart import make_counterpart
 from reprod_log.transfer.execution import Inputs
 from reprod_log.transfer.file_evidence import Hints, read_evidence
 from reprod_log.transfer.files import FRAMEWORK_OF, read_weights, write_weights
-from reprod_log.transfer.frameworks import framework_of
 from reprod_log.transfer.report import TransferReport, TransferRow
 from reprod_log.transfer.weights import prepare, refuse_incomplete
 
@@ -114,7 +115,7 @@ def _by_models(weights: dict[str, Array], source_model: Any, target_model: Any, 
 
 def _by_one_model(weights: dict[str, Array], source_model: Any, target_model: Any, frameworks: tuple[str, str]) -> _Job:
     model, side = (source_model, 0) if source_model is not None else (target_model, 1)
-    owner = framework_of(model).NAME
+    owner = owner_of_model(model).name
     if owner != frameworks[side]:
         raise UsageError(f"The model is of {owner}, but its file is one of {frameworks[side]}.")
     found = survey(model)
@@ -129,7 +130,7 @@ def _by_one_model(weights: dict[str, Array], source_model: Any, target_model: An
         return _job(plan, weights, frameworks, {k: v for one in made for k, v in one.second_names.items()}, {})
     pairs = [UnitPair(one.unit, unit, "name") for unit, one in zip(found.units, made, strict=True)]
     _refuse_missing(weights, shapes)
-    plan = make_plan(pairs, {name: found.framework.shape(tensor) for name, tensor in found.tensors.items()})
+    plan = make_plan(pairs, {name: found.shape(name) for name in found.tensors})
     second, extra = _state_names(found, {move.target for move in plan.moves})
     return _job(plan, weights, frameworks, second, extra)
 
@@ -138,7 +139,7 @@ def _refuse_unknown_shapes(found: Survey) -> None:
     """paddle keeps the weight of a norm over several dimensions flat, torch does not; its file alone cannot say."""
     for unit in found.units:
         shape = found.info(unit).settings.get("normalized_shape") if unit.kind == "layernorm" else None
-        stored = len(found.framework.shape(found.tensors[unit.tensors[0]]))
+        stored = len(found.shape(unit.tensors[0]))
         if isinstance(shape, (tuple, list)) and len(shape) > stored:
             raise TransferError(f"'{unit.path}' is a LayerNorm over {list(shape)}: pass both models.")
 
@@ -186,7 +187,7 @@ def _row(move: Move, weights: Mapping[str, Array]) -> TransferRow:
 
 def _add_second_names(weights: dict[str, Array], found: Survey) -> None:
     """Tensors that the file has only under another of their names become known under the survey's."""
-    names = found.framework.state_names(found.model)
+    names = found.framework.eager.modules.state_names(found.model)
     by_tensor = {id(tensor): weights[name] for name, tensor in names.items() if name in weights}
     for unit in found.units:
         for name in unit.tensors:
@@ -197,8 +198,8 @@ def _add_second_names(weights: dict[str, Array], found: Survey) -> None:
 def _refuse_other_tensors(weights: Mapping[str, Array], found: Survey, needed: Iterable[str]) -> None:
     """The source's file must be of the source's model: all its tensors, no others, of its shapes."""
     required = needed or dict.fromkeys(p.tensor for unit in found.units for p in unit.parts if not p.optional)
-    _refuse_missing(weights, {name: found.framework.shape(found.tensors[name]) for name in required})
-    known = found.framework.state_names(found.model).keys() | found.tensors.keys()
+    _refuse_missing(weights, {name: found.shape(name) for name in required})
+    known = found.framework.eager.modules.state_names(found.model).keys() | found.tensors.keys()
     strange = [name for name in weights if name not in known]
     if strange:
         raise TransferError(
@@ -227,10 +228,10 @@ def _state_names(target: Survey, moved: set[str]) -> tuple[dict[str, str], dict[
     first = {id(target.tensors[name]): name for name in moved}
     optional = {part.tensor for unit in target.units for part in unit.parts if part.optional}
     second, extra = {}, {}
-    for name, tensor in target.framework.state_names(target.model).items():
+    for name, tensor in target.framework.eager.modules.state_names(target.model).items():
         if id(tensor) in first:
             if name not in moved:
                 second[name] = first[id(tensor)]
         elif name in optional:
-            extra[name] = target.framework.read(tensor)
+            extra[name] = to_numpy(tensor)
     return second, extra

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from reprod_log.capture.eager import LayerCall, call_on_arrays, each_call, stand_ins, undisturbed
 from reprod_log.capture.earshot import suppress_recording
 from reprod_log.errors import TransferError, UsageError, first_line
-from reprod_log.frameworks.tensors import plain_batch
+from reprod_log.frameworks.tensors import is_floating, plain_batch
 from reprod_log.layers.lookup import layer_kind
 from reprod_log.layers.transform import Array
 from reprod_log.pairing.survey import Survey
 from reprod_log.pairing.unit import BARE, Unit
-from reprod_log.transfer.frameworks import Call
 
 # What a whole model is called with: arrays by parameter name, a sequence of arrays, or a single one.
 Inputs = Mapping[str, Any] | tuple[Any, ...] | list[Any] | Array
@@ -25,7 +25,7 @@ Inputs = Mapping[str, Any] | tuple[Any, ...] | list[Any] | Array
 class Trace:
     """The first call of every unit's layer, in the order in which the calls ended."""
 
-    calls: Mapping[str, Call]
+    calls: Mapping[str, LayerCall]
 
     @property
     def ends(self) -> dict[str, int]:
@@ -44,24 +44,24 @@ def run_model(survey: Survey, inputs: Inputs, arrays: Mapping[str, Array], *, si
     arguments, keywords = _call_form(inputs)
     paths = dict.fromkeys(unit.owner for unit in survey.units)
     modules = {path: survey.modules[path] for path in paths} | {"": survey.model}
-    calls: dict[str, Call] = {}
+    calls: dict[str, LayerCall] = {}
     framework = survey.framework
     by_id = {id(survey.tensors[name]): array for name, array in arrays.items()}
 
-    def record(call: Call) -> None:
+    def record(call: LayerCall) -> None:
         calls.setdefault(call.path, call)
 
     with (
         suppress_recording(),
-        framework.undisturbed(survey.model),
-        framework.substituted(survey.model, by_id, None),
-        framework.traced(modules, record),
+        undisturbed(framework, survey.model),
+        stand_ins(framework, survey.model, by_id, None),
+        each_call(framework, modules, record),
     ):
         try:
-            framework.run(survey.model, arguments, keywords)
+            call_on_arrays(framework, survey.model, arguments, keywords)
         except Exception as error:  # a model's forward pass may raise anything at all
             raise TransferError(
-                f"The {side} model ({framework.NAME}) could not be run on the inputs: {first_line(error)}"
+                f"The {side} model ({framework.name}) could not be run on the inputs: {first_line(error)}"
             ) from error
     return Trace(calls)
 
@@ -71,8 +71,8 @@ def run_unit(survey: Survey, unit: Unit, arguments: Any, arrays: Mapping[str, Ar
     module, framework = survey.modules[unit.path], survey.framework
     # Not only the unit's own tensors: a layer of the user's making may hold more, which move as units of their own.
     by_id = {id(survey.tensors[name]): array for name, array in arrays.items()}
-    with suppress_recording(), framework.undisturbed(module), framework.substituted(module, by_id, dtype):
-        return framework.run(module, arguments, {})
+    with suppress_recording(), undisturbed(framework, module), stand_ins(framework, module, by_id, dtype):
+        return call_on_arrays(framework, module, arguments, {})
 
 
 def perturbed(survey: Survey) -> dict[str, Array]:
@@ -89,19 +89,13 @@ def perturbed(survey: Survey) -> dict[str, Array]:
     for held in holders.values():
         # Tied weights are one tensor and get one perturbation.
         name, _ = held[0]
-        tensor = survey.tensors[name]
-        array = survey.framework.read(tensor)
+        array = survey.read(name)
         units = [unit for _, unit in held]
-        trained = survey.framework.is_parameter(tensor) or any(unit.kind != BARE for unit in units)
+        trained = name in survey.trained or any(unit.kind != BARE for unit in units)
         if trained and is_floating(array):
             array = _shaken(array, name, units)
         result.update((other, array) for other, _ in held)
     return result
-
-
-def is_floating(array: Array) -> bool:
-    """Whether the values are floating-point numbers, numpy's own or not."""
-    return array.dtype.kind == "f" or array.dtype.name.startswith(("bfloat", "float"))
 
 
 def _shaken(array: Array, name: str, units: list[Unit]) -> Array:

@@ -38,7 +38,7 @@ def read_weights(path: Path, *, entry: str | None = None) -> dict[str, Array]:
     elif suffix == ".pdparams":
         content = _read_pdparams(path)
     else:
-        content = _torch_file().read_checkpoint(path)
+        content = _torch_file().read(path)
     return _without_wrapping(_chosen(content, path, entry))
 
 
@@ -49,7 +49,7 @@ def write_weights(path: Path, arrays: Mapping[str, Array], *, framework: str) ->
     writer = _torch_file() if suffix in (".pth", ".pt", ".bin") else None
     with replacing(path) as file:
         if writer is not None:
-            writer.write_checkpoint(file, plain)
+            writer.write(file, plain)
         elif suffix == ".safetensors":
             # The mark by which torch's side of the field knows its own files.
             write_tensors(file, plain, {"format": "pt"} if framework == "torch" else {})
@@ -66,7 +66,7 @@ def _suffix(path: Path) -> str:
 def _torch_file() -> Any:
     # A file of torch can only be read by torch: naming one asks for it.
     try:
-        return importlib.import_module("reprod_log.transfer.frameworks.torch_file")
+        return importlib.import_module("reprod_log.frameworks.torch.checkpoints")
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise

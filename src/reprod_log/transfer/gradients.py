@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from reprod_log.errors import TransferError
+from reprod_log.frameworks.tensors import to_numpy
 from reprod_log.layers.transform import Array
 from reprod_log.pairing.correspondence import Order, shapes_of
 from reprod_log.pairing.survey import Survey, survey
@@ -46,7 +47,7 @@ def transfer_gradients(
     moves = [move for move in prepared.plan.moves if both_parameters(here, there, move)]
     arrays = {move.target: _gradient(here, move) for move in moves}
     for name, array in arrays.items():
-        there.framework.write_gradient(there.tensors[name], array)
+        there.framework.eager.hooks.set_gradient(there.tensors[name], array)
     moved = {name for name, array in arrays.items() if array is not None}
     rows = tuple(row for row in prepared.report.rows if row.target in moved)
     return replace(prepared.report, rows=rows)
@@ -87,17 +88,17 @@ def planned(
 
 def both_parameters(source: Survey, target: Survey, move: Move) -> bool:
     """Whether a move is between parameters and not buffers."""
-    tensors = [target.framework.is_parameter(target.tensors[move.target])]
-    return all([*tensors, *(source.framework.is_parameter(source.tensors[name]) for name in move.sources)])
+    return move.target in target.trained and source.trained.issuperset(move.sources)
 
 
 def _gradient(source: Survey, move: Move) -> Array | None:
-    found = {name: source.framework.read_gradient(source.tensors[name]) for name in move.sources}
+    read = source.framework.eager.hooks.gradient
+    kept = {name: read(source.tensors[name]) for name in move.sources}
+    found = {name: None if gradient is None else to_numpy(gradient) for name, gradient in kept.items()}
     if all(array is None for array in found.values()):
         return None
     # Of several tensors packed into one, those without a gradient count as zero.
     arrays = {
-        name: np.zeros(source.framework.shape(source.tensors[name]), np.float32) if array is None else array
-        for name, array in found.items()
+        name: np.zeros(source.shape(name), np.float32) if array is None else array for name, array in found.items()
     }
     return move.apply(arrays.__getitem__)

@@ -1,6 +1,5 @@
 """transfer_optimizer_state: moments and step counts of one optimizer into another, by the rules of the weights."""
 
-import importlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from reprod_log.errors import TransferError, UsageError, counted
+from reprod_log.frameworks.contract import Optimizers
 from reprod_log.layers.optimizers import (
     STEP,
     OptimizerColumn,
@@ -62,7 +62,7 @@ def transfer_optimizer_state(
     for name, state in states.items():
         there.write(name, state)
     rows = tuple(row for move in steered for row in _rows(move, states[move.target]))
-    return TransferReport(here.survey.framework.NAME, there.survey.framework.NAME, rows, plan=prepared.plan)
+    return TransferReport(here.survey.framework.name, there.survey.framework.name, rows, plan=prepared.plan)
 
 
 @dataclass(frozen=True)
@@ -71,25 +71,25 @@ class _Side:
 
     survey: Survey
     optimizer: Any
-    access: Any
+    access: Optimizers
     row: OptimizerKind
     steered: frozenset[int]
 
     @classmethod
     def of(cls, survey: Survey, optimizer: Any) -> "_Side":
-        name = survey.framework.NAME
+        name = survey.framework.name
         classes = [one.__name__ for one in type(optimizer).__mro__]
         roots = {one.__module__.partition(".")[0] for one in type(optimizer).__mro__}
         row = find_optimizer(name, classes) if name in roots else None
         if row is None or not row.transferable:
             raise UsageError(f"{classes[0]} is not an optimizer of {name} whose state has a rule.")
-        access = importlib.import_module(f"reprod_log.transfer.frameworks.{name}_optimizer")
-        return cls(survey, optimizer, access, row, frozenset(id(p) for p in access.parameters(optimizer)))
+        access = survey.framework.eager.optimizers
+        return cls(survey, optimizer, access, row, frozenset(id(p) for p in access.parameters_of(optimizer)))
 
     @property
     def column(self) -> OptimizerColumn:
         """How the optimizer's framework keeps its state."""
-        return self.row.columns[self.survey.framework.NAME]
+        return self.row.columns[self.survey.framework.name]
 
     @property
     def title(self) -> str:
@@ -102,16 +102,21 @@ class _Side:
     def read(self, name: str) -> dict[str, Array]:
         """The canonical state of the named parameter; empty before the first step."""
         tensor = self.survey.tensors[name]
-        native = self.access.read_state(self.optimizer, tensor)
-        settings = self.access.settings(self.optimizer, tensor)
-        state = to_canonical(self.row, self.survey.framework.NAME, native, settings) if native else {}
+        native = self.access.read_slots(self.optimizer, tensor)
+        settings = self.access.constants(self.optimizer, tensor)
+        state = to_canonical(self.row, self.survey.framework.name, native, settings) if native else {}
         return state if state.get(STEP, 1) != 0 else {}
+
+    def kept(self, name: str) -> frozenset[str]:
+        """The moments (by their canonical names) that the optimizer keeps with its present settings."""
+        tensor, slots = self.survey.tensors[name], self.column.slots
+        return frozenset(one for one, slot in slots.items() if self.access.is_kept(self.optimizer, tensor, slot))
 
     def write(self, name: str, state: Mapping[str, Array]) -> None:
         tensor = self.survey.tensors[name]
-        settings = self.access.settings(self.optimizer, tensor)
-        native = from_canonical(self.row, self.survey.framework.NAME, state, settings) if state else {}
-        self.access.write_state(self.optimizer, tensor, native)
+        settings = self.access.constants(self.optimizer, tensor)
+        native = from_canonical(self.row, self.survey.framework.name, state, settings) if state else {}
+        self.access.write_slots(self.optimizer, tensor, native)
 
 
 def _steered(here: _Side, there: _Side, moves: list[Move]) -> list[Move]:
@@ -149,7 +154,7 @@ def _state(here: _Side, there: _Side, move: Move) -> dict[str, Array]:
     result: dict[str, Array] = {}
     for slot in slots:
         result[slot] = move.apply({name: state[slot] for name, state in states.items()}.__getitem__)
-    kept = there.access.kept_moments(there.optimizer, there.survey.tensors[move.target], there.column)
+    kept = there.kept(move.target)
     _refuse_lost_moments(there, move, result, kept)
     if there.row.counted:
         # A moment that only the target keeps starts from zero. (SGD has no state of zeros: its first step sets it.)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from reprod_log.errors import TransferError, UsageError
+from reprod_log.frameworks.tensors import to_numpy
 from reprod_log.layers.transform import Array
 from reprod_log.pairing.correspondence import Correspondence, Order, correspond, shapes_of
 from reprod_log.pairing.leftovers import find_leftovers
@@ -98,8 +99,8 @@ def prepare(
     checks = verify_plan(here, there, plan, values, _runs(found)) if verify else {}
     left = find_leftovers(here, there, plan, found.undecided, allow_left)
     report = TransferReport(
-        here.framework.NAME,
-        there.framework.NAME,
+        here.framework.name,
+        there.framework.name,
         tuple(_row(here, there, move, checks.get(move.pair.target.path)) for move in plan.moves),
         left.in_source,
         left.in_target,
@@ -144,13 +145,13 @@ def _runs(found: Correspondence) -> Runs | None:
 def _row(source: Survey, target: Survey, move: Move, check: Check | None) -> TransferRow:
     check = check or Check("unverified", "not asked for")
     notes = [move.pair.note]
-    shapes = [source.framework.shape(source.tensors[name]) for name in move.sources]
+    shapes = [source.shape(name) for name in move.sources]
     if not move.view.unchanged:
         notes.append(str(move.view))
     elif shapes != [move.shape]:
         notes.append("reshaped")
-    dtypes = sorted({source.framework.dtype(source.tensors[name]) for name in move.sources})
-    own = target.framework.dtype(target.tensors[move.target])
+    dtypes = sorted({source.dtype(name) for name in move.sources})
+    own = target.dtype(move.target)
     if dtypes != [own]:
         notes.append(f"cast {', '.join(dtypes)} to {own}")
     return TransferRow(
@@ -182,18 +183,18 @@ def _refuse_conflicts(source: Survey, target: Survey, plan: TransferPlan) -> Non
 
 
 def _write(target: Survey, arrays: Mapping[str, Array]) -> None:
-    framework = target.framework
+    eager = target.framework.eager
     written: list[tuple[Any, Array]] = []
     try:
         for name, array in arrays.items():
             tensor = target.tensors[name]
-            before = framework.read(tensor)
+            before = to_numpy(tensor)
             written.append((tensor, before))
-            framework.write(tensor, array)
+            eager.hooks.write(tensor, array)
     except BaseException:
         # All or nothing, also when the user interrupts.
         for tensor, before in written:
-            framework.write(tensor, before)
+            eager.hooks.write(tensor, before)
         raise
     for module in target.modules.values():
-        framework.refresh(module)
+        eager.modules.refresh(module)

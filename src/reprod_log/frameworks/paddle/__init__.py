@@ -1,106 +1,12 @@
-"""PaddlePaddle: everything that capture needs to know of it."""
+"""PaddlePaddle: everything that reprod_log knows of it. Each part is a file with the functions of contract.py."""
 
-from reprod_log.frameworks.paddle.distributed import mesh, pieces, shard
-from reprod_log.frameworks.paddle.gradients import (
-    gradient,
-    on_backward,
-    on_gradient,
-    on_scaling,
-    takes_gradient,
-)
-from reprod_log.frameworks.paddle.modules import (
-    buffers,
-    caveat,
-    children,
-    convert,
-    is_module,
-    is_training,
-    kind,
-    on_any_call,
-    on_call,
-    opaque,
-    parameters,
-    settings,
-    wrapped,
-)
-from reprod_log.frameworks.paddle.optimizers import (
-    convert_optimizer,
-    is_optimizer,
-    learning_rates,
-    on_new_optimizer,
-    on_step,
-    optimizer_parameters,
-    optimizer_settings,
-    optimizer_state,
-)
-from reprod_log.frameworks.paddle.process import (
-    is_tracing,
-    rng_state,
-    seed,
-    seeds,
-    set_rng_state,
-    switches,
-    threads,
-    version,
-)
-from reprod_log.frameworks.paddle.tensors import (
-    cast,
-    device_of,
-    dtype_of,
-    from_numpy,
-    in_place_version,
-    is_computed,
-    is_tensor,
-    view,
-)
+from reprod_log.frameworks.contract import Eager, Framework
+from reprod_log.frameworks.paddle import distributed, export, hooks, modules, operators, optimizers, process, tensors
 
-NAME = "paddle"
-
-__all__ = [
-    "NAME",
-    "buffers",
-    "cast",
-    "caveat",
-    "children",
-    "convert",
-    "convert_optimizer",
-    "device_of",
-    "dtype_of",
-    "from_numpy",
-    "gradient",
-    "in_place_version",
-    "is_computed",
-    "is_module",
-    "is_optimizer",
-    "is_tensor",
-    "is_tracing",
-    "is_training",
-    "kind",
-    "learning_rates",
-    "mesh",
-    "on_any_call",
-    "on_backward",
-    "on_call",
-    "on_gradient",
-    "on_new_optimizer",
-    "on_scaling",
-    "on_step",
-    "opaque",
-    "optimizer_parameters",
-    "optimizer_settings",
-    "optimizer_state",
-    "parameters",
-    "pieces",
-    "rng_state",
-    "seed",
-    "seeds",
-    "set_rng_state",
-    "settings",
-    "shard",
-    "switches",
-    "takes_gradient",
-    "threads",
-    "version",
-    "view",
-    "wrapped",
-]
+FRAMEWORK = Framework(
+    name="paddle",
+    tensors=tensors,
+    parts=Eager(modules, hooks, optimizers, process, operators),
+    distributed=distributed,
+    export=export,
+)

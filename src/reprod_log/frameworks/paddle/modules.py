@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import paddle
@@ -10,8 +11,9 @@ from paddle.distributed.fleet import meta_parallel
 from paddle.jit.dy2static.program_translator import ProgramTranslator, StaticFunction
 from paddle.nn.layer.rnn import RNNBase
 
-from reprod_log.frameworks.hooks import Hook, Undo, replaced
-from reprod_log.layers.lookup import kind_of, layer_kind
+from reprod_log.frameworks.contract import KeptForm, OwnTensor
+from reprod_log.frameworks.hooks import plain_setting
+from reprod_log.layers.lookup import kind_of, layer_kind, of_the_tables
 from reprod_log.layers.rows import Column
 
 _FLEET = ("TensorParallel", "ShardingParallel", "SegmentParallel")
@@ -44,20 +46,25 @@ def children(module: Any) -> list[tuple[str, Any]]:
     return [(name, child) for name, child in module._sub_layers.items() if child is not None]
 
 
-def parameters(module: Any) -> list[tuple[str, Any]]:
-    statistics = _column(module).untrained
-    return [(name, one) for name, one in module._parameters.items() if one is not None and name not in statistics]
-
-
-def buffers(module: Any) -> list[tuple[str, Any]]:
+def own(module: Any) -> list[OwnTensor]:
     column = _column(module)
-    statistics = column.untrained
-    found = [(name, one) for name, one in module._parameters.items() if one is not None and name in statistics]
-    return found + [
-        (name, one)
-        for name, one in module._buffers.items()
-        if one is not None and name not in column.scratch and not _is_derived(name, module)
+    found = [
+        OwnTensor(name, tensor, trained=name not in column.untrained)
+        for name, tensor in module._parameters.items()
+        if tensor is not None
     ]
+    if module._buffers:
+        volatile = module._non_persistable_buffer_names_set
+        found += [
+            OwnTensor(name, tensor, trained=False, persistent=name not in volatile)
+            for name, tensor in module._buffers.items()
+            if tensor is not None and name not in column.scratch and not _is_derived(name, module)
+        ]
+    return found
+
+
+def state_names(model: Any) -> dict[str, Any]:
+    return dict(model.state_dict())
 
 
 def _is_derived(name: str, module: Any) -> bool:
@@ -65,32 +72,34 @@ def _is_derived(name: str, module: Any) -> bool:
     return f"{name}_g" in module._parameters or f"{name}_orig" in module._parameters
 
 
-def kind(module: Any) -> str:
-    return kind_of((f"{one.__module__}.{one.__name__}" for one in type(module).__mro__), "paddle")
-
-
 def _column(module: Any) -> Column:
     """What is known of the module's kind; nothing of a module of the user's own."""
-    row = layer_kind(kind(module))
+    return _column_of_class(type(module))
+
+
+@of_the_tables
+def _column_of_class(cls: type) -> Column:
+    row = layer_kind(kind_of((f"{one.__module__}.{one.__name__}" for one in cls.__mro__), "paddle"))
     return Column(()) if row is None else row.columns["paddle"]
 
 
 def settings(module: Any) -> dict[str, Any]:
     found = {}
     for name, value in vars(module).items():
-        plain = _plain(value)
+        plain = plain_setting(value)
         if plain is not None and name not in _INHERITED:
             found[name.lstrip("_")] = plain
     return found
 
 
-def _plain(value: Any) -> Any:
-    """The value as JSON has it; None when it is no plain setting."""
-    if isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, (tuple, list)) and all(isinstance(item, (bool, int, float, str)) for item in value):
-        return list(value)
-    return None
+def set_setting(module: Any, name: str, value: Any) -> None:
+    for attribute in (name, f"_{name}"):
+        if attribute in vars(module):
+            kept = vars(module)[attribute]
+            setattr(module, attribute, type(kept)(value) if isinstance(kept, (tuple, list)) else value)
+    # A convolution keeps its padding a second time, in the form that its kernel wants.
+    if name == "padding" and "_updated_padding" in vars(module):
+        module._updated_padding = value
 
 
 def is_training(module: Any) -> bool:
@@ -113,40 +122,28 @@ def caveat(module: Any) -> str:
     return ""
 
 
-def on_call(
-    module: Any,
-    before: Callable[[tuple[Any, ...], dict[str, Any]], None],
-    after: Callable[[Any], None],
-) -> Undo:
-    hear_before = Hook(lambda _, args, kwargs: before(args, kwargs))
-    hear_after = Hook(lambda _, args, kwargs, output: after(output))
-    handles = (
-        module.register_forward_pre_hook(hear_before, with_kwargs=True),
-        # Always called: after an exception too, so that nobody waits for the end of the call.
-        module.register_forward_post_hook(hear_after, with_kwargs=True, always_call=True),
-    )
-
-    def undo() -> None:
-        for handle in handles:
-            handle.remove()
-        hear_before.silence()
-        hear_after.silence()
-
-    return undo
+def kept_weights(module: Any) -> dict[str, KeptForm]:
+    kept: dict[str, KeptForm] = {}
+    for hook in _norm_hooks(module):
+        if type(hook).__name__ == "WeightNorm":
+            # paddle says "all axes" as -1.
+            kept[hook.name] = KeptForm("WeightNorm", None if hook.dim == -1 else int(hook.dim))
+        else:
+            kept[hook.name] = KeptForm("SpectralNorm", int(hook.dim))
+    return kept
 
 
-def on_any_call(
-    before: Callable[[Any, tuple[Any, ...], dict[str, Any]], tuple[tuple[Any, ...], dict[str, Any]] | None],
-) -> Undo:
-    call = paddle.nn.Layer.__call__
+def _norm_hooks(module: Any) -> list[Any]:
+    """The hooks by which weight_norm and spectral_norm compute a weight before each call."""
+    hooks = module._forward_pre_hooks.values()
+    norms = ("WeightNorm", "SpectralNorm")
+    return [one for one in hooks if type(one).__name__ in norms and type(one).__module__.startswith("paddle.")]
 
-    def instead(self: Any, *args: Any, **kwargs: Any) -> Any:
-        changed = before(self, args, kwargs)
-        if changed is not None:
-            args, kwargs = changed
-        return call(self, *args, **kwargs)
 
-    return replaced(paddle.nn.Layer, "__call__", instead)
+def refresh(module: Any) -> None:
+    for hook in _norm_hooks(module):
+        options = {"do_power_iteration": False} if type(hook).__name__ == "SpectralNorm" else {}
+        setattr(module, hook.name, hook.compute_weight(module, **options))
 
 
 def convert(module: Any, dtype: str) -> None:
@@ -164,3 +161,34 @@ def convert(module: Any, dtype: str) -> None:
         if isinstance(layer, RNNBase):
             # It computes with one flat copy of its weights.
             layer.flatten_parameters()
+
+
+def make_copyable(model: Any) -> None:
+    pass  # models of this framework can be copied
+
+
+def stores(module: Any) -> Iterator[dict[str, Any] | list[Any]]:
+    yield module._parameters
+    yield module._buffers
+    flat = vars(module).get("_all_weights")
+    if flat is not None:
+        yield flat
+
+
+def hook_stores(module: Any) -> Iterator[dict[Any, Any]]:
+    yield module._forward_pre_hooks
+    yield module._forward_post_hooks
+
+
+@contextmanager
+def quiet(model: Any) -> Iterator[None]:
+    with ExitStack() as undo:
+        # A converted forward pass would call hooks once, with symbols instead of tensors.
+        translator = ProgramTranslator.get_instance()
+        undo.callback(translator.enable, translator.enable_to_static)
+        translator.enable(False)
+        for part in model.sublayers(include_self=True):
+            undo.callback(setattr, part, "training", part.training)
+            part.training = False
+        undo.enter_context(paddle.no_grad())
+        yield

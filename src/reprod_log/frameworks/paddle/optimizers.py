@@ -2,39 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from functools import wraps
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import paddle
 
-from reprod_log.frameworks.hooks import Undo, replaced
-from reprod_log.layers.optimizers import find_optimizer, kept_slot, steps_taken
+from reprod_log.frameworks.contract import ParameterTreatment
+from reprod_log.frameworks.paddle.tensors import overwrite
+from reprod_log.frameworks.tensors import to_numpy
+from reprod_log.layers.optimizers import Slot, find_optimizer, kept_slot, steps_taken
+from reprod_log.recording import Array
 
 
 def is_optimizer(thing: object) -> bool:
     return isinstance(thing, paddle.optimizer.Optimizer)
 
 
-def optimizer_parameters(optimizer: Any) -> list[Any]:
-    return [parameter for group in _groups(optimizer) for parameter in group["params"]]
+def parameters_of(optimizer: Any) -> list[Any]:
+    return [parameter for group in groups_of(optimizer) for parameter in group["params"]]
 
 
-def _groups(optimizer: Any) -> list[dict[str, Any]]:
+def groups_of(optimizer: Any) -> list[dict[str, Any]]:
     groups = getattr(optimizer, "_param_groups", None) or optimizer._parameter_list or []
     if groups and isinstance(groups[0], dict):
         return list(groups)
     return [{"params": list(groups)}]
 
 
-def learning_rates(optimizer: Any) -> list[float]:
+def rates(optimizer: Any) -> list[float]:
     # A group's own `learning_rate` multiplies the optimizer's.
     rate = float(optimizer.get_lr())
-    return [rate * float(group.get("learning_rate", 1.0)) for group in _groups(optimizer)]
+    return [rate * float(group.get("learning_rate", 1.0)) for group in groups_of(optimizer)]
 
 
-def optimizer_settings(optimizer: Any) -> dict[str, Any]:
+def describe(optimizer: Any) -> dict[str, Any]:
     own = {name.lstrip("_"): _plain(value) for name, value in vars(optimizer).items() if _is_setting(name, value)}
     own["learning_rate"] = float(optimizer.get_lr())
     own["grad_clip"] = _plain(optimizer._grad_clip)
@@ -42,13 +44,13 @@ def optimizer_settings(optimizer: Any) -> dict[str, Any]:
         own["regularization"] = _plain(optimizer.regularization)
     groups = [
         {name: _plain(value) for name, value in {**own, **group}.items() if name != "params"}
-        for group in _groups(optimizer)
+        for group in groups_of(optimizer)
     ]
-    multipliers = [float(one.optimize_attr.get("learning_rate", 1.0)) for one in optimizer_parameters(optimizer)]
+    multipliers = [float(one.optimize_attr.get("learning_rate", 1.0)) for one in parameters_of(optimizer)]
     found: dict[str, Any] = {
         "type": type(optimizer).__name__,
         "groups": groups,
-        "parameters_in_groups": [len(group["params"]) for group in _groups(optimizer)],
+        "parameters_in_groups": [len(group["params"]) for group in groups_of(optimizer)],
     }
     if any(multiplier != 1.0 for multiplier in multipliers):
         # ParamAttr(learning_rate=…): `get_lr()` does not show it.
@@ -76,7 +78,7 @@ def _plain(value: Any) -> Any:
     return {"type": type(value).__name__, **numbers}
 
 
-def optimizer_state(optimizer: Any, parameter: Any) -> list[tuple[str, Any, dict[str, Any]]]:
+def recorded_state(optimizer: Any, parameter: Any) -> list[tuple[str, Any, dict[str, Any]]]:
     name = parameter.name
     classes = [one.__name__ for one in type(optimizer).__mro__]
     kept = {native: one[name] for native, one in optimizer._accumulators.items() if name in one}
@@ -113,64 +115,6 @@ def _steps_taken(optimizer: Any, classes: list[str], kept: dict[str, Any]) -> di
     return {} if steps is None else {"optimizer_step": int(steps)}
 
 
-def on_step(
-    optimizer: Any,
-    before: Callable[[bool], None],
-    clipped: Callable[[list[tuple[Any, Any]]], None],
-    after: Callable[[], None],
-) -> Undo:
-    running = False
-
-    def around(call: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(call)
-        def instead(*args: Any, **kwargs: Any) -> Any:
-            nonlocal running
-            if running:
-                return call(*args, **kwargs)
-            running = True
-            try:
-                before(any(callable(value) and not is_tensor(value) for value in (*args, *kwargs.values())))
-                with ExitStack() as undos:
-                    for clip in _clips(optimizer):
-                        undos.callback(_on_clip(clip, clipped))
-                    result = call(*args, **kwargs)
-                after()
-            finally:
-                running = False
-            return result
-
-        return instead
-
-    undos = ExitStack()
-    # `minimize` does not go through `step`.
-    for name in ("step", "minimize"):
-        undos.callback(replaced(optimizer, name, around(getattr(optimizer, name))))
-    return undos.close
-
-
-def is_tensor(value: object) -> bool:
-    return isinstance(value, paddle.Tensor)
-
-
-def _clips(optimizer: Any) -> list[Any]:
-    clips = [optimizer._grad_clip, *(group.get("grad_clip") for group in _groups(optimizer))]
-    return list({id(clip): clip for clip in clips if clip is not None}.values())
-
-
-def _on_clip(clip: Any, clipped: Callable[[list[tuple[Any, Any]]], None]) -> Undo:
-    """Clipping happens inside the step, and only some kinds of it leave their result in the parameter."""
-    owner = type(clip)
-    call = owner.__call__
-
-    def instead(self: Any, params_grads: Any) -> Any:
-        result = call(self, params_grads)
-        if self is clip:
-            clipped(list(result))
-        return result
-
-    return replaced(owner, "__call__", instead)
-
-
 def convert_optimizer(optimizer: Any, dtype: str) -> None:
     # The learning rate is a tensor of the dtype that the parameters had; kernels refuse another than theirs.
     optimizer._dtype = getattr(paddle, dtype)
@@ -181,25 +125,110 @@ def convert_optimizer(optimizer: Any, dtype: str) -> None:
                 kept[name] = tensor.astype(dtype)
 
 
-def on_new_optimizer(found: Callable[[Any], None]) -> Undo:
-    undos = ExitStack()
-    # Some optimizers do not call their parent's constructor, so each class that has one of its own is heard.
-    for owner in {paddle.optimizer.Optimizer, *_subclasses(paddle.optimizer.Optimizer)}:
-        if "__init__" in vars(owner):
-            undos.callback(replaced(owner, "__init__", _announcing(owner.__init__, found)))
-    return undos.close
+def treatments(optimizer: Any) -> list[ParameterTreatment]:
+    rate = float(optimizer.get_lr())
+    found = []
+    for group in groups_of(optimizer):
+        for parameter in group["params"]:
+            # ParamAttr(learning_rate=…) and a group's own rate both end up here; get_lr() shows neither.
+            factor = float(parameter.optimize_attr.get("learning_rate", 1.0))
+            found.append(
+                ParameterTreatment(
+                    parameter, rate * factor * _ratio(optimizer, parameter), **_decay(optimizer, group, parameter)
+                )
+            )
+    return found
 
 
-def _announcing(made: Callable[..., None], found: Callable[[Any], None]) -> Callable[..., None]:
-    @wraps(made)
-    def instead(self: Any, *args: Any, **kwargs: Any) -> None:
-        made(self, *args, **kwargs)
-        found(self)
-
-    return instead
+def _ratio(optimizer: Any, parameter: Any) -> float:
+    ratio = getattr(optimizer, "_lr_ratio", None)
+    return 1.0 if ratio is None else float(ratio(parameter))
 
 
-def _subclasses(owner: Any) -> Iterator[Any]:
-    for below in owner.__subclasses__():
-        yield below
-        yield from _subclasses(below)
+def _decay(optimizer: Any, group: dict[str, Any], parameter: Any) -> dict[str, float]:
+    found = _regularizer(optimizer, group, parameter)
+    if isinstance(optimizer, paddle.optimizer.AdamW):
+        wanted = optimizer._apply_decay_param_fun
+        if wanted is None or wanted(parameter.name):
+            found["decoupled"] = _number(group.get("weight_decay", optimizer._weight_decay))
+    elif isinstance(optimizer, paddle.optimizer.Lamb):
+        excluded = optimizer._exclude_from_weight_decay_fn
+        if excluded is None or not excluded(parameter):
+            found["decoupled"] = _number(optimizer._lamb_weight_decay)
+    return found
+
+
+def _regularizer(optimizer: Any, group: dict[str, Any], parameter: Any) -> dict[str, float]:
+    """L1 and L2 terms: the parameter's own regularizer (ParamAttr) replaces the optimizer's."""
+    own = getattr(parameter, "regularizer", None)
+    if own is not None:
+        return _coefficient(own)
+    general = getattr(optimizer, "regularization", None)
+    if general is not None:
+        return _coefficient(general)
+    if getattr(optimizer, "_regularization_method", "") == "l2_decay":
+        # Momentum takes an L2 term into its own kernel.
+        return {"l2": float(optimizer._regularization_coeff)}
+    return {}
+
+
+def _coefficient(regularizer: Any) -> dict[str, float]:
+    kind = "l1" if isinstance(regularizer, paddle.regularizer.L1Decay) else "l2"
+    return {kind: float(regularizer._coeff)}
+
+
+def _number(value: Any) -> float:
+    return float(value.item()) if isinstance(value, paddle.Tensor) else float(value or 0.0)
+
+
+def constants(optimizer: Any, parameter: Any) -> dict[str, float]:
+    # A parameter may have a factor of its own (ParamAttr(learning_rate=...)).
+    factor = float(getattr(parameter, "optimize_attr", {}).get("learning_rate", 1.0))
+    betas = {name: _number(getattr(optimizer, f"_{name}", 0.0)) for name in ("beta1", "beta2")}
+    return {"lr": float(optimizer.get_lr()) * factor, **betas}
+
+
+def is_kept(optimizer: Any, parameter: Any, slot: Slot) -> bool:
+    _create(optimizer, parameter)
+    kept = optimizer._accumulators
+    return any(_native(optimizer, name) == slot.native and parameter.name in kept[name] for name in kept)
+
+
+def read_slots(optimizer: Any, parameter: Any) -> dict[str, Array]:
+    found = {}
+    for name, by_parameter in optimizer._accumulators.items():
+        if parameter.name in by_parameter:
+            found[_native(optimizer, name)] = to_numpy(by_parameter[parameter.name])
+    return found
+
+
+def write_slots(optimizer: Any, parameter: Any, slots: Mapping[str, Array]) -> None:
+    _create(optimizer, parameter)
+    for name, by_parameter in optimizer._accumulators.items():
+        tensor = by_parameter.get(parameter.name)
+        if tensor is None:
+            continue
+        plain = _native(optimizer, name)
+        if plain in slots:
+            overwrite(tensor, slots[plain])
+        else:
+            power = plain.endswith("_pow_acc")
+            start = constants(optimizer, parameter)[plain.removesuffix("_pow_acc")] if power else 0.0
+            overwrite(tensor, np.full([int(size) for size in tensor.shape], start))
+
+
+def _create(optimizer: Any, parameter: Any) -> None:
+    # What the first step would do; there is no public way to it.
+    optimizer._create_accumulators(paddle.static.default_main_program().global_block(), [parameter])
+
+
+def _native(optimizer: Any, name: str) -> str:
+    return name.removeprefix(f"{optimizer._name}_") if optimizer._name else name
+
+
+def step(optimizer: Any) -> None:
+    optimizer.step()
+
+
+def clear(optimizer: Any) -> None:
+    optimizer.clear_grad()

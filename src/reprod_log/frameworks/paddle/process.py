@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import paddle
@@ -12,10 +14,6 @@ from reprod_log.frameworks.contract import Switch
 
 def version() -> str:
     return str(paddle.__version__)
-
-
-def is_tracing() -> bool:
-    return not paddle.in_dynamic_mode()
 
 
 def threads() -> int | None:
@@ -32,12 +30,23 @@ def seed(number: int) -> None:
     paddle.seed(number)
 
 
-def rng_state() -> Any:
+def random_state() -> Any:
     return paddle.get_rng_state()
 
 
-def set_rng_state(state: Any) -> None:
+def set_random_state(state: Any) -> None:
     paddle.set_rng_state(state)
+
+
+@contextmanager
+def precision(dtype: str) -> Iterator[None]:
+    # Without it the optimizer's learning rate stays float32 and rounds every update.
+    before = paddle.get_default_dtype()
+    paddle.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        paddle.set_default_dtype(before)
 
 
 def switches() -> list[Switch]:

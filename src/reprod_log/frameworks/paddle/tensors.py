@@ -8,10 +8,12 @@ import numpy as np
 import paddle
 
 from reprod_log.errors import UsageError
+from reprod_log.frameworks.contract import TensorFacts
 from reprod_log.recording import Array, dtype_named
 
 _BY_BITS = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
 """dtypes that `Tensor.numpy()` gives as bare integers."""
+_BFLOAT16 = dtype_named("bfloat16")
 
 
 def is_tensor(value: object) -> bool:
@@ -44,29 +46,33 @@ def view(tensor: Any) -> tuple[Array, bool]:
         ) from error
 
 
-def cast(tensor: Any, dtype: str) -> Any:
-    return tensor.astype(dtype) if tensor.is_floating_point() else tensor
-
-
 def dtype_of(tensor: Any) -> str:
     return str(tensor.dtype).removeprefix("paddle.")
 
 
-def device_of(tensor: Any) -> str:
-    return str(tensor.place).removeprefix("Place(").removesuffix(")")
+def facts(tensor: Any) -> TensorFacts:
+    device = str(tensor.place).removeprefix("Place(").removesuffix(")")
+    return TensorFacts(tuple(int(size) for size in tensor.shape), dtype_of(tensor), device)
 
 
-def is_computed(tensor: Any) -> bool:
-    return not tensor.is_leaf
-
-
-def in_place_version(tensor: Any) -> int:
-    return int(tensor.inplace_version)
-
-
-def from_numpy(array: Array, like: Any = None) -> Any:
-    """A tensor with the values of `array`, on the device of `like`."""
+def tensor(array: Array, *, like: Any = None, dtype: str | None = None, gradient: bool = False) -> Any:
+    name = dtype or array.dtype.name
     place = None if like is None else like.place
-    if array.dtype.name in _BY_BITS:
-        return paddle.to_tensor(np.asarray(array, np.float32), place=place).astype(array.dtype.name)
-    return paddle.to_tensor(array, dtype=array.dtype.name, place=place)
+    if name in _BY_BITS and name != "bfloat16":
+        made = paddle.to_tensor(np.asarray(array, np.float32), place=place).astype(name)
+    else:
+        made = paddle.to_tensor(_storable(array, name), dtype=name, place=place)
+    made.stop_gradient = not (gradient and made.is_floating_point())
+    return made
+
+
+def overwrite(tensor: Any, array: Array) -> None:
+    """Write the values in place; dtype, device and trainability stay."""
+    with paddle.no_grad():
+        tensor.set_value(_storable(array, dtype_of(tensor)).reshape([int(size) for size in tensor.shape]))
+
+
+def _storable(array: Array, dtype: str) -> Array:
+    """The array as paddle takes it in for a tensor of this dtype: bfloat16 as its bits."""
+    plain = np.array(array, order="C")
+    return plain.astype(_BFLOAT16).view(np.uint16) if dtype == "bfloat16" else plain.astype(dtype)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 from torch import nn
 
-from reprod_log.frameworks.hooks import Hook, Undo, replaced
+from reprod_log.frameworks.contract import KeptForm, OwnTensor
+from reprod_log.frameworks.hooks import plain_setting
 from reprod_log.frameworks.torch.distributed import FLAT_PARAMETER, is_first_fsdp
-from reprod_log.layers.lookup import kind_of
 
 _WRAPPERS = (nn.DataParallel, nn.parallel.DistributedDataParallel)
+_COUNTER = "num_batches_tracked"
+"""A count of batches that only torch keeps, and uses only for a momentum of None."""
 
 
 def is_module(thing: object) -> bool:
@@ -24,46 +27,45 @@ def children(module: Any) -> list[tuple[str, Any]]:
     return [(name, child) for name, child in module._modules.items() if child is not None]
 
 
-def parameters(module: Any) -> list[tuple[str, Any]]:
-    return [
-        (name, tensor) for name, tensor in module._parameters.items() if _has_values(tensor) and name != FLAT_PARAMETER
+def own(module: Any) -> list[OwnTensor]:
+    found = [
+        OwnTensor(name, tensor, trained=True, has_values=_has_values(tensor))
+        for name, tensor in module._parameters.items()
+        if tensor is not None and name != FLAT_PARAMETER
     ]
-
-
-def buffers(module: Any) -> list[tuple[str, Any]]:
-    # A count of batches that only torch keeps, and uses only for a momentum of None.
-    return [
-        (name, tensor)
-        for name, tensor in module._buffers.items()
-        if _has_values(tensor) and name != "num_batches_tracked"
-    ]
+    if module._buffers:
+        volatile = module._non_persistent_buffers_set
+        found += [
+            OwnTensor(name, tensor, False, name not in volatile, name == _COUNTER, _has_values(tensor))
+            for name, tensor in module._buffers.items()
+            if tensor is not None
+        ]
+    return found
 
 
 def _has_values(tensor: Any) -> bool:
-    return tensor is not None and not isinstance(tensor, nn.parameter.UninitializedTensorMixin)
+    return not isinstance(tensor, nn.parameter.UninitializedTensorMixin)
 
 
-def kind(module: Any) -> str:
-    return kind_of((f"{one.__module__}.{one.__name__}" for one in type(module).__mro__), "torch")
+def state_names(model: Any) -> dict[str, Any]:
+    return dict(model.state_dict(keep_vars=True))
 
 
 def settings(module: Any) -> dict[str, Any]:
     inherited = vars(nn.Module())
     found = {}
     for name, value in vars(module).items():
-        plain = _plain(value)
+        plain = plain_setting(value)
         if plain is not None and name not in inherited:
             found[name.lstrip("_")] = plain
     return found
 
 
-def _plain(value: Any) -> Any:
-    """The value as JSON has it; None when it is no plain setting."""
-    if isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, (tuple, list)) and all(isinstance(item, (bool, int, float, str)) for item in value):
-        return list(value)
-    return None
+def set_setting(module: Any, name: str, value: Any) -> None:
+    for attribute in (name, f"_{name}"):
+        if attribute in vars(module):
+            kept = vars(module)[attribute]
+            setattr(module, attribute, type(kept)(value) if isinstance(kept, (tuple, list)) else value)
 
 
 def is_training(module: Any) -> bool:
@@ -106,82 +108,72 @@ def _is_compiled_wrapper(module: Any) -> bool:
     return type(module).__name__ == "OptimizedModule" and hasattr(module, "_orig_mod")
 
 
-def on_call(
-    module: Any,
-    before: Callable[[tuple[Any, ...], dict[str, Any]], None],
-    after: Callable[[Any], None],
-) -> Undo:
-    if module._compiled_call_impl is not None:
-        return _around_compiled(module, before, after)
-    if isinstance(module, torch.jit.ScriptModule):
-        return _around_script(module, before, after)
-    hear_before = Hook(lambda _, args, kwargs: before(args, kwargs))
-    hear_after = Hook(lambda _, args, kwargs, output: after(output))
-    handles = (
-        module.register_forward_pre_hook(hear_before, with_kwargs=True),
-        # Always called: after an exception too, so that nobody waits for the end of the call.
-        module.register_forward_hook(hear_after, with_kwargs=True, always_call=True),
-    )
-
-    def undo() -> None:
-        for handle in handles:
-            handle.remove()
-        hear_before.silence()
-        hear_after.silence()
-
-    return undo
+def kept_weights(module: Any) -> dict[str, KeptForm]:
+    kept: dict[str, KeptForm] = {}
+    for hook in _norm_hooks(module):
+        kept[hook.name] = KeptForm(type(hook).__name__, _axis(hook.dim))  # type: ignore[arg-type]  # one of the two
+    for name, chain in getattr(module, "parametrizations", {}).items():
+        form = type(chain[0]).__name__.lstrip("_")
+        if form in ("WeightNorm", "SpectralNorm") and len(chain) == 1:
+            kept[name] = KeptForm(form, _axis(chain[0].dim))  # type: ignore[arg-type]  # checked above
+    return kept
 
 
-def _around_compiled(module: Any, before: Callable[..., None], after: Callable[[Any], None]) -> Undo:
-    """`module.compile()` has put a compiled call into the module; hooks would become a part of it, or not be heard."""
-    return replaced(module, "_compiled_call_impl", _around(module._compiled_call_impl, before, after))
+def _norm_hooks(module: Any) -> list[Any]:
+    """The hooks by which the older weight_norm and spectral_norm compute a weight before each call."""
+    hooks = module._forward_pre_hooks.values()
+    norms = ("WeightNorm", "SpectralNorm")
+    return [one for one in hooks if type(one).__name__ in norms and type(one).__module__.startswith("torch.")]
 
 
-def _around_script(module: Any, before: Callable[..., None], after: Callable[[Any], None]) -> Undo:
-    """TorchScript refuses hooks; calls of this very module are told apart on its class."""
-    owner = type(module)
-    call = owner.__call__
-
-    def instead(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if self is not module:
-            return call(self, *args, **kwargs)
-        before(args, kwargs)
-        output = None
-        try:
-            output = call(self, *args, **kwargs)
-        finally:
-            after(output)
-        return output
-
-    return replaced(owner, "__call__", instead)
+def _axis(dim: int | None) -> int | None:
+    # The parametrization says "all axes" as -1, the hook as None.
+    return None if dim is None or dim == -1 else int(dim)
 
 
-def _around(call: Callable[..., Any], before: Callable[..., None], after: Callable[[Any], None]) -> Callable[..., Any]:
-    def around(*args: Any, **kwargs: Any) -> Any:
-        before(args, kwargs)
-        output = None
-        try:
-            output = call(*args, **kwargs)
-        finally:
-            after(output)
-        return output
-
-    return around
-
-
-def on_any_call(
-    before: Callable[[Any, tuple[Any, ...], dict[str, Any]], tuple[tuple[Any, ...], dict[str, Any]] | None],
-) -> Undo:
-    call = nn.Module.__call__
-
-    def instead(self: Any, *args: Any, **kwargs: Any) -> Any:
-        changed = before(self, args, kwargs)
-        if changed is not None:
-            args, kwargs = changed
-        return call(self, *args, **kwargs)
-
-    return replaced(nn.Module, "__call__", instead)
+def refresh(module: Any) -> None:
+    for hook in _norm_hooks(module):
+        options = {"do_power_iteration": False} if type(hook).__name__ == "SpectralNorm" else {}
+        setattr(module, hook.name, hook.compute_weight(module, **options))
 
 
 def convert(module: Any, dtype: str) -> None:
     module.to(dtype=getattr(torch, dtype))
+
+
+def make_copyable(model: Any) -> None:
+    # The older weight_norm keeps the weight it computed as an attribute with a graph, which torch does not copy; it is
+    # computed anew at every call.
+    for module in model.modules():
+        for name, value in list(vars(module).items()):
+            if isinstance(value, torch.Tensor) and not value.is_leaf:
+                setattr(module, name, value.detach())
+
+
+def stores(module: Any) -> Iterator[dict[str, Any] | list[Any]]:
+    yield module._parameters
+    yield module._buffers
+    flat = vars(module).get("_flat_weights")
+    if flat is not None:
+        yield flat
+
+
+def hook_stores(module: Any) -> Iterator[dict[Any, Any]]:
+    yield module._forward_pre_hooks
+    yield module._forward_hooks
+
+
+@contextmanager
+def quiet(model: Any) -> Iterator[None]:
+    with ExitStack() as undo:
+        undo.callback(torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled())
+        # The fused path of an encoder layer calls none of the layers inside it.
+        torch.backends.mha.set_fastpath_enabled(False)
+        if any(type(part).__name__ == "OptimizedModule" for part in model.modules()):
+            # Compiled code does not call hooks that came after it.
+            undo.enter_context(torch.compiler.set_stance("force_eager"))
+        for part in model.modules():
+            undo.callback(setattr, part, "training", part.training)
+            part.training = False
+        undo.enter_context(torch.no_grad())
+        yield

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
-from reprod_log.frameworks.hooks import Hook, Undo, replaced
+from reprod_log.frameworks.contract import ParameterTreatment
+from reprod_log.frameworks.tensors import to_numpy
+from reprod_log.layers.optimizers import Slot, is_decoupled
+from reprod_log.recording import Array
 
 
 def is_optimizer(thing: object) -> bool:
     return isinstance(thing, torch.optim.Optimizer)
 
 
-def optimizer_parameters(optimizer: Any) -> list[Any]:
+def parameters_of(optimizer: Any) -> list[Any]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
-def learning_rates(optimizer: Any) -> list[float]:
+def rates(optimizer: Any) -> list[float]:
     # A tensor when the optimizer is capturable.
     return [float(group["lr"]) for group in optimizer.param_groups if "lr" in group]
 
 
-def optimizer_settings(optimizer: Any) -> dict[str, Any]:
+def describe(optimizer: Any) -> dict[str, Any]:
     groups = []
     for group in optimizer.param_groups:
         groups.append({name: _plain(value) for name, value in group.items() if name not in ("params", "param_names")})
@@ -39,7 +43,7 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, (bool, int, float, str, type(None))) else repr(value)
 
 
-def optimizer_state(optimizer: Any, parameter: Any) -> list[tuple[str, Any, dict[str, Any]]]:
+def recorded_state(optimizer: Any, parameter: Any) -> list[tuple[str, Any, dict[str, Any]]]:
     # `state` is a defaultdict: asking for what is not there would add it.
     state = optimizer.state.get(parameter)
     if not state:
@@ -53,35 +57,6 @@ def optimizer_state(optimizer: Any, parameter: Any) -> list[tuple[str, Any, dict
     ]
 
 
-def on_step(
-    optimizer: Any,
-    before: Callable[[bool], None],
-    clipped: Callable[[list[tuple[Any, Any]]], None],
-    after: Callable[[], None],
-) -> Undo:
-    # Clipping is the user's own call here, before the step; `before` sees its result.
-    hear_before = Hook(lambda _, args, kwargs: before(_has_closure(args, kwargs)))
-    hear_after = Hook(lambda _, args, kwargs: after())
-    handles = (
-        optimizer.register_step_pre_hook(hear_before),
-        optimizer.register_step_post_hook(hear_after),
-    )
-
-    def undo() -> None:
-        for handle in handles:
-            handle.remove()
-        hear_before.silence()
-        hear_after.silence()
-
-    return undo
-
-
-def _has_closure(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    # The optimizer itself is the first argument of a step hook.
-    given = args[1:] if args and is_optimizer(args[0]) else args
-    return any(callable(value) for value in (*given, kwargs.get("closure")))
-
-
 def convert_optimizer(optimizer: Any, dtype: str) -> None:
     for state in optimizer.state.values():
         for name, value in state.items():
@@ -89,11 +64,65 @@ def convert_optimizer(optimizer: Any, dtype: str) -> None:
                 state[name] = value.to(getattr(torch, dtype))
 
 
-def on_new_optimizer(found: Callable[[Any], None]) -> Undo:
-    made = torch.optim.Optimizer.__init__
+def treatments(optimizer: Any) -> list[ParameterTreatment]:
+    found = []
+    for group in optimizer.param_groups:
+        decay = float(group.get("weight_decay", 0.0))
+        decoupled = is_decoupled("torch", [one.__name__ for one in type(optimizer).__mro__], group)
+        for parameter in group["params"]:
+            found.append(
+                ParameterTreatment(
+                    parameter,
+                    float(group.get("lr", 0.0)),
+                    l2=0.0 if decoupled else decay,
+                    decoupled=decay if decoupled else 0.0,
+                )
+            )
+    return found
 
-    def instead(self: Any, *args: Any, **kwargs: Any) -> None:
-        made(self, *args, **kwargs)
-        found(self)
 
-    return replaced(torch.optim.Optimizer, "__init__", instead)
+def constants(optimizer: Any, parameter: Any) -> dict[str, float]:
+    group = _group(optimizer, parameter)
+    beta1, beta2 = group.get("betas", (0.0, 0.0))
+    return {"lr": float(group["lr"]), "beta1": float(beta1), "beta2": float(beta2)}
+
+
+def _group(optimizer: Any, parameter: Any) -> dict[str, Any]:
+    return next(group for group in optimizer.param_groups if any(one is parameter for one in group["params"]))
+
+
+def is_kept(optimizer: Any, parameter: Any, slot: Slot) -> bool:
+    return not slot.option or bool(_group(optimizer, parameter).get(slot.option))
+
+
+def read_slots(optimizer: Any, parameter: Any) -> dict[str, Array]:
+    found = {}
+    for name, value in optimizer.state.get(parameter, {}).items():
+        if isinstance(value, torch.Tensor):
+            found[name] = to_numpy(value)
+        elif isinstance(value, (int, float)):
+            found[name] = np.asarray(value, np.float32)
+    return found
+
+
+def write_slots(optimizer: Any, parameter: Any, slots: Mapping[str, Array]) -> None:
+    if not slots:
+        optimizer.state.pop(parameter, None)
+        return
+    optimizer.state[parameter] = {name: _placed(parameter, array) for name, array in slots.items()}
+
+
+def _placed(parameter: Any, array: Array) -> Any:
+    tensor = torch.from_numpy(np.array(array, order="C"))
+    if array.ndim == 0 and parameter.ndim > 0:
+        # A step count: torch keeps it as a float on the CPU.
+        return tensor.to(torch.float32)
+    return tensor.to(device=parameter.device, dtype=parameter.dtype)
+
+
+def step(optimizer: Any) -> None:
+    optimizer.step()
+
+
+def clear(optimizer: Any) -> None:
+    optimizer.zero_grad()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -12,10 +14,6 @@ from reprod_log.frameworks.contract import Switch
 
 def version() -> str:
     return str(torch.__version__)
-
-
-def is_tracing() -> bool:
-    return bool(torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None)
 
 
 def threads() -> int | None:
@@ -30,16 +28,26 @@ def seed(number: int) -> None:
     torch.manual_seed(number)
 
 
-def rng_state() -> Any:
+def random_state() -> Any:
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
     return torch.get_rng_state(), cuda
 
 
-def set_rng_state(state: Any) -> None:
+def set_random_state(state: Any) -> None:
     cpu, cuda = state
     torch.set_rng_state(cpu)
     if cuda is not None:
         torch.cuda.set_rng_state_all(cuda)
+
+
+@contextmanager
+def precision(dtype: str) -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(getattr(torch, dtype))
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def switches() -> list[Switch]:

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from reprod_log.errors import UsageError
+from reprod_log.frameworks.contract import TensorFacts
 from reprod_log.recording import Array, dtype_named
 
 _BY_BITS = {
@@ -65,33 +66,23 @@ def _plain(tensor: Any) -> Any:
     return plain.resolve_conj().resolve_neg()
 
 
-def cast(tensor: Any, dtype: str) -> Any:
-    return tensor.to(getattr(torch, dtype)) if tensor.is_floating_point() else tensor
-
-
 def dtype_of(tensor: Any) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def device_of(tensor: Any) -> str:
-    return str(tensor.device)
+def facts(tensor: Any) -> TensorFacts:
+    return TensorFacts(tuple(int(size) for size in tensor.shape), dtype_of(tensor), str(tensor.device))
 
 
-def is_computed(tensor: Any) -> bool:
-    return not tensor.is_leaf
-
-
-def in_place_version(tensor: Any) -> int:
-    return int(tensor._version) if not tensor.is_inference() else 0
-
-
-def from_numpy(array: Array, like: Any = None) -> Any:
-    """A tensor with the values of `array`, on the device of `like`."""
+def tensor(array: Array, *, like: Any = None, dtype: str | None = None, gradient: bool = False) -> Any:
     bits = {str(kind).removeprefix("torch."): kind for kind in _BY_BITS}.get(array.dtype.name)
-    plain = np.ascontiguousarray(array)
+    plain = np.array(array, order="C")
     if bits is not None:
-        integers = np.int16 if plain.dtype.itemsize == 2 else np.uint8
-        made = torch.from_numpy(plain.view(integers).copy()).view(bits)
+        made = torch.from_numpy(plain.view(np.int16 if plain.dtype.itemsize == 2 else np.uint8)).view(bits)
     else:
-        made = torch.from_numpy(plain.copy())
-    return made if like is None else made.to(like.device)
+        made = torch.from_numpy(plain)
+    if like is not None:
+        made = made.to(like.device)
+    if dtype is not None:
+        made = made.to(getattr(torch, dtype))
+    return made.requires_grad_() if gradient and made.is_floating_point() else made

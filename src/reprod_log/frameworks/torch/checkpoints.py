@@ -3,6 +3,7 @@
 import pickle
 import struct
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -11,9 +12,11 @@ import torch
 
 from reprod_log.errors import UnreadableFile, UntrustedFile
 from reprod_log.frameworks.nests import mapped
-from reprod_log.layers.transform import Array
-from reprod_log.transfer.frameworks.torch import read, tensor_of
+from reprod_log.frameworks.tensors import to_numpy
+from reprod_log.frameworks.torch.tensors import tensor
+from reprod_log.recording import Array
 
+SUFFIXES: tuple[str, ...] = (".pth", ".pt", ".bin")
 _BROKEN = (
     OSError, EOFError, RuntimeError, ValueError, KeyError, IndexError, TypeError, AttributeError, AssertionError,
     OverflowError, NotImplementedError, struct.error, zipfile.BadZipFile,
@@ -25,7 +28,7 @@ _MOST_GROWTH = 16
 """Tensors may need 64 MB, or sixteen times the file's size (weights that are shared): beyond it, it is a trap."""
 
 
-def read_checkpoint(path: Path) -> Any:
+def read(path: Path) -> Any:
     """What the file holds, with every tensor as an array."""
     most = max(_HARMLESS_BYTES, _MOST_GROWTH * path.stat().st_size)
     try:
@@ -42,7 +45,7 @@ def read_checkpoint(path: Path) -> Any:
         why = (str(error) or type(error).__name__).splitlines()[0]
         raise UnreadableFile(f"{path} is not a readable torch checkpoint ({why}).") from error
     _refuse_more(path, _unfolded(path, content), most)
-    return mapped(content, lambda _, leaf: read(leaf) if isinstance(leaf, torch.Tensor) else leaf)
+    return mapped(content, lambda _, leaf: to_numpy(leaf) if isinstance(leaf, torch.Tensor) else leaf)
 
 
 def _unfolded(path: Path, content: Any) -> int:
@@ -69,6 +72,6 @@ def _refuse_more(path: Path, needed: int, most: int) -> None:
         raise UnreadableFile(f"{path} would unfold to {needed} bytes from {path.stat().st_size}; it was not read.")
 
 
-def write_checkpoint(file: BinaryIO, arrays: dict[str, Array]) -> None:
+def write(file: BinaryIO, arrays: Mapping[str, Array]) -> None:
     """Writes a state dict of tensors."""
-    torch.save({name: tensor_of(np.asarray(array)) for name, array in arrays.items()}, file)
+    torch.save({name: tensor(np.asarray(array)) for name, array in arrays.items()}, file)

@@ -1,8 +1,8 @@
-"""PyTorch."""
+"""PyTorch models exported to an engine."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -10,35 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from reprod_log.capture import to_numpy
 from reprod_log.errors import MissingPackage
-from reprod_log.layers.optimizers import is_decoupled
-from reprod_log.recording import Array
-from reprod_log.steps.frameworks import Pull
 
-ENGINES = ("export", "jit", "onnx")
-
-
-def pulls(optimizer: Any) -> list[Pull]:
-    found = []
-    for group in optimizer.param_groups:
-        decay = float(group.get("weight_decay", 0.0))
-        decoupled = is_decoupled("torch", [one.__name__ for one in type(optimizer).__mro__], group)
-        for parameter in group["params"]:
-            found.append(
-                Pull(
-                    parameter,
-                    float(group.get("lr", 0.0)),
-                    l2=0.0 if decoupled else decay,
-                    decoupled=decay if decoupled else 0.0,
-                )
-            )
-    return found
-
-
-def penalty_gradients(value: Any, parameters: Sequence[Any]) -> list[Array | None]:
-    gradients = torch.autograd.grad(value, list(parameters), allow_unused=True)
-    return [None if one is None else to_numpy(one) for one in gradients]
+ENGINES: tuple[str, ...] = ("export", "jit", "onnx")
 
 
 def export(model: Any, inputs: Any, folder: Path, engine: str) -> Callable[[Any], Any]:
@@ -89,8 +63,8 @@ def _onnx(model: Any, inputs: Any, folder: Path) -> Callable[[Any], Any]:
         onnxruntime = import_module("onnxruntime")
         import_module("onnx")
     except ImportError as error:
-        said = "engine 'onnx' needs onnx and onnxruntime: pip install onnx onnxruntime onnxscript"
-        raise MissingPackage(said) from error
+        needed = "engine 'onnx' needs onnx and onnxruntime: pip install onnx onnxruntime onnxscript"
+        raise MissingPackage(needed) from error
     args, kwargs = _given(inputs)
     path = folder / "model.onnx"
     torch.onnx.export(model, args, str(path), kwargs=kwargs or None)

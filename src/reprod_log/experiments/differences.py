@@ -6,16 +6,17 @@ gradient along that direction must be.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from reprod_log.experiments.isolation import Call, cotangent, run_isolated
-from reprod_log.experiments.passes import FLOAT64, Runs
-from reprod_log.experiments.program import Program
-from reprod_log.recording import Array, Entry
+from reprod_log.capture.eager import runner_of
+from reprod_log.experiments.passes import FLOAT64, Experiments
+from reprod_log.experiments.regions import cotangent_of
+from reprod_log.frameworks.contract import Call, Evaluated
+from reprod_log.frameworks.side import Scope, Side
+from reprod_log.recording import Array
 
 _STEP = 1e-5
 """Of the input's size. In float64 truncation (h²) and cancellation (1e-16/h) are then both near 1e-10."""
@@ -34,7 +35,7 @@ class Slope:
         return abs(self.backward - self.differences) / size if size else abs(self.backward)
 
 
-def slopes(runs: Runs, layer: str) -> tuple[Slope, Slope] | None:
+def slopes(runs: Experiments, layer: str) -> tuple[Slope, Slope] | None:
     """The slope of both sides with respect to the layer's first floating input; None when it cannot be had."""
     call = next((call for call in runs.calls if call.path == layer), None)
     partner = runs.partners.get(layer)
@@ -42,9 +43,7 @@ def slopes(runs: Runs, layer: str) -> tuple[Slope, Slope] | None:
     if call is None or partner is None or role is None or runs.their_calls.get(layer) is not call:
         return None
     direction = np.random.default_rng(0).standard_normal(_given(call, role).shape)
-    found = [
-        _slope(program, call, role, path, direction) for program, path in ((runs.ours, layer), (runs.theirs, partner))
-    ]
+    found = [_slope(side, call, role, path, direction) for side, path in ((runs.ours, layer), (runs.theirs, partner))]
     return (found[0], found[1]) if found[0] is not None and found[1] is not None else None
 
 
@@ -60,19 +59,24 @@ def _given(call: Call, role: str) -> Array:
     return value
 
 
-def _slope(program: Program, call: Call, role: str, path: str, direction: Array) -> Slope | None:
+def _slope(side: Side, call: Call, role: str, path: str, direction: Array) -> Slope | None:
     step = _STEP * float(np.abs(_given(call, role)).max() or 1.0)
-    here = _run(program, call, path)
-    gradient = next((e.array() for e in here if e.key.phase == "backward" and e.key.role == f"input.{role}"), None)
-    sides = [_total(call, _run(program, _moved(call, role, sign * step * direction), path)) for sign in (1, -1)]
-    if gradient is None or sides[0] is None or sides[1] is None:
+    here = _run(side, call, path)
+    gradient = None if here is None else here.input_gradients.get(f"input.{role}")
+    moved = [_total(call, _run(side, _moved(call, role, sign * step * direction), path)) for sign in (1, -1)]
+    if gradient is None or moved[0] is None or moved[1] is None:
         return None
-    return Slope(float(np.vdot(gradient.astype(np.float64), direction)), (sides[0] - sides[1]) / (2 * step))
+    return Slope(float(np.vdot(gradient.astype(np.float64), direction)), (moved[0] - moved[1]) / (2 * step))
 
 
-def _run(program: Program, call: Call, path: str) -> tuple[Entry, ...]:
-    entries, _ = run_isolated(program, [call], run="finite", dtype=FLOAT64, paths={call.path: path})
-    return entries
+def _run(side: Side, call: Call, path: str) -> Evaluated | None:
+    if path not in side.modules:
+        return None
+    scope = Scope(run="finite", dtype=FLOAT64)
+    try:
+        return runner_of(side.framework).call(side, path, call, scope, cotangent_of(call))
+    except Exception:  # a layer may raise anything in float64; then there is nothing to tell
+        return None
 
 
 def _moved(call: Call, role: str, by: Array) -> Call:
@@ -82,14 +86,15 @@ def _moved(call: Call, role: str, by: Array) -> Call:
     return replace(call, kwargs={**call.kwargs, role: moved})
 
 
-def _total(call: Call, entries: tuple[Entry, ...]) -> float | None:
-    outputs: Mapping[str, Array] = {e.key.role: e.array() for e in entries if e.key.phase == "forward"}
-    floating = {role: one for role, one in outputs.items() if one.dtype.kind == "f"}
-    if not floating:
-        return None
-    return sum(
-        float(np.vdot(cotangent(call, role, one.shape).astype(one.dtype), one)) for role, one in floating.items()
-    )
+def _total(call: Call, found: Evaluated | None) -> float | None:
+    floating = {} if found is None else {role: one for role, one in found.outputs.items() if one.dtype.kind == "f"}
+    weights = {role: cotangent_of(call)(role, one.shape) for role, one in floating.items()}
+    terms = [
+        float(np.vdot(weight.astype(floating[role].dtype), floating[role]))
+        for role, weight in weights.items()
+        if weight is not None
+    ]
+    return sum(terms) if terms else None
 
 
 def _floating(value: Any) -> bool:

@@ -1,0 +1,487 @@
+"""Eager: programs of eager frameworks run on our own account, leaving models, random state and hooks as they were."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from reprod_log.capture.traces import OperatorTrace
+from reprod_log.capture.watching import watch
+from reprod_log.frameworks import Framework
+from reprod_log.frameworks.contract import Call, Cotangent, Evaluated, OwnTensor, Runner, Trace
+from reprod_log.frameworks.hooks import Undo
+from reprod_log.frameworks.module_tree import buffers_of, join, kind_of_module, named_modules, parameters_of
+from reprod_log.frameworks.nests import flatten, is_portable, mapped
+from reprod_log.frameworks.side import Batch, Scope, Side
+from reprod_log.frameworks.tensors import cast_floating, to_numpy
+from reprod_log.layers.arrangement import canonical_output
+from reprod_log.layers.lookup import layer_kind
+from reprod_log.recording import Array, Recording
+
+
+def modules_below(framework: Framework, model: Any) -> list[Any]:
+    """The model and every module inside it, each once."""
+    found: dict[int, Any] = {}
+
+    def visit(module: Any) -> None:
+        if id(module) not in found:
+            found[id(module)] = module
+            for _, child in framework.eager.modules.children(module):
+                visit(child)
+
+    visit(model)
+    return list(found.values())
+
+
+@contextmanager
+def stand_ins(framework: Framework, model: Any, arrays: Mapping[int, Array], dtype: str | None) -> Iterator[None]:
+    """While it lasts, tensors (by `id`) have other values; with a dtype, all floating tensors are of that dtype.
+
+    The model's own tensors are not touched, so nothing has to be copied back.
+    """
+    new: dict[int, Any] = {}
+
+    modules = framework.eager.modules
+    parts = modules_below(framework, model)
+    # Not the working space of a layer, which may never have been filled, nor weights that a hook computes.
+    own = {id(one.tensor) for part in parts for one in modules.own(part) if one.has_values}
+
+    def stand_in(tensor: Any) -> Any:
+        if id(tensor) not in own:
+            return tensor
+        if id(tensor) not in new:
+            new[id(tensor)] = _stand_in(framework, tensor, arrays.get(id(tensor)), dtype)
+        return new[id(tensor)]
+
+    with ExitStack() as undo:
+        for part in parts:
+            # A weight that a hook computes before each call stands in the module itself.
+            for name in modules.kept_weights(part).keys() & vars(part).keys():
+                undo.callback(vars(part).__setitem__, name, vars(part)[name])
+            for store in modules.stores(part):
+                if isinstance(store, dict):
+                    undo.callback(store.update, dict(store))
+                    store.update({name: stand_in(tensor) for name, tensor in store.items()})
+                else:
+                    undo.callback(store.__setitem__, slice(None), list(store))
+                    store[:] = [stand_in(tensor) for tensor in store]
+        yield
+
+
+def _stand_in(framework: Framework, tensor: Any, array: Array | None, dtype: str | None) -> Any:
+    facts = framework.tensors.facts(tensor)
+    values = to_numpy(tensor) if array is None else array.reshape(facts.shape)
+    floating = facts.dtype.startswith(("float", "bfloat"))
+    return framework.tensors.tensor(values, like=tensor, dtype=dtype if dtype is not None and floating else facts.dtype)
+
+
+@contextmanager
+def undisturbed(framework: Framework, model: Any) -> Iterator[None]:
+    """While it lasts: evaluation mode, no gradients, no foreign hooks. Mode, hooks and random state are put back."""
+    modules, process = framework.eager.modules, framework.eager.process
+    with ExitStack() as undo:
+        undo.callback(process.set_random_state, process.random_state())
+        undo.enter_context(modules.quiet(model))
+        for part in modules_below(framework, model):
+            for store in modules.hook_stores(part):
+                undo.callback(store.update, dict(store))
+                undo.callback(store.clear)
+                for key in [key for key, hook in store.items() if not _is_of(framework, type(hook))]:
+                    del store[key]
+        yield
+
+
+def _is_of(framework: Framework, cls: type) -> bool:
+    return cls.__module__.partition(".")[0] == framework.name
+
+
+def call_on_arrays(framework: Framework, module: Any, arguments: Any, keywords: Mapping[str, Any]) -> tuple[Array, ...]:
+    """Call the module with arrays turned into tensors on its device; all its output tensors as arrays."""
+    tensors, modules = framework.tensors, framework.eager.modules
+    own = next((one.tensor for part in modules_below(framework, module) for one in modules.own(part)), None)
+
+    def convert(_: str, leaf: Any) -> Any:
+        if tensors.is_tensor(leaf):
+            leaf = to_numpy(leaf)
+        return tensors.tensor(leaf, like=own) if isinstance(leaf, np.ndarray) else leaf
+
+    return arrays_in(framework, module(*mapped(arguments, convert), **mapped(dict(keywords), convert)))
+
+
+def arrays_in(framework: Framework, structure: Any) -> tuple[Array, ...]:
+    """Copies of all tensors of a nest, in order."""
+    return tuple(to_numpy(leaf) for _, leaf in flatten(structure) if framework.tensors.is_tensor(leaf))
+
+
+@dataclass(frozen=True)
+class LayerCall:
+    """One call of a layer: what it got and what it returned, flattened and copied."""
+
+    path: str
+    inputs: tuple[Array, ...]
+    outputs: tuple[Array, ...]
+
+    @cached_property
+    def input_digest(self) -> bytes:
+        """Equal for calls that got exactly the same values."""
+        digest = hashlib.blake2b(digest_size=16)
+        for array in self.inputs:
+            digest.update(f"{array.shape}{array.dtype}".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.digest()
+
+
+@contextmanager
+def each_call(framework: Framework, modules: Mapping[str, Any], record: Callable[[LayerCall], None]) -> Iterator[None]:
+    """While it lasts, `record` gets every call of the modules (by path), in the order in which they end."""
+
+    def attach(path: str, module: Any) -> Undo:
+        pending: list[tuple[Array, ...]] = []
+
+        def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            pending.append(arrays_in(framework, (args, kwargs)))
+
+        def after(output: Any) -> None:
+            inputs = pending.pop()
+            if output is not None:
+                record(LayerCall(path, inputs, arrays_in(framework, output)))
+
+        return framework.eager.hooks.on_call(module, before, after)
+
+    with ExitStack() as undo:
+        for path, module in modules.items():
+            undo.callback(attach(path, module))
+        yield
+
+
+# ---- the runner -----------------------------------------------------------------------------------------------------
+
+
+def runner_of(framework: Framework) -> Runner:
+    """The framework's own runner, or the one that all eager frameworks share."""
+    return framework.runner or EAGER
+
+
+class EagerRunner:
+    """Runs programs of every eager framework; each run begins with a copy of the model and puts random state back."""
+
+    def run(self, side: Side, batches: Sequence[Batch], scope: Scope) -> Recording:
+        if scope.full_steps is None:
+            return _run(side, batches, scope)
+        first = _run(side, batches[: scope.full_steps], scope)
+        if scope.full_steps >= len(batches):
+            return first
+        # Both start alike and repeat each other bit for bit, so the second continues the first.
+        rest = _run(side, batches, replace(scope, phases=scope.brief))
+        # An iteration may have several steps (updates).
+        last = max(first.steps, default=-1)
+        return replace(first, entries=(*first.entries, *(one for one in rest.entries if (one.key.step or 0) > last)))
+
+    def calls(self, side: Side, batch: Batch) -> list[Call]:
+        framework = side.framework
+        calls: dict[str, Call] = {}
+        with _from_the_start(framework, Scope()), ExitStack() as undo:
+            model = side.fresh()
+            for path, module in named_modules(framework, model):
+                undo.callback(_record_first_call(framework, path, module, calls))
+            undo.enter_context(shared_masks(framework, model, Masks()))
+            inputs, targets = side.tensors(batch[0], None), side.tensors(batch[1], None)
+            if side.step is None:
+                side.call(model, inputs)
+            else:
+                # Only the loop itself knows how it calls its models.
+                optimizer, _ = side.make_optimizer(model)
+                side.iterate(model, optimizer, inputs, targets)
+        return list(calls.values())
+
+    def call(
+        self,
+        side: Side,
+        path: str,
+        call: Call,
+        scope: Scope,
+        cotangent: Cotangent,
+        change: Callable[[Any], None] | None = None,
+    ) -> Evaluated:
+        framework = side.framework
+        with _from_the_start(framework, scope):
+            module = side.copied(side.modules[path], scope.dtype)
+            if change is not None:
+                change(module)
+            given, leaves = as_leaves(framework, (call.args, dict(call.kwargs)), scope.dtype)
+            with shared_masks(framework, module, Masks()):
+                output = _canonical(framework, module, module(*given[0], **given[1]))
+            found = [(role, one) for role, one in flatten(output, "output") if framework.tensors.is_tensor(one)]
+            outputs = {role: to_numpy(tensor) for role, tensor in found}
+            gradients: tuple[dict[str, Array], dict[str, Array]] = ({}, {})
+            if _backward_from(framework, output, cotangent):
+                parameters = _own(framework, module, parameters_of)
+                trained = {path: one for path, one in parameters.items() if framework.eager.hooks.takes_gradient(one)}
+                gradients = _gradients(framework, dict(leaves)), _gradients(framework, trained)
+            buffers = {
+                name: to_numpy(buffer)
+                for name, buffer in _own(framework, module, buffers_of).items()
+                if framework.tensors.facts(buffer).dtype.startswith("float")
+            }
+        return Evaluated(outputs, *gradients, buffers, type(module).__name__)
+
+    def evaluate(
+        self, framework: Framework, function: Callable[..., Any], arguments: Sequence[Any], dtype: str | None
+    ) -> Evaluated:
+        (given, _), leaves = as_leaves(framework, (tuple(arguments), {}), dtype, in_place=False)
+        terms: list[tuple[str, Any]] = []
+
+        def total() -> Any:
+            terms.extend(flatten(function(*given)))
+            return _sum([term for _, term in terms])
+
+        framework.eager.hooks.backward(total)
+        outputs = {role: to_numpy(term) for role, term in terms}
+        return Evaluated(outputs, _gradients(framework, dict(leaves)))
+
+    def operators_of_call(self, side: Side, path: str, call: Call, scope: Scope, cotangent: Cotangent) -> Trace:
+        framework = side.framework
+        listener = OperatorTrace(framework)
+        with _from_the_start(framework, scope):
+            module = side.copied(side.modules[path], scope.dtype)
+            (args, kwargs), _ = as_leaves(framework, (call.args, dict(call.kwargs)), scope.dtype)
+            listener.given((args, kwargs))
+            with shared_masks(framework, module, Masks()), listener.recording():
+                output = _canonical(framework, module, module(*args, **kwargs))
+            listener.gave(output)
+            _backward_from(framework, output, cotangent)
+        return listener.trace()
+
+    def operators_of_loss(self, side: Side, batch: Batch, scope: Scope) -> Trace:
+        framework = side.framework
+        listener = OperatorTrace(framework)
+        with _from_the_start(framework, scope):
+            model = side.fresh(scope.dtype)
+            wanted = None if batch[1] is None else side.tensors(batch[1], scope.dtype)
+            with shared_masks(framework, model, Masks()):
+                outputs = side.call(model, side.tensors(batch[0], scope.dtype))
+            listener.given((outputs, wanted))
+
+            def loss() -> Any:
+                with listener.recording():
+                    value = side.loss_of(outputs, wanted)
+                listener.gave(value)
+                return value
+
+            framework.eager.hooks.backward(loss)
+        return listener.trace()
+
+
+EAGER = EagerRunner()
+
+
+@contextmanager
+def _from_the_start(framework: Framework, scope: Scope) -> Iterator[None]:
+    """The precision and seed that a run begins with; random state is put back."""
+    process = framework.eager.process
+    with ExitStack() as undo:
+        undo.callback(process.set_random_state, process.random_state())
+        if scope.dtype is not None:
+            undo.enter_context(process.precision(scope.dtype))
+        process.seed(scope.seed)
+        yield
+
+
+def _run(side: Side, batches: Sequence[Batch], scope: Scope) -> Recording:
+    framework, dtype = side.framework, scope.dtype
+    with _from_the_start(framework, scope), ExitStack() as undo:
+        model = side.fresh(dtype)
+        optimizer, scheduler = side.make_optimizer(model)
+        masks = Masks()
+        undo.enter_context(shared_masks(framework, model, masks))
+        # Watched before gradients are put in, so that what is recorded as the raw gradient is what was computed.
+        watched = undo.enter_context(watch(model, optimizer=optimizer, run=scope.run, phases=scope.phases))
+        if scope.gradients:
+
+            def after_backward(well: bool) -> None:
+                if well:
+                    # By the number that the gradients were recorded with: an iteration may have several updates.
+                    _put_in(framework, model, scope.gradients.get(watched.step_number, {}))
+
+            undo.callback(framework.eager.hooks.on_backward(lambda *_: None, after_backward))
+        for inputs, targets in batches:
+            side.iterate(model, optimizer, side.tensors(inputs, dtype), side.tensors(targets, dtype))
+            if optimizer is None and side.loss is not None:
+                watched.end_step()
+                _forget_gradients(framework, model)
+            if scheduler is not None:
+                scheduler.step()
+            masks.next_step()
+    return watched.recording
+
+
+def _put_in(framework: Framework, model: Any, gradients: Mapping[str, Array]) -> None:
+    for name, parameter in _parameters(framework, model):
+        if name in gradients:
+            framework.eager.hooks.set_gradient(parameter, gradients[name])
+
+
+def _forget_gradients(framework: Framework, model: Any) -> None:
+    for _, parameter in _parameters(framework, model):
+        framework.eager.hooks.set_gradient(parameter, None)
+
+
+def _parameters(framework: Framework, model: Any) -> Iterator[tuple[str, Any]]:
+    for path, module in named_modules(framework, model):
+        for name, parameter in parameters_of(framework.eager.modules.own(module)):
+            yield join(path, name), parameter
+
+
+def _own(
+    framework: Framework, module: Any, tensors_of: Callable[[list[OwnTensor]], list[tuple[str, Any]]]
+) -> dict[str, Any]:
+    """Each tensor once, under its first name: shared weights, and layers that list their weights twice."""
+    first: dict[int, tuple[str, Any]] = {}
+    for path, part in named_modules(framework, module):
+        for name, tensor in tensors_of(framework.eager.modules.own(part)):
+            first.setdefault(id(tensor), (join(path, name), tensor))
+    return dict(first.values())
+
+
+def _gradients(framework: Framework, tensors: Mapping[str, Any]) -> dict[str, Array]:
+    found = {name: framework.eager.hooks.gradient(tensor) for name, tensor in tensors.items()}
+    return {name: to_numpy(gradient) for name, gradient in found.items() if gradient is not None}
+
+
+def _record_first_call(framework: Framework, path: str, module: Any, calls: dict[str, Call]) -> Undo:
+    pending: list[tuple[Any, Any]] = []
+
+    def arrays(value: Any) -> Any:
+        return mapped(value, lambda _, leaf: to_numpy(leaf) if framework.tensors.is_tensor(leaf) else leaf)
+
+    def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        pending.append((arrays(args), arrays(kwargs)))
+
+    def after(output: Any) -> None:
+        args, kwargs = pending.pop()
+        if path in calls or output is None or not is_portable((args, kwargs)):
+            return
+        found = flatten(_canonical(framework, module, output), "output")
+        facts = [(role, framework.tensors.facts(one)) for role, one in found if framework.tensors.is_tensor(one)]
+        shapes = {role: one.shape for role, one in facts if one.dtype.startswith("float")}
+        calls[path] = Call(path, args, kwargs, shapes)
+
+    return framework.eager.hooks.on_call(module, before, after)
+
+
+def _canonical(framework: Framework, module: Any, output: Any) -> Any:
+    return canonical_output(kind_of_module(framework, module), output)
+
+
+def as_leaves(
+    framework: Framework, given: tuple[tuple[Any, ...], dict[str, Any]], dtype: str | None, *, in_place: bool = True
+) -> tuple[tuple[tuple[Any, ...], dict[str, Any]], list[tuple[str, Any]]]:
+    """Positional and named arguments with arrays as tensors that collect gradients, and these by role (`input.0`).
+
+    With `in_place`, what they are given to may write into its arguments.
+    """
+    leaves: list[tuple[str, Any]] = []
+
+    def convert(role: str, leaf: Any) -> Any:
+        if not isinstance(leaf, np.ndarray):
+            return leaf
+        tensor = framework.tensors.tensor(cast_floating(leaf, dtype), gradient=True)
+        if leaf.dtype.kind != "f":
+            return tensor
+        leaves.append((role, tensor))
+        # A tensor that collects gradients may not be written in place.
+        return tensor * 1 if in_place else tensor
+
+    args, kwargs = (mapped(one, convert, "input") for one in given)
+    return (args, kwargs), leaves
+
+
+def _backward_from(framework: Framework, output: Any, cotangent: Cotangent) -> bool:
+    """Run the backward pass of a module that was run alone; False when nothing of its output has a gradient."""
+    hooks = framework.eager.hooks
+    weighted = []
+    for role, tensor in flatten(output, "output"):
+        if not framework.tensors.is_tensor(tensor):
+            continue
+        facts = framework.tensors.facts(tensor)
+        weights = cotangent(role, facts.shape) if facts.dtype.startswith("float") else None
+        if weights is not None:
+            weighted.append(hooks.total(tensor, weights))
+    differentiable = [one for one in weighted if hooks.takes_gradient(one)]
+    if not differentiable:
+        return False
+    hooks.backward(lambda: _sum(differentiable))
+    return True
+
+
+def _sum(terms: Sequence[Any]) -> Any:
+    total = terms[0]
+    for term in terms[1:]:
+        total = total + term
+    return total
+
+
+# ---- dropout --------------------------------------------------------------------------------------------------------
+
+
+class Masks:
+    """Shared dropout masks: no two frameworks draw the same random numbers, so all are given the same ones.
+
+    Masks are drawn by numpy from the seed, the step and the place of the call in it; every run of every side, in any
+    precision, gets the same. A mask of another shape at the same place is another program, and shows as a difference.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self.seed, self.step, self.call = seed, 0, 0
+
+    def next_step(self) -> None:
+        self.step, self.call = self.step + 1, 0
+
+    def draw(self, shape: tuple[int, ...], rate: float) -> Array:
+        generator = np.random.default_rng((self.seed, self.step, self.call))
+        self.call += 1
+        kept = generator.random(shape) >= rate
+        mask: Array = kept / (1.0 - rate) if rate < 1 else np.zeros(shape)
+        return mask
+
+
+@contextmanager
+def shared_masks(framework: Framework, model: Any, masks: Masks) -> Iterator[None]:
+    """While it lasts, every Dropout module in training mode multiplies its input by the next shared mask."""
+    modules = framework.eager.modules
+
+    def attach(module: Any) -> Undo:
+        given: list[Any] = []
+
+        def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            given.append(next(iter((*args, *kwargs.values())), None))
+
+        def after(output: Any) -> Any:
+            tensor, settings = given.pop(), modules.settings(module)
+            rate = float(settings.get("p", 0.0))
+            if output is None or not modules.is_training(module) or rate == 0.0:
+                return None
+            mask = masks.draw(tuple(int(size) for size in tensor.shape), rate)
+            if settings.get("mode") == "downscale_in_infer":
+                # The other way to scale: training only drops values, evaluation scales them down.
+                mask = mask * (1.0 - rate)
+            return framework.eager.hooks.multiply(tensor, mask)
+
+        return framework.eager.hooks.on_call(module, before, after)
+
+    with ExitStack() as undo:
+        for module in {id(one): one for _, one in named_modules(framework, model)}.values():
+            if _draws(kind_of_module(framework, module)):
+                undo.callback(attach(module))
+        yield
+
+
+def _draws(kind: str) -> bool:
+    row = layer_kind(kind)
+    return row is not None and row.random

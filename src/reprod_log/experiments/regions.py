@@ -1,0 +1,106 @@
+"""Regions: every module alone, on the reference's own input and a fixed gradient of its output.
+
+A module's own error then stands apart from what it inherited from those before it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from reprod_log.capture.eager import runner_of
+from reprod_log.errors import first_line
+from reprod_log.frameworks.contract import Call, Cotangent, Evaluated, Shape
+from reprod_log.frameworks.module_tree import join
+from reprod_log.frameworks.nests import plain_role
+from reprod_log.frameworks.side import Scope, Side
+from reprod_log.recording import Array, Entry, Key
+from reprod_log.recording.recorder import Recorder
+
+Change = Callable[[Any], None]
+"""Made to the copy of a module before it is run."""
+
+
+def run_alone(
+    side: Side,
+    calls: Sequence[Call],
+    scope: Scope,
+    *,
+    paths: Mapping[str, str],
+    exchanged: Collection[str] = (),
+    change: Change | None = None,
+) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
+    """Entries of every module run alone, and notes about those that could not be.
+
+    `paths` maps the reference's paths (those of `calls`) to this side's; modules in `exchanged` want time and batch
+    the other way round. `change` is made to the copy of each module before it is run.
+    """
+    runner = runner_of(side.framework)
+    recorder = Recorder()
+    notes: list[str] = []
+    for call in calls:
+        path = paths.get(call.path)
+        if path is None or path not in side.modules:
+            continue
+        given = time_and_batch_first(call) if call.path in exchanged else call
+        try:
+            found = runner.call(side, path, given, scope, cotangent_of(given), change)
+        except Exception as error:  # a layer may raise anything on a foreign input; the reason is kept
+            name = side.framework.name
+            notes.append(f"{path} ({name}) could not be run alone{_in(scope.dtype)}: {first_line(error)}")
+            continue
+        for key, array in _entries(given, path, found, scope.run):
+            recorder.add(key, array, layer_type=found.layer_type)
+    return recorder.close().entries, tuple(notes)
+
+
+def _entries(call: Call, path: str, found: Evaluated, run: str) -> list[tuple[Key, Array]]:
+    return [
+        *((Key(path, "forward", 0, 0, role, run), array) for role, array in found.outputs.items()),
+        *(
+            (Key(path, "backward", 0, 0, call.roles.get(role, role), run), array)
+            for role, array in found.input_gradients.items()
+        ),
+        *(
+            (Key(join(path, name), "gradient", 0, None, "raw", run, region=call.path), array)
+            for name, array in found.parameter_gradients.items()
+        ),
+        *(
+            (Key(join(path, name), "buffer", 0, None, "", run, region=call.path), array)
+            for name, array in found.buffers.items()
+        ),
+    ]
+
+
+def time_and_batch_first(call: Call) -> Call:
+    """The call for a module that wants time and batch the other way round."""
+    args = tuple(_exchanged(arg) for arg in call.args)
+    kwargs = {name: _exchanged(arg) for name, arg in call.kwargs.items()}
+    return replace(call, args=args, kwargs=kwargs, exchanged=True)
+
+
+def _exchanged(value: Any) -> Any:
+    return value.swapaxes(0, 1) if isinstance(value, np.ndarray) and value.ndim == 3 else value
+
+
+def cotangent_of(call: Call) -> Cotangent:
+    """The gradients given to the outputs of a region: the same for both sides, different for every module."""
+
+    def cotangent(role: str, shape: Shape) -> Array | None:
+        if call.shared is not None and plain_role(role) not in call.shared:
+            return None
+        seed = hashlib.blake2b(f"{call.path}:{plain_role(role)}".encode(), digest_size=8).digest()
+        generator = np.random.default_rng(int.from_bytes(seed, "little"))
+        if call.exchanged and role in ("output", "output.0") and len(shape) == 3:
+            return generator.standard_normal((shape[1], shape[0], shape[2])).swapaxes(0, 1).astype(np.float32)
+        return generator.standard_normal(shape).astype(np.float32)
+
+    return cotangent
+
+
+def _in(dtype: str | None) -> str:
+    return f" in {dtype}" if dtype else ""

@@ -1,0 +1,164 @@
+"""Side: one program (a model with what trains it), and Scope: how it is run."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from reprod_log.errors import UsageError
+from reprod_log.frameworks import Framework, framework_of
+from reprod_log.frameworks.module_tree import named_modules
+from reprod_log.frameworks.nests import mapped
+from reprod_log.frameworks.tensors import cast_floating, plain_batch
+from reprod_log.recording import Array
+
+Batch = tuple[Any, Any]
+"""What a model is called with (arrays by parameter name, or in order), and what its loss is given besides."""
+BRIEF = ("loss", "lr", "metric")
+"""What is kept of the steps that are not recorded in full."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side: a model (or several by name) and how it is trained. No run changes it."""
+
+    model: Any
+    loss: Callable[..., Any] | None = None
+    """Called as loss(outputs, targets), or loss(outputs) when there are no targets."""
+    optimizer: Callable[[Any], Any] | None = None
+    """Given the model to train, makes its optimizer; or (optimizer, scheduler)."""
+    step: Callable[..., Any] | None = None
+    """Does one whole iteration: step(model, optimizer, inputs, targets). Instead of `loss`, for loops of one's own."""
+
+    @cached_property
+    def framework(self) -> Framework:
+        return framework_of(next(iter(as_mapping(self.model).values())))
+
+    @cached_property
+    def modules(self) -> Mapping[str, Any]:
+        """Every module of the model itself by the path that recordings know it by."""
+        return dict(named_modules(self.framework, self.model))
+
+    def fresh(self, dtype: str | None = None) -> Any:
+        """A copy of the model as it was given, in another floating dtype if asked for."""
+        return self.copied(self.model, dtype)
+
+    def copied(self, model: Any, dtype: str | None = None) -> Any:
+        """A copy of a model or of a part of it, in another floating dtype if asked for."""
+        modules = self.framework.eager.modules
+        for one in as_mapping(model).values():
+            modules.make_copyable(one)
+        made = copy.deepcopy(model)
+        if dtype is not None:
+            for one in as_mapping(made).values():
+                modules.convert(one, dtype)
+        return made
+
+    def tensors(self, batch: Any, dtype: str | None) -> Any:
+        """A batch with its arrays as this framework's tensors, the floating ones in `dtype`."""
+        tensors = self.framework.tensors
+
+        def tensor(_: str, leaf: Any) -> Any:
+            return tensors.tensor(cast_floating(leaf, dtype)) if isinstance(leaf, np.ndarray) else leaf
+
+        return mapped(batch, tensor)
+
+    def call(self, model: Any, inputs: Any) -> Any:
+        if isinstance(inputs, Mapping):
+            return model(**inputs)
+        return model(*inputs) if isinstance(inputs, (tuple, list)) else model(inputs)
+
+    def iterate(self, model: Any, optimizer: Any, inputs: Any, targets: Any) -> None:
+        """One iteration: forward, and what of loss, backward and update this side has."""
+        if self.step is not None:
+            self.step(model, optimizer, inputs, targets)
+            return
+        if self.loss is None:
+            self.call(model, inputs)
+            return
+
+        def objective() -> Any:
+            value = self.objective(model, self.call(model, inputs), targets)
+            self._check_loss(value)
+            return value
+
+        self.framework.eager.hooks.backward(objective)
+        self.update(model, optimizer)
+
+    def objective(self, model: Any, outputs: Any, targets: Any) -> Any:
+        """The scalar that the backward pass begins at."""
+        return self.loss_of(outputs, targets)
+
+    def loss_of(self, outputs: Any, targets: Any) -> Any:
+        """The loss of these outputs."""
+        assert self.loss is not None
+        return self.loss(outputs) if targets is None else self.loss(outputs, targets)
+
+    def update(self, model: Any, optimizer: Any) -> None:
+        """What comes after the backward pass."""
+        if optimizer is not None:
+            self.framework.eager.optimizers.step(optimizer)
+            self.framework.eager.optimizers.clear(optimizer)
+
+    def _check_loss(self, value: Any) -> None:
+        name = self.framework.name
+        if not self.framework.tensors.is_tensor(value):
+            raise UsageError(
+                f"the loss of the {name} side gave a {type(value).__name__}, not a tensor of {name}, so nothing could "
+                "be trained by it. Return the tensor itself, not .item() or float() of it"
+            )
+        if prod(value.shape) != 1:
+            raise UsageError(
+                f"the loss of the {name} side has the shape {list(value.shape)}, and a backward pass begins at one "
+                "number. Reduce it, e.g. with .mean()"
+            )
+
+    def make_optimizer(self, model: Any) -> tuple[Any, Any]:
+        """The optimizer and, if there is one, the scheduler."""
+        if self.optimizer is None:
+            return None, None
+        made = self.optimizer(model)
+        if isinstance(made, tuple):
+            if len(made) != 2 or not hasattr(made[1], "step"):
+                raise UsageError("an optimizer factory must return an optimizer, or (optimizer, scheduler)")
+            return made
+        return made, None
+
+
+@dataclass(frozen=True)
+class Scope:
+    """How a side is run."""
+
+    run: str = ""
+    """The name of the pass in keys."""
+    dtype: str | None = None
+    """A floating dtype instead of the model's own."""
+    seed: int = 0
+    phases: Sequence[str] | None = None
+    """What is recorded; None: everything."""
+    full_steps: int | None = None
+    """Everything of so many iterations, then only what `brief` names; None: everything of all."""
+    brief: Sequence[str] = BRIEF
+    gradients: Mapping[int, Mapping[str, Array]] = field(default_factory=dict)
+    """Put in the place of the computed ones after each backward pass, by step and path."""
+
+
+def batches_of(inputs: Any, targets: Any, steps: int) -> list[Batch]:
+    """One (inputs, targets) per step: a list gives each step its own, anything else is used at every step."""
+    inputs, targets = plain_batch(inputs), plain_batch(targets)
+    listed_inputs = inputs if isinstance(inputs, list) else [inputs] * steps
+    listed_targets = targets if isinstance(targets, list) else [targets] * len(listed_inputs)
+    # A single array needs no tuple around it.
+    batches = [(one,) if isinstance(one, np.ndarray) else one for one in listed_inputs[:steps]]
+    return list(zip(batches, listed_targets[:steps], strict=True))
+
+
+def as_mapping(model: Any) -> Mapping[str, Any]:
+    """The models of a side by name; a single one has the empty name."""
+    return model if isinstance(model, Mapping) else {"": model}

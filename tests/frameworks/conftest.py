@@ -1,0 +1,35 @@
+"""gear, the framework of one file, made known as a package from outside would be: through an entry point."""
+
+from __future__ import annotations
+
+from importlib import metadata
+from types import SimpleNamespace
+
+import pytest
+
+from reprod_log import frameworks
+from reprod_log.layers import lookup
+
+
+@pytest.fixture
+def entry_points(monkeypatch):
+    """Have these objects found as frameworks from outside, by name; forgotten again afterwards."""
+
+    def known(**objects):
+        points = [SimpleNamespace(name=name, value=name, load=lambda one=one: one) for name, one in objects.items()]
+        found = {frameworks.GROUP: points}
+        monkeypatch.setattr(metadata, "entry_points", lambda group: found.get(group, []))
+        frameworks._known.cache_clear()
+
+    yield known
+    monkeypatch.undo()
+    frameworks._known.cache_clear()
+    lookup.register("gear", {})
+
+
+@pytest.fixture
+def gear(entry_points):
+    import gear
+
+    entry_points(gear=gear)
+    return gear

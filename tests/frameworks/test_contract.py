@@ -1,0 +1,342 @@
+"""The contract, held by every framework: torch, paddle, and the one of the tests that has a single file."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import numpy as np
+import paddle
+import pytest
+import torch
+
+from reprod_log.capture import to_numpy
+from reprod_log.capture.eager import runner_of, stand_ins, undisturbed
+from reprod_log.frameworks import contract, framework_of, known_names
+from reprod_log.frameworks.module_tree import Root, Tree, kind_of_module, named_modules, parameters_of
+from reprod_log.frameworks.side import Scope, Side, batches_of
+
+ROWS = np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32)
+
+
+class TorchNet(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second = torch.nn.Linear(5, 4), torch.nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.second(self.first(x))
+
+
+class PaddleNet(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        paddle.seed(0)
+        self.first, self.second = paddle.nn.Linear(5, 4), paddle.nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.second(self.first(x))
+
+
+@pytest.fixture(params=["torch", "paddle", "gear"])
+def kit(request):
+    """One framework with a small model and an optimizer for it."""
+    if request.param == "torch":
+        made, sgd = TorchNet, lambda model: torch.optim.SGD(model.parameters(), 0.1)
+    elif request.param == "paddle":
+        made, sgd = PaddleNet, lambda model: paddle.optimizer.SGD(0.1, parameters=model.parameters())
+    else:
+        gear = request.getfixturevalue("gear")
+
+        class GearNet(gear.Module):
+            def __init__(self):
+                self.first, self.second = gear.Linear(5, 4), gear.Linear(4, 3)
+
+            def forward(self, x):
+                return self.second(self.first(x))
+
+        made, sgd = GearNet, lambda model: gear.SGD(model, 0.1)
+    framework = framework_of(made())
+    return SimpleNamespace(name=request.param, framework=framework, model=made, sgd=sgd, tensors=framework.tensors)
+
+
+def squares(outputs):
+    return (outputs * outputs).mean()
+
+
+def state_of(kit, model):
+    return {name: to_numpy(tensor) for name, tensor in kit.framework.eager.modules.state_names(model).items()}
+
+
+PARTS = {
+    "tensors": contract.Tensors,
+    "modules": contract.Modules,
+    "hooks": contract.Hooks,
+    "optimizers": contract.Optimizers,
+    "process": contract.Process,
+    "operators": contract.Operators,
+    "distributed": contract.Distributed,
+    "export": contract.Export,
+}
+
+
+def parameters_of_function(function):
+    return [(one.name, one.kind) for one in inspect.signature(function).parameters.values() if one.name != "self"]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_function_has_the_parameters_of_the_contract(kit, part):
+    owner = kit.framework if part in ("tensors", "distributed", "export") else kit.framework.eager
+    found = getattr(owner, part)
+    if found is None:
+        assert part not in kit.framework.can
+        return
+    protocol = PARTS[part]
+    for name, function in vars(protocol).items():
+        if inspect.isfunction(function) and not name.startswith("_"):
+            ours, theirs = parameters_of_function(function), parameters_of_function(getattr(found, name))
+            assert [kind for _, kind in ours] == [kind for _, kind in theirs], name
+
+
+def test_capabilities_follow_from_the_parts(kit):
+    assert kit.framework.name in known_names()
+    assert {"watch", "gradient", "update", "float64", "isolate", "in_place"} <= kit.framework.can
+    assert ("export" in kit.framework.can) is (kit.framework.export is not None)
+    assert ("operators" in kit.framework.can) is (kit.framework.eager.operators is not None)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "bool"])
+def test_arrays_go_into_tensors_and_come_back(kit, dtype):
+    array = np.arange(6).reshape(2, 3).astype(dtype)
+    tensor = kit.tensors.tensor(array)
+    assert kit.tensors.is_tensor(tensor)
+    assert not kit.tensors.is_tensor(array)
+    assert kit.tensors.facts(tensor)[:2] == ((2, 3), dtype)
+    np.testing.assert_array_equal(kit.tensors.view(tensor)[0], array)
+
+
+def test_tensor_is_a_copy_in_the_dtype_asked_for(kit):
+    array = np.ones(3, np.float32)
+    tensor = kit.tensors.tensor(array, dtype="float64")
+    array[:] = 7
+    assert to_numpy(tensor).tolist() == [1.0, 1.0, 1.0]
+    assert kit.tensors.facts(tensor).dtype == "float64"
+
+
+def test_scalar_stays_a_scalar(kit):
+    assert kit.tensors.facts(kit.tensors.tensor(np.array(2.0, np.float32))).shape == ()
+
+
+def test_tree_has_every_module_and_parameter_once(kit):
+    tree = Tree(kit.framework)
+    tree.add(Root("", kit.model()))
+    assert [node.path for node in tree.nodes] == ["", "first", "second"]
+    assert [node.kind for node in tree.nodes] == ["", "linear", "linear"]
+    assert len(tree.slots) == 4
+    assert {slot.node.path for slot in tree.slots} == {"first", "second"}
+
+
+def test_modules_have_names_and_kinds(kit):
+    found = dict(named_modules(kit.framework, {"a": kit.model()}))
+    assert list(found) == ["a", "a.first", "a.second"]
+    assert kind_of_module(kit.framework, found["a.first"]) == "linear"
+
+
+def test_setting_is_changed_under_the_name_it_is_read_by(kit):
+    module = kit.model().first
+    modules = kit.framework.eager.modules
+    vars(module)["_slope"] = 0.1
+    assert modules.settings(module)["slope"] == 0.1
+    modules.set_setting(module, "slope", 0.2)
+    assert modules.settings(module)["slope"] == 0.2
+
+
+def test_values_are_written_in_place(kit):
+    module = kit.model().first
+    hooks, own = kit.framework.eager.hooks, kit.framework.eager.modules.own
+    before = own(module)[0].tensor
+    wanted = np.full(kit.tensors.facts(before).shape, 3.0, np.float32)
+    hooks.write(before, wanted)
+    assert own(module)[0].tensor is before
+    np.testing.assert_array_equal(to_numpy(before), wanted)
+    assert hooks.takes_gradient(before)
+
+
+def test_gradient_is_put_in_and_forgotten(kit):
+    parameter = kit.framework.eager.modules.own(kit.model().first)[0].tensor
+    hooks = kit.framework.eager.hooks
+    wanted = np.full(kit.tensors.facts(parameter).shape, 2.0, np.float32)
+    hooks.set_gradient(parameter, wanted)
+    np.testing.assert_array_equal(to_numpy(hooks.gradient(parameter)), wanted)
+    hooks.set_gradient(parameter, None)
+    assert hooks.gradient(parameter) is None
+
+
+def test_backward_leaves_gradients_with_the_parameters(kit):
+    model, hooks = kit.model(), kit.framework.eager.hooks
+    value = hooks.backward(lambda: squares(model(kit.tensors.tensor(ROWS))))
+    assert kit.tensors.facts(value).shape == ()
+    for module in (model.first, model.second):
+        for _, parameter in parameters_of(kit.framework.eager.modules.own(module)):
+            assert np.any(to_numpy(hooks.gradient(parameter)))
+
+
+def test_calls_gradients_and_steps_are_reported_and_undone(kit):
+    model, hooks = kit.model(), kit.framework.eager.hooks
+    optimizer = kit.sgd(model)
+    heard = []
+    parameter = kit.framework.eager.modules.own(model.first)[0].tensor
+    undos = [
+        hooks.on_call(model.first, lambda args, kwargs: heard.append("before"), lambda output: heard.append("after")),
+        hooks.on_gradient(parameter, lambda gradient: heard.append("gradient")),
+        hooks.on_backward(lambda tensors, accumulates: heard.append("begin"), lambda well: heard.append("end")),
+        hooks.on_step(optimizer, lambda closure: heard.append("step"), lambda _: None, lambda: heard.append("stepped")),
+    ]
+
+    def train():
+        hooks.backward(lambda: squares(model(kit.tensors.tensor(ROWS))))
+        kit.framework.eager.optimizers.step(optimizer)
+        kit.framework.eager.optimizers.clear(optimizer)
+
+    train()
+    assert heard == ["before", "after", "begin", "gradient", "end", "step", "stepped"]
+    for undo in undos:
+        undo()
+        undo()
+    train()
+    assert len(heard) == 7
+
+
+def test_what_a_hook_returns_stands_in_for_the_output(kit):
+    model, hooks = kit.model(), kit.framework.eager.hooks
+    given = kit.tensors.tensor(ROWS)
+    undo = hooks.on_call(model.first, lambda args, kwargs: None, lambda output: hooks.multiply(output, np.zeros(4)))
+    assert not np.any(to_numpy(model.first(given)))
+    undo()
+    assert np.any(to_numpy(model.first(given)))
+
+
+def test_hook_is_told_when_a_call_fails(kit):
+    model, heard = kit.model(), []
+    undo = kit.framework.eager.hooks.on_call(model.first, lambda args, kwargs: None, heard.append)
+    with pytest.raises(Exception):  # noqa: B017  # each framework has its own
+        model.first(kit.tensors.tensor(ROWS[:, :2]))
+    assert heard == [None]
+    undo()
+
+
+def test_copy_of_a_hooked_model_reports_nothing(kit):
+    model, heard = kit.model(), []
+    undo = kit.framework.eager.hooks.on_call(model.first, lambda args, kwargs: heard.append(1), lambda output: None)
+    copy.deepcopy(model)(kit.tensors.tensor(ROWS))
+    assert heard == []
+    undo()
+
+
+def test_optimizer_is_described(kit):
+    model = kit.model()
+    optimizer, optimizers = kit.sgd(model), kit.framework.eager.optimizers
+    assert optimizers.is_optimizer(optimizer)
+    assert not optimizers.is_optimizer(model)
+    assert len(optimizers.parameters_of(optimizer)) == 4
+    assert optimizers.rates(optimizer) == [pytest.approx(0.1)]
+    assert optimizers.describe(optimizer)["type"] == "SGD"
+    assert [one.lr for one in optimizers.treatments(optimizer)] == [pytest.approx(0.1)] * 4
+
+
+def test_stand_ins_leave_the_model_as_it_was(kit):
+    model = kit.model()
+    before, tensor = state_of(kit, model), kit.framework.eager.modules.own(model.first)[0].tensor
+    zeros = {id(tensor): np.zeros(kit.tensors.facts(tensor).shape, np.float32)}
+    given = kit.tensors.tensor(ROWS)
+    plain = to_numpy(model(given))
+    with undisturbed(kit.framework, model), stand_ins(kit.framework, model, zeros, None):
+        assert not np.array_equal(to_numpy(model(given)), plain)
+    with undisturbed(kit.framework, model), stand_ins(kit.framework, model, {}, "float64"):
+        wide = to_numpy(model(kit.tensors.tensor(ROWS.astype(np.float64))))
+    assert wide.dtype == np.float64
+    np.testing.assert_allclose(wide, plain, rtol=1e-5, atol=1e-6)
+    assert kit.framework.eager.modules.own(model.first)[0].tensor is tensor
+    for name, array in state_of(kit, model).items():
+        np.testing.assert_array_equal(array, before[name])
+
+
+@pytest.mark.parametrize("dtype", [None, "float64"])
+def test_run_repeats_itself_and_leaves_the_side_alone(kit, dtype):
+    model = kit.model()
+    before = state_of(kit, model)
+    side = Side(model, loss=squares, optimizer=kit.sgd)
+    runs = [
+        runner_of(kit.framework).run(side, batches_of((ROWS,), None, 2), Scope(dtype=dtype, run="x")) for _ in range(2)
+    ]
+    assert {entry.key.run for entry in runs[0].entries} == {"x"}
+    assert {entry.key.phase for entry in runs[0].entries} >= {"forward", "loss", "backward", "gradient", "update"}
+    for one, other in zip(runs[0].entries, runs[1].entries, strict=True):
+        assert one.key == other.key
+        np.testing.assert_array_equal(one.array(), other.array())
+    assert runs[0].entries[0].dtype == (dtype or "float32")
+    for name, array in state_of(kit, model).items():
+        np.testing.assert_array_equal(array, before[name])
+
+
+def test_gradients_are_put_in_while_it_runs(kit):
+    side = Side(kit.model(), loss=squares, optimizer=kit.sgd)
+    name = next(iter(state_of(kit, side.model)))
+    wanted = np.full(state_of(kit, side.model)[name].shape, 0.5, np.float32)
+    recording = runner_of(kit.framework).run(side, batches_of((ROWS,), None, 1), Scope(gradients={0: {name: wanted}}))
+    np.testing.assert_allclose(recording[f"step0/update/{name}"].array(), -0.1 * wanted, rtol=1e-5)
+    assert not np.array_equal(recording[f"step0/gradient/{name}:raw"].array(), wanted)
+
+
+def test_layer_is_run_alone_as_it_was_called(kit):
+    side = Side(kit.model(), loss=squares)
+    runner = runner_of(kit.framework)
+    calls = {call.path: call for call in runner.calls(side, ((ROWS,), None))}
+    assert list(calls) == ["first", "second", ""]
+    given = calls["second"]
+    ones = np.ones((4, 3), np.float32)
+    found = runner.call(side, "second", given, Scope(), lambda role, shape: ones)
+    assert list(found.outputs) == ["output"]
+    assert found.input_gradients["input.0"].shape == (4, 4)
+    assert len(found.parameter_gradients) == 2
+    np.testing.assert_allclose(
+        found.parameter_gradients[
+            min(found.parameter_gradients, key=lambda name: found.parameter_gradients[name].ndim)
+        ],
+        ones.sum(0),
+    )
+    wide = runner.call(side, "second", given, Scope(dtype="float64"), lambda role, shape: ones)
+    assert wide.outputs["output"].dtype == np.float64
+
+
+def test_function_is_evaluated_with_the_gradients_of_its_arguments(kit):
+    found = runner_of(kit.framework).evaluate(kit.framework, lambda x: {"a": squares(x)}, [ROWS], "float64")
+    np.testing.assert_allclose(found.outputs["a"], np.mean(ROWS.astype(np.float64) ** 2))
+    np.testing.assert_allclose(found.input_gradients["input.0"], 2 * ROWS.astype(np.float64) / ROWS.size)
+
+
+def test_random_state_is_put_back(kit):
+    process = kit.framework.eager.process
+    process.seed(3)
+    before = process.random_state()
+    with process.precision("float64") if kit.name != "gear" else nullcontext():
+        process.seed(4)
+    process.set_random_state(before)
+    assert process.version() is not None
+
+
+def test_operators_are_recorded_with_lines_where_the_framework_can(kit):
+    side = Side(kit.model(), loss=squares)
+    runner = runner_of(kit.framework)
+    call = next(one for one in runner.calls(side, ((ROWS,), None)) if one.path == "")
+    if "operators" not in kit.framework.can:
+        with pytest.raises(contract.CaptureError, match="operators of gear"):
+            runner.operators_of_call(side, "", call, Scope(), lambda role, shape: None)
+        return
+    trace = runner.operators_of_call(side, "", call, Scope(), lambda role, shape: np.ones(shape, np.float32))
+    assert any("test_contract.py" in one.line for one in trace.operators)
+    assert trace.results
+    assert trace.gradients
