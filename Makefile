@@ -30,7 +30,7 @@ demo: $(VENV)/ready ## align AlexNet in torch with its paddle port, from nothing
 test: $(VENV)/ready $(VENV)/browser lint types ## check style and types, then run the tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-test-fast: $(VENV)/ready ## run the tests that need neither frameworks nor a browser (about two minutes)
+test-fast: $(VENV)/ready ## run the tests that need neither frameworks nor a browser
 	$(BIN)/python -m pytest --fast -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(VENV)/ready ## check style
