@@ -49,7 +49,16 @@ _RENAMED: dict[str, dict[str, str]] = {
     "super_resolution/reshape": {
         "head": "enter", "blocks.0": "block3", "blocks.1": "block2", "blocks.2": "block1", "tail": "leave",
     },
-    "encoder_layer/framework": {"layer.norm1": "layer.norm1", "layer.norm2": "layer.norm2"},
+    "encoder_layer/hand": {
+        "words": "emb", "layer.norm1": "norm2", "layer.norm2": "norm1", "layer.linear1": "fc_in",
+        "layer.linear2": "fc_out", "head": "cls",
+    },
+    "plain_conv/functional": {
+        "conv.weight": "w1", "conv.bias": "b1", "deep.weight": "w2", "fc.weight": "w3", "fc.bias": "b3",
+    },
+    "momentum/bare": {"fc1.weight": "first", "fc1.bias": "first_b", "fc2.weight": "last", "fc2.bias": "last_b"},
+    "graph/first": {"lin1.weight": "W1", "lin1.bias": "b1", "lin2.weight": "W2", "lin2.bias": "b2"},
+    "several_models/named": {"generator.0": "generator.hidden", "generator.2": "generator.out"},
     "linear_attention/einsum": {"q": "theta", "k": "phi", "v": "g"},
     "additive_attention/named": {"query": "W", "key": "U", "score": "v"},
     "swiglu/separate": {"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3"},

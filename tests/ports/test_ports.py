@@ -30,7 +30,8 @@ def test_tables_are_as_large_as_promised() -> None:
     assert sum(port.swap for port in ports) >= len(ports) / 3
     assert len(all_exchanged()) >= 20
     assert len(all_mistakes()) >= 60
-    assert {port.name for port in ports} == {row.port for row in all_mistakes().values()}
+    every = {(port.name, one.name) for port in ports for one in port.formulations}
+    assert {(row.port, row.formulation) for row in all_mistakes().values()} == every
     assert sum(row.loaded and row.correct for row in all_stated().values()) >= 20
 
 
@@ -51,6 +52,22 @@ def test_sources_are_the_weights_that_the_converter_reads() -> None:
     assert found["b.bias"] == {f"depth.1.{leaf}" for leaf in ("weight", "bias", "running_mean", "running_var")}
     gates = sources(*port_and_formulation("fused_lstm/gates"))
     assert gates["new.bias"] == {"lstm.bias_ih_l0", "lstm.bias_hh_l0"}
+
+
+def test_stated_maps_are_right_or_wrong_as_the_table_says() -> None:
+    for row in all_stated().values():
+        made = sources(*port_and_formulation(f"{row.port}/{row.formulation}"))
+        right = all(
+            any(name == new or name.startswith(f"{new}.") for name in made)
+            and all(
+                source == old or source.startswith(f"{old}.")
+                for name, found in made.items()
+                if name == new or name.startswith(f"{new}.")
+                for source in found
+            )
+            for old, new in row.rename.items()
+        )
+        assert right != row.wrong, row.name
 
 
 def test_self_check_fails_when_two_weights_are_exchanged() -> None:
