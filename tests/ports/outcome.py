@@ -143,8 +143,8 @@ def first_key(alignment: Alignment) -> str:
     if alignment.passed:
         return ""
     first = alignment.first_divergence
-    failed = (one.key for one in alignment.verdict.judgements if not one.status.passed)
-    return first.key if first is not None else next(failed, "")
+    failed = (str(one.key) for one in alignment.verdict.judgements if not one.status.passed)
+    return str(first.key) if first is not None else next(failed, "")
 
 
 def _grades(case: Case, alignment: Alignment, causes: tuple[str, ...], line: str) -> tuple[str, ...]:
