@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from reprod_log.alignment.models import align_models
-from reprod_log.pairing.arrangements import arrangement
+from reprod_log.pairing.layouts import arrangement
 
 ARRAY = np.random.default_rng(0).normal(size=(3, 4, 4))
 PADDED = np.pad(ARRAY, ((0, 0), (0, 0), (2, 0)))

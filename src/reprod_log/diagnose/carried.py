@@ -15,8 +15,7 @@ import numpy as np
 
 from reprod_log.diagnose.finding import Finding
 from reprod_log.errors import listed
-from reprod_log.pairing.survey import survey
-from reprod_log.pairing.unit import BARE
+from reprod_log.pairing.units import BARE, survey
 from reprod_log.recording import Array, Key
 from reprod_log.transfer import TransferReport
 

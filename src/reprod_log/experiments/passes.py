@@ -13,9 +13,9 @@ from reprod_log.frameworks.contract import Call
 from reprod_log.frameworks.side import Batch, Scope, Side, as_mapping
 from reprod_log.measure.comparison import measure_pair
 from reprod_log.pairing import Pair
-from reprod_log.pairing.call_arguments import arranged, with_shared_outputs
-from reprod_log.pairing.layers import Layers, match_layers
-from reprod_log.pairing.tensors import time_and_batch_exchanged
+from reprod_log.pairing.arguments import arranged, with_shared_outputs
+from reprod_log.pairing.layouts import time_and_batch_exchanged
+from reprod_log.pairing.models import Layers, match_layers
 from reprod_log.pairing.weight_map import TransferPlan, make_plan
 from reprod_log.recording import PHASES, Array, Entry, Recording
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reprod_log.frameworks.contract import Operator, Trace
-from reprod_log.pairing.arrangements import arrangement
+from reprod_log.pairing.layouts import arrangement
 from reprod_log.recording import Array
 
 _NEAR = 1e-6

@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 
 from reprod_log.layers.lookup import find_layer
 from reprod_log.layers.rows import Column, TensorMap
-from reprod_log.layers.transform import FLAT, KEEP, Array, Shape, Transform
+from reprod_log.layers.transform import FLAT, KEEP, Shape, Transform
+from reprod_log.recording import Array
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from reprod_log.layers.rows import Arguments, LayerFacts, Probe
-from reprod_log.layers.transform import Array
+from reprod_log.recording import Array
 
 Arrays = tuple[Array, ...]
 

@@ -14,7 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from reprod_log.layers.transform import KEEP, Array, Shape, Transform
+from reprod_log.layers.transform import KEEP, Shape, Transform
+from reprod_log.recording import Array
 
 Arguments = tuple[Any, ...]
 """Nested tuples of arrays: what a layer is called with."""

@@ -8,12 +8,11 @@ permutation itself).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from reprod_log.recording import Array
+
 Shape = tuple[int, ...]
 
 

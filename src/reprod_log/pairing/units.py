@@ -1,12 +1,203 @@
-"""The units of a recorded model: what transfer knows about layers, read from a recording instead of a live model."""
+"""Units: the smallest pieces of a model that are transferred as a whole, of live models and of recorded ones.
+
+A unit is a layer of a known kind, or a single tensor that belongs to no such layer (a class token, say). It is
+described without any framework object.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from reprod_log.layers.lookup import family_of, find_layer
-from reprod_log.pairing.unit import Unit, bare_unit, join, layer_parts
-from reprod_log.recording import ModuleInfo, Recording
+from reprod_log.errors import TransferError
+from reprod_log.frameworks import Framework, owner_of_model
+from reprod_log.frameworks.contract import KeptForm, OwnTensor
+from reprod_log.frameworks.tensors import to_numpy
+from reprod_log.layers.layouts import kept_in_other_form
+from reprod_log.layers.lookup import column_of, family_of, find_layer, layer_kind
+from reprod_log.layers.rows import Column, LayerFacts, LayerKind, TensorMap
+from reprod_log.layers.transform import KEEP, Shape, Transform
+from reprod_log.recording import Array, ModuleInfo, Recording
+
+# The kind of a unit that is one tensor outside any known layer.
+BARE = "Parameter"
+# The class name of a unit that is a piece of a layer and cannot be run by itself.
+PIECE = "piece"
+
+Signature = tuple[str, tuple[tuple[str, Shape], ...], tuple[tuple[str, int | None], ...]]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One canonical tensor of a unit, and where it is stored: which part of which tensor, by which recipe."""
+
+    canonical: str
+    tensor: str
+    index: int
+    transform: Transform
+    shape: Shape
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One layer or bare tensor: its path, its kind, its canonical parts.
+
+    `axes` holds the canonical axis of every weight norm or spectral norm: layers that normalize over different axes
+    have tensors of the same names and sometimes shapes, and are still not the same.
+    """
+
+    path: str
+    kind: str
+    family: str
+    class_name: str
+    parts: tuple[Part, ...]
+    axes: tuple[tuple[str, int | None], ...] = ()
+    # The layer whose call computes this unit; differs from the path for a bare tensor or a piece of an attention layer.
+    owner: str = field(default="", compare=False)
+    # Other paths of the same layer, where a model registers it more than once.
+    aliases: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def signature(self) -> Signature:
+        """What two units must share to be exchangeable: kind, canonical names and shapes, axes of norms."""
+        shapes = tuple(sorted((part.canonical, part.shape) for part in self.parts if not part.optional))
+        return self.kind, shapes, self.axes
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """The names of the stored tensors, in order."""
+        return tuple(dict.fromkeys(part.tensor for part in self.parts))
+
+    def fits(self, other: Unit) -> bool:
+        """Whether the two are exchangeable as a whole."""
+        return self.signature == other.signature
+
+    def fits_partly(self, other: Unit) -> bool:
+        """Whether the two are of one kind and agree in what both have, though one has more (a bias, say)."""
+        if self.kind != other.kind or self.axes != other.axes:
+            return False
+        here = {part.canonical: part.shape for part in self.parts if not part.optional}
+        there = {part.canonical: part.shape for part in other.parts if not part.optional}
+        common = here.keys() & there.keys()
+        return bool(common) and all(here[name] == there[name] for name in common)
+
+    def part(self, canonical: str) -> Part | None:
+        """The named canonical part."""
+        return next((part for part in self.parts if part.canonical == canonical), None)
+
+    def describe(self) -> str:
+        """The class and the canonical shapes in a few words, such as "Linear weight (10, 84), bias (10)"."""
+        shapes = ", ".join(f"{p.canonical} {_shape_text(p.shape)}" for p in self.parts if not p.optional)
+        norms = "".join(f", {name} over axis {'all' if axis is None else axis}" for name, axis in self.axes)
+        return (
+            f"{self.title} {shapes}{norms}" if self.kind != BARE else f"{self.kind} {_shape_text(self.parts[0].shape)}"
+        )
+
+    @property
+    def title(self) -> str:
+        """What a reader calls it: its class, or the kind of layer that it is a piece of."""
+        row = layer_kind(self.kind) if self.class_name == PIECE else None
+        return self.class_name if row is None else row.title
+
+
+def _shape_text(shape: Shape) -> str:
+    return "(" + ", ".join(map(str, shape)) + ")"
+
+
+def layer_parts(column: Column, path: str, shapes: Mapping[str, Shape]) -> tuple[Part, ...]:
+    """The canonical parts of the layer at this path; `shapes` has every tensor inside it, by its name in the layer.
+
+    Tensors that the column does not know are left out, and so are second names of a part already found.
+    """
+    extra = kept_in_other_form(column, shapes.keys())
+    parts: dict[str, Part] = {}
+    for map_ in _maps_in_order(column, extra, shapes.keys()):
+        if not map_.transform.fits(shapes[map_.native]) or any(name in parts for name in map_.canonical):
+            continue
+        shape = map_.transform.part_shape(shapes[map_.native])
+        for index, canonical in enumerate(map_.canonical):
+            parts[canonical] = Part(canonical, join(path, map_.native), index, map_.transform, shape, map_.optional)
+    return tuple(parts.values())
+
+
+def _maps_in_order(column: Column, extra: tuple[TensorMap, ...], names: Collection[str]) -> list[TensorMap]:
+    found = [match for map_ in column.all_maps for name in names if (match := map_.match(name)) is not None]
+    return [*found, *extra]
+
+
+def bare_unit(path: str, family: str, shape: Shape, *, owner: str) -> Unit:
+    """A unit of one tensor that belongs to no known layer.
+
+    Dimensions of size one do not count: (C, 1, 1), (1, C, 1, 1) and (C,) hold the same numbers in the same order.
+    """
+    squeezed = tuple(size for size in shape if size != 1)
+    return Unit(path, BARE, family, BARE, (Part("value", path, 0, KEEP, squeezed),), owner=owner)
+
+
+def single(unit: Unit, part: Part) -> Unit:
+    """One part of a unit as a unit of its own, to be matched by name and shape alone."""
+    return replace(unit, path=part.tensor, kind=BARE, parts=(replace(part, canonical="value"),), axes=(), aliases=())
+
+
+def join(path: str, name: str) -> str:
+    """A name below a path; the root's path is empty."""
+    return f"{path}.{name}" if path else name
+
+
+_ROLES = ("q", "k", "v")
+
+
+def take_apart(sources: Iterable[Unit], targets: Iterable[Unit]) -> tuple[tuple[Unit, ...], tuple[Unit, ...]]:
+    """Both lists with every unit taken apart that has no partner as a whole but has one in pieces."""
+    sources, targets = tuple(sources), tuple(targets)
+    return _split_list(sources, targets), _split_list(targets, sources)
+
+
+def _split_list(units: tuple[Unit, ...], others: tuple[Unit, ...]) -> tuple[Unit, ...]:
+    mine: Counter[Signature] = Counter(unit.signature for unit in units)
+    whole: Counter[Signature] = Counter(unit.signature for unit in others)
+    available = whole + Counter(
+        piece.signature for other in others if not mine[other.signature] for piece in _pieces(other)
+    )
+    result: list[Unit] = []
+    for unit in units:
+        pieces = [] if whole[unit.signature] else _pieces(unit)
+        wanted = bool(pieces) and all(available[piece.signature] for piece in pieces)
+        result += pieces if wanted else [unit]
+    return tuple(result)
+
+
+def _pieces(unit: Unit) -> list[Unit]:
+    if unit.kind == "multihead_attention" and unit.part("bias_k") is None:
+        return [_piece(unit, role) for role in (*_ROLES, "out")]
+    weight = unit.part("weight")
+    if unit.kind == "linear" and weight is not None and weight.shape[0] % 3 == 0:
+        return [_third(unit, index) for index in range(3)]
+    return []
+
+
+def _piece(unit: Unit, role: str) -> Unit:
+    parts = [replace(p, canonical=p.canonical.split(".")[1]) for p in unit.parts if p.canonical.startswith(f"{role}.")]
+    return Unit(f"{unit.path}.{role}", "linear", unit.family, PIECE, tuple(parts), owner=unit.path)
+
+
+def _third(unit: Unit, index: int) -> Unit:
+    # The stored weight may be (in, out); its thirds lie along the first canonical axis all the same.
+    parts = tuple(
+        Part(
+            part.canonical,
+            part.tensor,
+            index,
+            Transform(axes=part.transform.axes, parts=3),
+            (part.shape[0] // 3, *part.shape[1:]),
+        )
+        for part in unit.parts
+    )
+    return Unit(f"{unit.path}.{_ROLES[index]}", "linear", unit.family, PIECE, parts, owner=unit.path)
+
 
 _TENSOR_PHASES = ("gradient", "parameter", "update", "buffer")
 
@@ -70,3 +261,182 @@ def _ancestors(path: str) -> list[str]:
     """The paths of everything that a path lies in, the root's included; the root lies in nothing."""
     words = path.split(".") if path else []
     return [".".join(words[:end]) for end in range(len(words))]
+
+
+_PLAIN = (int, float, str, bool)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """A model's units in the order of registration, with the live tensors and modules that their names stand for."""
+
+    framework: Framework
+    model: Any
+    units: tuple[Unit, ...]
+    tensors: Mapping[str, Any]
+    modules: Mapping[str, Any]
+    trained: frozenset[str]
+    """The names of parameters, the frozen ones too."""
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The named tensor's shape."""
+        return self.framework.tensors.facts(self.tensors[name]).shape
+
+    def dtype(self, name: str) -> str:
+        """The named tensor's dtype."""
+        return self.framework.tensors.facts(self.tensors[name]).dtype
+
+    def read(self, name: str) -> Array:
+        """A copy of the named tensor's values."""
+        return to_numpy(self.tensors[name])
+
+    def info(self, unit: Unit) -> ModuleInfo:
+        """The unit's live layer as a recording would describe it."""
+        module = self.modules[unit.path]
+        settings = {name.lstrip("_"): value for name, value in vars(module).items() if _is_plain(value)}
+        origin = f"{unit.family}.{unit.class_name}"
+        return ModuleInfo(unit.path, type(module).__name__, unit.kind, origin=origin, settings=settings)
+
+    def facts(self, unit: Unit) -> LayerFacts:
+        """What a probe may know of the unit's live layer."""
+        info = self.info(unit)
+        column = column_of(info)
+        assert column is not None
+        shapes = {part.canonical: part.shape for part in unit.parts}
+        # A weight kept in another form has the shape of the form's main tensor.
+        for part in unit.parts:
+            base, _, role = part.canonical.rpartition(".")
+            if role in ("v", "original"):
+                shapes.setdefault(base, part.shape)
+        return LayerFacts(column, unit.class_name, info.settings, shapes)
+
+
+def survey(model: Any) -> Survey:
+    """The units of a live torch or paddle model."""
+    framework = owner_of_model(model)
+    while (inner := framework.eager.modules.wrapped(model)) is not None:
+        model = inner
+    walk = _Walk(framework)
+    units = tuple(walk.with_aliases(unit) for unit in list(walk.visit(model, "", frozenset())))
+    return Survey(framework, model, units, walk.tensors, walk.modules, frozenset(walk.trained))
+
+
+def column_of_class(cls: type) -> tuple[LayerKind, Column, str, str] | None:
+    """The kind, column, family and class name that apply to a class or to the nearest class it descends from."""
+    for one in cls.__mro__:
+        type_name = f"{one.__module__}.{one.__name__}"
+        found = find_layer(type_name)
+        if found is not None:
+            return (*found, *family_of(type_name))
+    return None
+
+
+class _Walk:
+    """One pass over a model's tree."""
+
+    def __init__(self, framework: Framework) -> None:
+        self.framework = framework
+        self.parts = framework.eager.modules
+        self.trained: set[str] = set()
+        self.tensors: dict[str, Any] = {}
+        self.modules: dict[str, Any] = {}
+        self.first_path: dict[int, str] = {}
+        self.aliases: list[tuple[str, str]] = []
+
+    def with_aliases(self, unit: Unit) -> Unit:
+        """The unit with its other paths, known once the whole tree has been seen."""
+        others = [
+            again + unit.path[len(first) :]
+            for first, again in self.aliases
+            if unit.path == first or unit.path.startswith(f"{first}.")
+        ]
+        return replace(unit, aliases=tuple(others)) if others else unit
+
+    def visit(self, module: Any, path: str, taken: frozenset[str]) -> Iterator[Unit]:
+        """The units of the module and of everything below it; names in `taken` belong to a unit already."""
+        if (inner := self.parts.wrapped(module)) is not None:
+            module = inner
+        if id(module) in self.first_path:
+            self.aliases.append((self.first_path[id(module)], path))
+            return
+        self.first_path[id(module)] = path
+        self.modules[path] = module
+        found = column_of_class(type(module))
+        if found is not None:
+            unit = self._layer(module, path, taken, found)
+            if unit is not None:
+                taken = taken | self._names_of(unit, module, path)
+                yield unit
+        for one in self.parts.own(module):
+            full = join(path, one.name)
+            if one.persistent and one.trained:
+                self.trained.add(full)
+            if one.persistent and full not in taken:
+                self.tensors[full] = one.tensor
+                yield bare_unit(full, self.framework.name, self._shape(full, one), owner=path)
+        for name, child in self.parts.children(module):
+            yield from self.visit(child, join(path, name), taken)
+
+    def _layer(
+        self, module: Any, path: str, taken: frozenset[str], found: tuple[LayerKind, Column, str, str]
+    ) -> Unit | None:
+        row, column, family, class_name = found
+        inside = {name: one for name, one in self._below(module, "") if join(path, name) not in taken}
+        shapes = {name: self._shape(join(path, name), one) for name, one in inside.items()}
+        parts = layer_parts(column, path, shapes)
+        if not parts:
+            return None
+        for part in parts:
+            self.tensors[part.tensor] = inside[part.tensor[len(path) + 1 :] if path else part.tensor].tensor
+        axes = _axes(parts, path, column, self.parts.kept_weights(module))
+        return Unit(path, row.kind, family, class_name, parts, axes, owner=path)
+
+    def _names_of(self, unit: Unit, module: Any, path: str) -> frozenset[str]:
+        held = {id(self.tensors[name]) for name in unit.tensors}
+        # Also second names of the same tensors inside this layer: a recurrent layer of paddle lists each weight twice.
+        below = self._below(module, "")
+        return frozenset(join(path, name) for name, one in below if id(one.tensor) in held)
+
+    def _shape(self, name: str, one: OwnTensor) -> tuple[int, ...]:
+        if not one.has_values:
+            raise TransferError(f"'{name}' has no shape yet: run the model once on an input, then transfer.")
+        return self.framework.tensors.facts(one.tensor).shape
+
+    def _below(self, module: Any, path: str) -> Iterator[tuple[str, OwnTensor]]:
+        for one in self.parts.own(module):
+            if one.persistent:
+                yield join(path, one.name), one
+        for name, child in self.parts.children(module):
+            yield from self._below(child, join(path, name))
+
+
+def _axes(
+    parts: tuple[Part, ...], path: str, column: Column, kept: Mapping[str, KeptForm]
+) -> tuple[tuple[str, int | None], ...]:
+    axes = []
+    for weight, form in kept.items():
+        found = column.find(weight)
+        if found is not None and any(part.canonical.startswith(f"{found.canonical[0]}.") for part in parts):
+            axes.append((f"{found.canonical[0]} {form.form}", found.transform.canonical_axis(form.axis)))
+    return tuple(sorted(axes))
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return all(isinstance(one, _PLAIN) for one in value)
+    return isinstance(value, _PLAIN)
+
+
+@dataclass(frozen=True)
+class UnitPair:
+    """A unit of the source and the unit of the target that it goes to; `how` says what paired them."""
+
+    source: Unit
+    target: Unit
+    how: str
+    note: str = ""
+
+    @property
+    def settled(self) -> bool:
+        """Whether a name decided: such a pair is not put in question by anything that follows."""
+        return self.how in ("name", "rename")

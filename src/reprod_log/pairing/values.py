@@ -1,23 +1,25 @@
 """Values as proof: what order and shape leave open is settled by the numbers themselves.
 
-Three projections of one input run in any order and have one shape; a position embedding has no layer at all. When the
-two sides were given the same weights, only one pairing makes their numbers agree.
+Three projections of one input run in any order and have one shape; a position embedding has no layer at all; one author
+computes the other branch first. When the two sides have the same weights, only one pairing makes their numbers agree.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import permutations
 
 import numpy as np
 
-from reprod_log.pairing.structure import lone_bare_units
-from reprod_log.pairing.unit import Unit
-from reprod_log.pairing.weight_map import UnitPair
-from reprod_log.pairing.wording import attention_role
+from reprod_log.capture.eager import LayerCall
+from reprod_log.errors import counted
+from reprod_log.pairing.names import attention_role, closeness
+from reprod_log.pairing.order import lone_bare_units
+from reprod_log.pairing.units import BARE, PIECE, Signature, Unit, UnitPair
+from reprod_log.pairing.weight_map import tensor_views
 from reprod_log.recording import Array, Entry, Recording
 from reprod_log.recording.sketch import sketch_of, stored_sketch
 
@@ -25,7 +27,108 @@ ANOTHER = 0.05
 """Relative difference from which on two tensors are not the same thing with rounding or a defect in it."""
 SAME = 1e-3
 """Relative difference up to which they hold the same; rounding through a whole float32 model stays below."""
+# Measured between torch and paddle on CPU: 1e-13 at most in float64 (eps is stored as float32), 1e-6 per layer in
+# float32, growing to 1e-4 through a whole model. A wrong layout, partner or setting shows at 1e-6 in float64, and
+# mostly far above.
+LAYER_LIMIT = {"float64": 1e-9, "float32": 1e-4}
+MODEL_LIMIT = 1e-3
 _MOST_SIBLINGS = 6
+_MOST_EXCHANGED = 64
+"""Layers of one shape that are tried against each other."""
+# Runs of the target that the search may take; each block of a model needs at most as many as its layers have orders.
+_MOST_RUNS = 200
+# Six orders of three layers, 24 of four; five would be 120.
+_LARGEST_GROUP = 4
+
+
+# ---- how far apart two tensors are -----------------------------------------------------------------------------------
+def relative(ours: Array, theirs: Array) -> float:
+    """‖theirs - ours‖ / ‖ours‖; inf when ours is zero and theirs is not, or their shapes differ."""
+    if ours.shape != theirs.shape:
+        return math.inf
+    ours, theirs = _wide(ours), _wide(theirs)
+    size = float(np.linalg.norm(ours))
+    error = float(np.linalg.norm(theirs - ours))
+    return error / size if size else (0.0 if error == 0 else math.inf)
+
+
+def _wide(array: Array) -> Array:
+    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64, copy=False)
+
+
+def factor(ours: Array, theirs: Array, *, within: float = 1e-4) -> float | None:
+    """The one number that makes theirs out of ours; None when there is none."""
+    size = float(np.vdot(ours, ours))
+    if not size or not np.isfinite(ours).all() or not np.isfinite(theirs).all():
+        return None
+    ratio = float(np.vdot(ours, theirs)) / size
+    left = float(np.linalg.norm(theirs - ratio * ours))
+    return ratio if ratio and left <= within * abs(ratio) * size**0.5 else None
+
+
+def difference(one: Sequence[Array], other: Sequence[Array]) -> float:
+    """The largest relative difference (L2) over all outputs; infinite if they cannot be compared, NaN if not finite."""
+    if len(one) != len(other) or not one:
+        return float("inf")
+    return max((relative(a, b) for a, b in zip(one, other, strict=True)), key=lambda x: (np.isnan(x), x))
+
+
+def rearranged_difference(one: Sequence[Array], other: Sequence[Array]) -> float:
+    """The same for outputs that may hold their values in another order (batch first or time first, say)."""
+    direct = difference(one, other)
+    if direct <= MODEL_LIMIT or len(one) != len(other):
+        return direct
+    if any(a.size != b.size for a, b in zip(one, other, strict=True)):
+        return float("inf")
+    return difference([np.sort(a, axis=None) for a in one], [np.sort(b, axis=None) for b in other])
+
+
+def gap(first: Entry, second: Entry) -> float:
+    """The relative difference of two entries; NaN, which is neither small nor large, where none of their values are."""
+    if first.shape != second.shape:
+        return math.inf
+    if first.hash and first.hash == second.hash:
+        return 0.0
+    return math.nan if "summary" in (first.detail, second.detail) else distance(first, second)
+
+
+def distance(first: Entry, second: Entry) -> float:
+    """The relative difference of two floating entries of one shape whose values, or sketches, are there."""
+    if first.shape != second.shape or not first.dtype.startswith(("float", "bfloat", "complex")):
+        return math.inf
+    one, other = _values(first, second), _values(second, first)
+    # Two tensors of zeros say nothing of each other.
+    return relative(one, other) if np.any(one) else math.inf
+
+
+def _values(entry: Entry, other: Entry) -> Array:
+    """The values in float64, or their sketch where one of the two has nothing else: it keeps distances well enough."""
+    if entry.detail == "sketch":
+        return entry.read()
+    array = entry.array()
+    if other.detail == "sketch":
+        like = stored_sketch(other)
+        return sketch_of(array, form=like.form, made=like.made).values
+    return _wide(array)
+
+
+# ---- recorded models -------------------------------------------------------------------------------------------------
+def first_outputs(recording: Recording) -> dict[str, Entry]:
+    """What every module first gave, by path."""
+    found: dict[str, Entry] = {}
+    for entry in recording.entries:
+        if entry.key.phase == "forward" and entry.key.role.startswith("output") and not entry.key.run:
+            found.setdefault(entry.key.path, entry)
+    return found
+
+
+def first_parameters(recording: Recording) -> dict[str, Entry]:
+    """Every parameter after the first step, by path."""
+    found: dict[str, Entry] = {}
+    for entry in recording.entries:
+        if entry.key.phase == "parameter" and entry.detail != "summary" and not entry.key.run:
+            found.setdefault(entry.key.path, entry)
+    return found
 
 
 def settle_siblings(pairs: Sequence[UnitPair], reference: Recording, candidate: Recording) -> list[UnitPair]:
@@ -39,19 +142,6 @@ def settle_siblings(pairs: Sequence[UnitPair], reference: Recording, candidate: 
             for place, (target, how) in zip(group, chosen, strict=True):
                 settled[place] = replace(pairs[place], target=target, how=how)
     return settled
-
-
-def lone_tensors(
-    sources: Iterable[Unit], targets: Iterable[Unit], reference: Recording, candidate: Recording
-) -> list[UnitPair]:
-    """Tensors outside of layers that are alone of their shape on either side and whose values agree."""
-    ours, theirs = first_parameters(reference), first_parameters(candidate)
-    found = []
-    for pair in lone_bare_units(sources, targets):
-        one, other = ours.get(pair.source.path), theirs.get(pair.target.path)
-        if one is not None and other is not None and distance(one, other) < ANOTHER:
-            found.append(replace(pair, how="values"))
-    return found
 
 
 def _siblings(pairs: Sequence[UnitPair], reference: Recording) -> list[list[int]]:
@@ -94,68 +184,297 @@ def _by_outputs(
     return [(targets[column], "values") for column in fitting[0]] if len(fitting) == 1 else None
 
 
-def gap(first: Entry, second: Entry) -> float:
-    """The relative difference of two entries; NaN, which is neither small nor large, where none of their values are."""
-    if first.shape != second.shape:
-        return math.inf
-    if first.hash and first.hash == second.hash:
-        return 0.0
-    return math.nan if "summary" in (first.detail, second.detail) else distance(first, second)
-
-
-def distance(first: Entry, second: Entry) -> float:
-    """The relative difference of two floating entries of one shape whose values, or sketches, are there."""
-    if first.shape != second.shape or not first.dtype.startswith(("float", "bfloat", "complex")):
-        return math.inf
-    one, other = _values(first, second), _values(second, first)
-    if one.shape != other.shape:
-        return math.inf
-    left, right = one.reshape(-1), other.reshape(-1)
-    size = float(np.linalg.norm(left))
-    return float(np.linalg.norm(left - right)) / size if size else math.inf
-
-
-def _values(entry: Entry, other: Entry) -> Array:
-    """The values in float64, or their sketch where one of the two has nothing else: it keeps distances well enough."""
-    if entry.detail == "sketch":
-        return entry.read()
-    array = entry.array()
-    if other.detail == "sketch":
-        like = stored_sketch(other)
-        return sketch_of(array, form=like.form, made=like.made).values
-    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
-
-
-def first_outputs(recording: Recording) -> dict[str, Entry]:
-    """What every module first gave, by path."""
-    found: dict[str, Entry] = {}
-    for entry in recording.entries:
-        if entry.key.phase == "forward" and entry.key.role.startswith("output") and not entry.key.run:
-            found.setdefault(entry.key.path, entry)
+def lone_tensors(
+    sources: Iterable[Unit], targets: Iterable[Unit], reference: Recording, candidate: Recording
+) -> list[UnitPair]:
+    """Tensors outside of layers that are alone of their shape on either side and whose values agree."""
+    ours, theirs = first_parameters(reference), first_parameters(candidate)
+    found = []
+    for pair in lone_bare_units(sources, targets):
+        one, other = ours.get(pair.source.path), theirs.get(pair.target.path)
+        if one is not None and other is not None and distance(one, other) < ANOTHER:
+            found.append(replace(pair, how="values"))
     return found
 
 
-def first_parameters(recording: Recording) -> dict[str, Entry]:
-    """Every parameter after the first step, by path."""
-    found: dict[str, Entry] = {}
-    for entry in recording.entries:
-        if entry.key.phase == "parameter" and entry.detail != "summary" and not entry.key.run:
-            found.setdefault(entry.key.path, entry)
-    return found
+def exchange_branches(pairs: Sequence[UnitPair], reference: Recording, candidate: Recording) -> list[UnitPair]:
+    """The pairs, with partners exchanged among layers of one shape where that makes them agree."""
+    settled = list(pairs)
+    ours, theirs = first_outputs(reference), first_outputs(candidate)
+    weights = _Weights(reference, candidate)
+
+    def outputs_differ(one: Unit, other: Unit) -> float:
+        here, there = ours.get(one.owner), theirs.get(other.owner)
+        return math.nan if here is None or there is None else gap(here, there)
+
+    for differ, limit in ((outputs_differ, SAME), (weights.differ, ANOTHER)):
+        for group in _groups(settled):
+            _exchange(settled, group, differ, limit)
+    return settled
 
 
-def relative(ours: Array, theirs: Array) -> float:
-    """‖theirs - ours‖ / ‖ours‖; inf when ours is zero and theirs is not."""
-    size = float(np.linalg.norm(ours))
-    error = float(np.linalg.norm(theirs - ours))
-    return error / size if size else (0.0 if error == 0 else float("inf"))
+def _groups(pairs: Sequence[UnitPair]) -> list[list[int]]:
+    groups: defaultdict[Signature, list[int]] = defaultdict(list)
+    for place, pair in enumerate(pairs):
+        if (
+            not pair.settled
+            and pair.source.kind != BARE
+            and PIECE not in (pair.source.class_name, pair.target.class_name)
+        ):
+            groups[pair.source.signature].append(place)
+    return [group for group in groups.values() if len(group) > 1]
 
 
-def factor(ours: Array, theirs: Array, *, within: float = 1e-4) -> float | None:
-    """The one number that makes theirs out of ours; None when there is none."""
-    size = float(np.vdot(ours, ours))
-    if not size or not np.isfinite(ours).all() or not np.isfinite(theirs).all():
+def _exchange(pairs: list[UnitPair], group: list[int], differ: Callable[[Unit, Unit], float], limit: float) -> None:
+    doubtful = [i for i in group if differ(pairs[i].source, pairs[i].target) > ANOTHER]
+    if not 1 < len(doubtful) <= _MOST_EXCHANGED:
+        return
+    targets = [pairs[i].target for i in group]
+    chosen: dict[int, Unit] = {}
+    for i in doubtful:
+        fitting = [one for one in targets if differ(pairs[i].source, one) < limit]
+        if len(fitting) == 1:
+            chosen[i] = fitting[0]
+    # Those that found their partner change places among themselves only, so that nobody is left without one.
+    taken = [pairs[i].target.path for i in chosen]
+    if len({one.path for one in chosen.values()}) == len(chosen) and {one.path for one in chosen.values()} == set(
+        taken
+    ):
+        for i, target in chosen.items():
+            pairs[i] = replace(pairs[i], target=target, how="values")
+
+
+class _Weights:
+    """How far apart the weights of two layers are after the first step, each in the reference's layout."""
+
+    def __init__(self, reference: Recording, candidate: Recording) -> None:
+        self._ours, self._theirs = first_parameters(reference), first_parameters(candidate)
+
+    def differ(self, one: Unit, other: Unit) -> float:
+        tensor = one.tensors[0]
+        mine = self._ours.get(tensor)
+        if mine is None or mine.detail != "full":
+            return math.nan
+        view = tensor_views([UnitPair(one, other, "values")], dict.fromkeys(one.tensors, mine.shape)).get(tensor)
+        parts = [] if view is None else [self._theirs.get(name) for name in view.candidate]
+        known: list[Entry] = [part for part in parts if part is not None and part.detail == "full"]
+        if view is None or len(known) < len(parts):
+            return math.nan
+        return relative(mine.array(), view.apply([part.array() for part in known], shape=mine.shape))
+
+
+# ---- live models -----------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Calls:
+    """The first call of every unit's layer, in the order in which the calls ended."""
+
+    by_path: Mapping[str, LayerCall]
+
+    @property
+    def ends(self) -> dict[str, int]:
+        """The place of every layer's first call in the order of ends, by path."""
+        return {path: index for index, path in enumerate(self.by_path)}
+
+    def in_order(self, units: tuple[Unit, ...]) -> list[Unit]:
+        """The units that were called, in the order of their calls; pieces of one layer keep their own order."""
+        position = self.ends
+        called = [unit for unit in units if unit.owner in position and unit.kind != BARE]
+        return sorted(called, key=lambda unit: position[unit.owner])
+
+
+def owners_agree(pair: UnitPair, source: Calls, target: Calls) -> bool:
+    """Whether the modules that hold two bare tensors returned the same, as far as both returned anything."""
+    one, other = source.by_path.get(pair.source.owner), target.by_path.get(pair.target.owner)
+    if one is None or other is None:
+        return False
+    common = min(len(one.outputs), len(other.outputs))
+    return rearranged_difference(one.outputs[:common], other.outputs[:common]) <= MODEL_LIMIT
+
+
+@dataclass(frozen=True)
+class Context:
+    """How far two models agree when run as a whole: the number of layers compared, and the first that differs."""
+
+    compared: int
+    first: UnitPair | None = None
+    difference: float = 0.0
+    # Whether the layer that differs first got the same input: then it is the layer itself and not what comes before.
+    same_input: bool = False
+
+    def __str__(self) -> str:
+        if self.compared == 0:
+            return "nothing to compare in the run of the whole models"
+        if self.first is None:
+            return f"the whole models agree at {counted(self.compared, 'the # layer', 'all # layers')} compared"
+        return f"the whole models differ from '{self.first.target.path}' on (relative {self.difference:.1e})"
+
+
+Pairs = tuple[UnitPair, ...]
+RunTarget = Callable[[Pairs], Calls]
+# The outputs of a unit's layer in the canonical arrangement.
+Outputs = Callable[[Unit, Calls, str], tuple[Array, ...] | None]
+
+
+class Settlement:
+    """The search for partners under which both models compute the same."""
+
+    def __init__(self, source: Calls, run_target: RunTarget, outputs: Outputs, *, first_run: Calls) -> None:
+        self.source = source
+        self.run_target = run_target
+        self.outputs = outputs
+        self.order = {path: index for index, path in enumerate(first_run.by_path)}
+        self.runs = 0
+
+    def settle(self, pairs: Pairs) -> tuple[Pairs, Context, Calls]:
+        """The pairs after every exchange that made the models agree further, and how far they agree."""
+        pairs = self._by_roles(pairs)
+        trace = self._run(pairs)
+        context = self._compare(pairs, trace)
+        while context.first is not None and not context.same_input and self.runs < _MOST_RUNS:
+            better = self._improve(pairs, trace, context)
+            if better is None:
+                break
+            pairs, context, trace = better
+        return pairs, context, trace
+
+    def gets_further(self, tried: tuple[Pairs, Context, Calls], before: Context) -> bool:
+        """Whether the models agree up to a later layer than they did."""
+        _, context, _ = tried
+        if before.first is None:
+            return False
+        return context.first is None or self._position(context.first) > self._position(before.first)
+
+    def proved(self, pairs: Pairs, group: tuple[int, ...], context: Context) -> bool:
+        """Whether the models still agree at a layer after the group, which another order would have changed."""
+        if context.first is None:
+            return context.compared > 0
+        last, end = max(self._position(pairs[i]) for i in group), self._position(context.first)
+        return any(last < self._position(pair) < end for pair in pairs)
+
+    def with_doubts(self, pairs: Pairs, context: Context) -> Pairs:
+        """The pairs, with a note on those that nothing but their order in execution speaks for."""
+        if context.first is None:
+            return pairs
+        end = self._position(context.first)
+        note = f"by order alone: the models differ from '{context.first.target.path}' on"
+        return tuple(
+            replace(pair, note=note) if pair.how == "execution order" and self._position(pair) >= end else pair
+            for pair in pairs
+        )
+
+    def siblings(self, pairs: Pairs) -> list[tuple[int, ...]]:
+        """Groups of pairs (by position) that execution order cannot tell apart: one signature, one input, no name."""
+        groups: defaultdict[tuple[Signature, bytes], list[int]] = defaultdict(list)
+        for index, pair in enumerate(pairs):
+            unit = pair.source
+            given = self._given(unit)
+            if not pair.settled and unit.kind != BARE and given is not None:
+                groups[unit.signature, given].append(index)
+        return [tuple(group) for group in groups.values() if len(group) > 1]
+
+    def _given(self, unit: Unit) -> bytes | None:
+        """What a unit got, in short; None if it was not called or is the last piece of an attention layer."""
+        call = self.source.by_path.get(unit.owner)
+        if call is None or (unit.class_name == PIECE and unit.path.endswith(".out")):
+            return None
+        return call.input_digest
+
+    def _by_roles(self, pairs: Pairs) -> Pairs:
+        """Siblings whose names tell queries, keys and values apart, put together by role."""
+        new = list(pairs)
+        for group in self.siblings(pairs):
+            by_role = {attention_role(pairs[i].source.path): pairs[i].source for i in group}
+            roles = [attention_role(pairs[i].target.path) for i in group]
+            if None not in by_role and len(by_role) == len(group) and set(roles) == set(by_role):
+                for i, role in zip(group, roles, strict=True):
+                    new[i] = replace(pairs[i], source=by_role[role])
+        return tuple(new)
+
+    def _run(self, pairs: Pairs) -> Calls:
+        self.runs += 1
+        return self.run_target(pairs)
+
+    def _compare(self, pairs: Pairs, trace: Calls) -> Context:
+        compared = 0
+        for pair in sorted(pairs, key=self._position):
+            one = self.outputs(pair.source, self.source, "source")
+            other = self.outputs(pair.target, trace, "target")
+            if one is None or other is None:
+                continue
+            compared += 1
+            off = rearranged_difference(one, other)
+            if not off <= MODEL_LIMIT:
+                given = self.source.by_path[pair.source.owner].inputs, trace.by_path[pair.target.owner].inputs
+                same_input = rearranged_difference(*given) <= MODEL_LIMIT
+                return Context(compared, pair, off, same_input)
+        return Context(compared)
+
+    def _improve(self, pairs: Pairs, trace: Calls, context: Context) -> tuple[Pairs, Context, Calls] | None:
+        for tried in self._proposals(pairs, trace, context):
+            if self.runs >= _MOST_RUNS:
+                return None
+            new_trace = self._run(tried)
+            new = self._compare(tried, new_trace)
+            if new.first is None or self._position(new.first) > self._position_of(context):
+                return tried, new, new_trace
         return None
-    ratio = float(np.vdot(ours, theirs)) / size
-    left = float(np.linalg.norm(theirs - ratio * ours))
-    return ratio if ratio and left <= within * abs(ratio) * size**0.5 else None
+
+    def _proposals(self, pairs: Pairs, trace: Calls, context: Context) -> Sequence[Pairs]:
+        here = next(index for index, pair in enumerate(pairs) if pair is context.first)
+        proposals = [self._exchanged(pairs, here, other) for other in self._same_input_elsewhere(pairs, trace, here)]
+        # Not later than the layer that differs; pieces of one layer share its place.
+        before = [
+            group
+            for group in self.siblings(pairs)
+            if here not in group
+            and len(group) <= _LARGEST_GROUP
+            and min(self._position(pairs[i]) for i in group) <= self._position(pairs[here])
+        ]
+        nearest = sorted(before, key=lambda group: -max(self._position(pairs[i]) for i in group))
+        for group in nearest[:3]:
+            proposals += [self._reordered(pairs, group, order) for order in _orders(pairs, group)]
+        return proposals
+
+    def _same_input_elsewhere(self, pairs: Pairs, trace: Calls, here: int) -> list[int]:
+        """Pairs whose source layer got what the target layer gets that should be its partner."""
+        wrong = pairs[here]
+        given = trace.by_path[wrong.target.owner].inputs
+        return [
+            index
+            for index, pair in enumerate(pairs)
+            if index != here
+            and not (pair.settled or wrong.settled)
+            and pair.source.fits(wrong.source)
+            and pair.source.owner in self.source.by_path
+            and rearranged_difference(self.source.by_path[pair.source.owner].inputs, given) <= MODEL_LIMIT
+        ]
+
+    @staticmethod
+    def _exchanged(pairs: Pairs, one: int, other: int) -> Pairs:
+        new = list(pairs)
+        new[one] = replace(pairs[one], source=pairs[other].source, how="values")
+        new[other] = replace(pairs[other], source=pairs[one].source, how="values")
+        return tuple(new)
+
+    @staticmethod
+    def _reordered(pairs: Pairs, group: tuple[int, ...], order: tuple[int, ...]) -> Pairs:
+        new = list(pairs)
+        for to, from_ in zip(group, order, strict=True):
+            if to != from_:
+                new[to] = replace(pairs[to], source=pairs[from_].source, how="values")
+        return tuple(new)
+
+    def _position(self, pair: UnitPair) -> int:
+        return self.order.get(pair.target.owner, len(self.order))
+
+    def _position_of(self, context: Context) -> int:
+        return -1 if context.first is None else self._position(context.first)
+
+
+def _orders(pairs: Pairs, group: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """All other orders of a group, the ones with the closest names first."""
+
+    def wording(order: tuple[int, ...]) -> float:
+        return sum(closeness(pairs[f].source.path, pairs[t].target.path) for t, f in zip(group, order, strict=True))
+
+    return sorted((order for order in permutations(group) if order != group), key=wording, reverse=True)

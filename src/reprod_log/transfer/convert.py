@@ -9,12 +9,11 @@ from typing import Any
 from reprod_log.errors import TransferError, UsageError, counted, listed
 from reprod_log.frameworks import owner_of_model
 from reprod_log.frameworks.tensors import to_numpy
-from reprod_log.layers.transform import Array
-from reprod_log.pairing.correspondence import Order
-from reprod_log.pairing.survey import Survey, survey
-from reprod_log.pairing.weight_map import Move, TransferPlan, UnitPair, make_plan
+from reprod_log.pairing.models import Inputs, Order
+from reprod_log.pairing.units import Survey, UnitPair, survey
+from reprod_log.pairing.weight_map import Move, TransferPlan, make_plan
+from reprod_log.recording import Array
 from reprod_log.transfer.counterpart import make_counterpart
-from reprod_log.transfer.execution import Inputs
 from reprod_log.transfer.file_evidence import Hints, read_evidence
 from reprod_log.transfer.files import FRAMEWORK_OF, read_weights, write_weights
 from reprod_log.transfer.report import TransferReport, TransferRow

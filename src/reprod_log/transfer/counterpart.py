@@ -7,7 +7,7 @@ from reprod_log.errors import TransferError
 from reprod_log.layers.lookup import layer_kind
 from reprod_log.layers.rows import Column, TensorMap
 from reprod_log.layers.transform import Shape
-from reprod_log.pairing.unit import BARE, Part, Unit, join
+from reprod_log.pairing.units import BARE, Part, Unit, join
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 
 from reprod_log.errors import MissingPackage, UnreadableFile, UsageError, listed
-from reprod_log.layers.transform import Array
+from reprod_log.recording import Array
 from reprod_log.recording.files import mapped, replacing
 from reprod_log.recording.pickles import read_pickle
 from reprod_log.recording.safetensors import read_directory, write_tensors

@@ -8,11 +8,10 @@ import numpy as np
 
 from reprod_log.errors import TransferError
 from reprod_log.frameworks.tensors import to_numpy
-from reprod_log.layers.transform import Array
-from reprod_log.pairing.correspondence import Order, shapes_of
-from reprod_log.pairing.survey import Survey, survey
+from reprod_log.pairing.models import Inputs, Order, shapes_of
+from reprod_log.pairing.units import Survey, survey
 from reprod_log.pairing.weight_map import Move
-from reprod_log.transfer.execution import Inputs
+from reprod_log.recording import Array
 from reprod_log.transfer.report import TransferReport
 from reprod_log.transfer.weights import Prepared, prepare, refuse_incomplete
 

@@ -16,11 +16,10 @@ from reprod_log.layers.optimizers import (
     from_canonical,
     to_canonical,
 )
-from reprod_log.layers.transform import Array
-from reprod_log.pairing.correspondence import Order
-from reprod_log.pairing.survey import Survey
+from reprod_log.pairing.models import Inputs, Order
+from reprod_log.pairing.units import Survey
 from reprod_log.pairing.weight_map import Move
-from reprod_log.transfer.execution import Inputs
+from reprod_log.recording import Array
 from reprod_log.transfer.gradients import both_parameters, planned
 from reprod_log.transfer.report import TransferReport, TransferRow
 

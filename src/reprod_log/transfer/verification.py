@@ -1,6 +1,6 @@
 """Proof that a transferred layer computes the same: both sides of every pair run on one input, and nothing is written.
 
-The values are the planned ones, slightly perturbed (see `execution.perturbed`), so a mistake cannot hide behind ones
+The values are the planned ones, slightly perturbed (see `perturbed`), so a mistake cannot hide behind ones
 and zeros.
 """
 
@@ -10,17 +10,16 @@ from typing import Any, Literal
 
 import numpy as np
 
+from reprod_log.capture.eager import call_on_arrays, stand_ins, undisturbed
+from reprod_log.capture.earshot import suppress_recording
 from reprod_log.errors import first_line
 from reprod_log.layers.lookup import layer_kind
 from reprod_log.layers.rows import LayerFacts, Probe
 from reprod_log.layers.settings import setting_differences
-from reprod_log.layers.transform import Array
-from reprod_log.pairing.agreement import LAYER_LIMIT, MODEL_LIMIT, difference, rearranged_difference
-from reprod_log.pairing.survey import Survey
-from reprod_log.pairing.unit import BARE, PIECE, Unit
-from reprod_log.pairing.weight_map import TransferPlan, UnitPair
-from reprod_log.recording import ModuleInfo
-from reprod_log.transfer.execution import Trace, run_unit
+from reprod_log.pairing.units import BARE, PIECE, Survey, Unit, UnitPair
+from reprod_log.pairing.values import LAYER_LIMIT, Calls, difference, owners_agree
+from reprod_log.pairing.weight_map import TransferPlan
+from reprod_log.recording import Array, ModuleInfo
 
 Status = Literal["verified", "unverified", "differs"]
 
@@ -37,8 +36,8 @@ class Check:
 class Runs:
     """What the runs of the whole models left behind, for layers that no rule can run by itself."""
 
-    source: Trace
-    target: Trace
+    source: Calls
+    target: Calls
     # Whether no paired layer differs.
     agree: bool
 
@@ -49,21 +48,6 @@ def verify(
     """A check for every pair of the plan, by the target unit's path; `values` are the source's by name."""
     planned = plan.carry(values.__getitem__)
     return {pair.target.path: _check(source, target, pair, (values, planned), runs) for pair in plan.pairs}
-
-
-def canonical_outputs(survey: Survey, unit: Unit, outputs: tuple[Array, ...]) -> tuple[Array, ...]:
-    """A layer's outputs in the canonical arrangement of its kind."""
-    probe = _probe(unit.kind)
-    return outputs if probe is None or not outputs else probe.restore(survey.facts(unit), outputs)
-
-
-def owners_agree(pair: UnitPair, source: Trace, target: Trace) -> bool:
-    """Whether the modules that hold two bare tensors returned the same, as far as both returned anything."""
-    one, other = source.calls.get(pair.source.owner), target.calls.get(pair.target.owner)
-    if one is None or other is None:
-        return False
-    common = min(len(one.outputs), len(other.outputs))
-    return rearranged_difference(one.outputs[:common], other.outputs[:common]) <= MODEL_LIMIT
 
 
 def _check(
@@ -78,7 +62,7 @@ def _check(
             return Check("verified", "by the run of the whole models")
         return Check("unverified", "a bare tensor: no layer to run")
     if PIECE in (pair.source.class_name, pair.target.class_name):
-        if runs is not None and runs.agree and runs.source.calls.keys() >= {pair.source.owner}:
+        if runs is not None and runs.agree and runs.source.by_path.keys() >= {pair.source.owner}:
             return Check("verified", "by the run of the whole models")
         return Check("unverified", "a piece of a layer: cannot be run by itself")
     missing = [name for name in pair.target.tensors if name not in arrays[1] and not _optional(pair.target, name)]
@@ -108,7 +92,7 @@ def _run_both(
             (target, pair.target, there, arrays[1]),
         ):
             arguments: Any = probe.arrange(facts, given) if made_up else given
-            results.append(probe.restore(facts, run_unit(survey, unit, arguments, own, dtype)))
+            results.append(probe.restore(facts, _run_alone(survey, unit, arguments, own, dtype)))
         return results[0], results[1]
 
     tried: list[str] = []
@@ -131,7 +115,7 @@ def _attempts(probe: Probe, facts: LayerFacts, pair: UnitPair, runs: Runs | None
         return probe.inputs(facts, np.random.default_rng(0)), True
 
     attempts: list[Attempt] = [(made_up, "float64"), (made_up, "float32")]
-    call = runs.source.calls.get(pair.source.path) if runs is not None else None
+    call = runs.source.by_path.get(pair.source.path) if runs is not None else None
     if call is not None:
         # A layer of the user's own making may want other inputs than its kind does; here are real ones.
         attempts += [(lambda: (call.inputs, False), "float64"), (lambda: (call.inputs, False), "float32")]
@@ -155,6 +139,17 @@ def _judged(
 
 def _optional(unit: Unit, name: str) -> bool:
     return all(part.optional for part in unit.parts if part.tensor == name)
+
+
+def _run_alone(
+    survey: Survey, unit: Unit, arguments: Any, arrays: Mapping[str, Array], dtype: str
+) -> tuple[Array, ...]:
+    """The outputs of a single layer on its own in the given dtype, its tensors holding the given values."""
+    module, framework = survey.modules[unit.path], survey.framework
+    # Not only the unit's own tensors: a layer of the user's making may hold more, which move as units of their own.
+    by_id = {id(survey.tensors[name]): array for name, array in arrays.items()}
+    with suppress_recording(), undisturbed(framework, module), stand_ins(framework, module, by_id, dtype):
+        return call_on_arrays(framework, module, arguments, {})
 
 
 def _probe(kind: str) -> Probe | None:

@@ -13,7 +13,7 @@ from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
 from reprod_log.diagnose.functions import function_between
 from reprod_log.diagnose.material import Both, other_factor, shown_ratio
-from reprod_log.pairing.arrangements import arrangement
+from reprod_log.pairing.layouts import arrangement
 from reprod_log.pairing.values import relative
 from reprod_log.recording import Array, Key
 

@@ -10,7 +10,7 @@ import numpy as np
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Finding
 from reprod_log.diagnose.material import Material
-from reprod_log.pairing.arrangements import arrangement
+from reprod_log.pairing.layouts import arrangement
 from reprod_log.recording import Array, Key
 
 _MOST_CHANNELS = 4

@@ -1,24 +1,27 @@
 """match: finds the partner of every entry; says how, and lists what has none.
 
-By name and rename map first. Where both recordings describe their models, layers are lined up as well (match/layers.py)
-and entries follow their layers, so that other names, nesting and registration order do not matter.
+By name and rename map first. Where both recordings describe their models, layers are paired as well (`models`) and
+entries follow their layers, so that other names, nesting and registration order do not matter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+import numpy as np
+
+from reprod_log.layers.layouts import TensorView
+from reprod_log.layers.lookup import find_layer
+from reprod_log.pairing.arguments import input_partner
+from reprod_log.pairing.layouts import output_view, row_view, viewed_entry
+from reprod_log.pairing.models import Layers, match_layers
+from reprod_log.pairing.names import check_rename, renamed
 from reprod_log.pairing.pairing import CONFIDENCE, How, Pair, Pairing, View
-from reprod_log.pairing.rename import check_rename, renamed
+from reprod_log.pairing.units import join
+from reprod_log.pairing.weight_map import tensor_views
 from reprod_log.recording import Entry, Key, ModuleInfo, Recording
 from reprod_log.recording.entry import gc_paused
-
-# What lines layers up is loaded where it is used: recordings that describe no model are compared without it.
-if TYPE_CHECKING:
-    from reprod_log.layers.layouts import TensorView
-    from reprod_log.pairing.layers import Layers
 
 _EXPECTED_OF_BOTH = ("float64", "isolated", "isolated.float64")
 _OF_MODULES = ("forward", "backward")
@@ -82,10 +85,6 @@ class _Finder:
         self.our_covered = self.their_covered = frozenset[str]()
         self.their_partners, self.our_compared, self.their_compared = set[str](), set[str](), set[str]()
         if reference.modules and candidate.modules:
-            from reprod_log.pairing.coverage import constants, covered_modules
-            from reprod_log.pairing.layers import match_layers
-            from reprod_log.pairing.tensors import tensor_views
-
             self.our_constants, self.their_constants = constants(reference), constants(candidate)
             self.layers = match_layers(reference, candidate, rename=rename)
             otherwise = self.layers.called_otherwise
@@ -151,7 +150,6 @@ class _Finder:
 
     def _argument(self, entry: Entry, path: str, how: How) -> Pair | None:
         """The pair of an input; what a module of one's own is called with is named and ordered as one likes."""
-        from reprod_log.pairing.inputs import input_partner
 
         info = self.theirs.get(path)
         if info is not None and info.kind:
@@ -164,7 +162,6 @@ class _Finder:
 
     def _in_layout(self, entry: Entry, pair: Pair | None) -> Pair | None:
         """The pair with the view that the two layers' settings call for."""
-        from reprod_log.pairing.tensors import output_view
 
         if pair is None:
             return None
@@ -176,7 +173,6 @@ class _Finder:
 
     def _rows(self, entry: Entry, candidate: Entry, ours: ModuleInfo | None, theirs: ModuleInfo | None) -> View | None:
         """The view of a layer that works row by row: told by what it was first given or gave, and then kept."""
-        from reprod_log.pairing.tensors import row_view
 
         place = entry.key.path, entry.key.call, len(entry.shape)
         if place not in self._row_views:
@@ -201,7 +197,6 @@ class _Finder:
         return None
 
     def _tensor_entry(self, entry: Entry) -> Pair | None:
-        from reprod_log.pairing.tensors import viewed_entry
 
         view = self.views.get(entry.key.path)
         if view is None:
@@ -364,3 +359,48 @@ def one_element_view(reference: Entry, candidate: Entry) -> View | None:
     if reference.shape == candidate.shape or {reference.shape, candidate.shape} != {(), (1,)}:
         return None
     return View("(1,) and () are the same single number", shape=reference.shape)
+
+
+def constants(recording: Recording) -> frozenset[str]:
+    """Buffers that a model only looks up (indices, position tables), so that no result depends on their being stored.
+
+    Integers outside of known layers, and floating ones that do not change from step to step nor with the precision of
+    the run: another model may compute the same numbers whenever it needs them.
+    """
+    layers = {module.path for module in recording.modules if find_layer(module.origin) is not None}
+    seen: dict[str, list[Entry]] = {}
+    for entry in recording.entries:
+        if entry.key.phase == "buffer" and entry.key.run in ("", "float64"):
+            seen.setdefault(entry.key.path, []).append(entry)
+    return frozenset(
+        path
+        for path, entries in seen.items()
+        if entries[0].dtype.startswith(("int", "uint", "bool"))
+        or (path.rpartition(".")[0] not in layers and _never_changes(entries))
+    )
+
+
+def _never_changes(entries: Sequence[Entry]) -> bool:
+    """Whether it was seen more than once and was always the same; what is computed would round in another precision."""
+    first = entries[0]
+    if len(entries) < 2 or any(entry.detail != "full" for entry in entries):
+        return False
+    return all(
+        entry.hash == first.hash if entry.hash and entry.key.run == first.key.run else _equal(entry, first)
+        for entry in entries[1:]
+    )
+
+
+def _equal(one: Entry, other: Entry) -> bool:
+    return bool(np.array_equal(one.array(), other.array()))
+
+
+def covered_modules(recording: Recording, compared: Collection[str]) -> frozenset[str]:
+    """Paths of the modules whose tensors are all among `compared`, each under the name it was recorded by."""
+    first = recording.provenance.extra.get("tied_parameters", {})
+    found = set()
+    for module in recording.modules:
+        names = [join(module.path, name) for name in module.parameters]
+        if names and all(first.get(name, name) in compared for name in names):
+            found.add(module.path)
+    return frozenset(found)

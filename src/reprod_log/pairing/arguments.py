@@ -1,20 +1,31 @@
-"""The reference's arguments, put where the candidate's module takes them.
-
-A module of one's own takes its arguments in an order and under names of one's own. Given the reference's as they are,
-it would compute something else, or nothing at all.
-"""
+"""Which argument of one module is which of the other's, when two authors wrote the modules."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from reprod_log.frameworks.contract import Call
 from reprod_log.frameworks.nests import filled, flatten, plain_role
-from reprod_log.pairing.values import SAME
-from reprod_log.recording import Array
+from reprod_log.pairing.values import SAME, gap, relative
+from reprod_log.recording import Array, Entry
+
+
+def input_partner(entry: Entry, given: Sequence[Entry]) -> Entry | None:
+    """The argument on the other side that is this one: by role where that fits, else by values.
+
+    None when there is none of this shape: the other module takes other arguments.
+    """
+    fitting = [one for one in given if one.shape == entry.shape]
+    same_role = next((one for one in fitting if one.key.role == entry.key.role), None)
+    if len(fitting) == 1 and same_role is not None:
+        return same_role
+    by_value = [one for one in fitting if gap(entry, one) < SAME]
+    if same_role is not None:
+        return same_role if same_role in by_value or len(by_value) != 1 else by_value[0]
+    return by_value[0] if by_value else None
 
 
 def arranged(ours: Call, theirs: Call) -> Call | None:
@@ -68,8 +79,7 @@ def _fits(one: Array, other: Array, *, proven: bool) -> bool:
         return False
     if not proven:
         return True
-    left, right = one.astype(np.float64), other.astype(np.float64)
-    return bool(np.array_equal(left, right) or np.linalg.norm(left - right) <= SAME * np.linalg.norm(left))
+    return bool(np.array_equal(one, other)) or relative(one, other) <= SAME
 
 
 def _leaves(call: Call) -> Iterator[tuple[str, Array]]:

@@ -1,21 +1,15 @@
-"""Blocks that two authors cut in different places: one adds the residual inside, the other outside.
-
-Two blocks that hold the same layers need not take and give the same tensors. When what a block gives is not what its
-partner gives, and yet the layers that come next are given the same on both sides, then nothing is wrong: the blocks
-begin or end elsewhere, and the layers inside and after them say all there is to say.
-"""
+"""Regions that two authors cut or call in different ways: other ends of a block, another order or number of calls."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from reprod_log.pairing.values import ANOTHER, SAME, gap
-from reprod_log.recording import Entry, Recording
-
-_FRAMEWORKS = ("torch", "paddle")
+from reprod_log.layers.lookup import is_framework_s
+from reprod_log.pairing.values import ANOTHER, SAME, gap, relative
+from reprod_log.recording import Array, Entry, Recording
 
 
 @dataclass(frozen=True)
@@ -70,8 +64,7 @@ def _of_the_same_classes(
 ) -> set[str]:
     """Blocks of two classes of the users' own, of which another pair was shown to be cut elsewhere."""
     here, there = (
-        {one.path: one.type for one in side.modules if one.origin.partition(".")[0] not in _FRAMEWORKS}
-        for side in (reference, candidate)
+        {one.path: one.type for one in side.modules if not is_framework_s(one)} for side in (reference, candidate)
     )
     shown = {(here.get(path), there.get(blocks[path])) for path in found}
     return {
@@ -86,8 +79,7 @@ def _layers_of_one_class(
 ) -> frozenset[tuple[str, str]]:
     """Pairs of blocks that are one layer of the frameworks, which call it alike (MaxPool2d, MaxPool2D)."""
     here, there = (
-        {one.path: one.type.lower() for one in side.modules if one.origin.partition(".")[0] in _FRAMEWORKS}
-        for side in (reference, candidate)
+        {one.path: one.type.lower() for one in side.modules if is_framework_s(one)} for side in (reference, candidate)
     )
     return frozenset(
         (path, partner) for path, partner in blocks.items() if path in here and here[path] == there.get(partner)
@@ -144,5 +136,94 @@ def _agree(one: Entry, other: Entry) -> bool:
     if one.detail != "full" or other.detail != "full":
         return False
     # The layer may keep its channels or its batch in another place.
-    left, right = (np.sort(entry.array().astype(np.float64), axis=None) for entry in (one, other))
-    return left.size == right.size > 0 and bool(np.linalg.norm(left - right) <= SAME * np.linalg.norm(left))
+    left, right = (np.sort(entry.array(), axis=None) for entry in (one, other))
+    return left.size > 0 and relative(left, right) <= SAME
+
+
+_MOST_PAIRS_OF_ROWS = 4_000_000
+_DIRECTIONS = 8
+
+
+@dataclass(frozen=True)
+class CallOrder:
+    """How the calls of paired modules go together; paths are the reference's."""
+
+    exchanged: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    """The candidate's call for each of the reference's, where the order is another one."""
+    rearranged: frozenset[str] = frozenset()
+    """Layers whose calls hold the same rows, or a part of them, in another number of calls or other shapes."""
+    unlike: frozenset[str] = frozenset()
+    """Layers called another number of times, or on other shapes, for which that could not be shown."""
+
+
+def order_calls(reference: Recording, candidate: Recording, modules: Mapping[str, str]) -> CallOrder:
+    """The order of calls, judged by what the modules (path to partner) gave in the first step."""
+    ours, theirs = _outputs(reference), _outputs(candidate)
+    exchanged: dict[str, Mapping[int, int]] = {}
+    rearranged: set[str] = set()
+    unlike: set[str] = set()
+    for path, partner in modules.items():
+        here, there = ours.get(path, []), theirs.get(partner, [])
+        if not here or not there:
+            continue
+        if _sizes(here) != _sizes(there):
+            (rearranged if _same_rows(here, there) else unlike).add(path)
+        elif len(here) > 1 and (order := _order(here, there)) is not None:
+            exchanged[path] = order
+    return CallOrder(exchanged, frozenset(rearranged), frozenset(unlike))
+
+
+def _sizes(entries: list[Entry]) -> list[list[int]]:
+    """The shapes, whatever the order of axes: layers may keep channels or time in another place."""
+    return sorted(sorted(entry.shape) for entry in entries)
+
+
+def _outputs(recording: Recording) -> dict[str, list[Entry]]:
+    """The first output of every call in the first step, by module."""
+    step = min(recording.steps, default=None)
+    found: dict[str, list[Entry]] = {}
+    for entry in recording.entries:
+        key = entry.key
+        if key.phase == "forward" and not key.run and key.step == step and key.role in ("output", "output.0"):
+            found.setdefault(key.path, []).append(entry)
+    return found
+
+
+def _order(ours: list[Entry], theirs: list[Entry]) -> Mapping[int, int] | None:
+    """The other order in which all calls agree; None when they agree as they come, or in no order."""
+    if any(entry.detail == "summary" for entry in (*ours, *theirs)):
+        return None
+    if all(gap(one, other) <= ANOTHER for one, other in zip(ours, theirs, strict=True)):
+        return None
+    left = list(theirs)
+    order: dict[int, int] = {}
+    for one in ours:
+        partner = next((other for other in left if gap(one, other) < SAME), None)
+        if partner is None or one.key.call is None or partner.key.call is None:
+            return None
+        left.remove(partner)
+        order[one.key.call] = partner.key.call
+    return order
+
+
+def _same_rows(ours: list[Entry], theirs: list[Entry]) -> bool:
+    """Whether the rows (along the last axis) of one side are all found among those of the other."""
+    entries = (*ours, *theirs)
+    if any(entry.detail != "full" or not entry.shape for entry in entries):
+        return False
+    if len({entry.shape[-1] for entry in entries}) > 1 or not all(entry.dtype.startswith("float") for entry in entries):
+        return False
+    few, many = sorted((_directions(ours), _directions(theirs)), key=len)
+    if len(few) and len(few) == len(many):
+        return relative(np.sort(many, axis=0), np.sort(few, axis=0)) <= SAME
+    if not len(few) or len(few) * len(many) > _MOST_PAIRS_OF_ROWS:
+        return False
+    nearest = np.array([np.min(np.linalg.norm(many - row, axis=1)) for row in few])
+    return bool(np.all(nearest <= SAME * np.sqrt(np.mean(np.square(many)))))
+
+
+def _directions(entries: list[Entry]) -> Array:
+    """Every row by its components along a few random directions, which tell rows apart as well as the rows do."""
+    width = entries[0].shape[-1]
+    towards = np.random.default_rng(0).standard_normal((width, min(width, _DIRECTIONS)))
+    return np.concatenate([entry.array().astype(np.float64).reshape(-1, width) @ towards for entry in entries])
