@@ -15,7 +15,7 @@ from reprod_log.recording import Entry, ModuleInfo, Recording, entry_of
 X = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
 LAYERS = ("fc", "head", "other")
 """Linear layers, which find their partners by name; any other path is a block of the user's own, around one layer."""
-ELSEWHERE = "blocks that begin or end elsewhere in the candidate, compared by the layers in them: "
+ELSEWHERE = "note.pairing.cut_elsewhere"
 
 
 def recording(
@@ -58,9 +58,7 @@ def apart(ours: Mapping[str, Any], theirs: Mapping[str, Any], **facts: Any) -> s
 
 def cut_elsewhere(ours: Recording, theirs: Recording) -> set[str]:
     pairing = matched(ours, theirs)
-    named = {
-        name for note in pairing.notes if note.startswith(ELSEWHERE) for name in note[len(ELSEWHERE) :].split(", ")
-    }
+    named = {name for note in pairing.notes if note.id == ELSEWHERE for name in note.arguments["layers"]}
     compared = {pair.reference.key.path for pair in pairing.pairs if pair.reference.key.role.startswith("output")}
     assert not named & compared
     return named

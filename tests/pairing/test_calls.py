@@ -54,10 +54,10 @@ def told(ours: list[np.ndarray], theirs: list[np.ndarray], **facts: Any) -> str:
 
 def word(pairing: Pairing) -> str:
     found = order(pairing)
-    if OTHER_PARTS in pairing.notes:
+    if OTHER_PARTS in map(str, pairing.notes):
         assert not found
         return "rearranged"
-    if ANOTHER_ORDER in pairing.notes:
+    if ANOTHER_ORDER in map(str, pairing.notes):
         assert any(one != other for one, other in found.items())
         return "exchanged"
     assert all(one == other for one, other in found.items())
@@ -67,7 +67,7 @@ def word(pairing: Pairing) -> str:
 def test_calls_in_another_order_are_told_one_by_one() -> None:
     pairing = matched(calls(TORCH, A, B, C), calls(PADDLE, C, A, B))
     assert order(pairing) == {0: 1, 1: 2, 2: 0}
-    assert pairing.notes == (ANOTHER_ORDER,)
+    assert [str(note) for note in pairing.notes] == [ANOTHER_ORDER]
 
 
 def test_calls_that_agree_as_they_come_or_in_no_order_are_left_alone() -> None:

@@ -37,7 +37,7 @@ def shake(layer: Any) -> None:
         row[layer._padding_idx] = 0.0
         layer.weight.set_value(row)
     for module in found.modules.values():
-        found.framework.refresh(module)
+        found.framework.eager.modules.refresh(module)
 
 
 def run_torch(case: LayerCase, layer: Any, arrays: tuple[Any, ...], weights: list[Any] | None) -> list[Any]:

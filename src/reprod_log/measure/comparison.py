@@ -170,7 +170,7 @@ def _measured(
     ]
     rows = measure_tasks(tasks, executor=executor, threads=threads, progress=progress)
     structural = tuple(dict.fromkeys(entry.key.path for entry in pairing.structural))
-    notes = (*pairing.notes, *estimate_notes([row.measurement for row in rows]))
+    notes = (*map(str, pairing.notes), *estimate_notes([row.measurement for row in rows]))
     return Comparison(tuple(_within_budget(rows, usual)), _unmatched(pairing), notes, structural)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from reprod_log.layers.layouts import TensorView
 from reprod_log.layers.lookup import find_layer
+from reprod_log.messages import Message, Name, Names, message
 from reprod_log.pairing.arguments import input_partner
 from reprod_log.pairing.layouts import output_view, row_view, viewed_entry
 from reprod_log.pairing.models import Layers, match_layers
@@ -60,7 +61,7 @@ def _matched(reference: Recording, candidate: Recording, rename: Mapping[str, st
     alone = [entry for entry in alone if id(entry) not in skipped]
     left = [entry for entry in left if id(entry) not in skipped]
     lacking = set(reference.runs) - set(candidate.runs)
-    notes = [f"the candidate has no {run} pass" for run in sorted(lacking) if run in _EXPECTED_OF_BOTH]
+    notes = [message("note.pairing.no_pass", run=Name(run)) for run in sorted(lacking) if run in _EXPECTED_OF_BOTH]
     # Other passes (float64, isolated, repeats …) are evidence: what one side lacks there weakens the evidence for an
     # entry, which calibrate sees; what it lacks in the plain run is missing.
     return Pairing(
@@ -253,7 +254,7 @@ class _Finder:
         output = replace(entry.key, phase="forward", role=entry.key.role.partition("~")[0])
         return str(output) in unpaired and _call(output) in self._answered
 
-    def notes(self) -> list[str]:
+    def notes(self) -> list[Message]:
         """Layers that found no partner, by name."""
         if self.layers is None:
             return []
@@ -264,22 +265,15 @@ class _Finder:
                 known = self.their_constants | self.their_covered
             left = tuple(path for path in left if path not in known)
             if left:
-                notes.append(f"layers of the {side} without a partner: {_shown(left)}")
-        if self.layers.cut_elsewhere:
-            shown = _shown(sorted(self.layers.cut_elsewhere))
-            notes.append(
-                f"blocks that begin or end elsewhere in the candidate, compared by the layers in them: {shown}"
-            )
-        if self.layers.called_otherwise:
-            shown = _shown(sorted(self.layers.called_otherwise))
-            notes.append(f"layers called on other parts of the data there, compared by weights and gradients: {shown}")
-        if self.layers.call_order:
-            notes.append(f"layers whose calls come in another order there: {_shown(sorted(self.layers.call_order))}")
+                notes.append(message("note.pairing.unmatched_layers", side=message(side), layers=Names(left)))
+        for what, paths in (
+            ("note.pairing.cut_elsewhere", self.layers.cut_elsewhere),
+            ("note.pairing.called_otherwise", self.layers.called_otherwise),
+            ("note.pairing.call_order", self.layers.call_order),
+        ):
+            if paths:
+                notes.append(message(what, layers=Names(sorted(paths))))
         return notes
-
-
-def _shown(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _is_alone(key: Key) -> bool:

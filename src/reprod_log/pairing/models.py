@@ -17,7 +17,7 @@ from reprod_log.capture.earshot import suppress_recording
 from reprod_log.errors import TransferError, UsageError, first_line
 from reprod_log.frameworks.tensors import plain_batch
 from reprod_log.layers.lookup import layer_kind
-from reprod_log.pairing.names import attention_role, match_names, match_renames
+from reprod_log.pairing.names import attention_role, is_front, match_names, match_renames
 from reprod_log.pairing.order import (
     Ambiguity,
     best_alignment,
@@ -30,7 +30,7 @@ from reprod_log.pairing.order import (
 )
 from reprod_log.pairing.pairing import How
 from reprod_log.pairing.regions import cut_elsewhere, order_calls
-from reprod_log.pairing.units import BARE, PIECE, Survey, Unit, UnitPair, recorded_units, take_apart
+from reprod_log.pairing.units import BARE, PIECE, PairedBy, Survey, Unit, UnitPair, recorded_units, take_apart
 from reprod_log.pairing.values import (
     Calls,
     Context,
@@ -69,7 +69,11 @@ def match_layers(reference: Recording, candidate: Recording, *, rename: Mapping[
         ours,
         theirs,
         # A rule for a module without tensors (an activation) is followed by its entries; there is no unit to pair.
-        {old: new for old, new in rename.items() if _names(old, modules_here) and _names(old, units_here)},
+        {
+            old: new
+            for old, new in rename.items()
+            if _stands_before(old, modules_here) and _stands_before(old, units_here)
+        },
         (_execution_order(reference), _execution_order(candidate)),
         (_ends(reference), _ends(candidate)),
     )
@@ -78,7 +82,7 @@ def match_layers(reference: Recording, candidate: Recording, *, rename: Mapping[
     modules: dict[str, tuple[str, How]] = {}
     for pair in pairs:
         if pair.source.kind != BARE and PIECE not in (pair.source.class_name, pair.target.class_name):
-            modules.setdefault(pair.source.owner, (pair.target.owner, _how(pair.how)))
+            modules.setdefault(pair.source.owner, (pair.target.owner, _HOW[pair.how]))
     known = {path: partner for path, (partner, _) in modules.items()}
     modules |= _own_layers(pairs, modules, _leaves(ours), _leaves(theirs))
     modules |= _between_anchors(reference, candidate, modules)
@@ -129,9 +133,9 @@ def _unit_pairs(
     return pairs + match_loose(*_rest(here, there, pairs), pairs, *ends)
 
 
-def _names(front: str, paths: Iterable[str]) -> bool:
+def _stands_before(front: str, paths: Iterable[str]) -> bool:
     """Whether it is one of these paths, or what one of them lies in."""
-    return any(path == front or path.startswith(f"{front}.") for path in paths)
+    return any(is_front(front, path) for path in paths)
 
 
 def _sorted(units: Iterable[Unit], order: Mapping[str, int]) -> list[Unit]:
@@ -176,7 +180,7 @@ def _own_layers(
         if pair.source.kind == BARE:
             there.setdefault(pair.source.owner, set()).add(pair.target.owner)
             back.setdefault(pair.target.owner, set()).add(pair.source.owner)
-            said.setdefault(pair.source.owner, _how(pair.how))
+            said.setdefault(pair.source.owner, _HOW[pair.how])
     taken = {partner for partner, _ in modules.values()}
     found: dict[str, tuple[str, How]] = {}
     for owner, partners in there.items():
@@ -195,12 +199,18 @@ def _rest(
     return tuple(one for one in ours if one.path not in here), tuple(one for one in theirs if one.path not in there)
 
 
-def _how(said: str) -> How:
-    if said in ("name", "rename"):
-        return said  # type: ignore[return-value]  # narrowed by the line above
-    if said == "values":
-        return "value"
-    return "order" if "order" in said else "structure"
+_HOW: Mapping[PairedBy, How] = {
+    "name": "name",
+    "rename": "rename",
+    "values": "value",
+    "registration order": "order",
+    "execution order": "order",
+    "role": "structure",
+    "only fit": "structure",
+    "close name": "structure",
+    "numbering": "structure",
+}
+"""What is said of entries whose units were paired so."""
 
 
 def _between_anchors(

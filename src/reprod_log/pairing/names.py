@@ -103,24 +103,42 @@ def _overlap(one: frozenset[str], other: frozenset[str]) -> float:
 def renamed(key: Key, rename: Mapping[str, str]) -> tuple[Key, str | None]:
     """The key as the candidate would call it, and the rule that changed it (None: no rule applied).
 
-    A rule names a whole key (`loss_0`), a whole path (`fc`), or the front of one (`fc` also renames `fc.weight`).
-    The longest rule that fits wins.
+    A rule names a whole key (`loss_0`), or a path as in `renamed_path`.
     """
     if not rename:
         return key, None
     text = str(key)
     if text in rename:
         return Key.parse(rename[text]), text
-    fitting = [old for old in rename if _names_key(old, key)]
+    path, rule = renamed_path(key.path, rename)
+    return (key if rule is None else replace(key, path=path)), rule
+
+
+def renamed_path(path: str, rename: Mapping[str, str]) -> tuple[str, str | None]:
+    """The path as the other side would call it, and the rule that changed it (None: no rule applied).
+
+    A rule names a whole path (`fc`) or the front of one (`fc` also renames `fc.weight`); an empty one stands before
+    every path, and an empty new name takes the front away. The longest rule that fits wins.
+    """
+    fitting = [old for old in rename if is_front(old, path)]
     if not fitting:
-        return key, None
+        return path, None
     old = max(fitting, key=len)
-    return replace(key, path=rename[old] + key.path[len(old) :]), old
+    new, rest = rename[old], path[len(old) :]
+    if not old or not new:
+        return ".".join(part for part in (new.rstrip("."), rest.lstrip("./")) if part), old
+    return new + rest, old
+
+
+def is_front(front: str, path: str) -> bool:
+    """Whether it is the path itself or something that the path lies in."""
+    return not front or path == front or path.startswith((f"{front}.", f"{front}/"))
 
 
 def check_rename(rename: Mapping[str, str], reference: Recording) -> None:
     """Raise when a rule fits nothing: a mistyped rule must not go unnoticed."""
-    idle = [old for old in rename if not any(_names_key(old, entry.key) for entry in reference.entries)]
+    entries = reference.entries
+    idle = [old for old in rename if not any(is_front(old, one.key.path) or old == str(one.key) for one in entries)]
     if idle:
         raise UsageError(
             f"rename names what the reference does not have: {listed(idle)}. "
@@ -128,20 +146,15 @@ def check_rename(rename: Mapping[str, str], reference: Recording) -> None:
         )
 
 
-def _names_key(old: str, key: Key) -> bool:
-    return old in (str(key), key.path) or key.path.startswith((old + ".", old + "/"))
-
-
 def match_renames(sources: tuple[Unit, ...], targets: tuple[Unit, ...], rename: Mapping[str, str]) -> list[UnitPair]:
     """Pairs that the user's map asks for: whole layers, everything below a prefix, or single tensors."""
     by_path = _by_path(targets)
     pairs, used, found = [], set(), set()
     for unit in sources:
-        key = _longest_key(unit.path, rename)
+        wanted, key = renamed_path(unit.path, rename)
         if key is None:
             continue
         used.add(key)
-        wanted = rename[key] + unit.path[len(key) :] if rename[key] else unit.path[len(key) :].lstrip(".")
         target = by_path.get(wanted)
         if target is None:
             continue
@@ -199,11 +212,6 @@ def _by_path(units: Iterable[Unit], front: int = 0) -> dict[str, Unit]:
         for path in _paths(unit, front):
             found.setdefault(path, unit)
     return found
-
-
-def _longest_key(path: str, rename: Mapping[str, str]) -> str | None:
-    keys = [key for key in rename if path == key or key == "" or path.startswith(f"{key}.")]
-    return max(keys, key=len) if keys else None
 
 
 def _renamed_tensors(

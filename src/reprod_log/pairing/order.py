@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 from reprod_log.pairing.names import affine_role, attention_role, closeness, numbers, plain
-from reprod_log.pairing.units import BARE, Signature, Unit, UnitPair, single
+from reprod_log.pairing.units import BARE, PairedBy, Signature, Unit, UnitPair, single
 
 Ours = TypeVar("Ours")
 Theirs = TypeVar("Theirs")
@@ -51,7 +51,7 @@ _WORDING = 0.05
 
 
 def match_order(
-    sources: Sequence[Unit], targets: Sequence[Unit], decided: Mapping[str, str], *, how: str
+    sources: Sequence[Unit], targets: Sequence[Unit], decided: Mapping[str, str], *, how: PairedBy
 ) -> list[UnitPair]:
     """New pairs from the best alignment of the two sequences; `decided` maps source to target paths paired before."""
     bound = set(decided.values())

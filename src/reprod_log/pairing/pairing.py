@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from reprod_log.messages import Message
 from reprod_log.recording import Array, Entry
 
 How = Literal["name", "rename", "structure", "order", "value"]
@@ -64,4 +65,4 @@ class Pairing:
     other model does not have as modules and that hold no tensor of their own (or none that is not compared under
     another name), arguments and further outputs of inner modules, tables that are only looked up, gradients that are
     zero on one side and not there on the other. Not a failure; said in the report."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Message, ...] = ()

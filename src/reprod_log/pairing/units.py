@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from reprod_log.errors import TransferError
 from reprod_log.frameworks import Framework, owner_of_model
@@ -427,13 +427,19 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, _PLAIN)
 
 
+PairedBy = Literal[
+    "name", "rename", "only fit", "close name", "numbering", "role", "registration order", "execution order", "values"
+]  # fmt: skip
+"""What decided that two units are partners."""
+
+
 @dataclass(frozen=True)
 class UnitPair:
     """A unit of the source and the unit of the target that it goes to; `how` says what paired them."""
 
     source: Unit
     target: Unit
-    how: str
+    how: PairedBy
     note: str = ""
 
     @property

@@ -18,7 +18,7 @@ from reprod_log.capture.eager import LayerCall
 from reprod_log.errors import counted
 from reprod_log.pairing.names import attention_role, closeness
 from reprod_log.pairing.order import lone_bare_units
-from reprod_log.pairing.units import BARE, PIECE, Signature, Unit, UnitPair
+from reprod_log.pairing.units import BARE, PIECE, PairedBy, Signature, Unit, UnitPair
 from reprod_log.pairing.weight_map import tensor_views
 from reprod_log.recording import Array, Entry, Recording
 from reprod_log.recording.sketch import sketch_of, stored_sketch
@@ -159,7 +159,7 @@ def _siblings(pairs: Sequence[UnitPair], reference: Recording) -> list[list[int]
     return [group for group in groups.values() if 1 < len(group) <= _MOST_SIBLINGS]
 
 
-def _by_role(sources: list[Unit], targets: list[Unit]) -> list[tuple[Unit, str]] | None:
+def _by_role(sources: list[Unit], targets: list[Unit]) -> list[tuple[Unit, PairedBy]] | None:
     roles = {attention_role(unit.path): unit for unit in targets}
     wanted = [attention_role(unit.path) for unit in sources]
     if None in wanted or len(set(wanted)) < len(wanted) or set(wanted) != set(roles):
@@ -169,7 +169,7 @@ def _by_role(sources: list[Unit], targets: list[Unit]) -> list[tuple[Unit, str]]
 
 def _by_outputs(
     sources: list[Unit], targets: list[Unit], ours: Mapping[str, Entry], theirs: Mapping[str, Entry]
-) -> list[tuple[Unit, str]] | None:
+) -> list[tuple[Unit, PairedBy]] | None:
     """The one arrangement under which every output agrees; None when there is none or more than one."""
     left = [ours.get(unit.owner) for unit in sources]
     right = [theirs.get(unit.owner) for unit in targets]
