@@ -2,7 +2,8 @@
 
 A test file needs one when it, a module of the tests that it imports, or the conftest.py of its folder
 
-- imports one, anywhere (in a conftest.py: at its top, because what a fixture imports is imported when it is used);
+- imports one, or our own module for one, anywhere (in a conftest.py: at its top, because what a fixture imports is
+  imported when it is used), also by its name (`import_module`, `importorskip`);
 - holds the text of a program that imports one;
 - names the folder `examples`, whose programs import both frameworks.
 """
@@ -19,6 +20,7 @@ HEAVY = frozenset({"torch", "paddle", "jax", "tensorflow", "playwright"})
 _TESTS = Path(__file__).resolve().parent
 _PROGRAM = re.compile(rf"(?:^|;)\s*(?:import|from)\s[^\n]*\b(?:{'|'.join(sorted(HEAVY))})\b", re.MULTILINE)
 _PROGRAMS_WITH_FRAMEWORKS = "examples"
+_BY_NAME = {"import_module", "importorskip"}
 
 
 def is_heavy(path: Path) -> bool:
@@ -36,7 +38,9 @@ def _needs(path: Path, *, at_the_top: bool = False) -> bool:
         file = to_read.pop()
         tree = ast.parse(file.read_text(encoding="utf-8"))
         names = set(_imports(tree.body if at_the_top else ast.walk(tree)))
-        if any(name.split(".")[0] in HEAVY for name in names) or any(map(_is_program, ast.walk(tree))):
+        if any(HEAVY & {*name.split(".")} for name in names) or _imports_by_name(tree):
+            return True
+        if any(map(_is_program, ast.walk(tree))):
             return True
         for module in {other for name in names for other in _own_modules(file, name)} - reached:
             reached.add(module)
@@ -51,6 +55,13 @@ def _imports(nodes: Iterable[ast.AST]) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _imports_by_name(tree: ast.AST) -> bool:
+    """Whether modules are imported by their names, and there is a text that is the name of one that counts."""
+    called = {node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "") for node in ast.walk(tree)}
+    texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    return bool(called & _BY_NAME) and any(text.split(".")[0] in HEAVY for text in texts)
 
 
 def _own_modules(importing: Path, name: str) -> Iterator[Path]:
