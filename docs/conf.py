@@ -21,7 +21,7 @@ suppress_warnings = ["myst.header"]
 # The order of the navigation. A page that is not there is left out; one that is not named here comes last.
 START = ["quickstart", "workflow", "my_numbers_differ", "migrating"]
 UNDERSTAND = ["verdict", "diagnosis", "steps", "recording", "zoo", "group_norm", "speed", "promises"]
-LOOK_UP = ["commands", "exit_codes", "metrics", "formats", "testing", "messages", "glossary"]
+LOOK_UP = ["commands", "exit_codes", "metrics", "formats", "testing", "messages", "glossary", "house"]
 CHINESE = ["quickstart", "workflow", "my_numbers_differ", "verdict", "glossary"]
 
 
