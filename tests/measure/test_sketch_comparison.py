@@ -113,8 +113,8 @@ def test_a_verdict_on_estimates_is_given_only_where_the_bounds_leave_no_other(
     alignment = align(*recordings(entry(arrays[0]), entry(arrays[1])), limits=[limit])
     judged = alignment.verdict.judgements[0]
     assert judged.status is status
-    assert "estimated from sketches: rel_l2" in judged.reason
-    assert "±" in judged.reason
+    assert "estimated from sketches: rel_l2" in str(judged.reason)
+    assert "±" in str(judged.reason)
     assert judged.evidence == "estimate from sketches"
     assert alignment.passed is (status is Status.PASS)
 
@@ -122,7 +122,7 @@ def test_a_verdict_on_estimates_is_given_only_where_the_bounds_leave_no_other(
 def test_statistics_alone_never_pass_and_say_why(arrays: tuple[Array, Array]) -> None:
     alignment = align(*recordings(entry(arrays[0], "summary"), entry(arrays[1], "summary")), limits=["rel_l2:1e9"])
     assert not alignment.passed
-    assert "only statistics were recorded" in alignment.verdict.judgements[0].reason
+    assert "only statistics were recorded" in str(alignment.verdict.judgements[0].reason)
 
 
 @pytest.mark.parametrize("made", [Sketching(64), Sketching(seed=1)])
@@ -131,15 +131,15 @@ def test_sketches_of_another_size_or_seed_are_not_compared_and_it_is_said(
 ) -> None:
     row = measure_pair(Pair(entry(arrays[0]), entry(arrays[1], made=made)))
     assert row.measurement is None
-    assert "sketches made differently" in row.incomparable
-    assert f"{made.size} numbers, seed {made.seed}" in row.incomparable
+    assert "sketches made differently" in str(row.incomparable)
+    assert f"{made.size} numbers, seed {made.seed}" in str(row.incomparable)
 
 
 def test_sketches_in_different_orders_of_elements_are_refused() -> None:
     square = np.random.default_rng(1).standard_normal((30, 30))
     row = measure_pair(Pair(entry(square), entry(square.T.copy(), form=SketchOrder(axes=(1, 0)))))
     assert row.measurement is None
-    assert "different orders" in row.incomparable
+    assert "different orders" in str(row.incomparable)
 
 
 def test_a_view_of_axes_holds_for_a_sketch_that_was_taken_in_the_canonical_order(arrays: tuple[Array, Array]) -> None:
@@ -153,7 +153,7 @@ def test_a_view_of_axes_holds_for_a_sketch_that_was_taken_in_the_canonical_order
         assert found.estimate is not None
         assert found.rel_l2 == pytest.approx(truth.rel_l2, rel=0.15)
         row = measure_pair(Pair(entry(pictures, "sketch"), entry(last), view=view))
-        assert "different orders" in row.incomparable
+        assert "different orders" in str(row.incomparable)
 
 
 @pytest.mark.parametrize("same", [True, False])

@@ -55,7 +55,7 @@ def test_dates_of_no_unit_are_told_apart_without_an_error() -> None:
     bare = np.array([1, 2]).view("M8")
     found = align(Recording.from_arrays({"x": bare}), Recording.from_arrays({"x": bare + 1}))
     assert not found.passed
-    assert "reference 1, candidate 2" in found.verdict.judgements[0].reason
+    assert "reference 1, candidate 2" in str(found.verdict.judgements[0].reason)
 
 
 def test_raw_bytes_in_an_archive_are_refused_with_what_to_do(tmp_path: Path) -> None:

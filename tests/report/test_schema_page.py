@@ -14,7 +14,7 @@ NAMED = set(re.findall(r"`([A-Za-z_0-9.]+)`", PAGE))
 
 def fields(value: Any, *, inside: str = "") -> set[str]:
     if isinstance(value, dict):
-        own = set() if inside in ("seeds", "extra", "settings") else set(value)
+        own = set() if inside in ("seeds", "extra", "settings", "arguments") else set(value)
         return own.union(*(fields(one, inside=name) for name, one in value.items()))
     if isinstance(value, (list, tuple)):
         return set().union(*(fields(one, inside=inside) for one in value))

@@ -12,7 +12,7 @@ def compared(ours: object, theirs: object) -> Alignment:
 
 
 def reason(ours: object, theirs: object) -> str:
-    return compared(ours, theirs).verdict.judgements[0].reason
+    return str(compared(ours, theirs).verdict.judgements[0].reason)
 
 
 def test_two_texts_that_differ_are_shown_both() -> None:

@@ -6,10 +6,16 @@ from typing import Any
 
 from reprod_log.measure.comparison import Compared, Comparison
 from reprod_log.measure.measurement import Measurement, SideSummary, Worst
+from reprod_log.messages import Message
 from reprod_log.recording import Key
 from reprod_log.verdict import CalibratedPolicy, FloorEvidence, Judgement, NoiseFloor, Verdict, judge_calibrated
 
 EPS = 2.0**-24
+
+
+def english(reason: Message | str | None) -> str:
+    """The sentence of a reason; '' when there is none."""
+    return "" if reason is None else str(reason)
 
 
 def summary(size: float = 1.0, *, nan: int = 0, inf: int = 0) -> SideSummary:
@@ -63,7 +69,7 @@ def only(verdict: Verdict) -> Judgement:
 
 def told(one: Judgement) -> tuple[str, str, str, str]:
     """Everything a judgement says but its checks."""
-    return one.key, str(one.status), one.reason, one.evidence
+    return one.key, str(one.status), english(one.reason), one.evidence
 
 
 def numbers(one: Judgement) -> list[tuple[str, float, float, bool, float | None]]:

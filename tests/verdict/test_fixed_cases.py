@@ -8,7 +8,7 @@ from reprod_log.measure.comparison import Comparison, Unmatched
 from reprod_log.measure.measurement import Estimate, Worst
 from reprod_log.recording import Key
 from reprod_log.verdict import DEFAULT_LIMITS, Limit, Policy, Status, Verdict, judge
-from verdict.made import measured, numbers, only, row, summary, told
+from verdict.made import english, measured, numbers, only, row, summary, told
 
 
 def judged(*rows, unmatched=(), policy: Policy | None = None, limits=("max_abs:1",), **options) -> Verdict:
@@ -31,23 +31,23 @@ def test_every_limit_must_hold() -> None:
     one = only(judged(row("x", measured(0.5)), limits=("max_abs:1", "mean_abs:0.1")))
     assert [(check.metric, check.passed) for check in one.checks] == [("max_abs", True), ("mean_abs", False)]
     assert one.status is Status.FAIL
-    assert one.reason == "mean_abs 0.5 > 0.1; worst at [3]: reference 1, candidate 1.5"
+    assert english(one.reason) == "mean_abs 0.5 > 0.1; worst at [3]: reference 1, candidate 1.5"
 
 
 def test_mismatch_says_what_where_and_how_much() -> None:
     far = measured(2.0, max_abs=4.0, beyond_limit=25, limit=1.0, worst=Worst((1, 2), 0.123456789012, "text"))
-    assert only(judged(row("x", far))).reason == (
+    assert english(only(judged(row("x", far))).reason) == (
         "max_abs 4 > 1; worst at [1, 2]: reference 0.123456789, candidate text; 25.0% of elements beyond 1"
     )
     few = measured(2.0, count=10_000, beyond_limit=4, limit=1.0, worst=Worst((7,), 1.0, 3))
-    assert only(judged(row("x", few))).reason.endswith("; 4 of 10000 elements beyond 1")
+    assert english(only(judged(row("x", few))).reason).endswith("; 4 of 10000 elements beyond 1")
     five = measured(2.0, count=10_000, beyond_limit=5, limit=1.0, worst=Worst((7,), 1.0, 3))
-    assert only(judged(row("x", five))).reason.endswith("; 0.1% of elements beyond 1")
+    assert english(only(judged(row("x", five))).reason).endswith("; 0.1% of elements beyond 1")
     single = measured(2.0, count=1, beyond_limit=1, limit=1.0, worst=Worst((), 1.0, 3))
-    assert only(judged(row("x", single))).reason == "max_abs 4 > 1; worst: reference 1, candidate 3"
-    assert only(judged(row("x", measured(2.0, worst=None)))).reason == "max_abs 4 > 1"
+    assert english(only(judged(row("x", single))).reason) == "max_abs 4 > 1; worst: reference 1, candidate 3"
+    assert english(only(judged(row("x", measured(2.0, worst=None)))).reason) == "max_abs 4 > 1"
     both = only(judged(row("x", measured(2.0, worst=None)), limits=("max_abs:1", "mean_abs:0.5")))
-    assert both.reason == "max_abs 4 > 1, mean_abs 2 > 0.5"
+    assert english(both.reason) == "max_abs 4 > 1, mean_abs 2 > 0.5"
 
 
 def test_what_was_not_measured_is_incomparable() -> None:
@@ -63,7 +63,7 @@ def test_entry_without_a_limit_is_incomparable() -> None:
 
 def test_empty_pair_passes_and_says_so() -> None:
     assert told(only(judged(row("x", measured(0.0, count=0))))) == ("x", "PASS", "both are empty", "fixed limit")
-    assert only(judged(row("x", measured(0.0)))).reason == ""
+    assert english(only(judged(row("x", measured(0.0)))).reason) == ""
 
 
 NANS = {"max_abs": math.nan, "mean_abs": math.nan, "worst": None}
@@ -77,7 +77,7 @@ def test_pair_of_nothing_but_nan_passes_only_when_allowed() -> None:
     assert one.checks == ()
     other = row("x", measured(0.0, nan_both=99, nonfinite_mismatched=1, **NANS))
     assert only(judged(other, equal_nan=True)).status is Status.FAIL
-    assert only(judged(row("x", measured(0.0, count=0)), equal_nan=True)).reason == "both are empty"
+    assert english(only(judged(row("x", measured(0.0, count=0)), equal_nan=True)).reason) == "both are empty"
 
 
 def test_nan_among_numbers_is_counted() -> None:
@@ -218,9 +218,11 @@ def test_estimate_knows_what_is_not_finite() -> None:
     assert told(one) == ("x", "PASS", reason, "estimate from statistics")
     one = only(judged(row("x", given), limits=("max_abs:1", "nonfinite:0")))
     assert one.status is Status.INCOMPARABLE
-    assert one.reason.startswith("only statistics were recorded; max_abs not known, limit 1; nonfinite 0.00e+00")
+    assert english(one.reason).startswith(
+        "only statistics were recorded; max_abs not known, limit 1; nonfinite 0.00e+00"
+    )
     worse = measured(0.0, nonfinite_mismatched=2, estimate=rough("statistics"))
-    assert only(judged(row("x", worse), limits=("nonfinite:5",))).reason.startswith("2 of 100 NaN or infinity")
+    assert english(only(judged(row("x", worse), limits=("nonfinite:5",))).reason).startswith("2 of 100 NaN or infinity")
 
 
 def test_lonely_entry_says_where_it_is_and_what_is_near() -> None:
@@ -259,7 +261,7 @@ def test_verdict_names_first_divergence_and_last_agreement() -> None:
 def test_accepted_difference_passes_and_says_so() -> None:
     verdict = judged(row("a", measured(9.0, worst=None)), row("b", measured(0.0)), accept=("a", "b"))
     assert told(verdict.judgements[0])[:3] == ("a", "ACCEPTED", "accepted although: max_abs 18 > 1")
-    assert verdict.judgements[1].reason == ""
+    assert english(verdict.judgements[1].reason) == ""
     assert not judged(row("a", measured(9.0)), accept=("b", "c*")).passed
 
 
@@ -275,7 +277,7 @@ def test_undecided_estimate_shows_its_checks() -> None:
 
 def test_share_beyond_the_limit_is_told_from_two_elements_on() -> None:
     two = measured(2.0, count=2, beyond_limit=1, limit=1.0)
-    assert only(judged(row("x", two))).reason.endswith("; 50.0% of elements beyond 1")
+    assert english(only(judged(row("x", two))).reason).endswith("; 50.0% of elements beyond 1")
 
 
 def test_limit_for_some_keys_leaves_the_defaults_to_the_rest() -> None:

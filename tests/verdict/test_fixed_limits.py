@@ -9,6 +9,7 @@ import pytest
 from reprod_log import Limit, Policy, Recording, Status, align
 from reprod_log.alignment import Alignment
 from reprod_log.errors import NotAligned, UsageError
+from verdict.made import english
 
 
 def aligned(reference: dict[str, object], candidate: dict[str, object], *limits: str, **options: object) -> Alignment:
@@ -67,7 +68,7 @@ def test_one_element_and_scalar_are_the_same_and_said() -> None:
 def test_nonfinite_on_one_side_fails_whatever_the_limit(value: float) -> None:
     found = aligned({"x": np.array([1.0, 2.0])}, {"x": np.array([1.0, value])}, "max_abs:1e300", "mean_abs:1e300")
     assert found.status is Status.FAIL
-    assert "on one side only" in found.verdict.judgements[0].reason
+    assert "on one side only" in english(found.verdict.judgements[0].reason)
 
 
 def test_nan_on_both_sides_fails_unless_asked() -> None:
@@ -137,7 +138,7 @@ def test_first_divergence_is_the_earliest_in_execution_order() -> None:
 def test_mismatch_says_metric_value_limit_place_and_share() -> None:
     candidate = np.ones((2, 4))
     candidate[1, 2] = 1.5
-    reason = aligned({"x": np.ones((2, 4))}, {"x": candidate}, "max_abs:1e-6").verdict.judgements[0].reason
+    reason = english(aligned({"x": np.ones((2, 4))}, {"x": candidate}, "max_abs:1e-6").verdict.judgements[0].reason)
     assert "max_abs 0.5 > 1e-06" in reason
     assert "worst at [1, 2]: reference 1, candidate 1.5" in reason
     assert "12.5% of elements beyond 1e-06" in reason
@@ -161,7 +162,7 @@ def test_limit_is_read_from_text() -> None:
 
 
 def test_every_default_limit_has_a_reason() -> None:
-    assert all(limit.reason for limit in Policy().limits)
+    assert all(english(limit.reason) for limit in Policy().limits)
 
 
 def test_alignment_survives_when_saved_and_judged_again(tmp_path: object) -> None:
@@ -198,5 +199,5 @@ def test_known_difference_passes_only_when_accepted_and_says_so() -> None:
     assert not aligned(*pair).passed
     found = aligned(*pair, accept=("*running_var",))
     assert found.passed
-    assert found.verdict.judgements[0].reason.startswith("accepted although: mean_abs 1")
+    assert english(found.verdict.judgements[0].reason).startswith("accepted although: mean_abs 1")
     assert not aligned({"x": np.ones(1)}, {"x": np.zeros(1)}, accept=("*running_var",)).passed

@@ -15,7 +15,7 @@ from reprod_log.measure.fused import measure_arrays
 from reprod_log.measure.measurement import Measurement
 from reprod_log.recording import Key
 from reprod_log.verdict import FloorEvidence, Policy, Status, judge
-from verdict.made import EPS, evidence, judged, measured, only, row, summary
+from verdict.made import EPS, english, evidence, judged, measured, only, row, summary
 
 OUTPUT = "step0/forward/a#0:output"
 
@@ -67,7 +67,7 @@ def test_what_has_no_floor_passes_only_when_nothing_differs() -> None:
     moved = replace(zero, float32=measured(1.0, size=0.0))
     one = only(judged(moved))
     assert one.status is Status.FAIL
-    assert "inf times the rounding floor 0" in one.reason
+    assert "inf times the rounding floor 0" in english(one.reason)
 
 
 def test_learning_rate_is_told_in_the_pass_in_which_it_differs() -> None:
@@ -114,7 +114,7 @@ def test_activation_on_the_other_side_excuses_what_comes_behind_gradients(key: s
     assert verdict.passed
     reason = "no more than what an activation on the other side does to gradients"
     for one in verdict.judgements:
-        assert (one.reason, one.evidence) in (("", "both in float64"), (reason, "both in float64"))
+        assert (english(one.reason), one.evidence) in (("", "both in float64"), (reason, "both in float64"))
         assert [check.passed for check in one.checks] == [True, True, False]
     assert not judged(update).passed, "nothing flipped"
     assert not judged(flipped, wide(OUTPUT, 0.05)).passed, "an output is not behind gradients"
@@ -174,7 +174,7 @@ def reason(measurement: Measurement, **facts: Any) -> str:
     """Why a single pair fails under fixed limits."""
     (one,) = judge(Comparison((row("names", measurement, **facts),), ()), Policy.fixed()).judgements
     assert one.status is Status.FAIL
-    return one.reason
+    return english(one.reason)
 
 
 def test_texts_that_differ_are_told_with_the_first_of_them() -> None:
@@ -190,5 +190,5 @@ def test_texts_that_differ_are_told_with_the_first_of_them() -> None:
 def test_difference_without_size_is_told_without_its_place_when_that_is_not_known() -> None:
     lost = measured(float("nan"), worst=None, differing=2, count=3)
     assert reason(lost) == "2 of 3 values not equal"
-    assert reason(lost._replace(count=1)) == "the two are not equal: "
+    assert reason(lost._replace(count=1)) == "2 of 1 values not equal"
     assert "NaN or infinity on one side only" in reason(lost._replace(nonfinite_mismatched=1))

@@ -22,7 +22,8 @@ from reprod_log.recording.recording import Source
 from reprod_log.verdict import CalibratedPolicy, Judgement, NoiseFloor, Policy, Status, Verdict, verdict_of
 
 SCHEMA = "reprod_log alignment"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""1: sentences as English text alone; 2: with the ids and arguments that they are made from beside them."""
 _NONFINITE = "nonfinite"
 
 

@@ -12,9 +12,10 @@ from reprod_log.measure.dtypes import Array
 from reprod_log.measure.elements import Samples, samples_of, thinned, worst_elements
 from reprod_log.measure.fused import measure_arrays
 from reprod_log.measure.measurement import Measurement, Worst
-from reprod_log.measure.sketch import estimate_notes, estimate_pair, has_values
+from reprod_log.measure.sketch import estimate_notes, estimate_pair, has_values, shapes_differ
 from reprod_log.measure.small import is_small, measure_small
 from reprod_log.measure.spread import spread
+from reprod_log.messages import Foreign, Message, message
 from reprod_log.pairing import Pair, Pairing
 from reprod_log.pairing.pairing import How
 from reprod_log.recording import Key
@@ -43,7 +44,7 @@ class Compared(NamedTuple):
     reference_dtype: str
     candidate_dtype: str
     measurement: Measurement | None
-    incomparable: str = ""
+    incomparable: Message | None = None
     """Why there is no measurement."""
     how: How = "name"
     confidence: float = 1.0
@@ -58,6 +59,9 @@ class Compared(NamedTuple):
     def to_dict(self) -> dict[str, Any]:
         data = self._asdict()
         data["key"], data["candidate_key"] = str(self.key), str(self.candidate_key)
+        data["incomparable"] = "" if self.incomparable is None else str(self.incomparable)
+        if self.incomparable is not None:
+            data["incomparable_id"] = self.incomparable.to_dict(text=False)
         data["measurement"] = None if self.measurement is None else self.measurement.to_dict()
         data["worst_elements"] = [one.to_dict() for one in self.worst_elements]
         return data
@@ -66,6 +70,9 @@ class Compared(NamedTuple):
     def from_dict(cls, data: Mapping[str, Any]) -> Compared:
         values = {name: value for name, value in data.items() if name in cls._fields}
         values["key"], values["candidate_key"] = Key.parse(values["key"]), Key.parse(values["candidate_key"])
+        reason = values.get("incomparable", "")
+        written = {**data["incomparable_id"], "text": reason} if "incomparable_id" in data else reason
+        values["incomparable"] = Message.from_dict(written) if reason else None
         values["reference_shape"] = tuple(values["reference_shape"])
         values["candidate_shape"] = tuple(values["candidate_shape"])
         if values["measurement"] is not None:
@@ -208,7 +215,7 @@ def measure_batch(tasks: Sequence[Task]) -> list[Compared]:
             rows[place] = _estimated(task.pair)
             continue
         found = _arrays(task.pair)
-        if isinstance(found, str):
+        if isinstance(found, Message):
             rows[place] = _row(task.pair, None, incomparable=found)
         elif is_small(*found):
             small.append((place, *found))
@@ -224,11 +231,11 @@ def measure_batch(tasks: Sequence[Task]) -> list[Compared]:
 def _estimated(pair: Pair) -> Compared:
     """A pair whose values were not both recorded."""
     found = _kinds_differ(pair.reference.dtype, pair.candidate.dtype) or estimate_pair(pair)
-    measurement, reason = (None, found) if isinstance(found, str) else (found, "")
+    measurement, reason = (None, found) if isinstance(found, Message) else (found, None)
     return _row(pair, measurement, incomparable=reason)
 
 
-def _arrays(pair: Pair) -> tuple[Array, Array] | str:
+def _arrays(pair: Pair) -> tuple[Array, Array] | Message:
     """Both sides as they can be compared element by element, or the reason why they cannot."""
     reference, candidate = pair.reference, pair.candidate
     if reference.dtype != candidate.dtype and (reason := _kinds_differ(reference.dtype, candidate.dtype)):
@@ -239,20 +246,18 @@ def _arrays(pair: Pair) -> tuple[Array, Array] | str:
         if pair.view is not None:
             theirs = pair.view.of(theirs)
     except RecordingError as error:
-        return str(error)
+        return message("text", text=Foreign(error))
     if ours.shape == theirs.shape:
         return ours, theirs
-    reason = f"shapes differ: reference {list(reference.shape)}, candidate {list(candidate.shape)}"
-    if candidate.shape == reference.shape[::-1]:
-        reason += " (the reverse: a transposed weight or gradient?)"
-    return reason
+    is_reverse = candidate.shape == reference.shape[::-1]
+    return shapes_differ(reference, candidate, is_reverse=is_reverse)
 
 
 def _row(
     pair: Pair,
     measurement: Measurement | None,
     *,
-    incomparable: str = "",
+    incomparable: Message | None = None,
     samples: Samples = (),
     worst_elements: tuple[Worst, ...] = (),
 ) -> Compared:
@@ -307,11 +312,11 @@ def _within_budget(rows: list[Compared], usual: int) -> Iterator[Compared]:
 _NO_NUMBERS = frozenset({"str", "object"})
 
 
-def _kinds_differ(reference: str, candidate: str) -> str:
+def _kinds_differ(reference: str, candidate: str) -> Message | None:
     """Text and objects compare only with their own kind."""
     if reference != candidate and (reference in _NO_NUMBERS or candidate in _NO_NUMBERS):
-        return f"kinds differ: reference {reference}, candidate {candidate}"
-    return ""
+        return message("reason.kinds", reference=reference, candidate=candidate)
+    return None
 
 
 def _unmatched(pairing: Pairing) -> tuple[Unmatched, ...]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from reprod_log.errors import RecordingError
 from reprod_log.measure.measurement import Estimate, Measurement, SideSummary
+from reprod_log.messages import Code, Foreign, Message, message
 from reprod_log.pairing import Pair
 from reprod_log.recording import Entry
 from reprod_log.recording.entry import content_hash
@@ -31,12 +32,18 @@ def has_values(pair: Pair) -> bool:
     return pair.reference.detail == "full" and pair.candidate.detail == "full"
 
 
-def estimate_pair(pair: Pair) -> Measurement | str:
+def shapes_differ(reference: Entry, candidate: Entry, *, is_reverse: bool = False) -> Message:
+    """Why two entries cannot be compared; shapes in reverse are a sign of a transposition."""
+    shapes = {"reference": Code(list(reference.shape)), "candidate": Code(list(candidate.shape))}
+    return message("reason.shapes.reversed", **shapes) if is_reverse else message("reason.shapes", **shapes)
+
+
+def estimate_pair(pair: Pair) -> Measurement | Message:
     """What can be said of a pair without the values of both sides, or why nothing can."""
     reference, candidate = pair.reference, pair.candidate
     shape = _viewed_shape(pair)
     if shape != reference.shape:
-        return f"shapes differ: reference {list(reference.shape)}, candidate {list(candidate.shape)}"
+        return shapes_differ(reference, candidate)
     try:
         if _same_hash(pair):
             return _equal(pair)
@@ -44,17 +51,11 @@ def estimate_pair(pair: Pair) -> Measurement | str:
             return _from_statistics(pair)
         ours, theirs = _sketches(pair)
     except RecordingError as error:
-        return str(error)
+        return message("text", text=Foreign(error))
     if ours.made != theirs.made:
-        return (
-            f"sketches made differently cannot be compared: reference {_told(ours)}, candidate {_told(theirs)}. "
-            "Record one of the two again like the other, or in full."
-        )
+        return message("reason.sketches_differ", reference=_described(ours), candidate=_described(theirs))
     if ours.form != theirs.form:
-        return (
-            "the two were sketched in different orders of their elements, which cannot be changed afterwards. "
-            "Record one of the two in full."
-        )
+        return message("reason.sketch_orders")
     return _from_sketches(pair, ours, theirs)
 
 
@@ -81,8 +82,9 @@ def _viewed_shape(pair: Pair) -> tuple[int, ...]:
     return shape if view is None or view.shape is None else view.shape
 
 
-def _told(sketch: Sketch) -> str:
-    return f"{sketch.made.size} numbers, seed {sketch.made.seed}, version {sketch.made.version}"
+def _described(sketch: Sketch) -> Message:
+    made = sketch.made
+    return message("reason.sketch", size=made.size, seed=made.seed, version=made.version)
 
 
 # by hash
@@ -177,13 +179,13 @@ def _turned(sketch: Sketch, pair: Pair) -> Sketch:
     return Sketch(sketch.values, sketch.summary, form, sketch.made, sketch.nonfinite)
 
 
-def _from_sketches(pair: Pair, ours: Sketch, theirs: Sketch) -> Measurement | str:
+def _from_sketches(pair: Pair, ours: Sketch, theirs: Sketch) -> Measurement | Message:
     left, right = _side(ours.summary), _side(theirs.summary)
     count = math.prod(pair.reference.shape)
     nan_both, mismatched = 0, 0
     if ours.nonfinite or theirs.nonfinite:
         if "of parts" in (ours.nonfinite, theirs.nonfinite):
-            return "there are NaN or infinities, and sketches of parts do not tell where; record it in full"
+            return message("reason.sketch_parts")
         same = ours.nonfinite == theirs.nonfinite
         nan_both = left.nan if same else 0
         mismatched = 0 if same else max(1, abs(left.nan - right.nan) + abs(left.inf - right.inf))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -59,6 +59,12 @@ class Number:
         return format(self.value, self.form)
 
 
+class Parts(tuple["Message", ...]):
+    """Several messages that make one sentence, with semicolons between them."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True)
 class Message:
     """A row of the tables by its id, with the arguments that fill its places.
@@ -80,10 +86,10 @@ class Message:
         """The same message with these arguments left out: what is equal is the same message about other places."""
         return Message(self.id, {name: value for name, value in self.arguments.items() if name not in names})
 
-    def to_dict(self) -> dict[str, Any]:
-        """As plain values that JSON can hold, with the English text beside them."""
+    def to_dict(self, *, text: bool = True) -> dict[str, Any]:
+        """As plain values that JSON can hold; with the English text, unless it stands beside them already."""
         written = {name: _written(value) for name, value in self.arguments.items()}
-        return {"id": self.id, "arguments": written, "text": str(self)}
+        return {"id": self.id, "arguments": written, **({"text": str(self)} if text else {})}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any] | str) -> Message:
@@ -91,9 +97,14 @@ class Message:
         if isinstance(data, str):
             return cls("text", {"text": Foreign(data)})
         sentence = words().sentences.get(data["id"])
-        arguments = {str(name): _read(value) for name, value in data["arguments"].items()}
-        if not isinstance(sentence, str) or not {place[1] for place in PLACE.finditer(sentence)} <= set(arguments):
-            # Written by a later version, or damaged: its English text is all that can be shown.
+        try:
+            arguments = {str(name): _read(value) for name, value in data["arguments"].items()}
+            known = isinstance(sentence, str) and {place[1] for place in PLACE.finditer(sentence)} <= set(arguments)
+        except KeyError:
+            known = False
+        if not known:
+            # Written by a later version, or damaged: its English text is all that can be shown. What stands inside of
+            # another message has none of its own.
             return cls("text", {"text": Foreign(data["text"])})
         return cls(data["id"], arguments)
 
@@ -102,14 +113,45 @@ def message(id: str, /, **arguments: object) -> Message:
     return Message(id, arguments)
 
 
+Note = Message | str
+"""What a reader should know besides the numbers. Text: a sentence of a file of the first edition."""
+
+
+def notes_to_dict(notes: Iterable[Note]) -> dict[str, Any]:
+    """The notes in English, as every version has read them, and beside them the messages that they were made from."""
+    notes = tuple(notes)
+    found: dict[str, Any] = {"notes": [str(note) for note in notes]}
+    if any(isinstance(note, Message) for note in notes):
+        found["note_ids"] = [_note_id(note) for note in notes]
+    return found
+
+
+def _note_id(note: Note) -> dict[str, Any] | None:
+    if not isinstance(note, Message):
+        return None
+    return note.to_dict(text=False)
+
+
+def notes_from_dict(data: Mapping[str, Any]) -> tuple[Note, ...]:
+    """What `notes_to_dict` wrote; text where there are no messages beside it."""
+    texts = [str(text) for text in data.get("notes", ())]
+    ids = data.get("note_ids")
+    if ids is None:
+        return tuple(texts)
+    pairs = zip(texts, ids, strict=True)
+    return tuple(text if one is None else Message.from_dict({**one, "text": text}) for text, one in pairs)
+
+
 _TAGS: Mapping[str, type[str]] = {"name": Name, "code": Code, "foreign": Foreign}
 
 
 def _written(value: object) -> Any:
     if isinstance(value, Message):
-        return {"message": value.to_dict()}
+        return {"message": value.to_dict(text=False)}
     if isinstance(value, Names):
         return {"names": list(value)}
+    if isinstance(value, Parts):
+        return {"parts": [one.to_dict(text=False) for one in value]}
     if isinstance(value, Number):
         return {"number": value.value, "form": value.form}
     if isinstance(value, tuple):
@@ -127,6 +169,8 @@ def _read(value: Any) -> object:
         return Message.from_dict(value["message"])
     if "names" in value:
         return Names(str(one) for one in value["names"])
+    if "parts" in value:
+        return Parts(Message.from_dict(one) for one in value["parts"])
     if "number" in value:
         return Number(value["number"], str(value["form"]))
     tag, text = next(iter(value.items()))
@@ -164,6 +208,8 @@ class Words:
             shown = self.sentences["comma"].join(name(one) for one in value[:_MOST_NAMES])
             more = len(value) - _MOST_NAMES
             return shown if more <= 0 else self(message("list.more", shown=Foreign(shown), count=more))
+        if isinstance(value, Parts):
+            return self.sentences["semicolon"].join(self(one, name=name) for one in value)
         if isinstance(value, tuple):
             return self.sentences["comma"].join(str(self._filled(one, name)) for one in value)
         return value

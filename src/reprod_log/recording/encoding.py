@@ -223,7 +223,7 @@ def _tuple_check(given: tuple[Any, ...]) -> _TypeCheck:
 
 
 def _simple_check(hint: Any) -> _TypeCheck:
-    if hint is Any:
+    if hint in (Any, object):
         return lambda value: True
     if hint is int:
         return lambda value: type(value) is int and -_LARGEST < value < _LARGEST

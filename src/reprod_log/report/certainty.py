@@ -8,23 +8,23 @@ from typing import Literal
 
 from reprod_log.alignment import Alignment
 from reprod_log.measure.comparison import Compared
-from reprod_log.messages import Foreign, Message, message
+from reprod_log.messages import Message, message
 from reprod_log.recording import Key
 from reprod_log.report.view import ReportRow, accepted_keys
-from reprod_log.verdict import Status
+from reprod_log.verdict import Basis, Status
 
 Level = Literal["strong", "fair", "weak"]
 
-_EVIDENCE = {
-    "both in float64": "sure.float64",
-    "reference in float64": "sure.reference64",
-    "repeats of the reference": "sure.repeats",
-    "fixed limit": "sure.fixed",
-    "estimate from sketches": "sure.sketches",
-    "estimate from statistics": "sure.statistics",
-    "inputs, bit for bit": "sure.inputs",
-    "exact kind": "sure.exact",
-    "learning rate in float64": "sure.lr",
+_GROUNDS = {
+    Basis.BOTH_FLOAT64: "sure.float64",
+    Basis.REFERENCE_FLOAT64: "sure.reference64",
+    Basis.REPEATS: "sure.repeats",
+    Basis.FIXED_LIMIT: "sure.fixed",
+    Basis.SKETCHES: "sure.sketches",
+    Basis.STATISTICS: "sure.statistics",
+    Basis.INPUTS: "sure.inputs",
+    Basis.EXACT: "sure.exact",
+    Basis.LEARNING_RATE: "sure.lr",
 }
 _STRONG = {"sure.float64", "sure.inputs", "sure.exact", "sure.lr"}
 _SURE_MATCH = 0.9
@@ -48,7 +48,7 @@ class Certainty:
 def certainty_of(alignment: Alignment, divergence: ReportRow | None) -> Certainty:
     """How much the verdict can be relied on, by its evidence and its gaps; the verdict itself is not touched."""
     judged = [one for one in alignment.verdict.judgements if one.status not in (Status.UNMATCHED, Status.INCOMPARABLE)]
-    kinds = Counter(_EVIDENCE.get(one.evidence, "sure.assumed") for one in judged)
+    kinds = Counter(_GROUNDS.get(one.evidence, "sure.assumed") for one in judged)
     grounds = tuple(message(kind, count=count, total=len(judged)) for kind, count in kinds.most_common())
     doubts = tuple(_doubts(alignment, divergence))
     if not judged or doubts or "sure.assumed" in kinds:
@@ -68,7 +68,7 @@ def _doubts(alignment: Alignment, divergence: ReportRow | None) -> list[Message]
         least = min(unsure, key=lambda row: row.confidence)
         found.append(message("doubt.match", count=len(unsure), how=least.how, confidence=f"{least.confidence:.0%}"))
     if alignment.floor is not None and alignment.floor.notes:
-        found.append(message("doubt.floor", note=Foreign(alignment.floor.notes[0])))
+        found.append(message("doubt.floor", note=alignment.floor.notes[0]))
     if alignment.passed:
         idle = sum(one.kind == "suspicious pass" for one in alignment.findings)
         if idle:
@@ -113,6 +113,6 @@ def _agree(row: Compared) -> bool:
 
 def may_be_rounding(row: ReportRow) -> bool:
     """Whether a fixed limit failed so narrowly that only a noise floor could tell rounding from a defect."""
-    if row.judgement.evidence != "fixed limit" or row.check is None or row.check.passed or row.check.limit == 0:
+    if row.judgement.evidence is not Basis.FIXED_LIMIT or row.check is None or row.check.passed or row.check.limit == 0:
         return False
     return row.times_limit is not None and row.times_limit <= NEAR_LIMIT

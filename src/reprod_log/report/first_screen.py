@@ -9,7 +9,7 @@ from typing import Literal
 
 from reprod_log.alignment import Alignment
 from reprod_log.diagnose import Finding
-from reprod_log.messages import Foreign, Message, Name, message, words
+from reprod_log.messages import Message, Name, message, words
 from reprod_log.report.certainty import Certainty, certainty_of, may_be_rounding
 from reprod_log.report.view import SEVERITY, ReportRow, accepted_keys, rows
 from reprod_log.verdict import Status, UnusedPattern, unused_patterns
@@ -53,7 +53,7 @@ class FirstScreen:
         )
         return (
             message("first.divergence", key=Name(first.key), status=first.status.value),
-            message("reason", reason=Foreign(first.judgement.reason)),
+            message("reason", reason=first.reason),
             before,
         )
 
@@ -176,7 +176,7 @@ def _general_advice(alignment: Alignment, divergence: ReportRow | None) -> tuple
             return (message("advice.unmatched"),)
         return (_advice_after_a_pass(alignment),)
     if divergence.status is Status.INCOMPARABLE:
-        estimated = divergence.judgement.evidence.startswith("estimate")
+        estimated = divergence.judgement.evidence.is_estimate
         return (message("advice.estimated" if estimated else "advice.incomparable", key=Name(divergence.key)),)
     path = Name(divergence.key.path)
     alone: Literal["", ".alone"] = ".alone" if divergence.key.run.startswith("isolated") else ""

@@ -62,8 +62,7 @@ def workflow_commands(alignment: Alignment) -> list[str]:
     shown = failed[: MOST_ANNOTATIONS - 1]
     lines = [workflow_command("error", "reprod_log", headline(alignment))]
     return lines + [
-        workflow_command("error", f"{row.status.value} {row.key}", row.judgement.reason or row.status.value)
-        for row in shown
+        workflow_command("error", f"{row.status.value} {row.key}", str(row.reason) or row.status.value) for row in shown
     ]
 
 

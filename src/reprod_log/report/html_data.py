@@ -46,32 +46,50 @@ def page_data(alignment: Alignment, rows: Sequence[ReportRow], curves: Iterable[
             [plain(one.cause), plain(one.evidence), plain(one.advice), one.confidence, [plain(key) for key in one.keys]]
             for one in alignment.findings
         ],
-        "words": {language: words(language).sentences for language in known_languages()},
+        "words": page_words(),
         "phrases": phrases_for(tuple(_texts(alignment, rows))),
     }
 
 
-def _texts(alignment: Alignment, rows: Iterable[ReportRow]) -> Iterator[str]:
-    """Every sentence of the page that comes as English text."""
+BY_TEXT = ("reason.", "basis.", "note.")
+"""Rows that a page has as sentences, by their English text: it needs few of them, and they are half of a table."""
+
+
+def page_words() -> dict[str, dict[str, str]]:
+    """The rows that a page's script fills in itself, by language."""
+    tables = {language: words(language).sentences for language in known_languages()}
+    return {
+        language: {id: row for id, row in table.items() if not id.startswith(BY_TEXT)}
+        for language, table in tables.items()
+    }
+
+
+def english(what: Message | str) -> str:
+    """A sentence as pages know it before it is translated."""
+    return plain(words()(what))
+
+
+def _texts(alignment: Alignment, rows: Iterable[ReportRow]) -> Iterator[Message | str]:
+    """Every sentence of the page that is known by its English text."""
     for found in alignment.findings:
         yield from (found.cause, found.evidence, found.advice)
     for row in rows:
-        yield from (row.judgement.reason, row.judgement.evidence)
+        yield from (row.reason, row.judgement.evidence.message)
         if row.compared is not None:
             yield row.compared.view
         if row.measurement is not None:
             yield from row.measurement.notes
     for note in remarks(alignment):
-        yield from (value for value in note.arguments.values() if isinstance(value, Foreign))
+        yield from (value for value in note.arguments.values() if isinstance(value, (Foreign, Message)))
     yield from (rule.reason for rule in policy_rules(alignment))
 
 
-def phrases_for(texts: Sequence[str]) -> dict[str, dict[str, str]]:
+def phrases_for(texts: Sequence[Message | str]) -> dict[str, dict[str, str]]:
     """By language: how it says each of the sentences, where it has words of its own for them."""
     found: dict[str, dict[str, str]] = {}
     for language in known_languages():
         told = words(language)
-        pairs = ((plain(text), plain(told(text))) for text in dict.fromkeys(texts) if text)
+        pairs = ((english(text), plain(told(text))) for text in dict.fromkeys(texts) if text)
         found[language] = {text: translated for text, translated in pairs if text != translated}
     return found
 
@@ -93,7 +111,7 @@ def short(value: float | None, digits: int = 4) -> float | str | None:
 
 def _value(value: object) -> Any:
     if isinstance(value, Message):
-        return said(value)
+        return {"text": english(value)} if value.id.startswith(BY_TEXT) else said(value)
     if isinstance(value, Foreign):
         return {"text": plain(value)}
     if isinstance(value, tuple):
@@ -119,8 +137,8 @@ def _detail(row: ReportRow, samples: int) -> dict[str, Any]:
     """The page of one entry; what is empty is left out."""
     judgement, compared = row.judgement, row.compared
     found: dict[str, Any] = {
-        "reason": plain(judgement.reason),
-        "evidence": judgement.evidence,
+        "reason": english(row.reason),
+        "evidence": english(judgement.evidence.message),
         "checks": [
             [one.metric, short(one.value), short(one.limit), one.passed, short(one.floor)] for one in judgement.checks
         ],

@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 from reprod_log.messages import Message, Words, message
 from reprod_log.recording import Key
 from reprod_log.report.groups import HeatMap
-from reprod_log.report.html_data import said
+from reprod_log.report.html_data import BY_TEXT, english, said
 from reprod_log.report.plain import number, plain, times
 from reprod_log.report.view import MARKS, ReportRow
 
@@ -42,8 +42,8 @@ class HtmlParts:
 
     def say(self, what: Message | str) -> Markup:
         """A sentence with values, or one that came as English text."""
-        if isinstance(what, str):
-            return Markup('<bdi data-text="{}">{}</bdi>').format(plain(what), plain(self.words(what)))
+        if isinstance(what, str) or what.id.startswith(BY_TEXT):
+            return Markup('<bdi data-text="{}">{}</bdi>').format(english(what), plain(self.words(what)))
         values = json.dumps(said(what), ensure_ascii=False)
         return Markup('<span data-say="{}">{}</span>').format(values, plain(self.words(what)))
 

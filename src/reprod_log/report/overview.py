@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TextIO
 
 from reprod_log.errors import UsageError
-from reprod_log.messages import Foreign, Message, Name, known_languages, message, words
+from reprod_log.messages import Foreign, Message, Name, message, words
 from reprod_log.recording.files import replacing
 from reprod_log.report import render_report, write_report
 from reprod_log.report.first_screen import screen_headline
 from reprod_log.report.formats.markdown import LIMIT
 from reprod_log.report.github import MOST_ANNOTATIONS, tell, workflow_command
-from reprod_log.report.html_data import phrases_for
+from reprod_log.report.html_data import page_words, phrases_for
 from reprod_log.report.markdown import Section, code, text
 from reprod_log.report.page import content_policy, embedded, page, scripts
 from reprod_log.report.view import MARKS
@@ -35,7 +35,7 @@ class OverviewRow:
     """The status, or SKIPPED, or ERROR when the step could not be done."""
     first: str
     """Key of the first divergence, '' when there is none."""
-    answer: Message | Foreign
+    answer: Message | str
     """The surest cause or note, else why it did not pass, else how much passed."""
     doubtful: bool = False
     """It passes, and a finding says that this proves nothing."""
@@ -77,7 +77,7 @@ def _row(step: StepResult) -> OverviewRow:
         return OverviewRow(step.name, Status.UNMATCHED.value if unmatched else "ERROR", "", problem)
     divergence = step.alignment.first_divergence
     findings = [one for one in step.alignment.findings if one.kind != "remark"] or list(step.alignment.findings)
-    answer: Message | Foreign = Foreign(findings[0].cause if findings else divergence.reason if divergence else "")
+    answer: Message | str = findings[0].cause if findings else (divergence and divergence.reason) or ""
     if not answer:
         passed = step.alignment.passed
         total = len(step.alignment.verdict.judgements)
@@ -163,9 +163,9 @@ def _html(overview: Overview, path: Path, language: str) -> str:
     script = scripts(*_SCRIPTS)
     rows = rows_of(overview)
     data = {
-        "words": {one: words(one).sentences for one in known_languages()},
+        "words": page_words(),
         "statuses": [],
-        "phrases": phrases_for([str(row.answer) for row in rows if isinstance(row.answer, str)]),
+        "phrases": phrases_for([row.answer for row in rows]),
     }
     return page(
         "overview.html.j2",

@@ -148,9 +148,7 @@ def _table(shown: tuple[ReportRow, ...], told: Words, width: int) -> Table:
     # The reason of the first divergence stands on top; those of many failures would only push each other away.
     few = sum(row.status in _NUMEROUS for row in shown) <= _MOST_REASONS
     reasons = [
-        plain(told(row.judgement.reason))
-        if row.status is not Status.PASS and (few or row.status not in _NUMEROUS)
-        else ""
+        plain(told(row.reason)) if row.status is not Status.PASS and (few or row.status not in _NUMEROUS) else ""
         for row in shown
     ]
     keys = [shortened(plain(row.key), _LONGEST_KEY) for row in shown]

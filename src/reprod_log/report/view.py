@@ -59,6 +59,11 @@ class ReportRow:
     """The same layer run alone on the reference's input: its own error, apart from what it inherited."""
 
     @property
+    def reason(self) -> Message | str:
+        """Why it did not pass, or what else there is to know."""
+        return self.judgement.reason or ""
+
+    @property
     def measurement(self) -> Measurement | None:
         return None if self.compared is None else self.compared.measurement
 
@@ -170,21 +175,21 @@ def remarks(alignment: Alignment) -> tuple[Message, ...]:
     for name, side in (("reference", alignment.reference), ("candidate", alignment.candidate)):
         if not side.complete:
             lines.append(message(f"doubt.incomplete.{name}"))
-        lines += [message("remark.side", side=message(name), note=Foreign(note)) for note in side.notes]
-    said: dict[str, list[Key]] = {}
+        lines += [message("remark.side", side=message(name), note=_as_argument(note)) for note in side.notes]
+    noted: dict[Message | str, list[Key]] = {}
     views: dict[str, list[Key]] = {}
     for row in alignment.comparison.rows:
         if row.view:
             views.setdefault(row.view, []).append(row.key)
         for note in row.measurement.notes if row.measurement else ():
-            said.setdefault(note, []).append(row.key)
+            noted.setdefault(note, []).append(row.key)
     lines += [
         message("remark.view", view=Foreign(why), keys=Foreign(listed(map(str, keys), most=3)))
         for why, keys in views.items()
     ]
     lines += [
-        message("remark.of", note=Foreign(why), keys=Foreign(listed(map(str, keys), most=3)))
-        for why, keys in said.items()
+        message("remark.of", note=_as_argument(why), keys=Foreign(listed(map(str, keys), most=3)))
+        for why, keys in noted.items()
     ]
     if alignment.verdict.allowed:
         lines.append(message("remark.allowed", keys=Foreign(listed(map(str, alignment.verdict.allowed)))))
@@ -194,8 +199,13 @@ def remarks(alignment: Alignment) -> tuple[Message, ...]:
     if alignment.policy.equal_nan:
         lines.append(message("remark.equal_nan"))
     notes = (*(alignment.floor.notes if alignment.floor is not None else ()), *alignment.comparison.notes)
-    lines += [message("reason", reason=Foreign(note)) for note in notes]
+    lines += [message("reason", reason=_as_argument(note)) for note in notes]
     return tuple(lines)
+
+
+def _as_argument(note: Message | str) -> Message | Foreign:
+    """A note as it stands in a message; text comes from a file of the first edition."""
+    return note if isinstance(note, Message) else Foreign(note)
 
 
 def _own_error(key: Key, evidence: dict[Key, FloorEvidence], compared: dict[Key, Compared]) -> Measurement | None:

@@ -6,11 +6,12 @@ from reprod_log.verdict.evidence import FloorEvidence
 from reprod_log.verdict.fixed import Check, Judgement, Verdict, judge, require_complete
 from reprod_log.verdict.noise_floor import NoiseFloor, calibrate
 from reprod_log.verdict.policy import DEFAULT_LIMITS, Limit, Policy
-from reprod_log.verdict.status import Status
+from reprod_log.verdict.status import Basis, Status
 from reprod_log.verdict.unused import UnusedPattern, unused_patterns
 
 __all__ = [
     "DEFAULT_LIMITS",
+    "Basis",
     "CalibratedPolicy",
     "Check",
     "FloorEvidence",

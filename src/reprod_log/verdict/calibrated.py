@@ -19,6 +19,7 @@ from dataclasses import replace
 from reprod_log.errors import UsageError
 from reprod_log.measure.comparison import Comparison
 from reprod_log.measure.measurement import Measurement
+from reprod_log.messages import Code, Message, message
 from reprod_log.recording import Key
 from reprod_log.verdict.calibrated_policy import CalibratedPolicy
 from reprod_log.verdict.evidence import FloorEvidence
@@ -37,7 +38,7 @@ from reprod_log.verdict.floors import assumed, narrow, wide
 from reprod_log.verdict.noise_floor import NoiseFloor
 from reprod_log.verdict.policy import EXACT_KINDS, Policy
 from reprod_log.verdict.precision import narrow_factor, precision_tier
-from reprod_log.verdict.status import Status
+from reprod_log.verdict.status import Basis, Status
 
 
 def judge_calibrated(comparison: Comparison, floor: NoiseFloor, policy: CalibratedPolicy) -> Verdict:
@@ -123,14 +124,14 @@ def _data(floor: NoiseFloor, policy: CalibratedPolicy) -> Iterator[Judgement]:
         if _is_given(one) and (found := one.float64 or one.float32) is not None:
             same = found.differing == 0 and not found.nonfinite_mismatched and (policy.equal_nan or not found.nan_both)
             check = Check("differing", float(found.differing), 0.0, same)
-            reason = "" if same else _said_of_data(found)
-            yield Judgement(one.key, Status.PASS if same else Status.FAIL, (check,), reason, "inputs, bit for bit")
+            reason = None if same else _problem_of_data(found)
+            yield Judgement(one.key, Status.PASS if same else Status.FAIL, (check,), reason, Basis.INPUTS)
 
 
-def _said_of_data(found: Measurement) -> str:
+def _problem_of_data(found: Measurement) -> Message:
     if not found.differing and not found.nonfinite_mismatched:
-        return f"both sides were fed NaN: {found.nan_both} of {found.count}, in the same places"
-    return f"the two sides were fed different data: {found.differing} of {found.count} differ"
+        return message("reason.data.nan", some=found.nan_both, all=found.count)
+    return message("reason.data", some=found.differing, all=found.count)
 
 
 def _finite_as_run(judged: Judgement, measured: Measurement | None, policy: CalibratedPolicy) -> Judgement:
@@ -138,7 +139,9 @@ def _finite_as_run(judged: Judgement, measured: Measurement | None, policy: Cali
     if measured is None or not judged.status.passed:
         return judged
     problem = nonfinite_problem(measured, equal_nan=policy.equal_nan)
-    return replace(judged, status=Status.FAIL, reason=f"as it runs: {problem}") if problem else judged
+    if problem is None:
+        return judged
+    return replace(judged, status=Status.FAIL, reason=message("reason.as_it_runs", problem=problem))
 
 
 def _free(one: FloorEvidence, floor: NoiseFloor, policy: CalibratedPolicy) -> Judgement:
@@ -149,17 +152,16 @@ def _free(one: FloorEvidence, floor: NoiseFloor, policy: CalibratedPolicy) -> Ju
     best = one.float64 or one.float32
     if best is not None and best.reference_dtype.startswith(EXACT_KINDS):
         same = best.differing == 0 and not best.nonfinite_mismatched
-        reason = "" if same else f"{best.differing} of {best.count} values differ, and this kind has no rounding"
+        reason = None if same else message("reason.exact", some=best.differing, all=best.count)
         check = Check("differing", float(best.differing), 0.0, same)
-        return Judgement(one.key, Status.PASS if same else Status.FAIL, (check,), reason, "exact kind")
+        return Judgement(one.key, Status.PASS if same else Status.FAIL, (check,), reason, Basis.EXACT)
     if one.float64 is not None and one.noise is not None:
         # Second moments are squares of gradients: their relative error is twice as large.
         factor = 2 * policy.free if key.phase == "optimizer" else policy.free
         return wide(one, factor, policy)
     if one.noise is not None and one.float32 is not None:
         if _drifts(one, floor):
-            reason = "without float64 a free run drifts by chance; judged with the reference's gradients instead"
-            return Judgement(one.key, Status.PASS, (), reason, one.basis)
+            return Judgement(one.key, Status.PASS, (), message("reason.drift"), one.basis)
         return narrow(one, floor, policy, narrow_factor(one, policy), Status.FAIL)
     return assumed(one, policy)
 
@@ -179,7 +181,7 @@ def _formulated_otherwise(judgements: list[Judgement]) -> list[Judgement]:
             if key.phase == "gradient":
                 trained.add((key.run, key.step))
     same = {place for place in trained if all(one.status.passed for one in behind[place])}
-    reason = "the gradients of all that lies behind it agree: the loss is formulated in another way"
+    reason = message("reason.other_formulation")
     return [
         replace(one, status=Status.PASS, reason=reason)
         if not one.status.passed and one.checks and _is_of_the_output(one.key, same)
@@ -199,7 +201,7 @@ def _drifts(one: FloorEvidence, floor: NoiseFloor) -> bool:
     """
     key = one.key
     # What is clipped there is the reference's gradient; whether it is clipped alike, the update shows.
-    spoken_for = bool(floor.injected) if key.phase == "clip" else str(key.in_run("injected")) in floor.injected
+    spoken_for = bool(floor.injected) if key.phase == "clip" else key.in_run("injected") in floor.injected
     return bool(key.step) and spoken_for
 
 
@@ -215,9 +217,12 @@ def _lr(one: FloorEvidence, floor: NoiseFloor, policy: CalibratedPolicy) -> Judg
     error = next((found for found in errors if not found.max_abs <= limit), errors[0])
     check = Check("max_abs", error.max_abs, limit, bool(error.max_abs <= limit))
     if check.passed:
-        return Judgement(one.key, Status.PASS, (check,), "", "learning rate in float64")
-    values = f"reference {error.worst.reference}, candidate {error.worst.candidate}" if error.worst else "not finite"
-    return Judgement(one.key, Status.FAIL, (check,), f"the learning rates differ: {values}", "learning rate in float64")
+        return Judgement(one.key, Status.PASS, (check,), None, Basis.LEARNING_RATE)
+    reason = message("reason.rates.not_finite")
+    if error.worst:
+        values = {"reference": Code(error.worst.reference), "candidate": Code(error.worst.candidate)}
+        reason = message("reason.rates", **values)
+    return Judgement(one.key, Status.FAIL, (check,), reason, Basis.LEARNING_RATE)
 
 
 def _merged(judgements: list[Judgement], later: list[Judgement]) -> list[Judgement]:

@@ -10,13 +10,14 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from reprod_log.measure.comparison import Compared, Comparison, Unmatched
-from reprod_log.measure.measurement import Estimate, Measurement
+from reprod_log.measure.measurement import Estimate, Measurement, Worst
 from reprod_log.measure.metrics import metric
+from reprod_log.messages import Code, Message, Names, Number, Parts, message
 from reprod_log.recording import Key
 from reprod_log.verdict.noise_floor import FLOAT64
 from reprod_log.verdict.place import first_divergence, last_agreement
 from reprod_log.verdict.policy import Limit, Policy
-from reprod_log.verdict.status import Status
+from reprod_log.verdict.status import Basis, Status
 
 _FEW = 0.0005
 """A smaller share is said as a count."""
@@ -47,13 +48,23 @@ class Judgement:
     key: Key
     status: Status
     checks: tuple[Check, ...] = ()
-    reason: str = ""
-    """Why it did not pass, or what a passing entry should still say; '' when there is nothing to add."""
-    evidence: str = "fixed limit"
+    reason: Message | None = None
+    """Why it did not pass, or what a reader should know of an entry that passes."""
+    evidence: Basis = Basis.FIXED_LIMIT
     """What the judgement stands on."""
 
     def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "key": str(self.key), "status": str(self.status)}
+        """As plain values: sentences in English, and beside them the messages that they are made from."""
+        found: dict[str, Any] = {
+            "key": str(self.key),
+            "status": str(self.status),
+            "checks": [asdict(one) for one in self.checks],
+            "reason": "" if self.reason is None else str(self.reason),
+            "evidence": str(self.evidence),
+        }
+        if self.reason is not None:
+            found["reason_id"] = self.reason.to_dict(text=False)
+        return found
 
 
 @dataclass(frozen=True)
@@ -117,11 +128,15 @@ def verdict_on(compared: list[Judgement], lonely: list[Judgement], allowed: tupl
 def accepted(judgements: list[Judgement], patterns: tuple[str, ...]) -> list[Judgement]:
     """The judgements with known differences let through: explicit, and said on each of them."""
     return [
-        replace(one, status=Status.ACCEPTED, reason=f"accepted although: {one.reason}")
+        replace(one, status=Status.ACCEPTED, reason=_accepted_although(one.reason))
         if not one.status.passed and any(fnmatchcase(str(one.key), pattern) for pattern in patterns)
         else one
         for one in judgements
     ]
+
+
+def _accepted_although(reason: Message | None) -> Message | None:
+    return None if reason is None else message("reason.accepted", reason=reason)
 
 
 def alone_judgements(comparison: Comparison, allows: Callable[[str], bool]) -> tuple[list[Judgement], tuple[Key, ...]]:
@@ -142,30 +157,31 @@ def judge_row(row: Compared, policy: Policy) -> Judgement:
         return Judgement(row.key, Status.INCOMPARABLE, reason=row.incomparable)
     found = policy.limits_for(str(row.key), _coarser(row.reference_dtype, row.candidate_dtype))
     if not found:
-        return Judgement(
-            row.key, Status.INCOMPARABLE, reason=f"no limit fits {row.reference_dtype} {str(row.key)!r}; give one"
-        )
+        missing = message("reason.no_limit", dtype=row.reference_dtype, key=Code(repr(str(row.key))))
+        return Judgement(row.key, Status.INCOMPARABLE, reason=missing)
     checks = []
     for name, limit in found.items():
         value = metric(name).value(measurement)
         # `<=` and not `not >`: a NaN never passes.
         checks.append(Check(name, value, limit.value, bool(value <= limit.value)))
     if measurement.count and not measurement.comparable and policy.equal_nan and not measurement.nonfinite_mismatched:
-        return Judgement(row.key, Status.PASS, reason="every element is NaN on both sides, allowed by equal_nan")
+        return Judgement(row.key, Status.PASS, reason=message("reason.all_nan"))
     nonfinite = nonfinite_problem(measurement, equal_nan=policy.equal_nan)
-    if nonfinite:
+    if nonfinite is not None:
         return Judgement(row.key, Status.FAIL, tuple(checks), nonfinite)
     if measurement.estimate is not None:
         return _judge_estimate(row.key, measurement, measurement.estimate, found)
     if all(check.passed for check in checks):
-        return Judgement(row.key, Status.PASS, tuple(checks), "both are empty" if measurement.count == 0 else "")
-    return Judgement(row.key, Status.FAIL, tuple(checks), mismatch_line(row, tuple(checks)))
+        return Judgement(
+            row.key, Status.PASS, tuple(checks), message("reason.empty") if measurement.count == 0 else None
+        )
+    return Judgement(row.key, Status.FAIL, tuple(checks), mismatch(row, tuple(checks)))
 
 
 def _judge_estimate(key: Key, measurement: Measurement, estimate: Estimate, limits: Mapping[str, Limit]) -> Judgement:
     """The status of a pair without values: it passes or fails only where the bounds leave no other way."""
-    evidence = f"estimate from {estimate.source}"
-    checks, sentences = [], []
+    evidence = Basis.STATISTICS if estimate.source == "statistics" else Basis.SKETCHES
+    checks, bounds = [], []
     failed = undecided = False
     for name, limit in limits.items():
         low, high = estimate.bounds.get(name, (0.0, math.inf))
@@ -175,48 +191,58 @@ def _judge_estimate(key: Key, measurement: Measurement, estimate: Estimate, limi
         checks.append(Check(name, high, limit.value, passed))
         failed = failed or bool(low > limit.value)
         undecided = undecided or not passed
-        sentences.append(f"{name} {_between(low, high)}, limit {limit.value:g}")
-    text = f"{_estimated(measurement, estimate)}; {'; '.join(sentences)}"
+        bound = message("reason.bound", metric=name, between=_between(low, high), limit=Number(limit.value, "g"))
+        bounds.append(bound)
+    reason = message("reason.estimated", source=_estimated(measurement, estimate), bounds=Parts(bounds))
     if failed:
-        return Judgement(key, Status.FAIL, tuple(checks), text, evidence)
+        return Judgement(key, Status.FAIL, tuple(checks), reason, evidence)
     if undecided:
-        advice = "it cannot be decided without the values: record this entry in full (reprod zoom)"
-        return Judgement(key, Status.INCOMPARABLE, tuple(checks), f"{text}: {advice}", evidence)
-    return Judgement(key, Status.PASS, tuple(checks), text, evidence)
+        undecided_reason = message("reason.undecided", reason=reason)
+        return Judgement(key, Status.INCOMPARABLE, tuple(checks), undecided_reason, evidence)
+    return Judgement(key, Status.PASS, tuple(checks), reason, evidence)
 
 
-def _estimated(measurement: Measurement, estimate: Estimate) -> str:
+def _estimated(measurement: Measurement, estimate: Estimate) -> Message:
     if estimate.source == "statistics":
-        return "only statistics were recorded"
-    return f"estimated from sketches: rel_l2 {measurement.rel_l2:.2e} ± {estimate.error:.1%}"
+        return message("reason.statistics")
+    value, error = Number(measurement.rel_l2, ".2e"), Number(estimate.error, ".1%")
+    return message("reason.sketches", value=value, error=error)
 
 
-def _between(low: float, high: float) -> str:
+def _between(low: float, high: float) -> Message:
     if high == math.inf:
-        return f"at least {low:.2e}" if low > 0 else "not known"
-    return f"{low:.2e} to {high:.2e}"
+        return message("reason.at_least", low=Number(low, ".2e")) if low > 0 else message("reason.not_known")
+    return message("reason.between", low=Number(low, ".2e"), high=Number(high, ".2e"))
 
 
-def mismatch_line(row: Compared, checks: tuple[Check, ...]) -> str:
+def mismatch(row: Compared, checks: tuple[Check, ...]) -> Message:
     """Metric, value, limit, worst element with both numbers, and the share beyond the limit."""
     measurement = row.measurement
     if measurement is not None and has_no_size(measurement):
-        return _unequal_line(measurement)
-    failed = [f"{check.metric} {check.value:.6g} > {check.limit:g}" for check in checks if not check.passed]
-    text = ", ".join(failed)
-    if measurement is not None and measurement.worst is not None:
-        worst = measurement.worst
-        place = f" at {list(worst.index)}" if worst.index else ""
-        text += f"; worst{place}: reference {_short(worst.reference)}, candidate {_short(worst.candidate)}"
-        share, beyond = measurement.share_beyond, measurement.beyond_limit
-        if share is not None and measurement.count > 1:
-            # Of a large tensor a few are 0.0%, and yet they are what fails.
-            limit = f"{measurement.limit:g}"
-            if 0 < share < _FEW:
-                text += f"; {beyond} of {measurement.count} elements beyond {limit}"
-            else:
-                text += f"; {share:.1%} of elements beyond {limit}"
-    return text
+        return _unequal(measurement)
+    failed = tuple(
+        message("reason.check", metric=one.metric, value=Number(one.value, ".6g"), limit=Number(one.limit, "g"))
+        for one in checks
+        if not one.passed
+    )
+    if measurement is None or measurement.worst is None:
+        return message("reason.beyond", checks=failed)
+    worst = _worst(measurement.worst)
+    share, beyond = measurement.share_beyond, measurement.beyond_limit
+    if share is None or beyond is None or measurement.limit is None or measurement.count <= 1:
+        return message("reason.beyond.worst", checks=failed, worst=worst)
+    limit = Number(measurement.limit, "g")
+    # Of a large tensor a few are 0.0%, and yet they are what fails.
+    if 0 < share < _FEW:
+        return message("reason.beyond.few", checks=failed, worst=worst, few=beyond, all=measurement.count, limit=limit)
+    return message("reason.beyond.share", checks=failed, worst=worst, share=Number(share, ".1%"), limit=limit)
+
+
+def _worst(worst: Worst) -> Message:
+    values = {"reference": _short(worst.reference), "candidate": _short(worst.candidate)}
+    if not worst.index:
+        return message("reason.worst", **values)
+    return message("reason.worst.at", index=Code(list(worst.index)), **values)
 
 
 def has_no_size(measurement: Measurement) -> bool:
@@ -226,34 +252,41 @@ def has_no_size(measurement: Measurement) -> bool:
     return bool(measurement.differing) and math.isnan(measurement.max_abs)
 
 
-def _unequal_line(measurement: Measurement) -> str:
+def _unequal(measurement: Measurement) -> Message:
     """How many differ, and the first of them on both sides."""
     worst = measurement.worst
-    both = f"reference {worst.reference}, candidate {worst.candidate}" if worst is not None else ""
+    if worst is None:
+        return message("reason.unequal", some=measurement.differing, all=measurement.count)
+    values = {"reference": Code(worst.reference), "candidate": Code(worst.candidate)}
     if measurement.count == 1:
-        return f"the two are not equal: {both}"
-    where = f"; first at {list(worst.index)}: {both}" if worst is not None else ""
-    return f"{measurement.differing} of {measurement.count} values not equal{where}"
+        return message("reason.unequal.one", **values)
+    index = Code(list(worst.index))
+    return message("reason.unequal.first", some=measurement.differing, all=measurement.count, index=index, **values)
 
 
-def nonfinite_problem(measurement: Measurement, *, equal_nan: bool) -> str:
-    """What is wrong with NaN and infinities of a pair, with the counts of both sides; '' when nothing is."""
+def nonfinite_problem(measurement: Measurement, *, equal_nan: bool) -> Message | None:
+    """What is wrong with NaN and infinities of a pair, with the counts of both sides; None when nothing is."""
     problems = []
     if measurement.nonfinite_mismatched:
-        problems.append(f"{measurement.nonfinite_mismatched} of {measurement.count} NaN or infinity on one side only")
+        problems.append(message("reason.nonfinite.one", some=measurement.nonfinite_mismatched, all=measurement.count))
     if measurement.nan_both and not equal_nan:
-        problems.append(f"{measurement.nan_both} of {measurement.count} NaN on both sides (equal_nan is off)")
+        problems.append(message("reason.nonfinite.both", some=measurement.nan_both, all=measurement.count))
     if not problems:
-        return ""
+        return None
     reference, candidate = measurement.reference, measurement.candidate
-    counts = f"reference {reference.nan} NaN, {reference.inf} Inf; candidate {candidate.nan} NaN, {candidate.inf} Inf"
-    return f"{'; '.join(problems)} ({counts})"
+    return message(
+        "reason.nonfinite",
+        problems=Parts(problems),
+        nan=reference.nan,
+        inf=reference.inf,
+        candidate_nan=candidate.nan,
+        candidate_inf=candidate.inf,
+    )
 
 
-def _alone(one: Unmatched) -> str:
-    near = f"; near names there: {', '.join(one.near)}" if one.near else ""
-    other = "candidate" if one.side == "reference" else "reference"
-    return f"only in the {one.side}{near and near.replace('there', f'in the {other}')}"
+def _alone(one: Unmatched) -> Message:
+    id = "reason.only_in_reference" if one.side == "reference" else "reason.only_in_candidate"
+    return message(f"{id}.near", names=Names(one.near)) if one.near else message(id)
 
 
 def overall(judgements: Iterable[Judgement]) -> Status:
@@ -276,5 +309,5 @@ def _coarser(reference: str, candidate: str) -> str:
     return min(reference, candidate, key=rank)
 
 
-def _short(value: object) -> str:
-    return f"{value:.9g}" if isinstance(value, float) else str(value)
+def _short(value: object) -> Code:
+    return Code(f"{value:.9g}" if isinstance(value, float) else value)

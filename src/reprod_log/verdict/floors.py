@@ -7,11 +7,12 @@ from dataclasses import replace
 
 from reprod_log.layers.lookup import names_of_statistic
 from reprod_log.measure.measurement import Measurement
+from reprod_log.messages import Message, Number, Parts, message
 from reprod_log.verdict.calibrated_policy import CalibratedPolicy
 from reprod_log.verdict.evidence import FloorEvidence
 from reprod_log.verdict.fixed import Check, Judgement, nonfinite_problem
 from reprod_log.verdict.noise_floor import NoiseFloor
-from reprod_log.verdict.status import Status
+from reprod_log.verdict.status import Basis, Status
 
 EPS = 2.0**-24
 """Half a unit in the last place of float32, relative to the value: the rounding of one operation."""
@@ -33,9 +34,9 @@ def wide(one: FloorEvidence, factor: float, policy: CalibratedPolicy, *, suspect
     if not all(check.passed for check in checks):
         return Judgement(one.key, Status.FAIL, checks, _sentence(checks), one.basis)
     if suspect and error.rmse > policy.suspect * size.rms and noise_rms <= policy.noise_only * size.rms:
-        reason = f"{error.rmse / size.rms:.1e} relative in float64: within float32 rounding, but a constant may differ"
+        reason = message("reason.constant", share=Number(error.rmse / size.rms, ".1e"))
         return Judgement(one.key, Status.SUSPECT, checks, reason, one.basis)
-    return Judgement(one.key, Status.PASS, checks, "", one.basis)
+    return Judgement(one.key, Status.PASS, checks, None, one.basis)
 
 
 def narrow(
@@ -50,27 +51,27 @@ def narrow(
     constant = one.constant * error.reference.rms
     check = _check("rms", error.rmse, pooled_floor(one, floor), factor, constant=constant)
     if check.passed:
-        return Judgement(one.key, Status.PASS, (check,), "", one.basis)
+        return Judgement(one.key, Status.PASS, (check,), None, one.basis)
     return Judgement(one.key, objection, (check,), _sentence((check,)), one.basis)
 
 
 def assumed(one: FloorEvidence, policy: CalibratedPolicy) -> Judgement:
     """Nothing was measured: the rounding of one operation, grown with the length of the sum, is assumed."""
     if one.float32 is None:
-        return Judgement(one.key, Status.INCOMPARABLE, reason="no measurement")
+        return Judgement(one.key, Status.INCOMPARABLE, reason=message("reason.no_measurement"))
     bad = _nonfinite(one, one.float32, policy)
     if bad is not None:
         return bad
     error, size = one.float32, one.float32.reference
     floor = EPS * math.sqrt(max(one.reduction, 1)) * size.rms
     check = _check("rms", error.rmse, floor, policy.default)
-    basis = "assumed rounding; record a float64 run of the reference for a real floor"
-    return Judgement(one.key, Status.PASS if check.passed else Status.FAIL, (check,), _sentence((check,)), basis)
+    status = Status.PASS if check.passed else Status.FAIL
+    return Judgement(one.key, status, (check,), _sentence((check,)), Basis.ASSUMED)
 
 
 def _nonfinite(one: FloorEvidence, error: Measurement, policy: CalibratedPolicy) -> Judgement | None:
     problem = nonfinite_problem(error, equal_nan=policy.equal_nan)
-    return Judgement(one.key, Status.FAIL, (), problem, one.basis) if problem else None
+    return Judgement(one.key, Status.FAIL, (), problem, one.basis) if problem is not None else None
 
 
 def _check(name: str, value: float, floor: float, factor: float, *, constant: float = 0.0) -> Check:
@@ -78,16 +79,24 @@ def _check(name: str, value: float, floor: float, factor: float, *, constant: fl
     return Check(name, value, limit, bool(value <= limit), floor=floor)
 
 
-def _sentence(checks: tuple[Check, ...]) -> str:
+def _sentence(checks: tuple[Check, ...]) -> Message | None:
     parts = []
     for check in checks:
         if not check.passed and check.floor is not None:
             times = check.value / check.floor if check.floor else math.inf
             parts.append(
-                f"{check.metric} error {check.value:.3g} is {times:.3g} times the rounding floor {check.floor:.3g} "
-                f"(allowed {check.limit / check.floor if check.floor else 0:.3g})"
+                message(
+                    "reason.above_floor",
+                    metric=check.metric,
+                    value=Number(check.value),
+                    times=Number(times),
+                    floor=Number(check.floor),
+                    allowed=Number(check.limit / check.floor if check.floor else 0),
+                )
             )
-    return "; ".join(parts)
+    if len(parts) < 2:
+        return parts[0] if parts else None
+    return message("reason.several", reasons=Parts(parts))
 
 
 def pooled_floor(one: FloorEvidence, floor: NoiseFloor) -> float:

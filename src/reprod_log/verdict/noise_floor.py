@@ -18,11 +18,13 @@ from typing import Any
 
 from reprod_log.measure.comparison import Comparison, Task, measure_tasks
 from reprod_log.measure.measurement import Measurement
+from reprod_log.messages import Message, Name, Note, Number, message, notes_from_dict, notes_to_dict
 from reprod_log.pairing import Pair, Pairing
 from reprod_log.recording import Key, Recording
-from reprod_log.verdict.evidence import Basis, FloorEvidence
+from reprod_log.verdict.evidence import FloorEvidence
 from reprod_log.verdict.kept_constants import KeptConstants
 from reprod_log.verdict.same_program import check_same_program
+from reprod_log.verdict.status import Basis
 
 FLOAT64 = "float64"
 MODES = ("isolated", "", "injected")
@@ -33,14 +35,14 @@ class NoiseFloor:
     """The evidence for every entry, in the order in which a rule looks at it: isolated, free, injected."""
 
     evidence: tuple[FloorEvidence, ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     @property
     def basis(self) -> Basis:
         """The best evidence there is for any entry."""
-        order: tuple[Basis, ...] = ("both in float64", "reference in float64", "repeats of the reference")
+        order = (Basis.BOTH_FLOAT64, Basis.REFERENCE_FLOAT64, Basis.REPEATS)
         present = {one.basis for one in self.evidence}
-        return next((basis for basis in order if basis in present), "none")
+        return next((basis for basis in order if basis in present), Basis.NONE)
 
     def of_mode(self, mode: str) -> Iterator[FloorEvidence]:
         """The evidence of the free run (''), the layers alone, or the run with the reference's gradients."""
@@ -63,18 +65,18 @@ class NoiseFloor:
         """The floor as if the candidate could not run in float64."""
         return NoiseFloor(
             tuple(
-                one if one.float64 is None else replace(one, float64=None, basis="reference in float64")
+                one if one.float64 is None else replace(one, float64=None, basis=Basis.REFERENCE_FLOAT64)
                 for one in self.evidence
             ),
             self.notes,
         )
 
     def to_dict(self) -> dict[str, Any]:
-        return {"evidence": [one.to_dict() for one in self.evidence], "notes": list(self.notes)}
+        return {"evidence": [one.to_dict() for one in self.evidence], **notes_to_dict(self.notes)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> NoiseFloor:
-        return cls(tuple(FloorEvidence.from_dict(one) for one in data["evidence"]), tuple(data.get("notes", ())))
+        return cls(tuple(FloorEvidence.from_dict(one) for one in data["evidence"]), notes_from_dict(data))
 
 
 def calibrate(
@@ -143,9 +145,7 @@ class _Wanted:
         several = len(self.noise)
         noise = max((one for one in measured[:several] if one is not None), key=lambda one: one.rmse, default=None)
         float64 = None if self.float64 is None else measured[several + 1]
-        basis: Basis = self.plain.basis
-        if basis == "repeats of the reference" and noise is None:
-            basis = "none"
+        basis = Basis.NONE if self.plain.basis is Basis.REPEATS and noise is None else self.plain.basis
         return replace(self.plain, noise=noise, float32=measured[several], float64=float64, basis=basis)
 
 
@@ -158,11 +158,11 @@ def _wanted(
     plain = FloorEvidence(key, mode, reduction=int(pair.reference.meta.get("terms", 1)))
     if wide_key not in reference:
         repeated = tuple(Pair(pair.reference, reference[again]) for again in _repeats_of(key, reference, repeats))
-        return _Wanted(replace(plain, basis="repeats of the reference"), repeated, pair)
+        return _Wanted(replace(plain, basis=Basis.REPEATS), repeated, pair)
     truth = reference[wide_key]
     wide_pair = by_key.get(wide_key)
     return _Wanted(
-        replace(plain, basis="reference in float64" if wide_pair is None else "both in float64"),
+        replace(plain, basis=Basis.REFERENCE_FLOAT64 if wide_pair is None else Basis.BOTH_FLOAT64),
         (Pair(truth, pair.reference),),
         Pair(truth, pair.candidate, view=pair.view),
         wide_pair,
@@ -185,9 +185,10 @@ def _repeated(reference: Recording) -> list[Pair]:
     return [Pair(entry, reference[again]) for entry, again in found if again in reference]
 
 
-def _notes(again: list[Pair], measured: list[Measurement | None]) -> Iterator[str]:
+def _notes(again: list[Pair], measured: list[Measurement | None]) -> Iterator[Message]:
     """A reference that does not repeat itself is named: no verdict can stand on it."""
     for pair, measurement in zip(again, measured, strict=True):
         if measurement is not None and not (measurement.differing == 0 and not measurement.nonfinite_mismatched):
-            yield f"the reference does not repeat itself: {pair.reference.key} differs by {measurement.max_abs:.3g}"
+            key, size = Name(pair.reference.key), Number(measurement.max_abs)
+            yield message("note.verdict.not_repeated", key=key, size=size)
             return

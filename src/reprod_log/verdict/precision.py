@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from reprod_log.messages import message
 from reprod_log.verdict.calibrated_policy import CalibratedPolicy
 from reprod_log.verdict.evidence import FloorEvidence
 from reprod_log.verdict.fixed import Judgement
@@ -35,7 +36,7 @@ def precision_tier(floor: NoiseFloor, policy: CalibratedPolicy) -> list[Judgemen
             if judged.status.passed or steady or not _may_be_kink(one, policy):
                 found.append(judged)
             else:
-                reason = "jumps at this step and not at the others, as when an activation lands on the other side"
+                reason = message("reason.jump")
                 found.append(Judgement(one.key, Status.PASS, judged.checks, reason, one.basis))
     return found if floor.injected else [*found, *_first_step(floor, policy)]
 
@@ -55,7 +56,7 @@ def _first_step(floor: NoiseFloor, policy: CalibratedPolicy) -> Iterator[Judgeme
         if found.status.passed or not (flipped and _may_be_kink(one, policy, phases=_BEHIND_GRADIENTS)):
             yield found
         else:
-            reason = "no more than what an activation on the other side does to gradients"
+            reason = message("reason.kink")
             yield Judgement(one.key, Status.PASS, found.checks, reason, one.basis)
 
 

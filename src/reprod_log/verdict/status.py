@@ -1,8 +1,10 @@
-"""Status: what can be said of an entry, and of a whole comparison."""
+"""Status: what can be said of an entry, and of a whole comparison; Basis: what a judgement stands on."""
 
 from __future__ import annotations
 
 from enum import Enum
+
+from reprod_log.messages import Message
 
 
 class Status(str, Enum):
@@ -31,3 +33,30 @@ class Status(str, Enum):
     @property
     def passed(self) -> bool:
         return self in (Status.PASS, Status.ACCEPTED, Status.SUSPECT)
+
+
+class Basis(str, Enum):
+    """What a judgement stands on; the value is its name in saved alignments."""
+
+    FIXED_LIMIT = "fixed limit"
+    BOTH_FLOAT64 = "both in float64"
+    REFERENCE_FLOAT64 = "reference in float64"
+    REPEATS = "repeats of the reference"
+    ASSUMED = "assumed rounding; record a float64 run of the reference for a real floor"
+    SKETCHES = "estimate from sketches"
+    STATISTICS = "estimate from statistics"
+    INPUTS = "inputs, bit for bit"
+    EXACT = "exact kind"
+    LEARNING_RATE = "learning rate in float64"
+    NONE = "none"
+
+    def __str__(self) -> str:
+        return self.value
+
+    @property
+    def message(self) -> Message:
+        return Message(f"basis.{self.name.lower()}")
+
+    @property
+    def is_estimate(self) -> bool:
+        return self in (Basis.SKETCHES, Basis.STATISTICS)

@@ -88,4 +88,4 @@ def _why(step: StepResult, render: Words) -> str:
         return render(step.problem)
     first = step.alignment.first_divergence
     answer = headline(step.alignment, language=render.language)
-    return f"{answer}; {render.get('first')}: {first.key}: {render(first.reason)}" if first else answer
+    return f"{answer}; {render.get('first')}: {first.key}: {render(first.reason or '')}" if first else answer

@@ -54,11 +54,11 @@ def _suite(group: Group) -> str:
 def _case(suite: ElementTree.Element, row: ReportRow, told: Words) -> None:
     case = ElementTree.SubElement(suite, "testcase", classname=suite.attrib["name"], name=_safe(row.key))
     if not row.status.passed:
-        _fail(case, row.status.value, told(row.judgement.reason), "\n".join(_numbers(row, told)))
+        _fail(case, row.status.value, told(row.reason), "\n".join(_numbers(row, told)))
     elif row.status is Status.ACCEPTED:
-        ElementTree.SubElement(case, "skipped", message=_safe(told(row.judgement.reason)))
-    elif row.judgement.reason:
-        ElementTree.SubElement(case, "system-out").text = _safe(told(row.judgement.reason))
+        ElementTree.SubElement(case, "skipped", message=_safe(told(row.reason)))
+    elif row.reason:
+        ElementTree.SubElement(case, "system-out").text = _safe(told(row.reason))
 
 
 def _group_case(suite: ElementTree.Element, group: Group, told: Words) -> None:
@@ -71,7 +71,7 @@ def _group_case(suite: ElementTree.Element, group: Group, told: Words) -> None:
     )
     failed = [row for row in group.rows if not row.status.passed]
     if failed:
-        lines = [f"{row.status.value} {_safe(row.key)}: {_safe(told(row.judgement.reason))}" for row in failed[:20]]
+        lines = [f"{row.status.value} {_safe(row.key)}: {_safe(told(row.reason))}" for row in failed[:20]]
         rest = [told(message("table.more", count=len(failed) - 20, how="--full"))] if len(failed) > 20 else []
         _fail(
             case,
@@ -127,7 +127,7 @@ def _numbers(row: ReportRow, told: Words) -> list[str]:
         for check in row.judgement.checks
         if not math.isnan(check.value)
     ]
-    return [*lines, f"{told.get('evidence')}: {told(row.judgement.evidence)}"]
+    return [*lines, f"{told.get('evidence')}: {told(row.judgement.evidence.message)}"]
 
 
 def _count(suite: ElementTree.Element) -> None:

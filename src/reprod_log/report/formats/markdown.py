@@ -72,7 +72,7 @@ def _answer(alignment: Alignment, screen: FirstScreen, told: Words, *, full: boo
     lines = [("warning", f"⚠ {text(told(one))}") for one in screen.warnings]
     if screen.divergence is not None:
         first = screen.divergence
-        lines.append(("first", f"{code(first.key)} **{first.status.value}**<br>{sentence(first.judgement.reason)}"))
+        lines.append(("first", f"{code(first.key)} **{first.status.value}**<br>{sentence(first.reason)}"))
         lines.append(
             ("last", code(screen.last_agreement.key) if screen.last_agreement else sentence(message("last.none")))
         )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from reprod_log.messages import known_languages, words
 from reprod_log.report.formats.html import bokeh_scripts
+from reprod_log.report.html_data import page_words
 from reprod_log.report.page import embedded, page, scripts
 from reprod_log.report.serve.listing import Listing
 from reprod_log.report.view import MARKS, SEVERITY
@@ -49,7 +49,7 @@ def _scripts() -> dict[str, str]:
 
 def _page(template: str, **values: Any) -> str:
     data = {
-        "words": {language: words(language).sentences for language in known_languages()},
+        "words": page_words(),
         "statuses": [{"name": one.value, "mark": MARKS[one], "passed": one.passed} for one in SEVERITY],
         "name": values.get("name", ""),
     }
