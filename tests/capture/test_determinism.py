@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from reprod_log.capture.determinism import determinism_report, deterministic
+from reprod_log.capture.probing import deterministic
+from reprod_log.frameworks import watchable
 
 
 def draws(lab):
@@ -64,11 +65,12 @@ def test_switches_are_set_inside_and_put_back_after():
     assert (inside["threads"], inside["benchmark"]) == (1, False)
 
 
-def test_report_names_what_stands_in_the_way(monkeypatch):
+def test_switches_say_what_must_be_set_before_the_program_starts(monkeypatch):
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
-    report = {condition.name: condition for condition in determinism_report()}
-    for name, framework in (("CUBLAS_WORKSPACE_CONFIG", "torch"), ("OMP_NUM_THREADS", "paddle")):
-        assert report[name].framework == framework
-        assert not report[name].met
-        assert "before the program starts" in report[name].why
+    found = {(one.name, switch.name): switch for one in watchable() for switch in one.eager.process.switches()}
+    for place in (("torch", "CUBLAS_WORKSPACE_CONFIG"), ("paddle", "OMP_NUM_THREADS")):
+        switch = found[place]
+        assert switch.read() not in switch.wanted
+        assert switch.write is None
+        assert "before the program starts" in switch.why

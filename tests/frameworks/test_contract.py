@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from reprod_log.capture import to_numpy
-from reprod_log.capture.eager import runner_of, stand_ins, undisturbed
+from reprod_log.capture.eager import runner_of
+from reprod_log.capture.probing import stand_ins, undisturbed
 from reprod_log.frameworks import contract, framework_of, known_names
 from reprod_log.frameworks.module_tree import Root, Tree, kind_of_module, named_modules, parameters_of
 from reprod_log.frameworks.side import Scope, Side, batches_of

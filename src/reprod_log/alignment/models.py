@@ -8,7 +8,7 @@ from typing import Any
 from reprod_log.alignment.alignment import Alignment
 from reprod_log.alignment.options import AlignOptions
 from reprod_log.alignment.recordings import align_with
-from reprod_log.capture.earshot import suppress_recording
+from reprod_log.capture.session import suppress_recording
 from reprod_log.diagnose.carried import own_tables, replaced_tables
 from reprod_log.diagnose.proof import prove
 from reprod_log.errors import TransferError, UsageError, listed

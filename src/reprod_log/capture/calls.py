@@ -1,4 +1,4 @@
-"""Calls: hears the modules being called, and the gradients that reach their outputs."""
+"""Calls: records the calls of modules, and the gradients that reach their outputs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from reprod_log.capture.session import Session
-from reprod_log.capture.stage import Staged
+from reprod_log.capture.staging import Staged
 from reprod_log.frameworks.hooks import Undo, passing
 from reprod_log.frameworks.module_tree import Node
 from reprod_log.frameworks.nests import flatten
@@ -15,7 +15,7 @@ from reprod_log.layers.arrangement import canonical_output
 
 
 class Tap:
-    """Hears the gradient of one tensor, for every layer whose output that tensor is."""
+    """Receives the gradient of one tensor, for every layer whose output that tensor is."""
 
     def __init__(self, session: Session) -> None:
         self._session: Session | None = session
@@ -25,16 +25,16 @@ class Tap:
     def serve(self, node: Node, step: int, call: int, role: str) -> None:
         self._places.append((node, step, call, role))
 
-    def hear(self, gradient: Any) -> None:
+    def receive(self, gradient: Any) -> None:
         session = self._session
         if session is None:
             return
         with session.lock:
             session.passes.reached = True
             if not (session.over or session.paused):
-                self._hear(session, gradient)
+                self._receive(session, gradient)
 
-    def _hear(self, session: Session, gradient: Any) -> None:
+    def _receive(self, session: Session, gradient: Any) -> None:
         again = f"~{self._times}" if self._times else ""
         self._times += 1
         for node, step, call, role in self._places:
@@ -76,7 +76,7 @@ class Calls:
         self._recent: list[tuple[Any, int, Tap]] = []
         self._attached: dict[Node, Undo] = {}
         self._undos: list[Undo] = []
-        self.heard: set[Node] = set()
+        self.called: set[Node] = set()
 
     def attach(self, node: Node) -> None:
         """Listen to the node's module, and no longer to the one that it had before."""
@@ -149,7 +149,7 @@ class Calls:
         call = self._counts.get(node, 0)
         self._counts[node] = call + 1
         self._stack().append((node, call))
-        self.heard.add(node)
+        self.called.add(node)
         if not session.listening:
             return
         if session.tree.has_pieces and node.has_parameters:
@@ -265,7 +265,7 @@ class Calls:
         return [(tensor, version, tap)]
 
     def _connect(self, tap: Tap, tensor: Any) -> bool:
-        undo = self._session.hooks.on_gradient(tensor, tap.hear)
+        undo = self._session.hooks.on_gradient(tensor, tap.receive)
         if undo is None:
             return False
         if undo is not passing:

@@ -1,12 +1,10 @@
-"""Eager: programs of eager frameworks run on our own account, leaving models, random state and hooks as they were."""
+"""Eager: programs of eager frameworks run from their start: recorded, one region alone, a function, its operators."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,144 +21,6 @@ from reprod_log.frameworks.tensors import cast_floating, to_numpy
 from reprod_log.layers.arrangement import canonical_output
 from reprod_log.layers.lookup import layer_kind
 from reprod_log.recording import Array, Recording
-
-
-def modules_below(framework: Framework, model: Any) -> list[Any]:
-    """The model and every module inside it, each once."""
-    found: dict[int, Any] = {}
-
-    def visit(module: Any) -> None:
-        if id(module) not in found:
-            found[id(module)] = module
-            for _, child in framework.eager.modules.children(module):
-                visit(child)
-
-    visit(model)
-    return list(found.values())
-
-
-@contextmanager
-def stand_ins(framework: Framework, model: Any, arrays: Mapping[int, Array], dtype: str | None) -> Iterator[None]:
-    """While it lasts, tensors (by `id`) have other values; with a dtype, all floating tensors are of that dtype.
-
-    The model's own tensors are not touched, so nothing has to be copied back.
-    """
-    new: dict[int, Any] = {}
-
-    modules = framework.eager.modules
-    parts = modules_below(framework, model)
-    # Not the working space of a layer, which may never have been filled, nor weights that a hook computes.
-    own = {id(one.tensor) for part in parts for one in modules.own(part) if one.has_values}
-
-    def stand_in(tensor: Any) -> Any:
-        if id(tensor) not in own:
-            return tensor
-        if id(tensor) not in new:
-            new[id(tensor)] = _stand_in(framework, tensor, arrays.get(id(tensor)), dtype)
-        return new[id(tensor)]
-
-    with ExitStack() as undo:
-        for part in parts:
-            # A weight that a hook computes before each call stands in the module itself.
-            for name in modules.kept_weights(part).keys() & vars(part).keys():
-                undo.callback(vars(part).__setitem__, name, vars(part)[name])
-            for store in modules.stores(part):
-                if isinstance(store, dict):
-                    undo.callback(store.update, dict(store))
-                    store.update({name: stand_in(tensor) for name, tensor in store.items()})
-                else:
-                    undo.callback(store.__setitem__, slice(None), list(store))
-                    store[:] = [stand_in(tensor) for tensor in store]
-        yield
-
-
-def _stand_in(framework: Framework, tensor: Any, array: Array | None, dtype: str | None) -> Any:
-    facts = framework.tensors.facts(tensor)
-    values = to_numpy(tensor) if array is None else array.reshape(facts.shape)
-    floating = facts.dtype.startswith(("float", "bfloat"))
-    return framework.tensors.tensor(values, like=tensor, dtype=dtype if dtype is not None and floating else facts.dtype)
-
-
-@contextmanager
-def undisturbed(framework: Framework, model: Any) -> Iterator[None]:
-    """While it lasts: evaluation mode, no gradients, no foreign hooks. Mode, hooks and random state are put back."""
-    modules, process = framework.eager.modules, framework.eager.process
-    with ExitStack() as undo:
-        undo.callback(process.set_random_state, process.random_state())
-        undo.enter_context(modules.quiet(model))
-        for part in modules_below(framework, model):
-            for store in modules.hook_stores(part):
-                undo.callback(store.update, dict(store))
-                undo.callback(store.clear)
-                for key in [key for key, hook in store.items() if not _is_of(framework, type(hook))]:
-                    del store[key]
-        yield
-
-
-def _is_of(framework: Framework, cls: type) -> bool:
-    return cls.__module__.partition(".")[0] == framework.name
-
-
-def call_on_arrays(framework: Framework, module: Any, arguments: Any, keywords: Mapping[str, Any]) -> tuple[Array, ...]:
-    """Call the module with arrays turned into tensors on its device; all its output tensors as arrays."""
-    tensors, modules = framework.tensors, framework.eager.modules
-    own = next((one.tensor for part in modules_below(framework, module) for one in modules.own(part)), None)
-
-    def convert(_: str, leaf: Any) -> Any:
-        if tensors.is_tensor(leaf):
-            leaf = to_numpy(leaf)
-        return tensors.tensor(leaf, like=own) if isinstance(leaf, np.ndarray) else leaf
-
-    return arrays_in(framework, module(*mapped(arguments, convert), **mapped(dict(keywords), convert)))
-
-
-def arrays_in(framework: Framework, structure: Any) -> tuple[Array, ...]:
-    """Copies of all tensors of a nest, in order."""
-    return tuple(to_numpy(leaf) for _, leaf in flatten(structure) if framework.tensors.is_tensor(leaf))
-
-
-@dataclass(frozen=True)
-class LayerCall:
-    """One call of a layer: what it got and what it returned, flattened and copied."""
-
-    path: str
-    inputs: tuple[Array, ...]
-    outputs: tuple[Array, ...]
-
-    @cached_property
-    def input_digest(self) -> bytes:
-        """Equal for calls that got exactly the same values."""
-        digest = hashlib.blake2b(digest_size=16)
-        for array in self.inputs:
-            digest.update(f"{array.shape}{array.dtype}".encode())
-            digest.update(np.ascontiguousarray(array).tobytes())
-        return digest.digest()
-
-
-@contextmanager
-def each_call(framework: Framework, modules: Mapping[str, Any], record: Callable[[LayerCall], None]) -> Iterator[None]:
-    """While it lasts, `record` gets every call of the modules (by path), in the order in which they end."""
-
-    def attach(path: str, module: Any) -> Undo:
-        pending: list[tuple[Array, ...]] = []
-
-        def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            pending.append(arrays_in(framework, (args, kwargs)))
-
-        def after(output: Any) -> None:
-            inputs = pending.pop()
-            if output is not None:
-                record(LayerCall(path, inputs, arrays_in(framework, output)))
-
-        return framework.eager.hooks.on_call(module, before, after)
-
-    with ExitStack() as undo:
-        for path, module in modules.items():
-            undo.callback(attach(path, module))
-        yield
-
-
-# ---- the runner -----------------------------------------------------------------------------------------------------
 
 
 def runner_of(framework: Framework) -> Runner:

@@ -1,4 +1,4 @@
-"""Gradients: reads the parameters' gradients at their named points: raw, unscaled, clipped."""
+"""Gradients of parameters at their named points (raw, unscaled, clipped), and the losses that passes begin at."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from reprod_log.capture.session import Session
-from reprod_log.capture.stage import Staged
+from reprod_log.capture.staging import Staged
+from reprod_log.errors import CaptureError
 from reprod_log.frameworks.hooks import Undo, passing
 from reprod_log.frameworks.module_tree import Node, Slot
 
@@ -37,14 +38,14 @@ class Gradients:
         phases = session.selection.phases
         for slot in session.tree.slots:
             if phases & {"gradient", "clip", "update"} and session.chosen(slot):
-                self._attach(slot, self._attached, self._hearer(slot))
+                self._attach(slot, self._attached, self._on_gradient_of(slot))
             elif "loss" in phases:
                 # Nothing to record, but whether the pass that began at a loss came here.
                 self._attach(slot, self._witnesses, self._witness)
 
-    def _attach(self, slot: Slot, known: dict[Slot, Undo], hear: Callable[[Any], None]) -> None:
+    def _attach(self, slot: Slot, known: dict[Slot, Undo], receive: Callable[[Any], None]) -> None:
         if slot not in known:
-            undo = self._session.hooks.on_gradient(slot.tensor, self._session.one_at_a_time(hear))
+            undo = self._session.hooks.on_gradient(slot.tensor, self._session.one_at_a_time(receive))
             if undo is not None:
                 known[slot] = undo
 
@@ -68,8 +69,8 @@ class Gradients:
         self._last.clear()
         self.touched.clear()
 
-    def _hearer(self, slot: Slot) -> Callable[[Any], None]:
-        def hear(gradient: Any) -> None:
+    def _on_gradient_of(self, slot: Slot) -> Callable[[Any], None]:
+        def receive(gradient: Any) -> None:
             session = self._session
             session.passes.reached = True
             if not session.listening:
@@ -80,7 +81,7 @@ class Gradients:
             if session.ranks > 1 and "gradient" in session.selection.phases:
                 session.stage.add(session.stage_parameter("gradient", slot, gradient, role="local"))
 
-        return hear
+        return receive
 
     def gathered(self, node: Node) -> None:
         """Listen to what stands in for the node's parameters while it is called: the wholes that a wrapper gathers of
@@ -92,13 +93,13 @@ class Gradients:
                 continue
             if self._session.is_tensor(stand_in):
                 undo = self._session.hooks.on_gradient(
-                    stand_in, self._session.one_at_a_time(self._hearer_of_part(slot))
+                    stand_in, self._session.one_at_a_time(self._on_gathered_gradient(slot))
                 )
                 if undo is not None and undo is not passing:
                     self._stand_ins[id(stand_in)] = stand_in, undo
 
-    def _hearer_of_part(self, slot: Slot) -> Callable[[Any], None]:
-        def hear(gradient: Any) -> None:
+    def _on_gathered_gradient(self, slot: Slot) -> Callable[[Any], None]:
+        def receive(gradient: Any) -> None:
             session = self._session
             session.passes.reached = True
             if session.listening:
@@ -106,10 +107,10 @@ class Gradients:
                 if "gradient" in session.selection.phases:
                     session.stage.add(session.stage_parameter("gradient", slot, gradient, role="local"))
 
-        return hear
+        return receive
 
     def _delivered(self) -> None:
-        """Gradients of distributed parameters are put into their place when all is reduced; nobody hears it."""
+        """Gradients of distributed parameters are put into their place when all is reduced; no hook is called."""
         for slot in self._attached:
             if slot in self._fresh or self._session.tree.piece(slot) is None:
                 continue
@@ -149,7 +150,7 @@ class Gradients:
     def flush(self) -> None:
         """Put what was read in its place; those that no optimizer asks for too, for they came at the same time."""
         if self._fresh:
-            # A backward pass that nobody told us about.
+            # A backward pass that no hook reported.
             self.after_backward()
         for staged in self._waiting.values():
             self._session.stage.add(staged)
@@ -183,3 +184,97 @@ class Gradients:
             session.stage.add(staged)
             if staged is not None:
                 self._last[slot] = staged.hash
+
+
+_BEFORE_A_LOSS = ("data", "forward", "loss")
+
+
+class Losses:
+    """Records each loss once, in its place before the backward pass, even when it is logged after the update."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._scaled: list[tuple[Any, Any]] = []
+        self._found: list[Staged] = []
+        self._place = 0
+
+    def reset(self) -> None:
+        self._scaled.clear()
+        self._found.clear()
+
+    def scaled(self, loss: Any, scaled_loss: Any) -> None:
+        """A gradient scaler has multiplied `loss`; what is backpropagated is not the loss itself."""
+        self._scaled.append((scaled_loss, loss))
+
+    def found(self, tensors: Sequence[Any]) -> None:
+        """A backward pass starts at these tensors; when it is over, `settle` tells whether they are losses of ours."""
+        session = self._session
+        self._found.clear()
+        self._place = len(session.stage.waiting)
+        for tensor in tensors:
+            known = next((pair for pair in self._scaled if pair[0] is tensor), None)
+            if known is not None:
+                self._scaled = [pair for pair in self._scaled if pair is not known]
+            loss = tensor if known is None else known[1]
+            # Anything but one number is a gradient handed in from outside, not a loss.
+            if session.wants("loss") and _count(loss) == 1:
+                staged = session.stage.make("loss", loss, step=session.steps.number, root=None, inside="loss")
+                if staged is not None:
+                    self._found.append(staged)
+
+    def settle(self, *, are_ours: bool) -> None:
+        """Record what was found, in its place before the pass, if the pass was one of the watched models'."""
+        for staged in self._found if are_ours else ():
+            if self._same(staged, found=False) is None:
+                staged.found = True
+                self._session.stage.add(staged, position=self._place)
+                self._place += 1
+        self._found.clear()
+
+    def given(self, staged: Staged) -> None:
+        """The user says that this is a loss."""
+        same = self._same(staged, found=True)
+        if same is not None:
+            # It is the one that the backward pass started from; now its name is known.
+            same.inside, same.role, same.found = staged.inside, staged.role, False
+            return
+        self._session.stage.add(staged, position=self._position())
+
+    def _same(self, staged: Staged, *, found: bool) -> Staged | None:
+        """The waiting loss with the same value that was found (or given) before."""
+        for other in self._session.stage.waiting:
+            if other.phase == "loss" and other.found is found and _equal(other, staged):
+                return other
+        return None
+
+    def _position(self) -> int:
+        waiting = self._session.stage.waiting
+        for place in range(len(waiting) - 1, -1, -1):
+            if waiting[place].phase in _BEFORE_A_LOSS:
+                return place + 1
+        return 0
+
+
+def check_scalar(name: str, value: Any) -> None:
+    """Raise CaptureError unless `value` is one number."""
+    shape = tuple(getattr(value, "shape", ()))
+    if _count(value) != 1:
+        raise CaptureError(
+            f"the loss {name!r} has shape {list(shape)}, so it is not one number. Reduce it first (loss.mean()), or "
+            f"record it as it is with run.log({name!r}, value)."
+        )
+
+
+def _count(value: Any) -> int:
+    size = 1
+    for length in getattr(value, "shape", ()):
+        size *= int(length)
+    return size
+
+
+def _equal(one: Staged, other: Staged) -> bool:
+    if one.array is None or other.array is None or one.array.size != 1 or other.array.size != 1:
+        return False
+    # `loss.item()` is the same number as the tensor; NaN is the same as NaN here.
+    first, second = complex(one.array.reshape(-1)[0]), complex(other.array.reshape(-1)[0])
+    return first == second or (first != first and second != second)

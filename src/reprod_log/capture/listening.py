@@ -7,8 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from reprod_log.capture.calls import Calls
-from reprod_log.capture.gradients import Gradients
-from reprod_log.capture.losses import Losses
+from reprod_log.capture.gradients import Gradients, Losses
 from reprod_log.capture.session import Session
 from reprod_log.capture.updates import Updates
 from reprod_log.frameworks.module_tree import Node, Root, Slot
@@ -18,7 +17,7 @@ _REPLACING = threading.RLock()
 
 
 class Listening:
-    """Hears modules, backward passes, gradient scalers and optimizers, and closes a step when it is over."""
+    """Follows modules, backward passes, gradient scalers and optimizers, and closes a step when it is over."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -31,16 +30,16 @@ class Listening:
 
     def to_process(self) -> None:
         """Listen to what belongs to no model: backward passes and gradient scalers."""
-        hooks, heard = self.session.hooks, self.session.one_at_a_time
+        hooks, alone = self.session.hooks, self.session.one_at_a_time
         with _REPLACING:
-            self._undo.callback(hooks.on_backward(heard(self._before_backward), heard(self._after_backward)))
+            self._undo.callback(hooks.on_backward(alone(self._before_backward), alone(self._after_backward)))
             self._undo.callback(
-                hooks.on_scaling(heard(self.losses.scaled), heard(self.updates.unscaled), heard(self._skipped))
+                hooks.on_scaling(alone(self.losses.scaled), alone(self.updates.unscaled), alone(self._skipped))
             )
 
     def to_model(self, root: Root) -> None:
         for node in self.session.tree.add(root):
-            if node.audible:
+            if node.can_record:
                 self.calls.attach(node)
         self.gradients.attach_new()
 
@@ -51,7 +50,7 @@ class Listening:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a watched module or a backward pass is running, or nothing is to be heard."""
+        """Whether a watched module or a backward pass is running, or nothing is to be recorded."""
         session = self.session
         return self.calls.busy or session.passes.inside or session.paused or session.over
 

@@ -5,21 +5,77 @@ from __future__ import annotations
 import os
 import runpy
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
-from reprod_log.capture.earshot import Earshot
-from reprod_log.capture.importing import on_import
-from reprod_log.capture.run import Run
 from reprod_log.capture.selection import Selection, selection
+from reprod_log.capture.session import RecordingLevel
+from reprod_log.capture.watching import Run
 from reprod_log.errors import CaptureError, UsageError, listed
 from reprod_log.frameworks import Framework, is_loaded, known_names, loaded
+from reprod_log.frameworks.hooks import Undo
 from reprod_log.frameworks.module_tree import Node, Root
 from reprod_log.frameworks.nests import mapped
 from reprod_log.recording import Recording
+
+
+class _Listener(MetaPathFinder):
+    """Finds nothing by itself; it only has the loaders of some packages report when they are done."""
+
+    def __init__(self, names: Iterable[str], imported: Callable[[str], None]) -> None:
+        self._names = set(names)
+        self._imported = imported
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname not in self._names:
+            return None
+        # Once is enough, and the other finders must not come back to us.
+        self._names.discard(fullname)
+        for finder in sys.meta_path:
+            find = getattr(finder, "find_spec", None)
+            spec: ModuleSpec | None = find(fullname, path, target) if find and finder is not self else None
+            if spec is not None:
+                self._report(spec, fullname)
+                return spec
+        return None
+
+    def _report(self, spec: ModuleSpec, name: str) -> None:
+        loader = spec.loader
+        if loader is None:
+            return
+        execute = loader.exec_module
+
+        def execute_and_report(module: ModuleType) -> None:
+            del loader.exec_module
+            execute(module)
+            self._imported(name)
+
+        loader.exec_module = execute_and_report  # type: ignore[method-assign]
+
+
+def on_import(names: Iterable[str], imported: Callable[[str], None]) -> Undo:
+    """Have `imported(name)` called for each of these packages: now for those that are there, later for the rest."""
+    waiting = []
+    for name in names:
+        if name in sys.modules:
+            imported(name)
+        else:
+            waiting.append(name)
+    listener = _Listener(waiting, imported)
+    sys.meta_path.insert(0, listener)
+
+    def undo() -> None:
+        if listener in sys.meta_path:
+            sys.meta_path.remove(listener)
+
+    return undo
 
 
 def run_script(
@@ -96,11 +152,11 @@ class _Watcher:
         self._selection = chosen
         self._save, self._budget, self._name, self._dtype, self._facts = save, budget, run, dtype, facts
         self._run: Run | None = None
-        self._earshot = Earshot()
+        self._level = RecordingLevel()
         self._chosen = framework
         self._framework: Framework | None = None
         self._looked_at: set[str] = set()
-        self._strangers: set[str] = set()
+        self._others: set[str] = set()
         self._too_early: set[str] = set()
         self._refusal: UsageError | None = None
         self._looking = ExitStack()
@@ -137,7 +193,7 @@ class _Watcher:
 
     def _settle(self, framework: Framework, module: Any) -> None:
         """See to which framework is recorded, now that `module` is called."""
-        if framework is self._framework or framework.name in self._strangers:
+        if framework is self._framework or framework.name in self._others:
             return
         is_model = _has_parameters(framework, module)
         if self._framework is None and self._chosen in (None, framework.name):
@@ -151,7 +207,7 @@ class _Watcher:
             return
         if self._chosen is None:
             self._refuse(framework)
-        self._strangers.add(framework.name)
+        self._others.add(framework.name)
 
     def _refuse(self, other: Framework) -> None:
         first = self._framework.name if self._framework is not None else ""
@@ -164,7 +220,7 @@ class _Watcher:
     # what the script does
 
     def _made(self, framework: Framework, optimizer: Any) -> None:
-        if not self._earshot.reaches:
+        if not self._level.is_recorded:
             return
         # Told of once per constructor in the chain.
         if not any(known is optimizer for known in self._optimizers):
@@ -174,7 +230,7 @@ class _Watcher:
         self, framework: Framework, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         run = self._run
-        if framework.eager.hooks.is_tracing() or not self._earshot.reaches:
+        if framework.eager.hooks.is_tracing() or not self._level.is_recorded:
             return None
         self._settle(framework, module)
         if framework is not self._framework or (run is not None and run.is_busy):
@@ -255,7 +311,7 @@ class _Watcher:
         """Save what there is, whatever the script ended with."""
         if self._run is None:
             return
-        for name in sorted(self._strangers):
+        for name in sorted(self._others):
             self._run.note(f"models of {name} were called too; they are not in this recording")
         if self._framework is not None and self._framework.name in self._too_early:
             self._run.note(
@@ -275,7 +331,7 @@ class _Watcher:
         if self._refusal is not None:
             raise self._refusal
         if self._run is None:
-            called = f" (it called models of {listed(sorted(self._strangers))})" if self._strangers else ""
+            called = f" (it called models of {listed(sorted(self._others))})" if self._others else ""
             raise CaptureError(
                 f"nothing was recorded: the script called no module of {self._chosen or 'torch or paddle'}{called}. "
                 "Its models must be called as modules (model(x)), in this process; what reprod_log itself runs does "

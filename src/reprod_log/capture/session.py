@@ -1,24 +1,161 @@
-"""Session: what the listeners of one run share."""
+"""Session: what the listeners of one run share: which step and which backward passes are its own, and what counts."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import wraps
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
-from reprod_log.capture.earshot import Earshot
-from reprod_log.capture.forms import Forms
-from reprod_log.capture.passes import Passes
 from reprod_log.capture.selection import Selection
-from reprod_log.capture.stage import Stage, Staged
-from reprod_log.capture.steps import Steps
+from reprod_log.capture.staging import Forms, Stage, Staged
 from reprod_log.frameworks.contract import Framework
 from reprod_log.frameworks.module_tree import Node, Slot, Tree
 from reprod_log.frameworks.nests import flatten
 from reprod_log.recording.shards import SHARD_FACT
+
+# Of the running thread (or task), not of the process: while one probes, another may train.
+_DEPTH: ContextVar[int] = ContextVar("reprod_log.suppressed", default=0)
+
+
+@contextmanager
+def suppress_recording() -> Iterator[None]:
+    """Recordings that were begun outside get nothing of what is run inside; those begun inside do.
+
+    For everything that calls models on our own account: the check of a transfer, a layer run on its own. Serves as a
+    decorator too.
+    """
+    before = _DEPTH.set(_DEPTH.get() + 1)
+    try:
+        yield
+    finally:
+        _DEPTH.reset(before)
+
+
+class RecordingLevel:
+    """Knows how deep in our own doings a recording was begun."""
+
+    def __init__(self) -> None:
+        self._depth = _DEPTH.get()
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether what runs now is to be recorded."""
+        return _DEPTH.get() <= self._depth
+
+
+class Passes:
+    """Follows the backward passes begun in the run's own threads, and knows whether one has reached its models.
+
+    Backward passes are followed for the whole process: other models may be trained beside the watched ones, in the same
+    loop or in other threads. The run's own threads are the one in which it began and those in which its models are
+    called. A framework may carry out a pass in further threads, which begin none.
+    """
+
+    def __init__(self) -> None:
+        self._threads: WeakSet[threading.Thread] = WeakSet([threading.current_thread()])
+        self._depths: dict[int, int] = {}
+        self.reached = False
+        """Whether a gradient has come to one of the models since the pass began."""
+
+    def join(self) -> None:
+        """A model is called in this thread, so its passes are the run's too."""
+        self._threads.add(threading.current_thread())
+
+    @property
+    def inside(self) -> bool:
+        """Whether what happens now is a part of a pass: in the thread that began it, or in one of the framework's."""
+        if self._depths.get(threading.get_ident()):
+            return True
+        return bool(self._depths) and threading.current_thread() not in self._threads
+
+    def begin(self) -> bool:
+        """A pass begins in this thread; whether it is one to follow, and no part of another."""
+        if threading.current_thread() not in self._threads:
+            return False
+        here = threading.get_ident()
+        depth = self._depths[here] = self._depths.get(here, 0) + 1
+        if depth == 1:
+            self.reached = False
+        return depth == 1
+
+    def end(self) -> bool:
+        """A pass has ended in this thread; whether it was one that `begin` said yes to."""
+        here = threading.get_ident()
+        depth = self._depths.pop(here, 0)
+        if depth > 1:
+            self._depths[here] = depth - 1
+        return depth == 1
+
+
+class Steps:
+    """Counts steps by what the program does.
+
+    With optimizers, a step is everything up to an update: it ends when an optimizer has stepped, and the next one
+    begins with the next call of a model or the next logged batch. So a loss logged after `optimizer.step()` still
+    belongs to the step it was computed in; several batches accumulated into one update are one step; two optimizers
+    that step one right after the other are one step; and a GAN that updates its discriminator and then its generator
+    has two, as it has when the two take turns. `after` names the one optimizer whose update ends a step instead.
+
+    Without optimizers every call of a model is a step of its own; several models, or several parts of one, that are
+    called in turn share a step, until one of them is called again.
+
+    Inside `hold` … `release` only these two count.
+    """
+
+    def __init__(self, *, has_optimizers: bool, after: str | None = None) -> None:
+        self.number = 0
+        self.has_optimizers = has_optimizers or after is not None
+        self.after = after
+        self._updated = False
+        self._held = False
+        self._called: set[Hashable] = set()
+        self._busy = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything has happened in this step."""
+        return self._busy
+
+    def ends_before_call(self, module: Hashable) -> bool:
+        """Whether the step is over now that `module` is about to be called from outside."""
+        if self._held:
+            return False
+        return self._updated if self.has_optimizers else module in self._called
+
+    def ends_before_data(self) -> bool:
+        """Whether the step is over now that a new batch is logged."""
+        return not self._held and self._updated
+
+    def called(self, module: Hashable) -> None:
+        self._called.add(module)
+        self._busy = True
+
+    def touched(self) -> None:
+        """Something was recorded."""
+        self._busy = True
+
+    def updated(self, optimizer: str) -> None:
+        """The optimizer has stepped (or would have, had its gradients been finite)."""
+        self._busy = True
+        if self.after is None or optimizer == self.after:
+            self._updated = True
+
+    def advance(self) -> None:
+        self.number += 1
+        self._updated = self._busy = False
+        self._called.clear()
+
+    def hold(self) -> None:
+        self._held = True
+
+    def release(self) -> None:
+        self._held = False
 
 
 class Session:
@@ -44,14 +181,14 @@ class Session:
         # The models may be called, and gradients come, in several threads at once.
         self.lock = threading.RLock()
         self.forms = Forms(tree)
-        self._earshot = Earshot()
-        self._strangers: set[str] = set()
+        self._level = RecordingLevel()
+        self._others: set[str] = set()
         self._chosen: dict[Node | Slot, bool] = {}
 
     @property
     def paused(self) -> bool:
         """Whether what happens now is to be left out: the user says so, or it is our own doing."""
-        return self.on_hold or not self._earshot.reaches
+        return self.on_hold or not self._level.is_recorded
 
     @property
     def listening(self) -> bool:
@@ -59,7 +196,7 @@ class Session:
         return not (self.over or self.paused) and self.selection.has_step(self.steps.number)
 
     def one_at_a_time(self, call: Callable[..., None]) -> Callable[..., None]:
-        """`call`, made while no other thread is being heard."""
+        """`call`, made while no other thread records."""
 
         @wraps(call)
         def alone(*args: Any) -> None:
@@ -84,13 +221,13 @@ class Session:
             if self.is_tensor(leaf) or isinstance(leaf, np.ndarray):
                 yield role, leaf
             elif not isinstance(leaf, (bool, int, float, complex, str, bytes, np.generic, type, slice)):
-                self._note_stranger(role, leaf, node)
+                self._note_unknown(role, leaf, node)
 
-    def _note_stranger(self, role: str, leaf: object, node: Node) -> None:
+    def _note_unknown(self, role: str, leaf: object, node: Node) -> None:
         kind = f"{type(leaf).__module__}.{type(leaf).__qualname__}"
-        if type(leaf).__module__.partition(".")[0] == "builtins" or kind in self._strangers or callable(leaf):
+        if type(leaf).__module__.partition(".")[0] == "builtins" or kind in self._others or callable(leaf):
             return
-        self._strangers.add(kind)
+        self._others.add(kind)
         self.stage.recorder.note(
             f"{role!r} of {node.path!r} is a {kind}; tensors inside such objects are not recorded (log them by hand)"
         )

@@ -1,4 +1,4 @@
-"""Updates: hears the optimizers step: learning rates, what changed, and the state they keep."""
+"""Updates: records the steps of optimizers: learning rates, what changed, and the state they keep."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from reprod_log.capture.gradients import Gradients
 from reprod_log.capture.session import Session
-from reprod_log.capture.stage import Staged
+from reprod_log.capture.staging import Staged
 from reprod_log.frameworks.hooks import Undo
 from reprod_log.frameworks.module_tree import Slot
 from reprod_log.recording import Array

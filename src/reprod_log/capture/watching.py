@@ -1,16 +1,320 @@
-"""watch: record what a model does, step by step."""
+"""watch: record what a model does, step by step; Run: from the first hook to the finished recording."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
-from reprod_log.capture.run import Run
-from reprod_log.capture.selection import selection
-from reprod_log.errors import UsageError, listed
+import numpy as np
+
+from reprod_log.capture.gradients import check_scalar
+from reprod_log.capture.listening import Listening
+from reprod_log.capture.provenance import (
+    caveat_notes,
+    data_hash,
+    extra_facts,
+    idle_notes,
+    path_of_rank,
+    provenance_of,
+    rank_and_size,
+    silence_notes,
+)
+from reprod_log.capture.selection import Selection, selection
+from reprod_log.capture.session import Session, Steps, names_of
+from reprod_log.capture.staging import Stage
+from reprod_log.errors import CaptureError, UsageError, WriteFailed, counted, listed
 from reprod_log.frameworks import Framework, framework_of
+from reprod_log.frameworks.module_tree import Node, Root, Slot, Tree
+from reprod_log.frameworks.nests import flatten
+from reprod_log.frameworks.tensors import view
+from reprod_log.recording import PHASES, Array, Key, Recording
+from reprod_log.recording.recorder import Pool, Recorder
 from reprod_log.recording.stores import store_for
+
+
+class Run:
+    """What `watch` gives: hooks are on inside the `with` block and off after it; then `recording` is there."""
+
+    def __init__(
+        self,
+        framework: Framework,
+        models: Mapping[str, Any],
+        optimizers: Mapping[str, Any],
+        *,
+        selection: Selection,
+        save: str | Path | None = None,
+        budget: int | None = None,
+        run: str = "",
+        step_after: str | None = None,
+        mesh: Any = None,
+        facts: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._models = dict(models)
+        self._optimizers = dict(optimizers)
+        self._selection = selection
+        self._rank, self._ranks = rank_and_size()
+        self._save = None if save is None else path_of_rank(save, self._rank, self._ranks)
+        self._recording: Recording | None = None
+        self._entered = False
+        self._framework = framework
+        self._name = run
+        self._budget = budget
+        self._step_after = step_after
+        self._mesh = mesh
+        self._facts = dict(facts or {})
+        """What else the provenance should say."""
+
+    def _build(self) -> None:
+        framework, tensors = self._framework, self._framework.tensors
+        distributed = framework.distributed
+
+        def view_any(value: Any) -> tuple[Array, bool]:
+            return tensors.view(value) if tensors.is_tensor(value) else view(value)
+
+        # A file of one piece is written at the end; a folder grows step by step.
+        grows = self._save is not None and not self._save.suffix
+        self._recorder = Recorder(self._save if grows else None)
+        if self._recorder.notes:
+            warnings.warn(self._recorder.notes[0], stacklevel=3)
+        stage = Stage(
+            self._recorder,
+            view=view_any,
+            shard=distributed.shard if self._ranks > 1 and distributed is not None else None,
+            selection=self._selection,
+            run=self._name,
+            budget=self._budget,
+            # What is written to disk is let go of after each step, so its memory serves the next one.
+            copy=Pool().copy if grows else np.copy,
+        )
+        steps = Steps(has_optimizers=bool(self._optimizers), after=self._step_after)
+        self._session = Session(
+            framework, self._selection, tree=Tree(framework), stage=stage, steps=steps, ranks=self._ranks
+        )
+        self._listening = Listening(self._session)
+
+    # in and out
+
+    def __enter__(self) -> Run:
+        if self._entered:
+            raise UsageError("this run was entered before; call watch(...) again for another one")
+        self._build()
+        self._entered = True
+        try:
+            for name, model in self._models.items():
+                self.add_model(Root(name, model))
+            for name, optimizer in self._optimizers.items():
+                self.add_optimizer(name, optimizer)
+            self._check_layers()
+            self._listening.to_process()
+            self.describe()
+        except BaseException:
+            self._listening.forget()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._session.lock:
+            self._leave(error)
+        if error is None and not self._session.stage.count and self._recording is not None and self._recording.complete:
+            raise CaptureError(self._why_nothing())
+
+    def _leave(self, error: BaseException | None) -> None:
+        try:
+            if error is not None:
+                said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+                self._recorder.cut_short(f"step {self.step_number} was cut short by {said}")
+            if self._session.steps.busy:
+                # What a step that broke off leaves behind is not what stands at its end.
+                self._listening.close_step(whole=error is None)
+            self._finish()
+            if error is None and not self.recording.complete:
+                warnings.warn(f"the recording is incomplete: {listed(self.recording.notes[-1:])}", stacklevel=3)
+        finally:
+            self._listening.forget()
+            self._models.clear()
+            self._optimizers.clear()
+
+    def add_model(self, root: Root) -> None:
+        """Listen to one more model."""
+        self._listening.to_model(root)
+
+    def replace_module(self, node: Node, module: Any) -> None:
+        """Listen to `module` under the name of a node whose own module is no longer used."""
+        self._session.tree.replace_module(node, module)
+        self._listening.calls.attach(node)
+
+    def node_of(self, module: Any) -> Node | None:
+        return self._session.tree.node_of(module)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a watched module or a backward pass is running, or nothing is to be recorded."""
+        return self._listening.is_busy
+
+    def note(self, text: str) -> None:
+        """Something a reader of the recording should know."""
+        self._recorder.note(text)
+
+    def add_optimizer(self, name: str, optimizer: Any) -> None:
+        """Listen to one more optimizer."""
+        self._listening.to_optimizer(name, optimizer)
+
+    def describe(self) -> None:
+        """Put into the recording where it comes from, as far as it is known now."""
+        session = self._session
+        origin = provenance_of(
+            session.framework, session.tree, self._listening.updates.optimizers, session.stage, self._mesh
+        )
+        self._recorder.describe(replace(origin, extra={**origin.extra, **self._facts}), session.tree.infos())
+
+    def _check_layers(self) -> None:
+        tree = self._session.tree
+        things: list[Node | Slot] = [*tree.nodes, *tree.slots]
+        if not things or any(self._session.chosen(thing) for thing in things):
+            return
+        paths = [node.path for node in tree.nodes if node.path]
+        raise UsageError(f"{'; '.join(self._idle_patterns())}; the model has {listed(paths)}")
+
+    def _idle_patterns(self) -> list[str]:
+        """What to say of the patterns of layers that fit nothing."""
+        tree = self._session.tree
+        things: list[Node | Slot] = [*tree.nodes, *tree.slots]
+        names = {name for thing in things for name in names_of(thing)}
+        return idle_notes(self._selection.layers, names)
+
+    def _finish(self) -> None:
+        session, recorder = self._session, self._recorder
+        session.stage.close()
+        tree, called = session.tree, self._listening.calls.called
+        if called:
+            for note in self._idle_patterns():
+                recorder.note(note)
+        for note in (*tree.notes, *silence_notes(tree, called), *caveat_notes(tree, called, session.modules.caveat)):
+            recorder.note(note)
+        self._describe_again()
+        recording = recorder.close()
+        if self._save is not None and self._save.suffix:
+            recording = self._saved(recording, self._save)
+        self._recording = recording
+
+    def _describe_again(self) -> None:
+        """Add what was not known at the start: parameters and optimizers made since, the data."""
+        session, recorder = self._session, self._recorder
+        known = extra_facts(session.framework, session.tree, self._listening.updates.optimizers, self._mesh)
+        recorder.modules = session.tree.infos()
+        recorder.provenance = replace(
+            recorder.provenance, data_hash=data_hash(self._listening.data_hashes), extra={**known, **self._facts}
+        )
+
+    def _saved(self, recording: Recording, path: Path) -> Recording:
+        try:
+            recording.save(path)
+        except WriteFailed as error:
+            return replace(recording, complete=False, notes=(*recording.notes, str(error)))
+        return replace(recording, source=str(path))
+
+    def _why_nothing(self) -> str:
+        if not self._listening.calls.called:
+            return (
+                "nothing was recorded: no watched model was called inside the block. Call the model itself (model(x), "
+                "not model.forward(x)) between entering and leaving it."
+            )
+        if self._recorder.notes:
+            return f"nothing was recorded: {self._recorder.notes[0]}"
+        return (
+            f"nothing was recorded: {counted(self._session.steps.number, 'step was', 'steps were')} seen, "
+            "but none of phases, layers and steps "
+            "that were asked for was among them"
+        )
+
+    # what the user may do
+
+    @property
+    def recording(self) -> Recording:
+        """The finished recording."""
+        if self._recording is None:
+            raise UsageError("the recording is there after the `with` block; it is still being made")
+        return self._recording
+
+    @property
+    def step_number(self) -> int:
+        """The number of the step that is being recorded, from 0 on."""
+        return self._session.steps.number if self._entered else 0
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Everything inside the block is one step, whatever the optimizers do."""
+        self._check_entered()
+        if self._session.steps.busy:
+            self._listening.close_step()
+        self._session.steps.hold()
+        try:
+            yield
+        finally:
+            self._session.steps.release()
+            self._listening.close_step()
+
+    def end_step(self) -> None:
+        """The step is over now."""
+        self._check_entered()
+        self._listening.close_step()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Nothing inside the block is recorded or counted, for example a validation between two training steps."""
+        self._check_entered()
+        before, self._session.on_hold = self._session.on_hold, True
+        try:
+            yield
+        finally:
+            self._session.on_hold = before
+
+    def loss(self, value: Any, name: str = "loss") -> None:
+        """Record a loss: one number, before or after `backward`."""
+        check_scalar(name, value)
+        self.log(name, value, phase="loss")
+
+    def log(self, name: str, value: Any, phase: str = "loss") -> None:
+        """Record a tensor, a number or a nest of them by hand: a loss, a metric, a learning rate, a batch."""
+        self._check_entered()
+        if phase not in PHASES:
+            raise UsageError(f"no such phase: {phase!r}; known are {listed(PHASES, most=20)}")
+        session = self._session
+        if phase == "data" and session.steps.ends_before_data() and not session.paused:
+            self._listening.close_step()
+        if not session.wants(phase):
+            return
+        with session.lock:
+            self._log(name, value, phase)
+
+    def _log(self, name: str, value: Any, phase: str) -> None:
+        session = self._session
+        session.steps.touched()
+        for role, leaf in flatten(value):
+            key = Key(path=name, phase=phase, step=self.step_number, role=role)
+            read = Key.parse(str(key))
+            if (read.path, read.role) != (name, role):
+                raise UsageError(f"{name!r} cannot be a name: '#', ':' and '/' have a meaning in keys; use '.' or '_'")
+            # Wrong values raise here: the user sees which line logged them.
+            session.is_tensor(leaf) or view(leaf)
+            staged = session.stage.make(phase, leaf, step=self.step_number, root=None, inside=name, role=role)
+            if staged is not None and phase == "loss":
+                self._listening.losses.given(staged)
+            else:
+                session.stage.add(staged)
+
+    def _check_entered(self) -> None:
+        if not self._entered:
+            raise UsageError("nothing is being recorded yet: use it as `with watch(...) as run:`")
+        if self._recording is not None:
+            raise UsageError("nothing is being recorded any more: the `with` block has ended")
 
 
 def watch(

@@ -59,7 +59,7 @@ class Experiments:
     def recordings(self) -> tuple[Recording, Recording]:
         """The recording of each side, with all passes in it."""
         mains = [
-            self._told(f"{name} as it runs", _run, side, self.batches, Scope(full_steps=self.detailed))
+            self._reported(f"{name} as it runs", _run, side, self.batches, Scope(full_steps=self.detailed))
             for name, side in (("reference", self.ours), ("candidate", self.theirs))
         ]
         reference, candidate = mains
@@ -77,7 +77,7 @@ class Experiments:
         ]
         return whole[0], whole[1]
 
-    def _told(self, what: str, do: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def _reported(self, what: str, do: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         self._progress(what, self._done, self._total)
         result = do(*args, **kwargs)
         self._done += 1
@@ -86,7 +86,7 @@ class Experiments:
 
     def _check_repeats(self, reference: Recording) -> None:
         """Another seed must not change anything: random numbers outside of Dropout layers cannot be shared."""
-        again: Recording = self._told(
+        again: Recording = self._reported(
             "reference again, other seed", _run, self.ours, self.batches[:1], Scope(run="repeat", seed=1)
         )
         for entry in again.entries:
@@ -104,7 +104,7 @@ class Experiments:
     def _wide(self, name: str, side: Side, place: int) -> tuple[Entry, ...]:
         scope = Scope(run=FLOAT64, dtype=FLOAT64, full_steps=self.detailed)
         try:
-            recording: Recording = self._told(f"{name} in float64", _run, side, self.batches, scope)
+            recording: Recording = self._reported(f"{name} in float64", _run, side, self.batches, scope)
         except ReprodLogError:
             raise
         except Exception as error:  # a kernel without float64 may raise anything; its word is the note
@@ -139,7 +139,7 @@ class Experiments:
             given = calls if place == 0 else list(self.their_calls.values())
             for dtype in (None, FLOAT64):
                 scope = Scope(run=f"isolated.{dtype}" if dtype else "isolated", dtype=dtype)
-                entries, notes = self._told(
+                entries, notes = self._reported(
                     f"{name}'s layers one by one", run_alone, side, given, scope, paths=paths, exchanged=swap
                 )
                 extra[place].extend(entries)
@@ -197,7 +197,7 @@ class Experiments:
             run = f"injected.{dtype}" if dtype else "injected"
             scope = Scope(run=run, dtype=dtype, phases=_INJECTED_PHASES, gradients=given)
             try:
-                recording = self._told(
+                recording = self._reported(
                     f"{name} with the reference's gradients", _run, side, self.batches[: self.detailed], scope
                 )
             except ReprodLogError:

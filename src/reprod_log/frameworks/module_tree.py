@@ -40,7 +40,7 @@ class Node:
     content: Any
     """The one that holds the parameters: the same, or what a wrapper around it hides."""
     parent: Node | None
-    audible: bool
+    can_record: bool
     """Whether its calls can be listened to."""
     kind: str
     has_parameters: bool = False
@@ -97,7 +97,7 @@ class Tree:
         """Take in a model; gives the nodes that were not known before."""
         known = len(self.nodes)
         self.roots.append(root)
-        self._visit(root, root.module, "", None, audible=True)
+        self._visit(root, root.module, "", None, can_record=True)
         return self.nodes[known:]
 
     def replace_module(self, node: Node, module: Any) -> None:
@@ -121,7 +121,7 @@ class Tree:
         """How this process's piece of a parameter lies, when it is distributed over several."""
         return self._pieces.get(id(slot.tensor))
 
-    def _visit(self, root: Root, module: Any, inside: str, parent: Node | None, *, audible: bool) -> None:
+    def _visit(self, root: Root, module: Any, inside: str, parent: Node | None, *, can_record: bool) -> None:
         known = self._node_of.get(id(module))
         if known is not None:
             known.names.append(root.path(inside))
@@ -131,13 +131,13 @@ class Tree:
         content = self._modules.wrapped(module)
         if content is not None and not reason:
             self.wrappers.append(module)
-            self._visit(root, content, inside, parent, audible=audible)
+            self._visit(root, content, inside, parent, can_record=can_record)
             return
         content = module if content is None else content
-        node = Node(root, inside, module, content, parent, audible, kind_of_module(self._framework, content))
+        node = Node(root, inside, module, content, parent, can_record, kind_of_module(self._framework, content))
         self.nodes.append(node)
         self._node_of[id(module)] = self._node_of[id(content)] = node
-        if reason and audible:
+        if reason and can_record:
             self.notes.append(
                 f"of {node.path or 'the model'!r} ({node.type}) only inputs and outputs are recorded, not what its "
                 f"modules do: {reason}"
@@ -145,7 +145,7 @@ class Tree:
         self._take_parameters(node)
         for name, child in self._modules.children(content):
             below = f"{inside}.{name}" if inside else name
-            self._visit(root, child, below, node, audible=audible and not reason)
+            self._visit(root, child, below, node, can_record=can_record and not reason)
 
     def _pieces_of(self, module: Any) -> dict[int, Shard]:
         distributed = self._framework.distributed
@@ -268,6 +268,20 @@ def named_modules(framework: Framework, model: Any) -> Iterator[tuple[str, Any]]
     roots = model.items() if isinstance(model, Mapping) else [("", model)]
     for name, root in roots:
         yield from below(root, name)
+
+
+def modules_below(framework: Framework, model: Any) -> list[Any]:
+    """The model and every module inside it, each once."""
+    found: dict[int, Any] = {}
+
+    def visit(module: Any) -> None:
+        if id(module) not in found:
+            found[id(module)] = module
+            for _, child in framework.eager.modules.children(module):
+                visit(child)
+
+    visit(model)
+    return list(found.values())
 
 
 def join(path: str, name: str) -> str:

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from reprod_log.frameworks.module_tree import join
 from reprod_log.layers.layouts import TensorView
 from reprod_log.layers.lookup import find_layer
 from reprod_log.messages import Message, Name, Names, message
@@ -19,7 +20,6 @@ from reprod_log.pairing.layouts import output_view, row_view, viewed_entry
 from reprod_log.pairing.models import Layers, match_layers
 from reprod_log.pairing.names import check_rename, renamed
 from reprod_log.pairing.pairing import CONFIDENCE, How, Pair, Pairing, View
-from reprod_log.pairing.units import join
 from reprod_log.pairing.weight_map import tensor_views
 from reprod_log.recording import Entry, Key, ModuleInfo, Recording
 from reprod_log.recording.entry import gc_paused

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from reprod_log.capture.eager import LayerCall, call_on_arrays, each_call, stand_ins, undisturbed
-from reprod_log.capture.earshot import suppress_recording
+from reprod_log.capture.probing import LayerCall, call_on_arrays, each_call, stand_ins, undisturbed
+from reprod_log.capture.session import suppress_recording
 from reprod_log.errors import TransferError, UsageError, first_line
 from reprod_log.frameworks.tensors import plain_batch
 from reprod_log.layers.lookup import layer_kind

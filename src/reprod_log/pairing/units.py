@@ -14,6 +14,7 @@ from typing import Any, Literal
 from reprod_log.errors import TransferError
 from reprod_log.frameworks import Framework, owner_of_model
 from reprod_log.frameworks.contract import KeptForm, OwnTensor
+from reprod_log.frameworks.module_tree import Node, Root, Tree, join, named_modules
 from reprod_log.frameworks.tensors import to_numpy
 from reprod_log.layers.layouts import kept_in_other_form
 from reprod_log.layers.lookup import column_of, family_of, find_layer, layer_kind
@@ -140,11 +141,6 @@ def bare_unit(path: str, family: str, shape: Shape, *, owner: str) -> Unit:
 def single(unit: Unit, part: Part) -> Unit:
     """One part of a unit as a unit of its own, to be matched by name and shape alone."""
     return replace(unit, path=part.tensor, kind=BARE, parts=(replace(part, canonical="value"),), axes=(), aliases=())
-
-
-def join(path: str, name: str) -> str:
-    """A name below a path; the root's path is empty."""
-    return f"{path}.{name}" if path else name
 
 
 _ROLES = ("q", "k", "v")
@@ -312,13 +308,14 @@ class Survey:
 
 
 def survey(model: Any) -> Survey:
-    """The units of a live torch or paddle model."""
+    """The units of a live model."""
     framework = owner_of_model(model)
-    while (inner := framework.eager.modules.wrapped(model)) is not None:
-        model = inner
-    walk = _Walk(framework)
-    units = tuple(walk.with_aliases(unit) for unit in list(walk.visit(model, "", frozenset())))
-    return Survey(framework, model, units, walk.tensors, walk.modules, frozenset(walk.trained))
+    tree = Tree(framework)
+    tree.add(Root("", model))
+    found = _Units(framework, tree)
+    units = tuple(found.with_aliases(unit) for unit in list(found.units()))
+    modules = {node.path: node.content for node in tree.nodes}
+    return Survey(framework, modules[""], units, found.tensors, modules, frozenset(found.trained))
 
 
 def column_of_class(cls: type) -> tuple[LayerKind, Column, str, str] | None:
@@ -331,57 +328,49 @@ def column_of_class(cls: type) -> tuple[LayerKind, Column, str, str] | None:
     return None
 
 
-class _Walk:
-    """One pass over a model's tree."""
+class _Units:
+    """The units of a model's tree."""
 
-    def __init__(self, framework: Framework) -> None:
-        self.framework = framework
+    def __init__(self, framework: Framework, tree: Tree) -> None:
+        self.framework, self.tree = framework, tree
         self.parts = framework.eager.modules
         self.trained: set[str] = set()
         self.tensors: dict[str, Any] = {}
-        self.modules: dict[str, Any] = {}
-        self.first_path: dict[int, str] = {}
-        self.aliases: list[tuple[str, str]] = []
+        self._taken: dict[Node | None, frozenset[str]] = {None: frozenset()}
 
     def with_aliases(self, unit: Unit) -> Unit:
-        """The unit with its other paths, known once the whole tree has been seen."""
+        """The unit with its other paths, where the model has its layer, or one around it, more than once."""
         others = [
-            again + unit.path[len(first) :]
-            for first, again in self.aliases
-            if unit.path == first or unit.path.startswith(f"{first}.")
+            again + unit.path[len(node.path) :]
+            for node in self.tree.nodes
+            for again in node.names
+            if unit.path == node.path or unit.path.startswith(f"{node.path}.")
         ]
         return replace(unit, aliases=tuple(others)) if others else unit
 
-    def visit(self, module: Any, path: str, taken: frozenset[str]) -> Iterator[Unit]:
-        """The units of the module and of everything below it; names in `taken` belong to a unit already."""
-        if (inner := self.parts.wrapped(module)) is not None:
-            module = inner
-        if id(module) in self.first_path:
-            self.aliases.append((self.first_path[id(module)], path))
-            return
-        self.first_path[id(module)] = path
-        self.modules[path] = module
-        found = column_of_class(type(module))
-        if found is not None:
-            unit = self._layer(module, path, taken, found)
+    def units(self) -> Iterator[Unit]:
+        """All units in the order of registration; a name belongs to one of them."""
+        for node in self.tree.nodes:
+            module, path, taken = node.content, node.path, self._taken[node.parent]
+            found = column_of_class(type(module))
+            unit = None if found is None else self._layer(module, path, taken, found)
             if unit is not None:
                 taken = taken | self._names_of(unit, module, path)
                 yield unit
-        for one in self.parts.own(module):
-            full = join(path, one.name)
-            if one.persistent and one.trained:
-                self.trained.add(full)
-            if one.persistent and full not in taken:
-                self.tensors[full] = one.tensor
-                yield bare_unit(full, self.framework.name, self._shape(full, one), owner=path)
-        for name, child in self.parts.children(module):
-            yield from self.visit(child, join(path, name), taken)
+            self._taken[node] = taken
+            for one in self.parts.own(module):
+                full = join(path, one.name)
+                if one.persistent and one.trained:
+                    self.trained.add(full)
+                if one.persistent and full not in taken:
+                    self.tensors[full] = one.tensor
+                    yield bare_unit(full, self.framework.name, self._shape(full, one), owner=path)
 
     def _layer(
         self, module: Any, path: str, taken: frozenset[str], found: tuple[LayerKind, Column, str, str]
     ) -> Unit | None:
         row, column, family, class_name = found
-        inside = {name: one for name, one in self._below(module, "") if join(path, name) not in taken}
+        inside = {name: one for name, one in self._below(module) if join(path, name) not in taken}
         shapes = {name: self._shape(join(path, name), one) for name, one in inside.items()}
         parts = layer_parts(column, path, shapes)
         if not parts:
@@ -394,7 +383,7 @@ class _Walk:
     def _names_of(self, unit: Unit, module: Any, path: str) -> frozenset[str]:
         held = {id(self.tensors[name]) for name in unit.tensors}
         # Also second names of the same tensors inside this layer: a recurrent layer of paddle lists each weight twice.
-        below = self._below(module, "")
+        below = self._below(module)
         return frozenset(join(path, name) for name, one in below if id(one.tensor) in held)
 
     def _shape(self, name: str, one: OwnTensor) -> tuple[int, ...]:
@@ -402,12 +391,11 @@ class _Walk:
             raise TransferError(f"'{name}' has no shape yet: run the model once on an input, then transfer.")
         return self.framework.tensors.facts(one.tensor).shape
 
-    def _below(self, module: Any, path: str) -> Iterator[tuple[str, OwnTensor]]:
-        for one in self.parts.own(module):
-            if one.persistent:
-                yield join(path, one.name), one
-        for name, child in self.parts.children(module):
-            yield from self._below(child, join(path, name))
+    def _below(self, module: Any) -> Iterator[tuple[str, OwnTensor]]:
+        for inside, part in named_modules(self.framework, module):
+            for one in self.parts.own(part):
+                if one.persistent:
+                    yield join(inside, one.name), one
 
 
 def _axes(

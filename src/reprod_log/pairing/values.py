@@ -14,7 +14,7 @@ from itertools import permutations
 
 import numpy as np
 
-from reprod_log.capture.eager import LayerCall
+from reprod_log.capture.probing import LayerCall
 from reprod_log.errors import counted
 from reprod_log.pairing.names import attention_role, closeness
 from reprod_log.pairing.order import lone_bare_units

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from reprod_log.capture import framework_of
-from reprod_log.capture.determinism import deterministic
+from reprod_log.capture.probing import deterministic
 from reprod_log.errors import UsageError
 from reprod_log.frameworks.module_tree import Root, Tree
 from reprod_log.frameworks.side import as_mapping

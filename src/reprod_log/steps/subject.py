@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from reprod_log.alignment import Alignment, align
-from reprod_log.capture.earshot import suppress_recording
+from reprod_log.capture.session import suppress_recording
 from reprod_log.errors import UsageError, listed
 from reprod_log.recording import Recording
 from reprod_log.recording.stores import load

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from reprod_log.errors import TransferError
+from reprod_log.frameworks.module_tree import join
 from reprod_log.layers.lookup import layer_kind
 from reprod_log.layers.rows import Column, TensorMap
 from reprod_log.layers.transform import Shape
-from reprod_log.pairing.units import BARE, Part, Unit, join
+from reprod_log.pairing.units import BARE, Part, Unit
 
 
 @dataclass(frozen=True)

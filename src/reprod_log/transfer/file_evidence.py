@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from reprod_log.errors import UsageError
+from reprod_log.frameworks.module_tree import join
 from reprod_log.layers.lookup import find_layer, layer_kind, layer_kinds
 from reprod_log.layers.rows import Column, LayerKind
 from reprod_log.layers.transform import Shape
 from reprod_log.pairing.names import words
-from reprod_log.pairing.units import Unit, bare_unit, join, layer_parts
+from reprod_log.pairing.units import Unit, bare_unit, layer_parts
 
 # A recurrent layer's matrices have so many times as many rows as its state has entries.
 _GATES = {4: "lstm", 3: "gru", 1: "rnn"}

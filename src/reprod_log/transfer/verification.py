@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from reprod_log.capture.eager import call_on_arrays, stand_ins, undisturbed
-from reprod_log.capture.earshot import suppress_recording
+from reprod_log.capture.probing import call_on_arrays, stand_ins, undisturbed
+from reprod_log.capture.session import suppress_recording
 from reprod_log.errors import first_line
 from reprod_log.layers.lookup import layer_kind
 from reprod_log.layers.rows import LayerFacts, Probe

@@ -106,7 +106,7 @@ def _on_clip(clip: Any, clipped: Callable[[list[tuple[Any, Any]]], None]) -> Und
 
 def on_new_optimizer(found: Callable[[Any], None]) -> Undo:
     undos = ExitStack()
-    # Some optimizers do not call their parent's constructor, so each class that has one of its own is heard.
+    # Some optimizers do not call their parent's constructor, so each class that has one of its own is replaced.
     for owner in {paddle.optimizer.Optimizer, *_subclasses(paddle.optimizer.Optimizer)}:
         if "__init__" in vars(owner):
             undos.callback(replaced(owner, "__init__", _announcing(owner.__init__, found)))

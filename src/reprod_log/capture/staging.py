@@ -1,4 +1,4 @@
-"""Stage: where the entries of a step wait, in order, until the step is over and they are written."""
+"""Staging: where the entries of a step wait, in order, until the step is over and they are written."""
 
 from __future__ import annotations
 
@@ -11,13 +11,49 @@ import numpy as np
 
 from reprod_log.capture.selection import Selection
 from reprod_log.errors import UsageError, counted
-from reprod_log.frameworks.module_tree import Root
-from reprod_log.recording import Array, Entry, Key, dtype_name
+from reprod_log.frameworks.module_tree import Node, Root, Slot, Tree
+from reprod_log.layers.arrangement import canonical_axes
+from reprod_log.layers.layouts import stored_transform
+from reprod_log.recording import Array, Entry, Key, ModuleInfo, dtype_name
 from reprod_log.recording.entry import Detail, content_hash, no_values
 from reprod_log.recording.recorder import Recorder
 from reprod_log.recording.shards import SHARD_FACT, Shard
 from reprod_log.recording.sketch import Sketch, SketchOrder, sketch_of
 from reprod_log.recording.summary import Summary, summarise
+
+
+class Forms:
+    """Knows each layer's canonical form: by the table of layers for parameters, by its settings for activations."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._infos: dict[Node, ModuleInfo] = {}
+        self._forms: dict[tuple[Node, str, int], SketchOrder] = {}
+
+    def of_parameter(self, slot: Slot, rank: int) -> SketchOrder:
+        """The form of a parameter, its gradient, its update or its optimizer state."""
+        place = (slot.node, f"parameter {slot.name}", rank)
+        form = self._forms.get(place)
+        if form is None:
+            info = self._info(slot.node)
+            stored = stored_transform(info.origin, slot.name, tuple(info.parameters))
+            form = SketchOrder(stored.axes, stored.parts)
+            form = self._forms[place] = form if form.axes is None or len(form.axes) == rank else SketchOrder()
+        return form
+
+    def of_activation(self, node: Node, role: str, rank: int) -> SketchOrder:
+        """The form of an input, an output or its gradient."""
+        place = (node, role, rank)
+        form = self._forms.get(place)
+        if form is None:
+            form = self._forms[place] = SketchOrder(canonical_axes(self._info(node), role, rank))
+        return form
+
+    def _info(self, node: Node) -> ModuleInfo:
+        if node not in self._infos:
+            self._infos[node] = self._tree.info(node)
+        return self._infos[node]
+
 
 _MOST_PROBLEMS = 20
 """A tensor that cannot be copied out is noted, not raised; so many of them, and then only counted."""
