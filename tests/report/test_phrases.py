@@ -22,7 +22,6 @@ WRITERS = (
     SOURCE / "diagnose" / "operators.py",
     SOURCE / "verdict" / "policy.py",
     SOURCE / "measure" / "dtypes.py",
-    SOURCE / "capture" / "remarks.py",
     SOURCE / "experiments" / "passes.py",
     SOURCE / "ranks" / "joining.py",
     SOURCE / "alignment" / "recordings.py",

@@ -13,7 +13,8 @@ from reprod_log.measure.comparison import measure
 from reprod_log.pairing import Pair, Pairing, match
 from reprod_log.pairing.pairing import View
 from reprod_log.recording import Key, Recording, entry_of
-from reprod_log.verdict import FloorEvidence, NoiseFloor, calibrate, noise_floor
+from reprod_log.verdict import FloorEvidence, NoiseFloor, calibrate
+from reprod_log.verdict import floor as floor_module
 
 KEY = "step0/forward/fc#0:output"
 TRUTH = np.array([1.0, 2.0, 3.0])
@@ -206,7 +207,7 @@ def test_what_the_comparison_has_is_not_measured_again() -> None:
     reference, candidate = recording({"": 0.0, "float64": 1e-7}), recording({"": 1e-6, "float64": 1e-6})
     pairing = match(reference, candidate)
     comparison = measure(pairing, limit_for=lambda pair: 1e-9)
-    with mock.patch.object(noise_floor, "measure_tasks", wraps=noise_floor.measure_tasks) as measuring:
+    with mock.patch.object(floor_module, "measure_tasks", wraps=floor_module.measure_tasks) as measuring:
         floor = calibrate(pairing, reference=reference, comparison=comparison)
         again = calibrate(pairing, reference=reference)
     assert floor == again
@@ -218,7 +219,7 @@ def test_measuring_is_done_by_whom_the_caller_names() -> None:
     pairing = match(reference, reference)
     with (
         ThreadPoolExecutor(1) as pool,
-        mock.patch.object(noise_floor, "measure_tasks", wraps=noise_floor.measure_tasks) as measuring,
+        mock.patch.object(floor_module, "measure_tasks", wraps=floor_module.measure_tasks) as measuring,
     ):
         wanted: list[tuple[Executor | None, int | None]] = [(pool, None), (None, 3), (None, None)]
         for executor, threads in wanted:

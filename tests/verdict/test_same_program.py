@@ -10,7 +10,7 @@ from reprod_log.errors import RecordingError
 from reprod_log.measure.fused import measure_arrays
 from reprod_log.recording import Key, Recording, entry_of
 from reprod_log.verdict import FloorEvidence, Status
-from reprod_log.verdict.same_program import check_same_program
+from reprod_log.verdict.floor import check_same_program
 
 
 def passes(plain: dict[str, np.ndarray], wide: dict[str, np.ndarray]) -> Recording:

@@ -9,7 +9,7 @@ from typing import Any
 
 from reprod_log.errors import UsageError
 from reprod_log.verdict import CalibratedPolicy, Limit, Policy
-from reprod_log.verdict.patterns import patterns
+from reprod_log.verdict.policy import patterns
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from reprod_log.recording import Recording
 from reprod_log.recording.portable import portable
 from reprod_log.recording.recording import Source
 from reprod_log.verdict import CalibratedPolicy, Limit, Policy, calibrate, verdict_of
-from reprod_log.verdict.noise_floor import FLOAT64
+from reprod_log.verdict.floor import FLOAT64
 from reprod_log.verdict.policy import ABSOLUTE
 
 

@@ -13,31 +13,29 @@ docs/verdict.md has the measurements behind the rule and its constants.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from reprod_log.errors import UsageError
+from reprod_log.layers.lookup import names_of_statistic
 from reprod_log.measure.comparison import Comparison
 from reprod_log.measure.measurement import Measurement
-from reprod_log.messages import Code, Message, message
+from reprod_log.messages import Code, Message, Number, Parts, message
 from reprod_log.recording import Key
-from reprod_log.verdict.calibrated_policy import CalibratedPolicy
-from reprod_log.verdict.evidence import FloorEvidence
 from reprod_log.verdict.fixed import (
     Check,
     Judgement,
     Verdict,
     accepted,
-    alone_judgements,
     judge,
     nonfinite_problem,
     require_complete,
+    unmatched_judgements,
     verdict_on,
 )
-from reprod_log.verdict.floors import assumed, narrow, wide
-from reprod_log.verdict.noise_floor import NoiseFloor
-from reprod_log.verdict.policy import EXACT_KINDS, Policy
-from reprod_log.verdict.precision import narrow_factor, precision_tier
+from reprod_log.verdict.floor import FloorEvidence, NoiseFloor
+from reprod_log.verdict.policy import EXACT_KINDS, CalibratedPolicy, Policy
 from reprod_log.verdict.status import Basis, Status
 
 
@@ -67,8 +65,8 @@ def judge_calibrated(comparison: Comparison, floor: NoiseFloor, policy: Calibrat
     judgements = accepted([*data, *parts, *free, *whole, *further], policy.accept)
     if all(one.status.passed for one in judgements):
         judgements = _merged(judgements, _formulated_otherwise(precision_tier(floor, policy)))
-    lonely, allowed = alone_judgements(comparison, policy.allows_unmatched)
-    return verdict_on(accepted(judgements, policy.accept), accepted(lonely, policy.accept), allowed)
+    unmatched, allowed = unmatched_judgements(comparison, policy.allows_unmatched)
+    return verdict_on(accepted(judgements, policy.accept), accepted(unmatched, policy.accept), allowed)
 
 
 def _incomparable(comparison: Comparison) -> dict[str, list[Judgement]]:
@@ -251,3 +249,202 @@ def verdict_of(
         )
     verdict = judge_calibrated(comparison, floor, policy)
     return require_complete(verdict, complete=complete, allow_incomplete=policy.allow_incomplete)
+
+
+EPS = 2.0**-24
+"""Half a unit in the last place of float32, relative to the value: the rounding of one operation."""
+
+
+def wide(one: FloorEvidence, factor: float, policy: CalibratedPolicy, *, suspect: bool = False) -> Judgement:
+    """Both in float64: the error in noise floors, by norm and by largest element."""
+    assert one.float64 is not None
+    error, noise = one.float64, one.noise
+    bad = _nonfinite(one, error, policy)
+    if bad is not None:
+        return bad
+    noise_rms, noise_max = (noise.rmse, noise.max_abs) if noise is not None else (0.0, 0.0)
+    size = error.reference
+    checks = (
+        _check("rms", error.rmse, noise_rms + EPS * size.rms, factor, constant=one.constant * size.rms),
+        _check("max", error.max_abs, noise_max + EPS * size.abs_max, factor, constant=one.constant * size.abs_max),
+    )
+    if not all(check.passed for check in checks):
+        return Judgement(one.key, Status.FAIL, checks, _sentence(checks), one.basis)
+    if suspect and error.rmse > policy.suspect * size.rms and noise_rms <= policy.noise_only * size.rms:
+        reason = message("reason.constant", share=Number(error.rmse / size.rms, ".1e"))
+        return Judgement(one.key, Status.SUSPECT, checks, reason, one.basis)
+    return Judgement(one.key, Status.PASS, checks, None, one.basis)
+
+
+def narrow(
+    one: FloorEvidence, floor: NoiseFloor, policy: CalibratedPolicy, factor: float, objection: Status
+) -> Judgement:
+    """The candidate in its own precision against the reference's truth."""
+    assert one.float32 is not None
+    error = one.float32
+    bad = _nonfinite(one, error, policy)
+    if bad is not None:
+        return bad
+    constant = one.constant * error.reference.rms
+    check = _check("rms", error.rmse, pooled_floor(one, floor), factor, constant=constant)
+    if check.passed:
+        return Judgement(one.key, Status.PASS, (check,), None, one.basis)
+    return Judgement(one.key, objection, (check,), _sentence((check,)), one.basis)
+
+
+def assumed(one: FloorEvidence, policy: CalibratedPolicy) -> Judgement:
+    """Nothing was measured: the rounding of one operation, grown with the length of the sum, is assumed."""
+    if one.float32 is None:
+        return Judgement(one.key, Status.INCOMPARABLE, reason=message("reason.no_measurement"))
+    bad = _nonfinite(one, one.float32, policy)
+    if bad is not None:
+        return bad
+    error, size = one.float32, one.float32.reference
+    floor = EPS * math.sqrt(max(one.reduction, 1)) * size.rms
+    check = _check("rms", error.rmse, floor, policy.default)
+    status = Status.PASS if check.passed else Status.FAIL
+    return Judgement(one.key, status, (check,), _sentence((check,)), Basis.ASSUMED)
+
+
+def _nonfinite(one: FloorEvidence, error: Measurement, policy: CalibratedPolicy) -> Judgement | None:
+    problem = nonfinite_problem(error, equal_nan=policy.equal_nan)
+    return Judgement(one.key, Status.FAIL, (), problem, one.basis) if problem is not None else None
+
+
+def _check(name: str, value: float, floor: float, factor: float, *, constant: float = 0.0) -> Check:
+    limit = factor * floor + constant
+    return Check(name, value, limit, bool(value <= limit), floor=floor)
+
+
+def _sentence(checks: tuple[Check, ...]) -> Message | None:
+    parts = []
+    for check in checks:
+        if not check.passed and check.floor is not None:
+            times = check.value / check.floor if check.floor else math.inf
+            parts.append(
+                message(
+                    "reason.above_floor",
+                    metric=check.metric,
+                    value=Number(check.value),
+                    times=Number(times),
+                    floor=Number(check.floor),
+                    allowed=Number(check.limit / check.floor if check.floor else 0),
+                )
+            )
+    if len(parts) < 2:
+        return parts[0] if parts else None
+    return message("reason.several", reasons=Parts(parts))
+
+
+def pooled_floor(one: FloorEvidence, floor: NoiseFloor) -> float:
+    """The floor with the length of sums in it; for single numbers the worst noise of their kind over all steps."""
+    assert one.float32 is not None
+    assert one.noise is not None
+    rms, size = one.noise.rmse, one.float32.reference
+    if one.float32.count == 1:
+        kind = series(one)
+        peers = [other.noise for other in floor.evidence if series(other) == kind and other.noise is not None]
+        shares = [noise.rmse / noise.reference.rms for noise in peers if noise.reference.rms]
+        rms = max([rms, *(share * size.rms for share in shares)])
+    return rms + EPS * math.sqrt(max(one.reduction, 1)) * (size.rms + _spread(one, floor))
+
+
+def _spread(one: FloorEvidence, floor: NoiseFloor) -> float:
+    """For a running mean, the deviation of what was averaged: a mean of zero is rounded like the values it sums."""
+    for mean, variance in zip(names_of_statistic("running_mean"), names_of_statistic("running_var"), strict=True):
+        key = one.key
+        if key.phase == "buffer" and key.path.endswith(mean):
+            sibling = replace(key, path=key.path.removesuffix(mean) + variance)
+            found = floor.by_key.get(sibling)
+            if found is not None and found.float32 is not None:
+                return math.sqrt(found.float32.reference.rms)
+    return 0.0
+
+
+def series(one: FloorEvidence) -> tuple[str, str, str, str | None]:
+    """The same tensor over the steps."""
+    key = one.key
+    return key.phase, key.path, key.role, key.region
+
+
+def ratio(one: FloorEvidence, floor: NoiseFloor) -> float:
+    """The candidate's error in its own precision, in floors."""
+    assert one.float32 is not None
+    error, below = one.float32.rmse, pooled_floor(one, floor)
+    return error / below if below else (0.0 if error == 0 else math.inf)
+
+
+def precision_tier(floor: NoiseFloor, policy: CalibratedPolicy) -> list[Judgement]:
+    """Tier 4: the same function, but computed with less precision?"""
+    from statistics import median  # loads fractions and decimals, which few comparisons need
+
+    found = []
+    # The injected pass of the candidate needs no float64: that it has the kernels is known from the free run.
+    in_float64 = {one.key for one in floor.evidence if one.float64 is not None}
+    for mode in ("isolated", "injected"):
+        rows = [one for one in floor.of_mode(mode) if one.float32 is not None and one.noise is not None]
+        ratios: dict[tuple[str, str, str, str | None], list[float]] = {}
+        for one in rows:
+            ratios.setdefault(series(one), []).append(ratio(one, floor))
+        for one in rows:
+            has_float64 = one.key in in_float64 or one.key.in_run("") in in_float64
+            factor = policy.precision if has_float64 else narrow_factor(one, policy)
+            objection = Status.PRECISION if has_float64 else Status.FAIL
+            judged = narrow(one, floor, policy, factor, objection)
+            # One activation on the other side of a kink makes one step's gradients jump; a defect stays.
+            steady = median(ratios[series(one)]) > factor
+            if judged.status.passed or steady or not _may_be_kink(one, policy):
+                found.append(judged)
+            else:
+                reason = message("reason.jump")
+                found.append(Judgement(one.key, Status.PASS, judged.checks, reason, one.basis))
+    return found if floor.injected else [*found, *_first_step(floor, policy)]
+
+
+def _first_step(floor: NoiseFloor, policy: CalibratedPolicy) -> Iterator[Judgement]:
+    """Tier 4 without the reference's gradients (two recordings): what ran before anything could drift.
+
+    Without it a candidate that is right in float64 alone, or whose two passes are of different programs, would pass.
+    """
+    steps = {key.step for one in floor.of_mode("") if (key := one.key).step is not None}
+    rows = [one for one in floor.of_mode("") if one.key.step in sorted(steps)[:1] and _tells(one, policy)]
+    judged = [(one, narrow(one, floor, policy, policy.precision, Status.PRECISION)) for one in rows]
+    flipped = any(
+        not found.status.passed and _may_be_kink(one, policy, phases=("gradient", "backward")) for one, found in judged
+    )
+    for one, found in judged:
+        if found.status.passed or not (flipped and _may_be_kink(one, policy, phases=_BEHIND_GRADIENTS)):
+            yield found
+        else:
+            reason = message("reason.kink")
+            yield Judgement(one.key, Status.PASS, found.checks, reason, one.basis)
+
+
+_BEHIND_GRADIENTS = ("gradient", "backward", "clip", "update", "optimizer", "parameter")
+
+
+def _tells(one: FloorEvidence, policy: CalibratedPolicy) -> bool:
+    """Whether the precision of an entry can be judged: measured in all ways, not exact, and not rounding alone."""
+    if one.float64 is None or one.float32 is None or one.noise is None or one.key.phase in ("data", "lr"):
+        return False
+    if one.float32.reference_dtype.startswith(EXACT_KINDS):
+        return False
+    return one.noise.rmse <= policy.noise_only * one.float32.reference.rms
+
+
+def _may_be_kink(one: FloorEvidence, policy: CalibratedPolicy, *, phases: tuple[str, ...] = ("gradient",)) -> bool:
+    assert one.float32 is not None
+    small = one.float32.rmse <= policy.kink * one.float32.reference.rms
+    return small and one.key.phase in phases
+
+
+def narrow_factor(one: FloorEvidence, policy: CalibratedPolicy) -> float:
+    """Without float64, what an optimizer makes of its history gets the wider limit.
+
+    1 - 0.999 in float32 is off by 215 EPS, and so are Adam's second moments; from the second step on 1 - 0.999^t no
+    longer cancels it, and updates and the parameters that began at zero have it too. The first update shows a wrong
+    rule by the narrow limit.
+    """
+    key = one.key
+    with_history = key.phase == "optimizer" or (key.phase in ("update", "parameter") and bool(key.step))
+    return policy.precision if with_history else policy.without_float64

@@ -14,7 +14,7 @@ from reprod_log.measure.measurement import Estimate, Measurement, Worst
 from reprod_log.measure.metrics import metric
 from reprod_log.messages import Code, Message, Names, Number, Parts, message
 from reprod_log.recording import Key
-from reprod_log.verdict.noise_floor import FLOAT64
+from reprod_log.verdict.floor import FLOAT64
 from reprod_log.verdict.place import first_divergence, last_agreement
 from reprod_log.verdict.policy import Limit, Policy
 from reprod_log.verdict.status import Basis, Status
@@ -106,8 +106,8 @@ def judge(comparison: Comparison, policy: Policy) -> Verdict:
     """The verdict of `policy` on everything that was compared, or could not be."""
     keys = {row.key for row in comparison.rows}
     judgements = [judge_row(row, policy) for row in comparison.rows if not _is_evidence(row.key, keys)]
-    lonely, allowed = alone_judgements(comparison, policy.allows_unmatched)
-    return verdict_on(accepted(judgements, policy.accept), accepted(lonely, policy.accept), allowed)
+    unmatched, allowed = unmatched_judgements(comparison, policy.allows_unmatched)
+    return verdict_on(accepted(judgements, policy.accept), accepted(unmatched, policy.accept), allowed)
 
 
 def _is_evidence(key: Key, keys: Collection[Key]) -> bool:
@@ -119,9 +119,9 @@ def _is_evidence(key: Key, keys: Collection[Key]) -> bool:
     return wide == FLOAT64 and key.in_run(mode) in keys
 
 
-def verdict_on(compared: list[Judgement], lonely: list[Judgement], allowed: tuple[Key, ...]) -> Verdict:
+def verdict_on(compared: list[Judgement], unmatched: list[Judgement], allowed: tuple[Key, ...]) -> Verdict:
     """The verdict on pairs and on entries without a partner; however much is let through, no pair is no pass."""
-    judgements = (*compared, *lonely)
+    judgements = (*compared, *unmatched)
     return Verdict(overall(judgements) if compared else Status.NOTHING, judgements, allowed)
 
 
@@ -139,14 +139,16 @@ def _accepted_although(reason: Message | None) -> Message | None:
     return None if reason is None else message("reason.accepted", reason=reason)
 
 
-def alone_judgements(comparison: Comparison, allows: Callable[[str], bool]) -> tuple[list[Judgement], tuple[Key, ...]]:
+def unmatched_judgements(
+    comparison: Comparison, allows: Callable[[str], bool]
+) -> tuple[list[Judgement], tuple[Key, ...]]:
     """A judgement for every entry without a partner, and the keys of those that the policy lets through."""
     unmatched, allowed = [], []
     for one in comparison.unmatched:
         if allows(str(one.key)):
             allowed.append(one.key)
         else:
-            unmatched.append(Judgement(one.key, Status.UNMATCHED, reason=_alone(one)))
+            unmatched.append(Judgement(one.key, Status.UNMATCHED, reason=_only_in(one)))
     return unmatched, tuple(allowed)
 
 
@@ -284,7 +286,7 @@ def nonfinite_problem(measurement: Measurement, *, equal_nan: bool) -> Message |
     )
 
 
-def _alone(one: Unmatched) -> Message:
+def _only_in(one: Unmatched) -> Message:
     id = "reason.only_in_reference" if one.side == "reference" else "reason.only_in_candidate"
     return message(f"{id}.near", names=Names(one.near)) if one.near else message(id)
 

@@ -67,8 +67,8 @@ def _last_before(judgements: Sequence[Judgement], is_place: Callable[[Key], bool
 
 def _first_lost(judgements: Sequence[Judgement]) -> Judgement | None:
     """The first gradient that one side lacks although both have what it belongs to: the graph is cut behind it."""
-    lonely = [one for one in judgements if one.status is Status.UNMATCHED]
-    if not lonely:
+    unmatched = [one for one in judgements if one.status is Status.UNMATCHED]
+    if not unmatched:
         return None
     both = {
         (key.step, key.phase, key.path)
@@ -77,7 +77,7 @@ def _first_lost(judgements: Sequence[Judgement]) -> Judgement | None:
     }
     lost = [
         one
-        for one in lonely
+        for one in unmatched
         if (key := one.key).phase in _LOST and not key.run and (key.step, _LOST[key.phase], key.path) in both
     ]
     return min(lost, key=lambda one: _time(one.key), default=None)

@@ -1,4 +1,4 @@
-"""Policy: the limits a comparison is held to, and what is deliberately let through."""
+"""Policy: the limits a comparison is held to, fixed or calibrated, and what is deliberately let through."""
 
 from __future__ import annotations
 
@@ -9,9 +9,22 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
-from reprod_log.errors import UsageError
+from reprod_log.errors import UsageError, near_pattern
+from reprod_log.measure.comparison import Comparison
 from reprod_log.measure.metrics import metric
-from reprod_log.verdict.patterns import patterns
+
+
+def patterns(given: str | Iterable[str], *, name: str) -> tuple[str, ...]:
+    """The patterns one by one; a single text is one pattern, not its letters, one of which may be a star.
+
+    `name` is what the caller calls them, for the message about something that is none.
+    """
+    found = (given,) if isinstance(given, str) else tuple(given)
+    wrong = [one for one in found if not isinstance(one, str)]
+    if wrong:
+        raise UsageError(f"{name} takes patterns of keys such as '*running_var*', not {wrong[0]!r}")
+    return found
+
 
 ABSOLUTE = ("max_abs", "mean_abs")
 """Limits beyond which elements are counted; the first that is given."""
@@ -186,3 +199,89 @@ class Policy:
             accept=tuple(data.get("accept", ())),
             allow_incomplete=bool(data.get("allow_incomplete", False)),
         )
+
+
+@dataclass(frozen=True)
+class CalibratedPolicy:
+    """How many noise floors an error may have. Beside each: the largest of correct ports / the smallest of defects."""
+
+    isolated: float = 3.0
+    """0.07 (1.83 in a survey of single operators) / 3.8."""
+    free: float = 10.0
+    """4.0 (all of it one framework's 1e-6 in gradient clipping; 0.08 without) / 112."""
+    precision: float = 300.0
+    """31 / 731."""
+    without_float64: float = 30.0
+    """The precision tier when the candidate cannot run in float64; kernels of low quality come near it."""
+    suspect: float = 1e-7
+    """Relative error in isolation, in float64, from which a passing layer is worth a look: another tiny constant."""
+    noise_only: float = 0.05
+    """A tensor whose own rounding is this share of it is rounding (true value 0) and not held to relative errors."""
+    kink: float = 0.1
+    """The largest share of a gradient that an activation on the other side of zero may move; 0.059 was seen."""
+    lr: float = 1e-9
+    """Learning rates are Python floats: they agree to this share of the largest rate, whatever the precision."""
+    default: float = 300.0
+    """Factor on the assumed floor when nothing was measured: weak, and said so."""
+    allow_unmatched: tuple[str, ...] = ()
+    accept: tuple[str, ...] = ()
+    """Patterns of keys whose difference is known and accepted; they pass and say so."""
+    allow_incomplete: bool = False
+    """Whether a recording that was cut short may pass with what it has."""
+    equal_nan: bool = False
+    name: str = "calibrated"
+
+    def __post_init__(self) -> None:
+        for name in ("allow_unmatched", "accept"):
+            object.__setattr__(self, name, patterns(getattr(self, name), name=name))
+
+    def allows_unmatched(self, key: str) -> bool:
+        return any(fnmatchcase(key, pattern) for pattern in self.allow_unmatched)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> CalibratedPolicy:
+        values = dict(data)
+        values["allow_unmatched"] = tuple(values.get("allow_unmatched", ()))
+        values["accept"] = tuple(values.get("accept", ()))
+        return cls(**values)
+
+
+@dataclass(frozen=True)
+class UnusedPattern:
+    """A pattern that fits no entry, the option that it was given to, and what it may have meant."""
+
+    option: str
+    pattern: str
+    near: tuple[str, ...] = ()
+
+
+def unused_patterns(comparison: Comparison, policy: Policy | CalibratedPolicy) -> tuple[UnusedPattern, ...]:
+    """The patterns that were given and fit nothing in either recording."""
+    compared = list(dict.fromkeys(str(row.key) for row in comparison.rows))
+    alone = [str(one.key) for one in comparison.unmatched]
+    theirs = [str(row.candidate_key) for row in comparison.rows]
+    # A key that has its partner after all needs no leave to be alone: such a pattern is spelt right.
+    everything = list(dict.fromkeys([*alone, *compared, *theirs]))
+    found = [
+        *_unused("--accept", policy.accept, [*compared, *alone]),
+        *_unused("--allow-unmatched", policy.allow_unmatched, everything),
+    ]
+    if isinstance(policy, Policy):
+        own = [limit for limit in policy.limits if limit not in DEFAULT_LIMITS]
+        dtypes = list(
+            dict.fromkeys(name for row in comparison.rows for name in (row.reference_dtype, row.candidate_dtype))
+        )
+        found += _unused("--limit", (limit.keys for limit in own), compared)
+        found += _unused("--limit", (limit.dtype for limit in own), dtypes)
+    return tuple(dict.fromkeys(found))
+
+
+def _unused(option: str, patterns: Iterable[str], names: list[str]) -> list[UnusedPattern]:
+    return [
+        UnusedPattern(option, pattern, tuple(near_pattern(pattern, names)))
+        for pattern in patterns
+        if pattern != "*" and not any(fnmatchcase(name, pattern) for name in names)
+    ]
