@@ -48,7 +48,8 @@ def main() -> None:
     )
     print(alignment)
     for finding in alignment.findings:
-        print(f"[{finding.confidence}] {finding.cause}\n    {finding.evidence}")
+        cause, evidence, _ = finding.sentences()
+        print(f"[{finding.confidence}] {cause}\n    {evidence}")
 
 
 if __name__ == "__main__":

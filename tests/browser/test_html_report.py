@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_alignments import HOSTILE, calibrated, classic, fixed, hostile
+from made_alignments import HOSTILE, calibrated, classic, finding_of, fixed, hostile
 from reading import WRONG, OpenPage, chart, rows, until
 
 from reprod_log import Alignment, Recording, align
@@ -227,9 +227,7 @@ def test_unknown_address_shows_the_report(open_report: OpenPage, address: str) -
 
 
 def test_entry_page_shows_the_findings_about_it(open_report: OpenPage) -> None:
-    from reprod_log.diagnose import Finding
-
-    finding = Finding("made_up", "the cause", "the evidence", "proven", "the advice", (Key.parse(WRONG),))
+    finding = finding_of("made_up", "the cause", "the evidence", "proven", "the advice", (Key.parse(WRONG),))
     page = open_report(replace(fixed(), findings=(finding,)))
     page.locator("#answer a.key").first.click()
     assert "the evidence" in page.locator("#entry").inner_text()

@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_alignments import calibrated
+from made_alignments import calibrated, finding_of
 from reading import OpenPage
 
-from reprod_log.diagnose import Finding
 from reprod_log.recording import Key
 from reprod_log.report.overview import write_overview
 from reprod_log.steps.overview import Overview, StepResult
 
-CAUSE = Finding(
+CAUSE = finding_of(
     "layer_setting",
     "eps of layer1.1.conv2 differs: 1e-05 in the reference, 0.001 in the candidate",
     "Conv2d against Conv2D; the layer alone does not agree on the same input",

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from reprod_log import Recording, align
-from reprod_log.diagnose.functions import FUNCTIONS, function_between
-from reprod_log.diagnose.layers import layer_states
+from reprod_log.diagnose.case import layer_states
+from reprod_log.diagnose.fits import FUNCTIONS, function_between
 from reprod_log.layers.settings import setting_differences
 from reprod_log.recording import Key, ModuleInfo
 from reprod_log.verdict import Judgement, Status
@@ -17,7 +17,7 @@ RNG = np.random.default_rng(0)
 
 def causes(reference: dict[str, object], candidate: dict[str, object]) -> dict[str, str]:
     found = align(Recording.from_arrays(reference), Recording.from_arrays(candidate))
-    return {one.rule: one.cause for one in found.findings if one.kind == "cause"}
+    return {one.rule: str(one.cause) for one in found.findings if one.kind == "cause"}
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def _two_parts(change: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]])
     names = [f"step0/parameter/layers.{part}.{kind}" for part in (0, 1, 2) for kind in ("weight", "bias", "scale")]
     ours = {name: RNG.normal(size=4).astype(np.float32) for name in names}
     found = align(Recording.from_arrays(ours), Recording.from_arrays(change(ours))).findings
-    return [one.cause for one in found if one.rule == "weights"]
+    return [str(one.cause) for one in found if one.rule == "weights"]
 
 
 def _of_part(arrays: dict[str, np.ndarray], source: dict[int, int]) -> dict[str, np.ndarray]:
@@ -101,7 +101,7 @@ def test_swapped_weights_are_named_once() -> None:
         Recording.from_arrays(dict(zip(names, (one, two, three), strict=True))),
         Recording.from_arrays(dict(zip(names, (two, one, three), strict=True))),
     )
-    swapped = [finding.cause for finding in found.findings if finding.rule == "weights"]
+    swapped = [str(finding.cause) for finding in found.findings if finding.rule == "weights"]
     assert swapped == ["the weights q.weight and k.weight are swapped"]
 
 

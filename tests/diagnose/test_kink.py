@@ -47,7 +47,7 @@ def compared(kind: type[AsModule], shift: float, *, step: int = 0) -> Alignment:
 
 
 def kinks(alignment: Alignment) -> list[str]:
-    return [one.cause for one in alignment.findings if one.rule == "kink"]
+    return [str(one.cause) for one in alignment.findings if one.rule == "kink"]
 
 
 def test_flip_before_a_layer_is_counted_and_placed() -> None:

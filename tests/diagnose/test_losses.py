@@ -30,7 +30,7 @@ def said(outputs: torch.Tensor, ours: Loss, theirs: Loss, *tokens: torch.Tensor)
     found = explain_loss(
         outputs.numpy(), (gradient(outputs, ours), gradient(outputs, theirs)), [one.numpy() for one in tokens]
     )
-    return "" if found is None else f"{found.cause}; {found.evidence}"
+    return "" if found is None else f"{found.cause!s}; {found.evidence!s}"
 
 
 def shifted(by: int) -> Loss:

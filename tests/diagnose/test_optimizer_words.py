@@ -4,8 +4,8 @@ import paddle
 import pytest
 import torch
 
-from reprod_log.frameworks.paddle import optimizer_settings as of_paddle
-from reprod_log.frameworks.torch import optimizer_settings as of_torch
+from reprod_log.frameworks.paddle.optimizers import describe as of_paddle
+from reprod_log.frameworks.torch.optimizers import describe as of_torch
 from reprod_log.layers.optimizers import group_settings
 
 _OURS, _THEIRS = torch.nn.Linear(2, 2), paddle.nn.Linear(2, 2)

@@ -4,6 +4,7 @@ import numpy as np
 
 from reprod_log import Recording, align
 from reprod_log.diagnose import Finding
+from reprod_log.messages import words
 
 TRUTH = np.random.default_rng(0).normal(size=500)
 
@@ -24,18 +25,18 @@ def remark(reference: Recording, candidate: Recording, limit: str = "mean_abs:1e
 
 def test_without_float64_the_way_to_record_it_is_said() -> None:
     (found,) = remark(side(1, float64=False), side(2, float64=False))
-    assert "--dtype float64" in found.advice
+    assert "--dtype float64" in words()(found.advice)
 
 
 def test_with_float64_rounding_is_called_rounding() -> None:
     (found,) = remark(side(1, float64=True), side(2, float64=True))
-    assert found.cause.endswith("are rounding")
+    assert str(found.cause).endswith("are rounding")
 
 
 def test_with_float64_a_defect_is_called_a_defect() -> None:
     (found,) = remark(side(1, float64=True), side(2, 1e-5, float64=True))
-    assert found.cause.endswith("are a defect")
-    assert "step0/forward/fc#0:output" in found.evidence
+    assert str(found.cause).endswith("are a defect")
+    assert "step0/forward/fc#0:output" in words()(found.evidence)
 
 
 def test_large_or_passing_differences_need_no_remark() -> None:

@@ -41,7 +41,7 @@ def test_sum_for_mean_is_named_with_its_axis(folder):
     for found in both(folder, "sum"):
         assert found.status is Status.FAIL
         assert rules(found, "cause") == ["sum_for_mean"]
-        assert "along dp" in found.findings[0].cause
+        assert "along dp" in str(found.findings[0].cause)
 
 
 def test_split_layers_agree_with_those_of_another_framework(folder, tmp_path):

@@ -5,6 +5,7 @@ import train_paddle
 from made_ranks import rules
 
 from reprod_log import Status, align
+from reprod_log.messages import words
 from reprod_log.ranks import compare_ranks, load_ranks
 
 
@@ -48,7 +49,7 @@ def test_rank_that_misses_the_all_reduce_is_found(single, ranks):
     for found in (compare_ranks(load_ranks(ranks / "missed")), against(single / "mlp", ranks / "missed")):
         assert found.status is Status.FAIL
         assert rules(found, "cause") == ["missed_reduction"]
-        assert found.findings[0].cause.startswith("rank 1 misses the all-reduce in step 0")
+        assert str(found.findings[0].cause).startswith("rank 1 misses the all-reduce in step 0")
 
 
 def test_rank_fed_the_other_ones_data_is_found(single, ranks):
@@ -70,8 +71,8 @@ def test_statistics_that_each_rank_keeps_are_found(ranks):
 def test_batch_norm_over_parts_of_the_batch_is_named_against_a_single_process(single, ranks):
     found = against(single / "batch_norm", ranks / "batch_norm")
     assert found.status is Status.FAIL
-    named = [one for one in found.findings if "normalises each rank's share of the batch by itself" in one.cause]
-    assert "SyncBatchNorm" in named[0].advice
+    named = [one for one in found.findings if "normalises each rank's share of the batch by itself" in str(one.cause)]
+    assert "SyncBatchNorm" in words()(named[0].advice)
 
 
 def test_synchronised_batch_norm_agrees_with_a_single_process(single, ranks):

@@ -6,6 +6,7 @@ from made_ranks import rules
 
 from reprod_log import Status, align
 from reprod_log.errors import RecordingError
+from reprod_log.messages import words
 from reprod_log.ranks import compare_ranks, load_ranks
 
 SPLIT = {
@@ -63,18 +64,18 @@ def test_rank_that_misses_the_all_reduce_is_found(single, ranks, name):
         assert found.status is Status.FAIL
         # One of these runs is shorter than the single process, which is said, too.
         assert [rule for rule in rules(found, "cause") if rule != "other_length"] == ["missed_reduction"]
-        assert found.findings[0].cause.startswith("rank 1 misses the all-reduce in step 0")
+        assert str(found.findings[0].cause).startswith("rank 1 misses the all-reduce in step 0")
 
 
 def test_training_without_reduction_is_found(single, ranks):
     for found in (compare_ranks(load_ranks(ranks / "not_reduced")), against(single / "mlp", ranks / "not_reduced")):
         assert found.status is Status.FAIL
-        assert found.findings[0].cause.startswith("gradients are not reduced in step 0")
+        assert str(found.findings[0].cause).startswith("gradients are not reduced in step 0")
 
 
 def test_rank_fed_the_other_ones_data_is_found(single, ranks):
     found = compare_ranks(load_ranks(ranks / "same_data"))
-    assert [one.cause for one in found.findings] == ["ranks 0 and 1 were fed the same data in 3 of 3 steps"]
+    assert [str(one.cause) for one in found.findings] == ["ranks 0 and 1 were fed the same data in 3 of 3 steps"]
     found = against(single / "mlp", ranks / "same_data")
     assert found.first_divergence.key.phase == "data"
     assert "rank_data" in rules(found)
@@ -97,8 +98,8 @@ def test_statistics_given_by_rank_0_are_told_from_those_that_each_rank_keeps(ran
 def test_batch_norm_over_parts_of_the_batch_is_named_against_a_single_process(single, ranks):
     found = against(single / "batch_norm", ranks / "batch_norm")
     assert found.first_divergence.key == "step0/forward/1#0:output"
-    assert "normalises each rank's share of the batch by itself" in found.findings[0].cause
-    assert "SyncBatchNorm" in found.findings[0].advice
+    assert "normalises each rank's share of the batch by itself" in str(found.findings[0].cause)
+    assert "SyncBatchNorm" in words()(found.findings[0].advice)
 
 
 def test_synchronised_batch_norm_agrees_with_a_single_process(single, ranks):
@@ -117,7 +118,9 @@ def test_synchronised_batch_norm_that_stays_alone_is_named(single, ranks):
         against(single / "batch_norm", ranks / "sync_alone"),
     ):
         assert found.status is Status.FAIL
-        assert found.findings[0].cause.startswith("the statistics of '1' differ between ranks, although SyncBatchNorm")
+        assert str(found.findings[0].cause).startswith(
+            "the statistics of 1 differ between ranks, although SyncBatchNorm"
+        )
 
 
 def test_other_initial_weights_are_found(single, ranks):

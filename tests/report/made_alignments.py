@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from reprod_log import Alignment, Recording, align
-from reprod_log.diagnose import Finding
+from reprod_log.diagnose.finding import Confidence, Finding, Kind
+from reprod_log.messages import Message
 from reprod_log.recording import Key, Provenance
 
 HOSTILE = (
@@ -23,6 +24,15 @@ HOSTILE = (
     "\ud800 lone surrogate \x00 nul \ufffe",
     "</script></style></td></table><img src=x onerror=alert(2)>",
 )
+
+
+def finding_of(
+    rule: str, cause: str, evidence: str = "", confidence: Confidence = "possible", advice: str = "",
+    keys: tuple[Key, ...] = (), kind: Kind = "cause",
+) -> Finding:  # fmt: skip
+    """A finding whose sentences are plain text, as files of the first edition have them."""
+    parts = ((Message.from_dict(one),) if one else () for one in (evidence, advice))
+    return Finding(rule, Message.from_dict(cause), next(parts), confidence, next(parts), keys, kind)
 
 
 def provenance(framework: str, **known: object) -> Provenance:
@@ -155,7 +165,7 @@ def hostile() -> Alignment:
         Recording.from_arrays(reference, provenance=provenance(HOSTILE[0], command=HOSTILE[1])),
         Recording.from_arrays(candidate, provenance=provenance(HOSTILE[7], device=HOSTILE[2])),
     )
-    finding = Finding("made_up", HOSTILE[0], HOSTILE[1], "possible", HOSTILE[2], (Key(HOSTILE[3]),))
+    finding = finding_of("made_up", HOSTILE[0], HOSTILE[1], "possible", HOSTILE[2], (Key(HOSTILE[3]),))
     return replace(
         found, findings=(finding,), reference=replace(found.reference, source=HOSTILE[7], notes=(HOSTILE[3],))
     )

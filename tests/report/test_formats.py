@@ -9,11 +9,10 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from made_alignments import HOSTILE, calibrated, classic, fixed, hostile, many, provenance
+from made_alignments import HOSTILE, calibrated, classic, finding_of, fixed, hostile, many, provenance
 from markdown_it import MarkdownIt
 
 from reprod_log import Alignment, Policy, Recording, align, write_report
-from reprod_log.diagnose import Finding
 from reprod_log.errors import UsageError
 from reprod_log.recording import Key
 from reprod_log.report import all_formats, format_of, render_report
@@ -50,7 +49,7 @@ def small() -> Alignment:
         Recording.from_arrays(reference, provenance=provenance("torch")),
         Recording.from_arrays(candidate, provenance=provenance("paddle", threads=4)),
     )
-    cause = Finding(
+    cause = finding_of(
         "made_up", "conv has no bias", "the difference is 0.5", "consistent", "add bias=True", (Key("conv"),)
     )
     return Alignment(**{**vars(found), "findings": (cause,)})

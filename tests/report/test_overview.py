@@ -14,7 +14,7 @@ from made_alignments import HOSTILE, classic, fixed, hostile
 from reprod_log import Recording, align
 from reprod_log.cli import run
 from reprod_log.diagnose import Finding
-from reprod_log.messages import words
+from reprod_log.messages import Name, message, words
 from reprod_log.report.formats.markdown import LIMIT
 from reprod_log.report.overview import markdown, rows_of, summary_of, write_overview
 from reprod_log.steps.overview import Overview, StepResult
@@ -29,10 +29,8 @@ def overview(*steps: StepResult) -> Overview:
 
 
 def odd() -> StepResult:
-    idle = Finding(
-        "constant_sequence", "the learning rate lr never changes", "all 3 values are 1", "consistent", "", ()
-    )
-    return step("lr", alignment=replace(fixed(wrong=False), findings=(replace(idle, kind="suspicious pass"),)))
+    idle = Finding("constant_sequence", message("cause.constant_sequence", name=Name("lr")), kind="suspicious pass")
+    return step("lr", alignment=replace(fixed(wrong=False), findings=(idle,)))
 
 
 ALL = (

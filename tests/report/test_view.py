@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from made_alignments import calibrated, classic, fixed
+from made_alignments import calibrated, classic, finding_of, fixed
 
 from reprod_log import Alignment, Policy, Recording, Status, align
-from reprod_log.diagnose import Finding
 from reprod_log.measure.comparison import Compared
-from reprod_log.messages import words
+from reprod_log.messages import Name, message, words
 from reprod_log.recording import Key, Provenance
 from reprod_log.report.curves import Curve, curves
 from reprod_log.report.facts import coverage, policy_rules, provenance_facts
@@ -48,42 +47,36 @@ def test_first_screen_of_a_layer_wrong_by_itself_says_so() -> None:
 
 
 def test_advice_of_findings_comes_before_general_advice() -> None:
-    finding = Finding("rule", "the weight is transposed", "cosine 1", "consistent", "transpose it")
+    finding = finding_of("rule", "the weight is transposed", "cosine 1", "consistent", "transpose it")
     assert said(replace(fixed(), findings=(finding,))) == ["transpose it"]
 
 
 def test_causes_are_ranked_by_confidence() -> None:
-    possible = Finding("a", "first", "e", "possible")
-    proven = Finding("b", "second", "e", "proven")
+    possible = finding_of("a", "first", "e", "possible")
+    proven = finding_of("b", "second", "e", "proven")
     screen = first_screen(replace(fixed(), findings=(possible, proven)))
-    assert [one.cause for one in screen.causes] == ["second", "first"]
+    assert [str(one.cause) for one in screen.causes] == ["second", "first"]
 
 
 def test_only_the_surest_causes_are_on_the_first_screen_and_advice_is_not_repeated() -> None:
     rules = ("a", "a", "b", "c", "d")
     layers = ("n.1", "n.2", "n.3", "n.4", "n.5")
+    causes = [message("cause.layer_setting", setting="eps", path=Name(one), ours="1", theirs="2") for one in layers]
     many = tuple(
-        Finding(
-            rule,
-            f"eps of {layer} differs",
-            "e",
-            "possible",
-            "the advice",
-            keys=(Key(layer, "forward", 0, 0, "output"),),
-        )
-        for rule, layer in zip(rules, layers, strict=True)
+        replace(finding_of(rule, "", "e", "possible", "the advice"), cause=cause)
+        for rule, cause in zip(rules, causes, strict=True)
     )
     made = replace(fixed(), findings=many)
     screen = first_screen(made)
-    assert [one.cause for one in screen.shown_causes] == [f"eps of {layers[place]} differs" for place in (0, 2, 3)]
-    assert [one.cause for one in screen.more_causes] == [f"eps of {layers[place]} differs" for place in (1, 4)]
+    assert [one.cause for one in screen.shown_causes] == [causes[place] for place in (0, 2, 3)]
+    assert [one.cause for one in screen.more_causes] == [causes[place] for place in (1, 4)]
     assert said(made) == ["the advice"]
     assert "2 more causes were found" in str(made)
 
 
 def test_two_mistakes_of_one_rule_are_both_on_the_first_screen() -> None:
     two = [
-        Finding("a", cause, "e", keys=(Key("conv.weight"),))
+        finding_of("a", cause, "e", keys=(Key("conv.weight"),))
         for cause in ("conv.weight is zero", "conv.weight is turned")
     ]
     screen = first_screen(replace(fixed(), findings=tuple(two)))
@@ -91,7 +84,7 @@ def test_two_mistakes_of_one_rule_are_both_on_the_first_screen() -> None:
 
 
 def test_suspicious_passes_are_no_causes_and_weaken_the_verdict() -> None:
-    odd = Finding("a", "a constant", "e", kind="suspicious pass")
+    odd = finding_of("a", "a constant", "e", kind="suspicious pass")
     plain, doubted = fixed(wrong=False), replace(fixed(wrong=False), findings=(odd,))
     assert first_screen(doubted).causes == ()
     assert first_screen(doubted).suspicious == (odd,)
@@ -396,7 +389,9 @@ def test_every_evidence_of_the_calibrated_rule_has_its_words() -> None:
 
 def test_cause_is_not_shown_when_a_looser_policy_lets_everything_pass() -> None:
     wrong = fixed()
-    cause = Finding("made_up", "fc has no bias", "the difference is 0.5", "consistent", "add bias=True", (Key("fc"),))
+    cause = finding_of(
+        "made_up", "fc has no bias", "the difference is 0.5", "consistent", "add bias=True", (Key("fc"),)
+    )
     found = replace(wrong, findings=(cause,))
     assert first_screen(found).causes == (cause,)
     loose = found.judged_by(Policy.fixed(["max_abs:inf"], allow_unmatched=["*"]))

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from made_alignments import finding_of
 
 from reprod_log import Recording, align
-from reprod_log.diagnose import Finding
 from reprod_log.errors import UsageError, counted
 from reprod_log.messages import Name, known_languages, message, words
 from reprod_log.messages.phrases import phrases_from
@@ -53,6 +53,10 @@ def test_chinese_is_chinese() -> None:
         "remark.side",
         "remark.of",
         "text",
+        "cause.of_side",
+        "word.operator.at",
+        "word.operator.name",
+        "word.rank",
     }
 
 
@@ -100,7 +104,7 @@ def test_phrase_for_one_and_for_many_is_known_in_both_forms() -> None:
 
 def test_advice_after_a_pass_fits_what_was_found() -> None:
     same = Recording.from_arrays({f"loss_{step}": np.full(1, 1.0 + step / 7, "float32") for step in range(6)})
-    odd = Finding("made", "it could not fail", "", "consistent", "", kind="suspicious pass")
+    odd = finding_of("made", "it could not fail", "", "consistent", "", kind="suspicious pass")
     whole = align(same, same)
     told = [words()(one) for one in first_screen(replace(whole, findings=(odd,))).advice]
     assert told == [words().get("advice.suspicious")]

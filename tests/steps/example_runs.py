@@ -46,4 +46,4 @@ def align_example(name: str, folder: Path, *flags: str, code: int) -> dict[str, 
 
 
 def cause(alignment: Alignment) -> str:
-    return alignment.findings[0].cause if alignment.findings else ""
+    return str(alignment.findings[0].cause) if alignment.findings else ""

@@ -14,7 +14,7 @@ PADDLE = Provenance(framework="paddle", framework_version="3.3.1")
 def notes(ours: dict[str, object], theirs: dict[str, object], *sides: Provenance) -> dict[str, str]:
     one, two = sides or (Provenance(), Provenance())
     found = align(Recording.from_arrays(ours, provenance=one), Recording.from_arrays(theirs, provenance=two))
-    return {finding.rule: finding.cause for finding in found.findings}
+    return {finding.rule: str(finding.cause) for finding in found.findings}
 
 
 def losses(noise: float = 0.0) -> dict[str, object]:

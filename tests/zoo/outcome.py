@@ -61,8 +61,8 @@ def run(trial: Trial, name: str, seed: int, keep: Path | None = None) -> Outcome
         "fixed 1e-6": _fixed(alignment),
         "assert_close": _assert_close(match(reference, candidate)),
     }
-    causes = tuple((one.rule, one.confidence, one.cause) for one in alignment.findings if one.kind == "cause")
-    remarks = tuple(f"{one.rule}: {one.cause}" for one in alignment.findings if one.kind != "cause")
+    causes = tuple((one.rule, one.confidence, str(one.cause)) for one in alignment.findings if one.kind == "cause")
+    remarks = tuple(f"{one.rule}: {one.cause!s}" for one in alignment.findings if one.kind != "cause")
     suspect = Status.SUSPECT in alignment.verdict.counts
     return Outcome(name, seed, first, causes, remarks, suspect, seconds)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from reprod_log.diagnose import Finding
+from reprod_log.diagnose import Case, Finding
 from reprod_log.errors import NotAligned, UnreadableFile
 from reprod_log.measure.comparison import Compared, Comparison
 from reprod_log.recording import Key
@@ -53,6 +53,11 @@ class Alignment:
     def first_divergence(self) -> Judgement | None:
         """The earliest entry in execution order that failed."""
         return self.verdict.first_divergence
+
+    @property
+    def case(self) -> Case:
+        """What hypotheses see of it; without the recordings, which an alignment does not hold."""
+        return Case(self.reference, self.candidate, self.comparison, self.policy, self.verdict, self.floor)
 
     def row(self, key: Key | str) -> Compared | None:
         """What was measured for `key`; None for unmatched keys."""

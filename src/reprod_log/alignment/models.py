@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from reprod_log.alignment.alignment import Alignment
 from reprod_log.alignment.options import AlignOptions
 from reprod_log.alignment.recordings import align_with
 from reprod_log.capture.session import suppress_recording
-from reprod_log.diagnose.carried import own_tables, replaced_tables
-from reprod_log.diagnose.proof import prove
+from reprod_log.diagnose.proof import own_tables, proven, replaced_tables
 from reprod_log.errors import TransferError, UsageError, listed
 from reprod_log.experiments.passes import Experiments, Progress
 from reprod_log.frameworks.side import Side, as_mapping, batches_of
 from reprod_log.pairing.models import Order
 from reprod_log.pairing.weight_map import loose_buffers
+from reprod_log.recording import Recording
 from reprod_log.transfer import TransferReport, transfer_weights
 from reprod_log.verdict import CalibratedPolicy, Limit, Policy
 
@@ -88,6 +89,11 @@ def align_models(
     )
     recordings = runs.recordings()
     return prove(align_with(*recordings, options), runs, *recordings)
+
+
+def prove(alignment: Alignment, runs: Experiments, reference: Recording, candidate: Recording) -> Alignment:
+    """The alignment with every finding that a re-run confirms marked as proven, and the operators at fault."""
+    return replace(alignment, findings=proven(alignment.case, alignment.findings, runs, reference, candidate))
 
 
 def make_runs(

@@ -9,7 +9,7 @@ from pathlib import Path
 from reprod_log.alignment.alignment import Alignment
 from reprod_log.alignment.options import AlignOptions
 from reprod_log.diagnose import Case, diagnose
-from reprod_log.diagnose.material import Material
+from reprod_log.diagnose.case import CaseData
 from reprod_log.measure.comparison import measure
 from reprod_log.measure.sketch import has_values
 from reprod_log.pairing import Pair, match
@@ -109,7 +109,7 @@ def align_with(
         policy,
         verdict,
         floor,
-        Material(reference, candidate, pairing),
+        CaseData(reference, candidate, pairing),
     )
     return Alignment(case.reference, case.candidate, comparison, policy, verdict, diagnose(case), floor)
 

@@ -1,17 +1,228 @@
-"""Case: everything a rule may look at."""
+"""Case: a judged comparison with the recordings behind it, as hypotheses see it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from reprod_log.diagnose.layers import LayerState, layer_states
-from reprod_log.diagnose.material import Material
+import numpy as np
+
+from reprod_log.errors import RecordingError, ValuesNotRecorded
 from reprod_log.measure.comparison import Compared, Comparison
 from reprod_log.measure.measurement import Measurement
-from reprod_log.recording.key import Key
+from reprod_log.pairing import Pair, Pairing
+from reprod_log.pairing.values import relative
+from reprod_log.recording import Array, Key, ModuleInfo, Recording
 from reprod_log.recording.recording import Source, series
 from reprod_log.verdict import CalibratedPolicy, Judgement, NoiseFloor, Policy, Status, Verdict
+
+if TYPE_CHECKING:
+    from reprod_log.ranks.joining import JoinedRecording
+
+LayerState = Literal["sound", "own", "inside", "glue", "inherited"]
+"""sound: right alone and in the program; own: wrong alone, and nothing inside it is; inside: wrong because a layer
+inside it is; glue: wrong alone although all layers inside it are right, so the code between them is at fault;
+inherited: right alone, wrong in the program because of what it was given."""
+
+
+_ASPECTS = {"forward": 0, "backward": 1, "gradient": 1, "buffer": 2}
+"""What of a layer can be wrong alone, the earliest in time first. A running variance that is wrong inside a block (an
+accepted difference of two frameworks, say) does not explain why the block's output is."""
+_RIGHT = 3
+
+
+def layer_states(judgements: Iterable[Judgement]) -> dict[str, LayerState]:
+    """The state of every layer that was run alone, in execution order, children before their parents."""
+    alone: dict[str, int] = {}
+    free: dict[str, bool] = {}
+    for one in judgements:
+        key = one.key
+        if key.run == "isolated":
+            layer = key.layer_alone
+            aspect = _RIGHT if one.status.passed else _ASPECTS.get(key.phase, 0)
+            alone[layer] = min(alone.get(layer, _RIGHT), aspect)
+        elif not key.run and key.phase in ("forward", "backward") and not key.role.startswith("input"):
+            free[key.path] = free.get(key.path, False) or not one.status.passed
+    return {layer: _state(layer, alone, free) for layer in alone}
+
+
+def _state(layer: str, alone: dict[str, int], free: dict[str, bool]) -> LayerState:
+    inner = [path for path in alone if path != layer and (not layer or path.startswith(f"{layer}."))]
+    if alone[layer] < _RIGHT:
+        if any(alone[path] <= alone[layer] for path in inner):
+            return "inside"
+        return "glue" if inner else "own"
+    return "inherited" if free.get(layer) else "sound"
+
+
+Both = tuple[Array, Array]
+"""The same thing on both sides, in float64: the reference's and the candidate's in the reference's layout."""
+_WRITTEN = 1e-5
+"""Of a parameter's size: more than the rounding of `after - update` leaves, even in float32."""
+
+
+@dataclass(frozen=True)
+class CaseData:
+    """Values, layers and optimizers of both sides."""
+
+    reference: Recording
+    candidate: Recording
+    pairing: Pairing
+
+    @cached_property
+    def pairs(self) -> dict[Key, Pair]:
+        return {pair.reference.key: pair for pair in self.pairing.pairs}
+
+    @cached_property
+    def layers(self) -> dict[str, tuple[ModuleInfo, ModuleInfo]]:
+        """Paired layers by the reference's path, in execution order."""
+        ours = {module.path: module for module in self.reference.modules}
+        theirs = {module.path: module for module in self.candidate.modules}
+        found: dict[str, tuple[ModuleInfo, ModuleInfo]] = {}
+        for pair in self.pairing.pairs:
+            here, there = pair.reference.key, pair.candidate.key
+            if here.phase == "forward" and not here.run and here.path in ours and there.path in theirs:
+                found.setdefault(here.path, (ours[here.path], theirs[there.path]))
+        return found
+
+    @cached_property
+    def joined(self) -> tuple[tuple[str, JoinedRecording], ...]:
+        """The sides that were put together from the recordings of several ranks, by their names."""
+        sides = (("reference", self.reference), ("candidate", self.candidate))
+        # Every comparison asks this and few have ranks, so the class itself is not loaded.
+        return tuple((name, cast("JoinedRecording", side)) for name, side in sides if type(side) is not Recording)
+
+    @property
+    def joined_in_part(self) -> bool:
+        """Whether ranks have entries of their own, or entries that could not be put together."""
+        return any(side.differing or side.left_out for _, side in self.joined)
+
+    @cached_property
+    def has_float64(self) -> bool:
+        return "float64" in self.reference.runs and "float64" in self.candidate.runs
+
+    @cached_property
+    def steps(self) -> tuple[int, ...]:
+        return tuple(sorted({e.key.step for e in self.reference.entries if not e.key.run and e.key.step is not None}))
+
+    @cached_property
+    def stepped(self) -> bool:
+        """Whether an optimizer did something in the first step, on either side."""
+        first = self.steps[0] if self.steps else 0
+        return any(
+            entry.key.phase == "update" and entry.key.step == first and not entry.key.run
+            for recording in (self.reference, self.candidate)
+            for entry in recording.entries
+        )
+
+    def values(self, key: Key) -> Both | None:
+        """The values under this very key; None when one side does not have them or they cannot be compared."""
+        pair = self.pairs.get(key)
+        if pair is None:
+            return None
+        try:
+            ours, theirs = pair.reference.array(), pair.candidate.array()
+        except RecordingError:
+            return None
+        if pair.view is not None:
+            theirs = pair.view.of(theirs)
+        if ours.dtype.kind not in "fiub" or theirs.dtype.kind not in "fiub" or ours.shape != theirs.shape:
+            return None
+        return ours.astype(np.float64), theirs.astype(np.float64)
+
+    def best(self, key: Key) -> Both | None:
+        """The values in the float64 pass if both sides have one, else in the plain one."""
+        wide = self.values(key.in_run(f"{key.run}.float64" if key.run else "float64"))
+        return wide if wide is not None else self.values(key)
+
+    def each(self, phase: str, step: int | None = None, role: str | None = None) -> Iterator[tuple[Key, Both]]:
+        """Every comparable pair of a phase of the program, by its plain key, with its best values."""
+        for pair in self.pairing.pairs:
+            key = pair.reference.key
+            if key.run or key.phase != phase or (step is not None and key.step != step):
+                continue
+            if role is not None and key.role != role:
+                continue
+            both = self.best(key)
+            if both is not None:
+                yield key, both
+
+    def initial(self, path: str) -> Both | None:
+        """A parameter as it was before the first update; None when that cannot be told from what was recorded."""
+        now = self.best(Key(path, "parameter", self.steps[0] if self.steps else 0))
+        if now is None or path in self.written_by_hand:
+            return None
+        moved = self.best(Key(path, "update", self.steps[0]))
+        if moved is None:
+            return None if self._is_updated(path, self.steps[0]) else now
+        return now[0] - moved[0], now[1] - moved[1]
+
+    @cached_property
+    def written_by_hand(self) -> frozenset[str]:
+        """Parameters that the script itself writes, on one side or both: an average of weights, a copy, a clamp.
+
+        They change from step to step by more than what an optimizer did, so what stands at the end of the first step
+        does not tell what was loaded.
+        """
+        return frozenset(
+            path for path in self.parameters if any(self._is_written(path, *steps) for steps in pairwise(self.steps))
+        )
+
+    def _is_written(self, path: str, step: int, following: int) -> bool:
+        earlier, later = (self.best(Key(path, "parameter", one)) for one in (step, following))
+        if earlier is None or later is None:
+            return False
+        moved = self.best(Key(path, "update", following))
+        if moved is None:
+            unchanged = all(np.array_equal(a, b, equal_nan=True) for a, b in zip(earlier, later, strict=True))
+            return not unchanged and not self._is_updated(path, following)
+        return any(relative(a, b - by) > _WRITTEN for a, b, by in zip(earlier, later, moved, strict=True))
+
+    def before(self, path: str, step: int) -> Both | None:
+        """A parameter as it was when a step began."""
+        if step == self.steps[0]:
+            return self.initial(path)
+        return self.best(Key(path, "parameter", step - 1))
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Paths of the paired parameters."""
+        first = self.steps[0] if self.steps else 0
+        return tuple(
+            pair.reference.key.path
+            for pair in self.pairing.pairs
+            if pair.reference.key.phase == "parameter"
+            and not pair.reference.key.run
+            and pair.reference.key.step == first
+        )
+
+    def place(self, path: str) -> int:
+        """Where a parameter stands among the paired ones; behind them when it has no partner."""
+        return self._places.get(path, len(self._places))
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {path: place for place, path in enumerate(self.parameters)}
+
+    def partner(self, path: str) -> str:
+        """What the candidate calls a parameter of the reference."""
+        pair = self.pairs.get(Key(path, "parameter", self.steps[0] if self.steps else 0))
+        return path if pair is None else pair.candidate.key.path
+
+    def optimizers(self) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:
+        """The settings of both sides' optimizers, paired by name or place."""
+        ours = dict(self.reference.provenance.extra.get("optimizers", {}))
+        theirs = dict(self.candidate.provenance.extra.get("optimizers", {}))
+        if len(ours) == len(theirs):
+            for (name, one), other in zip(ours.items(), theirs.values(), strict=True):
+                yield name, one, theirs.get(name, other)
+
+    def _is_updated(self, path: str, step: int) -> bool:
+        """Whether an optimizer changed a parameter in a step, on either side."""
+        return Key(path, "update", step) in self.reference or Key(self.partner(path), "update", step) in self.candidate
 
 
 @dataclass(frozen=True)
@@ -34,8 +245,15 @@ class Case:
     policy: Policy | CalibratedPolicy
     verdict: Verdict
     floor: NoiseFloor | None = None
-    material: Material | None = None
-    """The recordings themselves, for rules that need values; None when only the numbers were kept."""
+    recorded: CaseData | None = None
+    """The recordings themselves, for hypotheses that need values; None when only the numbers were kept."""
+
+    @property
+    def data(self) -> CaseData:
+        """The recordings, where they are at hand."""
+        if self.recorded is None:
+            raise ValuesNotRecorded("only the numbers of this comparison were kept, not its recordings")
+        return self.recorded
 
     @cached_property
     def judgements(self) -> dict[Key, Judgement]:
@@ -81,3 +299,62 @@ class Case:
             for name, members in series(self.rows).items()
         }
         return {name: points for name, points in found.items() if points}
+
+
+_SUM_FIT = 1e-4
+"""Gradients of float32 runs add up to this; two gradients that have nothing to do with each other differ by 1."""
+
+
+@dataclass(frozen=True)
+class SharedWeight:
+    """A weight of its own on one side, which is another parameter on the other side."""
+
+    separate: str
+    """The weight that only one side has."""
+    shared: str
+    """The reference's name of the parameter that is used in its place on the other side."""
+    side: str
+    """The side that has both."""
+
+
+def shared_weights(case: Case) -> tuple[SharedWeight, ...]:
+    """Every weight without a partner whose gradient is the missing part of another one's."""
+    data = case.recorded
+    if data is None or not data.steps:
+        return ()
+    return tuple(
+        found
+        for one in case.comparison.unmatched
+        if (key := one.key).phase == "parameter" and not key.run and key.step == data.steps[0]
+        for found in _partner(data, key.path, one.side)
+    )
+
+
+def _partner(data: CaseData, path: str, side: str) -> Iterable[SharedWeight]:
+    recording = data.candidate if side == "candidate" else data.reference
+    step = data.steps[0]
+    own = _best(recording, Key(path, "gradient", step, role="raw"))
+    if own is None or not own.any():
+        return
+    for key, (ours, theirs) in data.each("gradient", step, "raw"):
+        whole, part = (ours, theirs) if side == "candidate" else (theirs, ours)
+        # A gradient that is the same on both sides lacks nothing.
+        if relative(whole, part) > _SUM_FIT and any(
+            relative(whole, part + turned) <= _SUM_FIT for turned in _turned(own, whole)
+        ):
+            yield SharedWeight(path, key.path, side)
+            return
+
+
+def _turned(array: Array, like: Array) -> Iterator[Array]:
+    """The array as it is and transposed, where the shape fits: frameworks keep linear weights either way."""
+    for one in (array, array.T):
+        if one.shape == like.shape:
+            yield one
+
+
+def _best(recording: Recording, key: Key) -> Array | None:
+    for name in (key.in_run("float64"), key):
+        if name in recording:
+            return recording[name].array().astype(np.float64)
+    return None

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from reprod_log.messages import Message, Name, Names, message, words
 from reprod_log.recording import Key
 
 Confidence = Literal["proven", "consistent", "possible"]
+Kind = Literal["cause", "suspicious pass", "remark"]
+_CERTAINTY = {"proven": 0, "consistent": 1, "possible": 2}
+_WEIGHT = {"cause": 0, "suspicious pass": 1, "remark": 2}
+_MOST_KEYS = 5
 
 
 @dataclass(frozen=True)
-class Mend:
+class Fix:
     """What a re-run can change to prove a cause: settings of one layer of the candidate, or its weights."""
 
     layer: str
@@ -26,39 +30,147 @@ class Mend:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a rule found: the cause in words, the numbers that speak for it, and what to do."""
+    """What a hypothesis found: the cause, the numbers that support it, and what to do."""
 
     rule: str
-    """Name of the rule's file."""
-    cause: str
+    """The hypothesis' name, which stands in saved alignments."""
+    cause: Message
     """One sentence a person can act on."""
-    evidence: str
+    evidence: tuple[Message, ...] = ()
     confidence: Confidence = "possible"
-    """proven: shown by a re-run with the mended setting; consistent: the numbers fit it and nothing else we know of."""
-    advice: str = ""
+    """proven: shown by a re-run with the fix; consistent: the numbers fit it and nothing else we know of."""
+    advice: tuple[Message, ...] = ()
     keys: tuple[Key, ...] = ()
-    kind: Literal["cause", "suspicious pass", "remark"] = "cause"
-    mends: tuple[Mend, ...] = ()
-    """How a re-run with live models may prove it: one for each layer that it speaks of."""
+    kind: Kind = "cause"
+    fixes: tuple[Fix, ...] = ()
+    """How a re-run with live models may prove it: one for each layer that it concerns."""
 
     @property
-    def without_names(self) -> str:
-        """The cause with the names of its layers left out: the same mistake in other layers reads the same."""
-        paths = {key.path for key in self.keys}
-        names = paths | {path.rpartition(".")[0] for path in paths}
-        # The longest first, since a layer's name is part of its parameters'.
-        pattern = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True) if name)
-        # A layer called 0 is not the one in 0.001.
-        return re.sub(rf"(?<![\w.])({pattern})(?!\w|\.\w)", "…", self.cause) if pattern else self.cause
+    def mistake(self) -> tuple[str, Message]:
+        """What is the same for one mistake in many layers: the hypothesis, and its cause without their names."""
+        return self.rule, without_places(self.cause)
+
+    def sentences(self, language: str = "en") -> tuple[str, str, str]:
+        """Cause, evidence and advice in the reader's language; '' where there is none."""
+        told = words(language)
+        return told(self.cause), told(self.evidence), told(self.advice)
+
+    def text(self, language: str = "en") -> str:
+        """All of it in the reader's language, a line each."""
+        return "\n".join(filter(None, self.sentences(language)))
 
     def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "keys": [str(key) for key in self.keys]}
+        """As plain values: English sentences for readers, and beside them the messages that they are made from."""
+        cause, evidence, advice = self.sentences()
+        written = {
+            "cause": self.cause.to_dict(),
+            "evidence": [one.to_dict() for one in self.evidence],
+            "advice": [one.to_dict() for one in self.advice],
+        }
+        only_text = all(one.id == "text" for one in (self.cause, *self.evidence, *self.advice))
+        return {
+            "rule": self.rule,
+            "cause": cause,
+            "evidence": evidence,
+            "confidence": self.confidence,
+            "advice": advice,
+            "keys": [str(key) for key in self.keys],
+            "kind": self.kind,
+            "mends": [
+                {"layer": fix.layer, "settings": dict(fix.settings), "weights": fix.weights} for fix in self.fixes
+            ],
+            **({} if only_text else {"messages": written}),
+        }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Finding:
+        """What `to_dict` wrote; the first edition wrote sentences alone, and before 2026-11-16 one fix or none."""
         values = dict(data)
         values["keys"] = tuple(map(Key.parse, values.get("keys", ())))
-        # Before 2026-11-16 a finding spoke of one layer, and had one mend or none.
         one = values.pop("mend", None)
-        values["mends"] = tuple(Mend(**mend) for mend in values.get("mends", () if one is None else (one,)))
+        fixes = values.pop("mends", () if one is None else (one,))
+        values["fixes"] = tuple(Fix(**fix) for fix in fixes)
+        written = values.pop("messages", None)
+        if written is None:
+            written = {
+                "cause": values["cause"],
+                **{name: _texts(values.get(name, "")) for name in ("evidence", "advice")},
+            }
+        values["cause"] = Message.from_dict(written["cause"])
+        for name in ("evidence", "advice"):
+            values[name] = tuple(Message.from_dict(part) for part in written[name])
         return cls(**values)
+
+
+def _texts(sentence: str) -> tuple[str, ...]:
+    return (sentence,) if sentence else ()
+
+
+def ranked(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Causes before suspicions before remarks, each the surest first; one mistake in many layers is reported once."""
+    return tuple(sorted(merged(findings), key=lambda one: (_WEIGHT[one.kind], _CERTAINTY[one.confidence], one.rule)))
+
+
+def merged(findings: Iterable[Finding]) -> list[Finding]:
+    """The findings, those of the same mistake in different layers put together."""
+    groups: dict[tuple[object, ...], list[Finding]] = {}
+    for one in findings:
+        groups.setdefault((one.kind, one.confidence, *one.mistake), []).append(one)
+    return [_together(group) for group in groups.values()]
+
+
+def _together(group: Sequence[Finding]) -> Finding:
+    first = group[0]
+    if len(group) == 1:
+        return first
+    keys = dict.fromkeys(key for place in range(_MOST_KEYS) for one in group for key in one.keys[place : place + 1])
+    return replace(
+        first,
+        cause=_of_all_places([one.cause for one in group]),
+        advice=tuple(map(_of_all_places, zip(*(one.advice for one in group), strict=False))),
+        keys=tuple(keys),
+        fixes=tuple(fix for one in group for fix in one.fixes),
+    )
+
+
+def without_places(what: Message) -> Message:
+    """The message with the names in it left out: what is left is the same for other layers."""
+    kept = {name: value for name, value in what.arguments.items() if not isinstance(value, (Name, Names))}
+    return Message(what.id, {name: without_places(v) if isinstance(v, Message) else v for name, v in kept.items()})
+
+
+def _of_all_places(group: Sequence[Message]) -> Message:
+    """Messages that differ only in their names as one that has all of them; the first if they differ otherwise."""
+    first = group[0]
+    if len({without_places(one) for one in group}) > 1:
+        return first
+    return Message(first.id, {name: _all_of([one.arguments[name] for one in group]) for name in first.arguments})
+
+
+def _all_of(values: Sequence[object]) -> object:
+    if isinstance(values[0], Message):
+        return _of_all_places([one for one in values if isinstance(one, Message)])
+    if not isinstance(values[0], (Name, Names)):
+        return values[0]
+    names = dict.fromkeys(
+        name for one in values for name in ([one] if isinstance(one, Name) else one if isinstance(one, Names) else ())
+    )
+    return values[0] if len(names) == 1 else Names(names)
+
+
+# Words that stand in many messages
+
+
+def side(name: str) -> Message:
+    """`reference` or `candidate`, as a word of a sentence."""
+    return message("word.reference" if name == "reference" else "word.candidate")
+
+
+def layer(path: str) -> Name | Message:
+    """A layer by its path; the model itself has none."""
+    return Name(path) if path else message("word.the_model")
+
+
+def as_message(what: Message | str) -> Message:
+    """A sentence that comes as text (from a file of the first edition) as a message."""
+    return what if isinstance(what, Message) else Message.from_dict(what)

@@ -1,4 +1,4 @@
-"""Losses by their gradients: which change of the loss turns one gradient of the outputs into the other?
+"""Losses: which change of the loss turns one gradient of the outputs into the other?
 
 For a cross entropy the gradient of the logits z is (softmax(z) - y) / n, for a binary one (sigmoid(z) - y) / n, so the
 labels y follow from the reference's and hypotheses about the candidate's can be computed.
@@ -11,9 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reprod_log.diagnose.material import Both
+from reprod_log.diagnose.case import Both, Case, CaseData
+from reprod_log.diagnose.engine import Hypothesis, Where
+from reprod_log.diagnose.finding import Finding, layer, side
+from reprod_log.diagnose.fits import other_factor, shown_ratio
+from reprod_log.messages import Message, Number, message
 from reprod_log.pairing.values import factor, relative
-from reprod_log.recording import Array
+from reprod_log.recording import Array, Key
 
 _FIT = 1e-3
 _FURTHEST = 3
@@ -21,15 +25,15 @@ _FURTHEST = 3
 
 
 @dataclass(frozen=True)
-class Said:
-    """What differs, the numbers that speak for it, and what to do."""
+class Explanation:
+    """What differs, the numbers that support it, and what to do."""
 
-    cause: str
-    evidence: str
-    advice: str
+    cause: Message
+    evidence: Message
+    advice: Message
 
 
-def explain_loss(outputs: Array, gradients: Both, tokens: Iterable[Array] = ()) -> Said | None:
+def explain_loss(outputs: Array, gradients: Both, tokens: Iterable[Array] = ()) -> Explanation | None:
     """The change that fits the gradients; `tokens` are the integer inputs, which labels may be taken from."""
     if outputs.ndim >= 2 and outputs.shape[-1] > 1:
         said = _cross_entropy(outputs, gradients, tokens)
@@ -54,7 +58,7 @@ class _Labels:
         return found * self.living[:, None]
 
 
-def _cross_entropy(outputs: Array, gradients: Both, tokens: Iterable[Array]) -> Said | None:
+def _cross_entropy(outputs: Array, gradients: Both, tokens: Iterable[Array]) -> Explanation | None:
     classes = outputs.shape[-1]
     z, ours, theirs = (one.reshape(-1, classes) for one in (outputs, *gradients))
     soft = _softmax(z)
@@ -85,33 +89,33 @@ def _labels(soft: Array, gradients: Array) -> _Labels | None:
     return found if found.scale and relative(gradients, made) < _FIT else None
 
 
-def _smoothing(soft: Array, here: _Labels, ours: Array, theirs: Array) -> Said | None:
+def _smoothing(soft: Array, here: _Labels, ours: Array, theirs: Array) -> Explanation | None:
     classes = soft.shape[-1]
     labels = soft - ours / here.scale
     moved = (ours - theirs) / here.scale
     smooth = float(np.vdot(labels - 1 / classes, moved) / np.vdot(labels - 1 / classes, labels - 1 / classes))
     if abs(smooth) <= 1e-6 or relative((labels - 1 / classes) * smooth, moved) >= _FIT:
         return None
-    return Said(
-        f"label smoothing of {abs(smooth):.4g} on one side",
-        f"the gradients of the logits differ by {abs(smooth):.4g} × (label - 1/{classes})",
-        "use the same label_smoothing on both sides",
+    return Explanation(
+        message("word.loss.smoothing", value=Number(abs(smooth), ".4g")),
+        message("evidence.loss.smoothing", value=Number(abs(smooth), ".4g"), classes=classes),
+        message("advice.loss.smoothing"),
     )
 
 
-def _softmax_twice(soft: Array, here: _Labels, theirs: Array) -> Said | None:
+def _softmax_twice(soft: Array, here: _Labels, theirs: Array) -> Explanation | None:
     inner = _softmax(soft) - here.hot(soft.shape[-1])
     twice = soft * (inner - (inner * soft).sum(-1, keepdims=True)) * here.scale
     if relative(twice, theirs) >= _FIT:
         return None
-    return Said(
-        "softmax is applied twice (before a cross entropy that has its own)",
-        "its gradient is that of cross entropy of softmax(logits)",
-        "give the loss the logits, or use_softmax=False (NLL of log-probabilities)",
+    return Explanation(
+        message("word.loss.softmax_twice"),
+        message("evidence.loss.softmax_twice"),
+        message("advice.loss.give_logits"),
     )
 
 
-def _temperature(z: Array, here: _Labels, theirs: Array) -> Said | None:
+def _temperature(z: Array, here: _Labels, theirs: Array) -> Explanation | None:
     """The logits divided by a number: found by trying, since the gradient is no simple function of it."""
     hot = here.hot(z.shape[-1])
 
@@ -128,25 +132,25 @@ def _temperature(z: Array, here: _Labels, theirs: Array) -> Said | None:
         low, high = (low, high - third) if error(low + third) < error(high - third) else (low + third, high)
     if error((low + high) / 2) >= _FIT * float(np.linalg.norm(theirs)):
         return None
-    return Said(
-        f"the logits are divided by {float(np.exp((low + high) / 2)):.4g} first (a temperature)",
-        "with that temperature the gradient is that of a cross entropy of the same labels",
-        "use the same temperature or logit scale on both sides",
+    return Explanation(
+        message("word.loss.temperature", value=Number(float(np.exp((low + high) / 2)), ".4g")),
+        message("evidence.loss.temperature"),
+        message("advice.loss.temperature"),
     )
 
 
-def _weighted_rows(ours: Array, theirs: Array) -> Said | None:
+def _weighted_rows(ours: Array, theirs: Array) -> Explanation | None:
     rows = [factor(one, other, within=_FIT) for one, other in zip(ours, theirs, strict=True) if one.any()]
     if len(rows) < 2 or any(row is None for row in rows):
         return None
-    return Said(
-        "the samples have other weights (class weights, or labels ignored on one side)",
-        f"the gradient of each sample has a ratio of its own: {', '.join(f'{row:.3g}' for row in rows[:4] if row)}",
-        "use the same class weights and the same ignore_index",
+    return Explanation(
+        message("word.loss.sample_weights"),
+        message("evidence.loss.sample_weights", values=", ".join(f"{row:.3g}" for row in rows[:4] if row)),
+        message("advice.loss.sample_weights"),
     )
 
 
-def _other_labels(shape: tuple[int, ...], here: _Labels, there: _Labels, tokens: Iterable[Array]) -> Said | None:
+def _other_labels(shape: tuple[int, ...], here: _Labels, there: _Labels, tokens: Iterable[Array]) -> Explanation | None:
     """Both are plain cross entropies: of other labels, in other places, or of other rows."""
     both = here.living & there.living
     same = int((here.places[both] == there.places[both]).sum())
@@ -154,27 +158,26 @@ def _other_labels(shape: tuple[int, ...], here: _Labels, there: _Labels, tokens:
         extra = int((here.living != there.living).sum())
         if not extra:
             return None
-        return Said(
-            "some predictions count on one side only (ignored labels, a padding mask, a part that is cut off)",
-            f"{extra} of {len(here.living)} do, and the others have the same labels",
-            "use the same ignore_index and mask, and cut the same positions off",
+        return Explanation(
+            message("word.loss.some_count"),
+            message("evidence.loss.some_count", some=extra, all=len(here.living)),
+            message("advice.loss.same_mask"),
         )
     ours, theirs = (np.where(one.living, one.places, -1).reshape(shape) for one in (here, there))
     shift = _shift(ours, theirs) if len(shape) > 1 else None
     if shift is None:
-        return Said(
-            "it is computed against other labels",
-            f"by the gradients {int(both.sum()) - same} of {int(both.sum())} labels differ",
-            "feed both losses the same labels in the same order",
+        return Explanation(
+            message("word.loss.other_labels"),
+            message("evidence.loss.other_labels", some=int(both.sum()) - same, all=int(both.sum())),
+            message("advice.loss.same_labels"),
         )
-    places = [_ahead(one, tokens) for one in (ours, theirs)]
-    known = places[0] is not None and places[1] is not None
-    return Said(
-        f"its labels are shifted by {abs(shift)} along the sequence, {'back' if shift > 0 else 'ahead'}",
-        f"by the gradients the reference is asked for the token at t{places[0]:+d}, the candidate at t{places[1]:+d}"
-        if known
-        else f"by the gradients the labels are the same {abs(shift)} apart",
-        "shift once, in the model or in the loss: logits[:, :-1] against labels[:, 1:]",
+    left, right = (_ahead(one, tokens) for one in (ours, theirs))
+    return Explanation(
+        message("word.loss.shifted_back" if shift > 0 else "word.loss.shifted_ahead", by=abs(shift)),
+        message("evidence.loss.labels_apart", by=abs(shift))
+        if left is None or right is None
+        else message("evidence.loss.tokens_asked_for", ours=Number(left, "+d"), theirs=Number(right, "+d")),
+        message("advice.loss.shift_once"),
     )
 
 
@@ -204,7 +207,7 @@ def _ahead(labels: Array, tokens: Iterable[Array]) -> int | None:
     return None
 
 
-def _binary(outputs: Array, gradients: Both) -> Said | None:
+def _binary(outputs: Array, gradients: Both) -> Explanation | None:
     z, ours, theirs = (one.reshape(-1) for one in (outputs, *gradients))
     likely = 1 / (1 + np.exp(-z))
     labels = (ours < 0).astype(np.float64)
@@ -212,25 +215,25 @@ def _binary(outputs: Array, gradients: Both) -> Said | None:
         return None
     slope = likely * (1 - likely)
     for made, cause in (
-        (slope * (1 / (1 + np.exp(-likely)) - labels), "sigmoid is applied twice (before a loss that has its own)"),
-        (slope * (likely - labels), "a squared error of sigmoid(logits) in place of a binary cross entropy"),
-        (z - labels, "a squared error of the logits in place of a binary cross entropy"),
+        (slope * (1 / (1 + np.exp(-likely)) - labels), "word.loss.sigmoid_twice"),
+        (slope * (likely - labels), "word.loss.squared_of_sigmoid"),
+        (z - labels, "word.loss.squared_of_logits"),
     ):
         if factor(made, theirs, within=_FIT) is not None:
-            return Said(
-                cause, "the gradient of the logits is that of this loss", "use the same loss on the same values"
+            return Explanation(
+                message(cause), message("evidence.loss.gradient_of_it"), message("advice.loss.same_on_same_values")
             )
     weights = [factor(ours[labels == one], theirs[labels == one], within=_FIT) for one in (0, 1)]
     if weights[0] and weights[1]:
-        return Said(
-            f"positive labels weigh {weights[1] / weights[0]:.4g} times as much as in the reference (pos_weight)",
-            "the gradients of positive and of negative labels have one ratio each",
-            "use the same pos_weight on both sides",
+        return Explanation(
+            message("word.loss.positive_weight", times=Number(weights[1] / weights[0], ".4g")),
+            message("evidence.loss.positive_weight"),
+            message("advice.loss.positive_weight"),
         )
     return None
 
 
-def _regression(gradients: Both) -> Said | None:
+def _regression(gradients: Both) -> Explanation | None:
     """One side's gradient is the other's, cut at a limit: an absolute, smooth or Huber loss and a squared one."""
     ours, theirs = (one.reshape(-1) for one in gradients)
     for whole, cut, names in ((ours, theirs, ("reference", "candidate")), (theirs, ours, ("candidate", "reference"))):
@@ -239,15 +242,15 @@ def _regression(gradients: Both) -> Said | None:
         if not most or beyond.sum() < 2 or (np.sign(whole[beyond]) != np.sign(cut[beyond])).any():
             continue
         if beyond.all():
-            kind = "an absolute error"
+            kind = "word.loss.absolute"
         elif factor(whole[~beyond], cut[~beyond], within=_FIT) is not None:
-            kind = "a smooth L1 or Huber loss"
+            kind = "word.loss.huber"
         else:
             continue
-        return Said(
-            f"{kind} in the {names[1]}, a squared error or the like in the {names[0]}",
-            f"{int(beyond.sum())} of {cut.size} gradients of the {names[1]} have the same size",
-            "use the same loss with the same beta or delta",
+        return Explanation(
+            message(kind, side=side(names[1]), other=side(names[0])),
+            message("evidence.loss.same_size", some=int(beyond.sum()), all=cut.size, side=side(names[1])),
+            message("advice.loss.same_delta"),
         )
     return None
 
@@ -255,3 +258,185 @@ def _regression(gradients: Both) -> Said | None:
 def _softmax(z: Array) -> Array:
     powers = np.exp(z - z.max(-1, keepdims=True))
     return np.asarray(powers / powers.sum(-1, keepdims=True))
+
+
+# A loss that is the reference's times a constant: a sum for a mean, ignored labels counted, accumulation. The outputs
+# agree, and every gradient has the same ratio. With clipping by norm or with Adam the updates then agree, so nothing
+# later in the training shows it.
+
+
+def _loss_scale(case: Case) -> Iterable[Finding]:
+    data = case.data
+    first = data.steps[0]
+    failed = case.failed
+    if any(key.phase == "forward" and key.step == first for key in failed):
+        return
+    if not any(key.phase in ("loss", "gradient", "backward") and key.step == first and not key.run for key in failed):
+        return
+    ratio = _uniform_ratio(data, first)
+    if ratio is None or abs(ratio - 1) < 1e-5:
+        return
+    losses = [both for _, both in data.each("loss", first)]
+    with_loss = [factor(*both) for both in losses if both[0].size == 1]
+    same_loss = any(one is not None and abs(one - 1) < 1e-5 for one in with_loss)
+    known = _known_number(data, ratio)
+    yield Finding(
+        rule="loss_scale",
+        cause=message("cause.loss_scale", ratio=shown_ratio(ratio))
+        if known is None
+        else message("cause.loss_scale.known", ratio=shown_ratio(ratio), known=known),
+        evidence=(
+            message("evidence.loss.same_ratio_everywhere"),
+            message("evidence.loss.itself_agrees" if same_loss else "evidence.loss.differs_too"),
+        ),
+        confidence="consistent",
+        advice=(_advice_on_scale(data, ratio, same_loss),),
+        keys=tuple(key for key in sorted(failed, key=str) if key.phase == "loss")[:3],
+    )
+
+
+def _uniform_ratio(data: CaseData, step: int) -> float | None:
+    """The ratio of all gradients, if there is one; gradients that are rounding only have none and are left out."""
+    found = []
+    sizes = [float(abs(both[0]).max()) for _, both in data.each("gradient", step, "raw") if both[0].size]
+    largest = max(sizes, default=0.0)
+    for _, both in data.each("gradient", step, "raw"):
+        if both[0].size and float(abs(both[0]).max()) > 1e-6 * largest:
+            ratio = factor(*both, within=1e-3)
+            if ratio is None:
+                return None
+            found.append(ratio)
+    if len(found) < 2 or max(found) - min(found) > 1e-3 * abs(found[0]):
+        return None
+    return sorted(found)[len(found) // 2]
+
+
+def _known_number(data: CaseData, ratio: float) -> Message | None:
+    """What the number may be: backward passes that are added up, or what a mean divides by."""
+    passes = _passes(data)
+    if passes > 1 and _is_number(ratio, passes):
+        return message("word.loss.passes_not_divided", passes=passes)
+    if passes > 1 and _is_number(1 / ratio, passes):
+        return message("word.loss.passes_divided", passes=passes)
+    for key, (ours, _) in data.each("forward", data.steps[0]):
+        if key.path == "" and key.role.startswith("output") and ours.ndim >= 1:
+            return _counted_by(data, key, ours, ratio)
+    return None
+
+
+def _counted_by(data: CaseData, key: Key, outputs: Array, ratio: float) -> Message | None:
+    for count, what in (
+        (_samples(data, outputs), "word.loss.samples"),
+        (outputs.size, "word.loss.elements_of_output"),
+        (outputs.shape[-1], "word.loss.elements_of_prediction"),
+    ):
+        for value, way in ((ratio, "word.loss.sum_for_mean"), (1 / ratio, "word.loss.mean_for_sum")):
+            if count > 1 and _is_number(value, count):
+                return message("word.loss.number_of", count=count, what=message(what), way=message(way))
+    rows = outputs.size // outputs.shape[-1]
+    if rows > 1 and _is_number(ratio, rows):
+        what, way = "word.loss.predictions", "word.loss.sum_for_mean"
+        return message("word.loss.number_of", count=rows, what=message(what), way=message(way))
+    gradients = data.best(Key(key.path, "backward", data.steps[0], key.call, key.role))
+    living = 0 if gradients is None else int(gradients[0].reshape(rows, -1).any(-1).sum())
+    for value in (ratio, 1 / ratio):
+        divisor = round(living / value)
+        if 0 < living < divisor <= rows and abs(living / value - divisor) < 1e-3:
+            return message("word.loss.ignored_counted", some=living, all=divisor)
+    return None
+
+
+def _samples(data: CaseData, outputs: Array) -> int:
+    """How many samples a batch has: outputs may have time first, data rarely does."""
+    sizes = {int(both[0].shape[0]) for _, both in data.each("data", data.steps[0]) if both[0].ndim}
+    return int(outputs.shape[0]) if len(sizes) != 1 or outputs.shape[0] in sizes else sizes.pop()
+
+
+def _passes(data: CaseData) -> int:
+    """How many losses a step goes back from."""
+    return sum(both[0].size == 1 for _, both in data.each("loss", data.steps[0]))
+
+
+def _is_number(value: float, count: int) -> bool:
+    return abs(value - count) < 1e-3 * count
+
+
+def _advice_on_scale(data: CaseData, ratio: float, same_loss: bool) -> Message:
+    passes = _passes(data)
+    if passes > 1 and any(_is_number(value, passes) for value in (ratio, 1 / ratio)):
+        return message("advice.loss.divide_every_loss", passes=passes)
+    return message("advice.loss.divide_and_unscale" if same_loss else "advice.loss.same_reduction")
+
+
+# Another loss function: the outputs agree, the loss and the gradient of the outputs do not.
+
+_SAME = 1e-6
+"""Of its size, in float64: the gradient of a term that is the same on both sides."""
+
+
+def _loss_function(case: Case) -> Iterable[Finding]:
+    data = case.data
+    step = data.steps[0]
+    here = [key for key in case.failed if key.step == step and not key.run]
+    if any(key.phase in ("data", "forward") for key in case.failed if key.step == step):
+        return
+    if not any(key.phase == "loss" for key in here):
+        return
+    last = _last_output(data, step)
+    if last is None:
+        return
+    path, outputs, gradients = last
+    ratio = None if gradients is None else other_factor(*gradients, within=1e-4)
+    if ratio is not None and _uniform_ratio(data, step) is not None:
+        # All gradients are scaled alike, which is what loss_scale is about.
+        return
+    found = None
+    if ratio is not None:
+        term = layer(path) if path else message("word.the_output")
+        found = Explanation(
+            message("word.loss.weight_of_term", path=term, ratio=shown_ratio(ratio)),
+            message("evidence.loss.weight_of_term"),
+            message("advice.loss.weight_of_term"),
+        )
+    elif gradients is not None:
+        found = explain_loss(outputs[0], gradients, _tokens(data, step))
+    yield Finding(
+        rule="loss_function",
+        cause=message("cause.loss_function", what=found.cause if found else message("word.loss.unknown")),
+        evidence=(
+            message("evidence.outputs_of_agree", path=layer(path)),
+            found.evidence if found else message("evidence.loss.no_constant"),
+        ),
+        confidence="consistent" if found else "possible",
+        advice=(found.advice if found else message("advice.loss.compare_settings"),),
+        keys=tuple(key for key in here if key.phase == "loss")[:3],
+    )
+
+
+def _last_output(data: CaseData, step: int) -> tuple[str, Both, Both | None] | None:
+    """The output that the loss was computed from, with its gradient: the last one whose gradient differs."""
+    last = None
+    for pair in reversed(data.pairing.pairs):
+        key = pair.reference.key
+        if key.run or key.phase != "forward" or key.step != step or key.role.startswith("input"):
+            continue
+        if (both := data.best(key)) is not None:
+            gradients = data.best(Key(key.path, "backward", step, key.call, key.role))
+            last = last or (key.path, both, gradients)
+            if gradients is not None and relative(*gradients) > _SAME:
+                return key.path, both, gradients
+    # No gradient of an output differs: the loss itself does.
+    return last
+
+
+def _tokens(data: CaseData, step: int) -> list[Array]:
+    """The integer inputs of the model: a language model's labels are taken from them."""
+    keys = (pair.reference.key for pair in data.pairing.pairs)
+    found = (data.values(key) for key in keys if key.phase == "data" and key.step == step and not key.run)
+    return [both[0] for both in found if both is not None]
+
+
+HYPOTHESES = (
+    Hypothesis("loss_scale", _loss_scale, Where(steps=1)),
+    Hypothesis("loss_function", _loss_function, Where(steps=1)),
+)

@@ -1,66 +1,59 @@
-"""Proof: a finding that names a layer's setting or weights is tried out: the layer alone again, mended.
+"""Proof: a finding that names a layer's setting or weights is tried: the layer alone again, with the fix.
 
 When the error is gone, the cause is proven.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from reprod_log.alignment import Alignment
-from reprod_log.diagnose import Finding, Mend, ranked
-from reprod_log.diagnose.carried import carried_tables
-from reprod_log.diagnose.operators import operators_at_fault, operators_of_the_loss
+import numpy as np
+
+from reprod_log.diagnose import operators
+from reprod_log.diagnose.case import Case
+from reprod_log.diagnose.engine import Explains, unexplained
+from reprod_log.diagnose.finding import Finding, Fix, ranked, side
 from reprod_log.errors import ReprodLogError
 from reprod_log.experiments.differences import slopes
 from reprod_log.experiments.passes import FLOAT64, Experiments
 from reprod_log.experiments.regions import run_alone
 from reprod_log.frameworks.side import Scope
 from reprod_log.measure.comparison import Comparison
+from reprod_log.messages import Names, Number, message
 from reprod_log.pairing import match
-from reprod_log.recording import Entry, Recording
-from reprod_log.transfer import transfer_weights
+from reprod_log.pairing.units import BARE, survey
+from reprod_log.recording import Array, Entry, Key, Recording
+from reprod_log.transfer import TransferReport, transfer_weights
 from reprod_log.verdict import CalibratedPolicy, Status, calibrate, judge_calibrated
 
+_CONSEQUENCES = Explains(frozenset({"constant_factor", "statistics"}), by="proven", same_layers=True)
+"""What a proven cause does to its layer, described by other hypotheses."""
 
-def prove(alignment: Alignment, runs: Experiments, reference: Recording, candidate: Recording) -> Alignment:
-    """The alignment with every finding that a re-run confirms marked as proven, and the operators at fault named."""
-    doubts = carried_tables(runs.tables)
-    if doubts:
-        alignment = replace(alignment, findings=ranked([*alignment.findings, *doubts]))
-    if alignment.status is Status.PASS or not isinstance(alignment.policy, CalibratedPolicy):
-        return alignment
+
+def proven(
+    case: Case, findings: Sequence[Finding], runs: Experiments, reference: Recording, candidate: Recording
+) -> tuple[Finding, ...]:
+    """The findings, each that a re-run confirms marked as proven, with the operators at fault."""
+    findings = ranked([*findings, *transferred_tables(runs.tables)])
+    if case.verdict.status is Status.PASS or not isinstance(case.policy, CalibratedPolicy):
+        return findings
     wrong = {
         one.key.layer_alone
-        for one in alignment.verdict.judgements
+        for one in case.verdict.judgements
         if one.status is not Status.PASS and one.key.run.startswith("isolated")
     }
-    prover = _Prover(runs, reference, candidate, alignment.policy, wrong)
-    tried = [prover.tried(finding) for finding in alignment.findings]
-    operators = [prover.tried(finding) for finding in operators_at_fault(alignment, runs, tried)]
-    in_loss = [] if operators else list(operators_of_the_loss(alignment, runs, tried))
+    prover = _Prover(runs, reference, candidate, case.policy, wrong)
+    tried = [prover.tried(finding) for finding in findings]
+    found = [prover.tried(finding) for finding in operators.operators_at_fault(case, runs, tried)]
+    in_loss = [] if found else list(operators.operators_of_the_loss(case, runs, tried))
     tried = [one for one in tried if not (in_loss and one.keys == in_loss[0].keys)]
-    operators += in_loss
-    settled = {mend.layer for finding in tried if finding.confidence == "proven" for mend in finding.mends}
-    left = [one for one in tried if not _said_better(one, operators) and not _follows(one, settled)]
-    return replace(alignment, findings=ranked([*left, *operators]))
-
-
-def _said_better(finding: Finding, operators: Sequence[Finding]) -> bool:
-    """Whether a finding that only suspects a place is answered by the operator that was found there."""
-    if finding.confidence != "possible":
-        return False
-    if finding.rule == "between_layers":
-        return any(one.rule == "operator" and one.kind == "cause" for one in operators)
-    return finding.rule == "cut_graph" and any(one.rule in ("wrong_backward", "cut_graph") for one in operators)
-
-
-def _follows(finding: Finding, settled: set[str]) -> bool:
-    """Whether a finding describes what a proven cause does to its layer."""
-    paths = {key.path for key in finding.keys}
-    return finding.rule in ("constant_factor", "statistics") and bool(paths) and paths <= settled
+    found += in_loss
+    tried = unexplained(tried, [one for one in found if one.kind == "cause"], operators.EXPLAINS)
+    settled = [one for one in tried if one.confidence == "proven"]
+    tried = unexplained(tried, settled, {one.rule: (_CONSEQUENCES,) for one in settled})
+    return ranked([*tried, *found])
 
 
 _RIGHT = 1e-4
@@ -77,27 +70,24 @@ class _Prover:
         wrong: Collection[str],
     ) -> None:
         self._runs, self._policy = runs, policy
-        # A layer that agrees alone as it is agrees mended as well, which proves nothing.
+        # A layer that agrees alone as it is agrees fixed as well, which proves nothing.
         self._wrong = wrong
         self._reference, self._candidate = _needed(reference), _needed(candidate)
 
     def tried(self, finding: Finding) -> Finding:
         if finding.rule == "wrong_backward":
             return self._with_slopes(finding)
-        if not finding.mends or finding.confidence == "proven":
+        if not finding.fixes or finding.confidence == "proven":
             return finding
-        found = [self._worst_after(mend) for mend in finding.mends]
+        found = [self._worst_after(fix) for fix in finding.fixes]
         errors = [worst for worst in found if worst is not None]
         if not errors:
             return finding
         if len(errors) < len(found):
-            said = f"{finding.evidence}; mended and run again, {len(errors)} of the {len(found)} layers agree alone"
-            return replace(finding, evidence=said)
-        said = (
-            f"{finding.evidence}; mended and run again, the layer alone agrees "
-            f"(worst error {max(errors):.1g} of what is allowed)"
-        )
-        return replace(finding, confidence="proven", evidence=said)
+            partly = message("evidence.fixed_in_part", some=len(errors), all=len(found))
+            return replace(finding, evidence=(*finding.evidence, partly))
+        agrees = message("evidence.fixed_and_agrees", worst=Number(max(errors), ".1g"))
+        return replace(finding, confidence="proven", evidence=(*finding.evidence, agrees))
 
     def _with_slopes(self, finding: Finding) -> Finding:
         """The finding with the word of finite differences about which side is wrong."""
@@ -108,53 +98,60 @@ class _Prover:
         right = [error < _RIGHT for error in errors]
         if right[0] == right[1]:
             return finding
-        wrong = "candidate" if right[0] else "reference"
-        said = (
-            f"{finding.evidence}; by finite differences in float64 the {wrong}'s gradient is wrong by {max(errors):.1%}"
-            f", the other's right to {min(errors):.0e}"
+        wrong = side("candidate" if right[0] else "reference")
+        confirmed = message(
+            "evidence.finite_differences",
+            wrong=wrong,
+            error=Number(max(errors), ".1%"),
+            right=Number(min(errors), ".0e"),
         )
-        cause = f"{finding.cause}: the {wrong}'s is wrong"
-        return replace(finding, cause=cause, evidence=said, confidence="proven")
+        return replace(
+            finding,
+            cause=message("cause.wrong_backward.of_side", cause=finding.cause, side=wrong),
+            evidence=(*finding.evidence, confirmed),
+            confidence="proven",
+        )
 
-    def _worst_after(self, mend: Mend) -> float | None:
-        """The largest error of the mended layer in shares of the limit; None unless all of it passes."""
-        layer = mend.layer
-        calls = [call for path, call in self._runs.their_calls.items() if path == layer]
-        path = self._runs.partners.get(layer)
-        if not calls or path is None or layer not in self._wrong:
+    def _worst_after(self, fix: Fix) -> float | None:
+        """The largest error of the fixed layer in shares of the limit; None unless all of it passes."""
+        path = self._runs.partners.get(fix.layer)
+        calls = [call for name, call in self._runs.their_calls.items() if name == fix.layer]
+        if not calls or path is None or fix.layer not in self._wrong:
             return None
         entries: list[Entry] = []
         for dtype in (None, FLOAT64):
             scope = Scope(run=f"isolated.{dtype}" if dtype else "isolated", dtype=dtype)
-            change = self._change(mend, dtype)
-            found, _ = run_alone(self._runs.theirs, calls, scope, paths={layer: path}, change=change)
+            change = self._change(fix, dtype)
+            found, _ = run_alone(self._runs.theirs, calls, scope, paths={fix.layer: path}, change=change)
             entries += found
         if not entries:
             return None
-        mended = replace(
+        fixed = replace(
             self._candidate, entries=(*(e for e in self._candidate.entries if not e.key.run), *entries), source=""
         )
         try:
-            pairing = match(self._reference, mended, rename=self._runs.rename)
+            pairing = match(self._reference, fixed, rename=self._runs.rename)
         except ReprodLogError:
-            # A rename map may speak of entries that are not looked at here.
+            # A rename map may name entries that are not looked at here.
             return None
-        floor = calibrate(pairing, reference=self._reference, candidate=mended)
+        floor = calibrate(pairing, reference=self._reference, candidate=fixed)
         judged = judge_calibrated(Comparison(()), floor, self._policy)
-        mine = [one for one in judged.judgements if one.key.run.startswith("isolated") and one.key.layer_alone == layer]
+        mine = [
+            one for one in judged.judgements if one.key.run.startswith("isolated") and one.key.layer_alone == fix.layer
+        ]
         if not mine or not all(one.status.passed for one in mine):
             return None
         # What the policy accepts passes with whatever error it has.
         held = [check for one in mine for check in one.checks if check.passed and check.limit]
         return max((check.value / check.limit for check in held), default=0.0)
 
-    def _change(self, mend: Mend, dtype: str | None) -> Callable[[Any], None]:
+    def _change(self, fix: Fix, dtype: str | None) -> Callable[[Any], None]:
         def change(module: Any) -> None:
-            for name, value in mend.settings.items():
+            for name, value in fix.settings.items():
                 self._runs.theirs.framework.eager.modules.set_setting(module, name, value)
-            if mend.weights:
+            if fix.weights:
                 reference = self._runs.ours
-                ours = reference.copied(reference.modules[mend.layer], dtype)
+                ours = reference.copied(reference.modules[fix.layer], dtype)
                 transfer_weights(ours, module, on_difference="report")
 
         return change
@@ -170,3 +167,53 @@ def _needed(recording: Recording) -> Recording:
         or (not entry.key.run and entry.key.step == first and entry.key.phase in ("forward", "parameter", "buffer"))
     )
     return replace(recording, entries=kept)
+
+
+# Tables of the candidate that the transfer of weights has put others in the place of. Buffers are transferred with the
+# weights, because a checkpoint does that, too. But a table that the model's own code computes (positions, a mask, a
+# noise schedule) is a part of the port: when it comes out differently there, a comparison with the reference's table
+# cannot see it. Whether a buffer is such a table or state of the training nobody can tell from outside, so it is
+# reported and not judged.
+
+_ROUNDING = 1e-5
+"""Two frameworks compute the same table to this share of its largest value."""
+
+
+def own_tables(model: Any) -> dict[str, Array]:
+    """The values of the model's buffers that belong to no known layer."""
+    found = survey(model)
+    names = [unit.path for unit in found.units if unit.kind == BARE]
+    return {name: found.read(name) for name in names if name not in found.trained}
+
+
+def replaced_tables(before: Mapping[str, Array], model: Any, report: TransferReport) -> Iterator[str]:
+    """Names of the buffers that had clearly other values before they were transferred."""
+    now, moved = own_tables(model), {row.target for row in report.rows}
+    for name in before:
+        if name in moved and name in now and not _alike(before[name], now[name]):
+            yield name
+
+
+def _alike(before: Array, now: Array) -> bool:
+    if before.shape != now.shape or before.dtype.kind not in "biuf" or now.dtype.kind not in "biuf":
+        return bool(np.array_equal(before, now))
+    wide, wanted = before.astype(np.float64), now.astype(np.float64)
+    size = float(np.abs(wanted[np.isfinite(wanted)]).max(initial=0.0))
+    return bool(np.allclose(wide, wanted, rtol=0.0, atol=_ROUNDING * size, equal_nan=True))
+
+
+def transferred_tables(names: tuple[str, ...]) -> list[Finding]:
+    """The doubt about these buffers, if there are any."""
+    if not names:
+        return []
+    return [
+        Finding(
+            rule="carried_tables",
+            kind="suspicious pass",
+            cause=message("cause.carried_tables", names=Names(names)),
+            evidence=(message("evidence.tables_replaced"),),
+            confidence="possible",
+            advice=(message("advice.compare_tables"),),
+            keys=tuple(map(Key, names)),
+        )
+    ]

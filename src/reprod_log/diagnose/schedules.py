@@ -1,13 +1,17 @@
-"""Two learning rate curves: which single change makes the one out of the other?"""
+"""Schedules: which single change makes one learning rate curve out of the other?"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from reprod_log.diagnose.material import shown_ratio
-from reprod_log.errors import counted
+from reprod_log.diagnose.case import Case
+from reprod_log.diagnose.engine import Hypothesis, Where
+from reprod_log.diagnose.finding import Finding
+from reprod_log.diagnose.fits import shown_ratio
+from reprod_log.messages import Message, Name, Number, message
 from reprod_log.recording import Array
 
 _FIT = 1e-6
@@ -15,14 +19,16 @@ _FIT = 1e-6
 
 
 @dataclass(frozen=True)
-class Explanation:
-    cause: str
-    advice: str
-    evidence: str = ""
+class ChangeOfSchedule:
+    """What makes one curve out of the other, what to do about it, and the numbers that support it."""
+
+    cause: Message
+    advice: Message
+    evidence: Message | None = None
     found: bool = True
 
 
-def explain(steps: Array, ours: Array, theirs: Array) -> Explanation:
+def explain(steps: Array, ours: Array, theirs: Array) -> ChangeOfSchedule:
     """The first change that makes the curves meet at every step that was recorded."""
     for test in (
         _constant,
@@ -40,9 +46,9 @@ def explain(steps: Array, ours: Array, theirs: Array) -> Explanation:
         found = test(steps, ours, theirs)
         if found is not None:
             return found
-    return Explanation(
-        "no single parameter of a known schedule makes the curves meet",
-        "print both schedules' settings; record every step of the schedule without training for a better fit",
+    return ChangeOfSchedule(
+        message("word.rate.unknown"),
+        message("advice.rate.print_settings"),
         found=False,
     )
 
@@ -51,55 +57,41 @@ def _meets(ours: Array, theirs: Array) -> bool:
     return bool(np.abs(ours - theirs).max() <= _FIT * max(np.abs(ours).max(), np.abs(theirs).max()))
 
 
-def _constant(steps: Array, ours: Array, theirs: Array) -> Explanation | None:
+def _constant(steps: Array, ours: Array, theirs: Array) -> ChangeOfSchedule | None:
     if len(ours) > 1 and np.ptp(theirs) <= _FIT * abs(theirs[0]) and np.ptp(ours) > _FIT * abs(ours[0]):
-        return Explanation(
-            "the candidate's scheduler is never stepped", "call scheduler.step() once after every optimizer step"
-        )
+        return ChangeOfSchedule(message("word.rate.never_stepped"), message("advice.rate.call_step"))
     return None
 
 
-def _shifted(steps: Array, ours: Array, theirs: Array) -> Explanation | None:
+def _shifted(steps: Array, ours: Array, theirs: Array) -> ChangeOfSchedule | None:
     if len(ours) < 3 or np.ptp(np.diff(steps)):
         return None
-    for by, words in ((1, "one step ahead of"), (-1, "one step behind")):
+    for by, cause in ((1, "word.rate.ahead"), (-1, "word.rate.behind")):
         left, right = (ours[by:], theirs[:-by]) if by > 0 else (ours[:by], theirs[-by:])
         if _meets(left, right) and np.ptp(left) > _FIT * np.abs(left).max():
-            return Explanation(
-                f"the candidate is {words} the reference (off by one)",
-                "step the scheduler at the same place, after optimizer.step(), and read the rate before it",
-            )
+            return ChangeOfSchedule(message(cause), message("advice.rate.step_at_same_place"))
     return None
 
 
-def _slower(steps: Array, ours: Array, theirs: Array) -> Explanation | None:
+def _slower(steps: Array, ours: Array, theirs: Array) -> ChangeOfSchedule | None:
     if len(ours) < 4 or steps[0] != 0 or np.ptp(np.diff(steps)):
         return None
     for times in (2, 3):
         if _meets(ours[::times], theirs[: len(ours[::times])]):
-            return Explanation(
-                f"the candidate's runs {times} times as fast: stepped {times} times per step, or {times} times shorter",
-                "step the scheduler once per step; compare T_max, step_size and total steps",
-            )
+            return ChangeOfSchedule(message("word.rate.faster", times=times), message("advice.rate.step_once"))
         if _meets(theirs[::times], ours[: len(theirs[::times])]):
-            return Explanation(
-                f"the candidate's is {times} times as slow: stepped at every {times}th step, or {times} times longer",
-                "step the scheduler once per step; compare T_max, step_size and total steps",
-            )
+            return ChangeOfSchedule(message("word.rate.slower", times=times), message("advice.rate.step_once"))
     return None
 
 
-def _scaled(steps: Array, ours: Array, theirs: Array) -> Explanation | None:
+def _scaled(steps: Array, ours: Array, theirs: Array) -> ChangeOfSchedule | None:
     ratio = float(theirs[np.argmax(np.abs(ours))] / ours[np.argmax(np.abs(ours))]) if np.abs(ours).max() else 0.0
     if ratio and _meets(ratio * ours, theirs):
-        return Explanation(
-            f"the candidate's is {shown_ratio(ratio)} times the reference's at every step",
-            "use the same base learning rate (and no multiplier: LambdaLR gives factors, some schedulers rates)",
-        )
+        return ChangeOfSchedule(message("word.rate.times", ratio=shown_ratio(ratio)), message("advice.rate.same_base"))
     return None
 
 
-def _other_gamma(steps: Array, ours: Array, theirs: Array) -> Explanation | None:
+def _other_gamma(steps: Array, ours: Array, theirs: Array) -> ChangeOfSchedule | None:
     """Both fall at the same steps, each time to the same share of what was: another factor per drop."""
     shares = [_share_per_drop(rates) for rates in (ours, theirs)]
     if shares[0] is None or shares[1] is None or not _meets(ours[:1], theirs[:1]):
@@ -107,10 +99,10 @@ def _other_gamma(steps: Array, ours: Array, theirs: Array) -> Explanation | None
     here, there = (np.flatnonzero(np.abs(np.diff(rates)) > _FIT * np.abs(rates).max()) for rates in (ours, theirs))
     if not np.array_equal(here, there):
         return None
-    return Explanation(
-        f"every drop is to {shares[1]:.4g} of the rate instead of {shares[0]:.4g} (gamma)",
-        f"set gamma={shares[0]:.4g} in the candidate's schedule",
-        f"with these shares the curves fall alike at {len(here)} of {len(ours) - 1} steps",
+    return ChangeOfSchedule(
+        message("word.rate.other_gamma", theirs=Number(shares[1], ".4g"), ours=Number(shares[0], ".4g")),
+        message("advice.rate.set_gamma", value=Number(shares[0], ".4g")),
+        message("evidence.rate.falls_alike", some=len(here), all=len(ours) - 1),
     )
 
 
@@ -123,7 +115,7 @@ def _share_per_drop(rates: Array) -> float | None:
     return float(falls[0]) if falls.size and (falls < 1).all() and np.ptp(falls) <= _FIT else None
 
 
-def _other_base(steps: Array, ours: Array, theirs: Array) -> Explanation | None:
+def _other_base(steps: Array, ours: Array, theirs: Array) -> ChangeOfSchedule | None:
     """theirs - e = a (ours - e): the same schedule to the same end e, from another rate."""
     spread = ours - ours.mean()
     size = float(np.vdot(spread, spread))
@@ -133,15 +125,19 @@ def _other_base(steps: Array, ours: Array, theirs: Array) -> Explanation | None:
     end = float(theirs.mean() - times * ours.mean()) / (1 - times) if times != 1 else -1.0
     if times <= 0 or not 0 <= end <= ours.min() or not _meets(end + times * (ours - end), theirs):
         return None
-    return Explanation(
-        f"the candidate's base rate is another: {theirs.max():.6g} where the reference has {ours.max():.6g}, with the "
-        f"same end of {end:.3g}",
-        "use the same base learning rate: only the final rate (eta_min, end_lr) is the same",
-        f"with another base the curves meet at all {len(ours)} steps",
+    return ChangeOfSchedule(
+        message(
+            "word.rate.other_base",
+            theirs=Number(float(theirs.max()), ".6g"),
+            ours=Number(float(ours.max()), ".6g"),
+            end=Number(end, ".3g"),
+        ),
+        message("advice.rate.same_base_same_end"),
+        message("evidence.rate.meet_with_other_base", count=len(ours)),
     )
 
 
-def _other_end(steps: Array, ours: Array, theirs: Array) -> Explanation | None:
+def _other_end(steps: Array, ours: Array, theirs: Array) -> ChangeOfSchedule | None:
     """theirs = ours + e (1 - ours / top): another final value, as eta_min, end_lr or end_learning_rate are."""
     top = float(max(ours.max(), theirs.max()))
     room = 1 - ours / top
@@ -149,16 +145,15 @@ def _other_end(steps: Array, ours: Array, theirs: Array) -> Explanation | None:
         return None
     end = float(np.vdot(room, theirs - ours) / np.vdot(room, room))
     if abs(end) > _FIT * top and _meets(ours + end * room, theirs):
-        return Explanation(
-            f"the candidate's schedule ends about {abs(end):.3g} {'higher' if end > 0 else 'lower'}",
-            "set the final rate (eta_min in torch; eta_min, end_lr or end_learning_rate in paddle) "
-            f"{abs(end):.6g} {'lower' if end > 0 else 'higher'}",
-            f"with another end by {end:.6g} the curves meet at all {len(ours)} steps",
+        return ChangeOfSchedule(
+            message("word.rate.ends_higher" if end > 0 else "word.rate.ends_lower", value=Number(abs(end), ".3g")),
+            message("advice.rate.end_lower" if end > 0 else "advice.rate.end_higher", value=Number(abs(end), ".6g")),
+            message("evidence.rate.meet_with_other_end", value=Number(end, ".6g"), count=len(ours)),
         )
     return None
 
 
-def _other_cycles(steps: Array, ours: Array, theirs: Array) -> Explanation | None:
+def _other_cycles(steps: Array, ours: Array, theirs: Array) -> ChangeOfSchedule | None:
     """Both cosines of the same progress, with another number of cycles; the peak need not be in the data."""
     falling = _after_warm_up(ours, theirs)
     left, right = ours[falling], theirs[falling]
@@ -168,10 +163,15 @@ def _other_cycles(steps: Array, ours: Array, theirs: Array) -> Explanation | Non
     for times in (2.0, 0.5, 3.0, 4.0, 1 / 3, 0.25):
         top = _best_top(left, right, largest, times)
         if top is not None:
-            return Explanation(
-                f"a cosine with {times:g} times the reference's number of cycles (num_cycles)",
-                f"set num_cycles (or T_max) so that the candidate has the reference's: {times:g} times fewer cycles",
-                f"with num_cycles × {times:g} and a peak of {top:.6g} the curves meet at all {len(left)} steps",
+            return ChangeOfSchedule(
+                message("word.rate.other_cycles", times=Number(times, "g")),
+                message("advice.rate.set_cycles", times=Number(times, "g")),
+                message(
+                    "evidence.rate.meet_with_cycles",
+                    times=Number(times, "g"),
+                    top=Number(top, ".6g"),
+                    count=len(left),
+                ),
             )
     return None
 
@@ -201,7 +201,7 @@ def _best_top(left: Array, right: Array, largest: float, times: float) -> float 
     return best if error(best) <= 1e-5 * largest else None
 
 
-def _other_power(steps: Array, ours: Array, theirs: Array) -> Explanation | None:
+def _other_power(steps: Array, ours: Array, theirs: Array) -> ChangeOfSchedule | None:
     """theirs / top = (ours / top) ** q: another power of a polynomial, another gamma."""
     top = float(max(ours.max(), theirs.max()))
     inside = (ours > 0) & (theirs > 0) & (ours < top * (1 - 1e-9))
@@ -211,35 +211,82 @@ def _other_power(steps: Array, ours: Array, theirs: Array) -> Explanation | None
     power = float(np.vdot(logs[0], logs[1]) / np.vdot(logs[0], logs[0]))
     if abs(power - 1) < 1e-6 or not _meets(top * (np.clip(ours, 0, None) / top) ** power, theirs):
         return None
-    return Explanation(
-        f"the decay is the reference's to the power of {power:.6g}: another gamma or power",
-        f"a gamma g of the reference must be g in the candidate, which has g ** {power:.4g}",
-        f"with that exponent the curves meet at all {len(ours)} steps",
+    return ChangeOfSchedule(
+        message("word.rate.other_power", power=Number(power, ".6g")),
+        message("advice.rate.same_gamma", power=Number(power, ".4g")),
+        message("evidence.rate.meet_with_exponent", count=len(ours)),
     )
 
 
-def _only_early(steps: Array, ours: Array, theirs: Array) -> Explanation | None:
+def _only_early(steps: Array, ours: Array, theirs: Array) -> ChangeOfSchedule | None:
     bad = np.flatnonzero(np.abs(ours - theirs) > _FIT * np.abs(ours).max())
     if len(ours) < 3 or not bad.size or bad[-1] == len(ours) - 1:
         return None
     # Both may begin at zero, and rise.
     rising = all((np.diff(rates[: bad[-1] + 2]) >= 0).all() for rates in (ours, theirs))
     if bad[0] == 0 or (rising and bad[0] == 1):
-        return Explanation(
-            f"{counted(int(bad[-1]) + 1, 'only the first # step differs', 'only the first # steps differ')}: another "
-            "warm-up (length or start)",
-            "use the same warm-up steps and start factor (torch's LinearLR starts at 1/3 by default, paddle's "
-            "LinearWarmup at start_lr)",
+        return ChangeOfSchedule(
+            message("word.rate.other_warm_up", count=int(bad[-1]) + 1), message("advice.rate.same_warm_up")
         )
     return None
 
 
-def _only_late(steps: Array, ours: Array, theirs: Array) -> Explanation | None:
+def _only_late(steps: Array, ours: Array, theirs: Array) -> ChangeOfSchedule | None:
     bad = np.flatnonzero(np.abs(ours - theirs) > _FIT * np.abs(ours).max())
     if len(ours) >= 4 and bad.size and bad[0] >= len(ours) // 2:
-        return Explanation(
-            f"the curves part at step {steps[bad[0]]}: another milestone, length or final rate",
-            "compare milestones, total steps and the final rate (paddle's OneCycleLR and PolynomialDecay end at 1e-4)",
+        return ChangeOfSchedule(
+            message("word.rate.curves_part", step=int(steps[bad[0]])),
+            message("advice.rate.compare_milestones"),
             found=False,
         )
     return None
+
+
+# Learning rates that differ: never stepped, off by one, another base, and which parameter makes the curves meet.
+
+
+def _learning_rate(case: Case) -> Iterable[Finding]:
+    for name, points in case.series.items():
+        if not is_rate(name) or not any(point.row.key in case.failed for point in points):
+            continue
+        one = points[0].measurement
+        if len(points) == 1 and one.count > 2 and case.recorded is not None:
+            both = case.recorded.values(points[0].row.key)
+            if both is None:
+                continue
+            ours, theirs = both[0].reshape(-1), both[1].reshape(-1)
+            steps = np.arange(ours.size)
+        else:
+            ours = np.array([point.measurement.reference.mean for point in points])
+            theirs = np.array([point.measurement.candidate.mean for point in points])
+            steps = np.array([point.step for point in points])
+        far = np.flatnonzero(np.abs(ours - theirs) > 1e-9 * np.abs(ours).max())
+        if not far.size:
+            # Not finite, or beyond a limit by less than any schedule would explain.
+            continue
+        change, bad = explain(steps, ours, theirs), int(far[0])
+        yield Finding(
+            rule="learning_rate",
+            cause=message("cause.learning_rate", name=Name(name), what=change.cause),
+            evidence=(
+                message(
+                    "evidence.rate.first_apart",
+                    step=int(steps[bad]),
+                    ours=Number(float(ours[bad]), ".9g"),
+                    theirs=Number(float(theirs[bad]), ".9g"),
+                ),
+                *((change.evidence,) if change.evidence is not None else ()),
+            ),
+            confidence="consistent" if change.found else "possible",
+            advice=(change.advice,),
+            keys=tuple(point.row.key for point in points if point.row.key in case.failed)[:5],
+        )
+
+
+def is_rate(name: str) -> bool:
+    """Whether a quantity is a learning rate, by its name."""
+    words = name.lower().replace("/", "_").replace(".", "_").split("_")
+    return "lr" in words or "learning" in words
+
+
+HYPOTHESES = (Hypothesis("learning_rate", _learning_rate, Where(data=False)),)

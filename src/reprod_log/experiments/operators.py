@@ -18,6 +18,7 @@ from reprod_log.errors import ReprodLogError, first_line
 from reprod_log.experiments.regions import cotangent_of
 from reprod_log.frameworks.contract import Call, Operator, Trace
 from reprod_log.frameworks.side import Batch, Scope, Side
+from reprod_log.messages import Message
 from reprod_log.pairing.layouts import arrangement
 from reprod_log.recording import Array
 
@@ -42,7 +43,7 @@ class Culprits:
     """Where only one side has an operator at fault: what the other side, which has such operators too, does with the
     same tensors."""
 
-    order: str = ""
+    order: Message | None = None
     """How the candidate's result holds the reference's numbers in another order, if that is what differs."""
 
     def __bool__(self) -> bool:
@@ -301,7 +302,7 @@ class _Rearranged:
 
     here: Operator
     there: Operator | None
-    how: str
+    how: Message
 
 
 def _rearranged_before(culprit: Operator, trace: Trace, other: Trace, *, candidate: bool) -> _Rearranged | None:

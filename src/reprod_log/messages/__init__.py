@@ -48,15 +48,21 @@ class Names(tuple[str, ...]):
     __slots__ = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Number:
-    """A number and the format in which it is written."""
+    """A number and the format in which it is written; two are equal when they are written alike."""
 
     value: float
     form: str = ".3g"
 
     def __str__(self) -> str:
         return format(self.value, self.form)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Number) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
 
 
 class Parts(tuple["Message", ...]):
@@ -107,6 +113,10 @@ class Message:
             # another message has none of its own.
             return cls("text", {"text": Foreign(data["text"])})
         return cls(data["id"], arguments)
+
+
+Text = Message | str | tuple[Message, ...]
+"""What can be told: a message, several that make one sentence, or English text of a file of the first edition."""
 
 
 def message(id: str, /, **arguments: object) -> Message:
@@ -186,10 +196,12 @@ class Words:
     phrases: Phrases = field(repr=False)
     """How sentences are said that come as English text."""
 
-    def __call__(self, what: Message | str, *, name: Callable[[str], str] = str) -> str:
+    def __call__(self, what: Text, *, name: Callable[[str], str] = str) -> str:
         """The sentence, its places filled; names go through `name`. English text is said as the language has it."""
         if isinstance(what, str):
             return self.phrases(what)
+        if isinstance(what, tuple):
+            return self.sentences["semicolon"].join(self(one, name=name) for one in what)
 
         def fill(place: re.Match[str]) -> str:
             value, one, many = what.arguments[place[1]], place[2], place[3]

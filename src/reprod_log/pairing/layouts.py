@@ -16,6 +16,7 @@ import numpy as np
 from reprod_log.errors import RecordingError
 from reprod_log.layers.arrangement import batch_first, channels_last, is_sequence, is_sequence_role, row_by_row
 from reprod_log.layers.layouts import Piece, TensorView
+from reprod_log.messages import Message, message
 from reprod_log.pairing.pairing import View
 from reprod_log.pairing.values import SAME, relative
 from reprod_log.recording import Array, Entry, ModuleInfo
@@ -137,7 +138,7 @@ _MOST_SHIFTS = 64
 _MOST_TURNED_AXES = 4
 
 
-def arrangement(ours: Array, theirs: Array, *, near: float = 0.0) -> str | None:
+def arrangement(ours: Array, theirs: Array, *, near: float = 0.0) -> Message | None:
     """How the candidate's holds the same numbers in another order, up to a difference of `near`; None when unknown."""
 
     def same(one: Array, other: Array) -> bool:
@@ -147,24 +148,22 @@ def arrangement(ours: Array, theirs: Array, *, near: float = 0.0) -> str | None:
         return None
     for axis in range(ours.ndim):
         if same(np.flip(ours, axis), theirs):
-            return f"reversed along axis {axis}"
+            return message("word.arrangement.reversed", axis=axis)
     for axis in range(ours.ndim):
-        said = _moved(ours, theirs, axis, same)
-        if said is not None:
-            return said
+        moved = _moved(ours, theirs, axis, same)
+        if moved is not None:
+            return moved
     if 2 <= ours.ndim <= _MOST_TURNED_AXES:
         for order in permutations(range(ours.ndim)):
             turned = ours.transpose(order)
             if order != tuple(range(ours.ndim)) and turned.shape == theirs.shape and same(turned, theirs):
-                return f"transposed, axes {', '.join(map(str, order))}"
+                return message("word.arrangement.transposed", axes=", ".join(map(str, order)))
             if turned.shape != theirs.shape and same(turned.reshape(theirs.shape), theirs):
-                return (
-                    f"axes {', '.join(map(str, order))} read as if they were in order (a reshape for a transposition)"
-                )
+                return message("word.arrangement.reshaped", axes=", ".join(map(str, order)))
     return _permuted(ours, theirs, same)
 
 
-def _moved(ours: Array, theirs: Array, axis: int, same: Callable[[Array, Array], bool]) -> str | None:
+def _moved(ours: Array, theirs: Array, axis: int, same: Callable[[Array, Array], bool]) -> Message | None:
     size = ours.shape[axis]
     for by in range(1, min(size, _MOST_SHIFTS)):
         if not same(np.roll(ours, by, axis), theirs):
@@ -173,16 +172,17 @@ def _moved(ours: Array, theirs: Array, axis: int, same: Callable[[Array, Array],
         # What comes in at the one end went out at the other: filling, when it is all one value.
         came = np.take(theirs, range(left) if right else range(size - left, size), axis)
         if same(came, np.broadcast_to(came.flat[0], came.shape)):
-            return f"moved by {left} along axis {axis}, {'right' if right else 'left'} (padding on the other side?)"
-        return f"turned by {by} along axis {axis}: its parts change places (the order of a concatenation?)"
+            id = "word.arrangement.right" if right else "word.arrangement.left"
+            return message(id, by=left, axis=axis)
+        return message("word.arrangement.turned", by=by, axis=axis)
     return None
 
 
-def _permuted(ours: Array, theirs: Array, same: Callable[[Array, Array], bool]) -> str | None:
+def _permuted(ours: Array, theirs: Array, same: Callable[[Array, Array], bool]) -> Message | None:
     for axis in range(ours.ndim):
         if ours.shape[axis] > 1:
             left, right = (np.moveaxis(one, axis, 0).reshape(ours.shape[axis], -1) for one in (ours, theirs))
             orders = [np.lexsort(one.T[::-1]) for one in (left, right)]
             if left.shape[1] > 1 and same(left[orders[0]], right[orders[1]]):
-                return f"permuted along axis {axis}"
+                return message("word.arrangement.permuted", axis=axis)
     return None

@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 
 from reprod_log.layers.arrangement import channels_last
+from reprod_log.layers.settings import shared_setting
 from reprod_log.pairing import Pair, Pairing
 from reprod_log.ranks.mesh import Mesh
 from reprod_log.ranks.parts import Group, Ranks, same
@@ -176,11 +177,8 @@ def _kept_by(ranks: Group, rank: int, path: str, module: ModuleInfo) -> Statisti
 
 def _share(module: ModuleInfo) -> float | None:
     """The share of the new in the running mean."""
-    momentum = module.settings.get("momentum")
-    if not isinstance(momentum, (int, float)) or not 0 < momentum < 1:
-        return None
-    # paddle's momentum is the share of the old.
-    return 1 - momentum if module.origin.startswith("paddle") else float(momentum)
+    share = shared_setting(module, "momentum")
+    return share if isinstance(share, float) and 0 < share < 1 else None
 
 
 def _fed(part: Recording, module: ModuleInfo, step: int) -> Array | None:

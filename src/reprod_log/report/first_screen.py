@@ -9,7 +9,7 @@ from typing import Literal
 
 from reprod_log.alignment import Alignment
 from reprod_log.diagnose import Finding
-from reprod_log.messages import Message, Name, message, words
+from reprod_log.messages import Message, Name, Text, message, words
 from reprod_log.report.certainty import Certainty, certainty_of, may_be_rounding
 from reprod_log.report.view import SEVERITY, ReportRow, accepted_keys, rows
 from reprod_log.verdict import Status, UnusedPattern, unused_patterns
@@ -36,7 +36,7 @@ class FirstScreen:
     suspicious: tuple[Finding, ...]
     """Passes that prove nothing."""
     observations: tuple[Finding, ...]
-    advice: tuple[Message | str, ...]
+    advice: tuple[Text, ...]
     warnings: tuple[Message, ...] = ()
     """What was asked for and had no effect."""
 
@@ -60,9 +60,9 @@ class FirstScreen:
     @property
     def shown_causes(self) -> tuple[Finding, ...]:
         """The surest of each mistake: the same one in five layers needs saying once."""
-        by_mistake: dict[tuple[str, str], Finding] = {}
+        by_mistake: dict[tuple[str, Message], Finding] = {}
         for one in self.causes:
-            by_mistake.setdefault((one.rule, one.without_names), one)
+            by_mistake.setdefault(one.mistake, one)
         return tuple(by_mistake.values())[:MOST_CAUSES]
 
     @property
@@ -142,12 +142,10 @@ def screen_headline(alignment: Alignment) -> Message:
     return message("headline.fail", parts=parts, passed=passed, total=total)
 
 
-def _advice(
-    alignment: Alignment, divergence: ReportRow | None, causes: tuple[Finding, ...]
-) -> tuple[Message | str, ...]:
+def _advice(alignment: Alignment, divergence: ReportRow | None, causes: tuple[Finding, ...]) -> tuple[Text, ...]:
     """The advice of the findings; without any, where to look first for a divergence of this kind."""
     advice = list(dict.fromkeys(one.advice for one in causes if one.advice))
-    found: list[Message | str] = [*advice[:MOST_CAUSES]]
+    found: list[Text] = [*advice[:MOST_CAUSES]]
     if not found:
         found += _general_advice(alignment, divergence)
     if divergence is not None and (may_be_rounding(divergence) or alignment.status is Status.PRECISION):

@@ -51,7 +51,7 @@ def workflow_commands(alignment: Alignment) -> list[str]:
     screen = first_screen(alignment)
     if screen.passed:
         lines = [workflow_command("notice", "reprod_log", headline(alignment))]
-        lines += [workflow_command("warning", "suspicious pass", found.cause) for found in screen.suspicious]
+        lines += [workflow_command("warning", "suspicious pass", str(found.cause)) for found in screen.suspicious]
         return lines[: MOST_ANNOTATIONS + 1]
     failed = [row for row in rows(alignment) if not row.status.passed]
     first = screen.divergence

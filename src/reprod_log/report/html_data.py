@@ -8,9 +8,10 @@ from typing import Any
 
 from reprod_log.alignment import Alignment
 from reprod_log.measure.measurement import Measurement, Worst
-from reprod_log.messages import Foreign, Message, known_languages, words
+from reprod_log.messages import Foreign, Message, Text, known_languages, message, words
 from reprod_log.report.curves import Curve
 from reprod_log.report.facts import policy_rules
+from reprod_log.report.first_screen import first_screen
 from reprod_log.report.plain import plain
 from reprod_log.report.view import MARKS, SEVERITY, ReportRow, remarks
 
@@ -43,7 +44,13 @@ def page_data(alignment: Alignment, rows: Sequence[ReportRow], curves: Iterable[
         "details": [_detail(row, most) for row, most in zip(rows, _samples_for(rows), strict=True)],
         "curves": [_curve(curve) for curve in curves],
         "findings": [
-            [plain(one.cause), plain(one.evidence), plain(one.advice), one.confidence, [plain(key) for key in one.keys]]
+            [
+                english(one.cause),
+                english(one.evidence),
+                english(one.advice),
+                one.confidence,
+                [plain(key) for key in one.keys],
+            ]
             for one in alignment.findings
         ],
         "words": page_words(),
@@ -51,7 +58,7 @@ def page_data(alignment: Alignment, rows: Sequence[ReportRow], curves: Iterable[
     }
 
 
-BY_TEXT = ("reason.", "basis.", "note.")
+BY_TEXT = ("cause.", "evidence.", "advice.", "word.", "reason.", "basis.", "note.")
 """Rows that a page has as sentences, by their English text: it needs few of them, and they are half of a table."""
 
 
@@ -64,13 +71,15 @@ def page_words() -> dict[str, dict[str, str]]:
     }
 
 
-def english(what: Message | str) -> str:
+def english(what: Text) -> str:
     """A sentence as pages know it before it is translated."""
     return plain(words()(what))
 
 
-def _texts(alignment: Alignment, rows: Iterable[ReportRow]) -> Iterator[Message | str]:
+def _texts(alignment: Alignment, rows: Iterable[ReportRow]) -> Iterator[Text]:
     """Every sentence of the page that is known by its English text."""
+    screen = first_screen(alignment)
+    yield from (*screen.advice, *screen.cause, message("cause.more", count=len(screen.more_causes)))
     for found in alignment.findings:
         yield from (found.cause, found.evidence, found.advice)
     for row in rows:
@@ -84,7 +93,7 @@ def _texts(alignment: Alignment, rows: Iterable[ReportRow]) -> Iterator[Message 
     yield from (rule.reason for rule in policy_rules(alignment))
 
 
-def phrases_for(texts: Sequence[Message | str]) -> dict[str, dict[str, str]]:
+def phrases_for(texts: Sequence[Text]) -> dict[str, dict[str, str]]:
     """By language: how it says each of the sentences, where it has words of its own for them."""
     found: dict[str, dict[str, str]] = {}
     for language in known_languages():

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from reprod_log.messages import Message, Words, message
+from reprod_log.messages import Text, Words, message
 from reprod_log.recording import Key
 from reprod_log.report.groups import HeatMap
 from reprod_log.report.html_data import BY_TEXT, english, said
@@ -40,9 +40,9 @@ class HtmlParts:
         """A sentence without values."""
         return Markup('<span data-t="{}">{}</span>').format(id, self.words.get(id))
 
-    def say(self, what: Message | str) -> Markup:
-        """A sentence with values, or one that came as English text."""
-        if isinstance(what, str) or what.id.startswith(BY_TEXT):
+    def say(self, what: Text) -> Markup:
+        """A sentence with values, or one that the page knows by its English text."""
+        if isinstance(what, (str, tuple)) or what.id.startswith(BY_TEXT):
             return Markup('<bdi data-text="{}">{}</bdi>').format(english(what), plain(self.words(what)))
         values = json.dumps(said(what), ensure_ascii=False)
         return Markup('<span data-say="{}">{}</span>').format(values, plain(self.words(what)))

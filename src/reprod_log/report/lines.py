@@ -7,7 +7,7 @@ from typing import Literal
 
 from reprod_log.alignment import Alignment
 from reprod_log.diagnose import Finding
-from reprod_log.messages import Message, Words, message
+from reprod_log.messages import Text, Words, message
 from reprod_log.recording.recording import Source
 from reprod_log.report.first_screen import FirstScreen
 from reprod_log.report.plain import plain
@@ -28,7 +28,7 @@ class Line:
 def first_lines(screen: FirstScreen, words: Words) -> list[Line]:
     """Verdict, where, why, what to do, how sure."""
 
-    def told(what: Message | str) -> str:
+    def told(what: Text) -> str:
         return plain(words(what))
 
     lines = [Line("headline", 0, told(screen.headline))]

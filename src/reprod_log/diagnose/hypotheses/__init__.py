@@ -1,8 +1,44 @@
-"""rules: one file per cause or suspicion.
+"""hypotheses: what is often the cause, a table of where to look for it and how.
 
-A rule module has a docstring that says what it looks for and why, and
-
-    look(case: Case) -> Iterable[Finding]
-
-It reads numbers and never changes a verdict; on a healthy pair it stays silent.
+A hypothesis has a comment that says what it looks for and why, a function `look(case)` that yields findings, and a row
+in the table of its file. It reads numbers and never changes a verdict; on a healthy pair it finds nothing.
 """
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reprod_log.diagnose import losses, schedules
+from reprod_log.diagnose.case import Case
+from reprod_log.diagnose.engine import Explains, Hypothesis, Where
+from reprod_log.diagnose.finding import Finding
+from reprod_log.diagnose.hypotheses import doubts, graph, settings, updates, weights
+
+
+def _ranks(case: Case) -> Iterator[Finding]:
+    # Few recordings are of several ranks; the others need not wait for what explains them.
+    from reprod_log.diagnose.hypotheses.ranks import look
+
+    return look(case)
+
+
+HYPOTHESES: tuple[Hypothesis, ...] = (
+    *doubts.HYPOTHESES,
+    *graph.HYPOTHESES,
+    *settings.HYPOTHESES,
+    *updates.HYPOTHESES,
+    *weights.HYPOTHESES,
+    *losses.HYPOTHESES,
+    *schedules.HYPOTHESES,
+    Hypothesis(
+        "ranks",
+        _ranks,
+        Where(joined=True),
+        {
+            # These see a constant factor in every gradient and do not know of ranks.
+            "sum_for_mean": (Explains(frozenset({"loss_scale", "constant_factor"})),),
+            # These take parameters which were not recorded for missing in the model.
+            "rank_parameters": (Explains(frozenset({"missing_parameter", "cut_graph", "update_fit"})),),
+        },
+    ),
+)

@@ -6,18 +6,18 @@ settings or data that ranks should not have been given; batch-norm statistics th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
 
 from reprod_log.diagnose.case import Case
-from reprod_log.diagnose.finding import Finding
-from reprod_log.errors import counted, listed
+from reprod_log.diagnose.finding import Finding, side
 from reprod_log.layers.lookup import column_of
+from reprod_log.messages import Message, Name, Names, Number, message
 from reprod_log.ranks.joining import JoinedRecording
 from reprod_log.ranks.mesh import Mesh
-from reprod_log.ranks.parts import Group, Ranks, digest, said_ranks, same
+from reprod_log.ranks.parts import Group, Ranks, digest, same
 from reprod_log.ranks.placing import Parts, Placing, other_weights
 from reprod_log.ranks.reductions import (
     MOST_STEPS,
@@ -40,41 +40,21 @@ from reprod_log.ranks.replicas import (
 from reprod_log.recording import Key, ModuleInfo
 from reprod_log.verdict import Status
 
-_EXPLAINS = {
-    # These see a constant factor in every gradient and do not know of ranks.
-    "sum_for_mean": ("loss_scale", "constant_factor"),
-    # These take parameters which were not recorded for missing in the model.
-    "rank_parameters": ("missing_parameter", "cut_graph", "update_fit"),
-}
-_MODEL_REDUCTION = "model_reduction"
 _RATES = ("lr", "learning_rate", "initial_lr", "parameters")
 
 
 def look(case: Case) -> Iterator[Finding]:
-    """What the ranks tell from which a side was put together."""
-    joined = _joined(case)
-    for name, side in joined:
-        for one in _of_side(side, case, name):
+    """What the ranks explain from which a side was put together."""
+    joined = case.data.joined
+    for name, recording in joined:
+        for one in _of_side(recording, case, name):
             found = one
             if case.verdict.passed and one.kind == "cause":
                 # What differs between ranks may be left out of the comparison, as a block that is cut elsewhere.
                 found = replace(one, kind="suspicious pass")
-            yield found if len(joined) == 1 else replace(found, cause=f"{name}: {found.cause}")
-
-
-def superfluous(case: Case, found: Iterable[Finding]) -> frozenset[str]:
-    """The rules whose findings are explained by what the ranks tell."""
-    explained = {rule for one in found for rule in _EXPLAINS.get(one.rule, ())}
-    if any(side.differing or side.left_out for _, side in _joined(case)):
-        # A rank's own version of a parameter has no partner, and one that was left out neither; it is not missing.
-        explained.add("missing_parameter")
-    return frozenset(explained)
-
-
-def _joined(case: Case) -> list[tuple[str, JoinedRecording]]:
-    assert case.material is not None
-    sides = (("reference", case.material.reference), ("candidate", case.material.candidate))
-    return [(name, side) for name, side in sides if isinstance(side, JoinedRecording) and side.ranks is not None]
+            if len(joined) > 1:
+                found = replace(found, cause=message("cause.of_side", side=side(name), cause=found.cause))
+            yield found
 
 
 def rank_findings(ranks: Ranks, placing: Placing, *, found: tuple[Reduction, ...] | None = None) -> Iterator[Finding]:
@@ -86,41 +66,40 @@ def rank_findings(ranks: Ranks, placing: Placing, *, found: tuple[Reduction, ...
     yield from _model_axes(ranks, placing)
     for group in statistics_groups(ranks, mesh):
         apart = differing_statistics(group)
-        said = _statistics(group, apart, keeping(group, apart))
-        if said is not None:
-            yield said
+        found_here = list(_statistics(group, apart, keeping(group, apart)))
+        yield from found_here
+        if found_here:
             return
 
 
-def _of_side(side: JoinedRecording, case: Case, name: str) -> Iterator[Finding]:
-    assert side.ranks is not None
-    mesh = side.mesh
-    found = list(rank_findings(side.ranks, Placing(side.ranks, side.layout, mesh)))
+def _of_side(joined: JoinedRecording, case: Case, name: str) -> Iterator[Finding]:
+    assert joined.ranks is not None
+    mesh = joined.mesh
+    found = list(rank_findings(joined.ranks, Placing(joined.ranks, joined.layout, mesh)))
     if mesh.has_batch and not any(one.rule in ("sum_for_mean", "missed_reduction") for one in found):
-        group = side.ranks.groups(mesh, *mesh.batch)[0]
+        group = joined.ranks.groups(mesh, *mesh.batch)[0]
         found += _ratio_to_other(case, group, name)
     yield from found
-    yield from _no_parameters(side, case)
-    yield from _separate_statistics(side, case, name)
-    if side.differing and not any(one.kind == "cause" for one in found):
-        yield _not_replicas(side)
+    yield from _no_parameters(joined, case)
+    yield from _separate_statistics(joined, case, name)
+    if joined.differing and not any(one.kind == "cause" for one in found):
+        yield _not_replicas(joined)
 
 
-def _no_parameters(side: JoinedRecording, case: Case) -> Iterator[Finding]:
+def _no_parameters(joined: JoinedRecording, case: Case) -> Iterator[Finding]:
     """The other side has parameters and gradients, the ranks recorded none at all."""
     phases = ("parameter", "gradient")
-    if any(entry.key.phase in phases for entry in side.entries):
+    if any(entry.key.phase in phases for entry in joined.entries):
         return
     unmatched = [one.key for one in case.verdict.judgements if one.status is Status.UNMATCHED]
     missing = [key for key in unmatched if key.phase in phases]
     if missing:
         yield Finding(
             rule="rank_parameters",
-            cause="no parameter of the ranks was recorded, so neither parameters nor gradients can be compared",
-            evidence=f"{counted(len(missing), 'entry of', 'entries of')} the other side have no partner",
+            cause=message("cause.rank_parameters"),
+            evidence=(message("evidence.ranks.no_partner", count=len(missing)),),
             confidence="consistent",
-            advice="FullyShardedDataParallel keeps them in one flat parameter unless it is made with "
-            "use_orig_params=True; otherwise look at the phases and layers that watch was given",
+            advice=(message("advice.ranks.flat_parameters"),),
             keys=tuple(missing[:3]),
         )
 
@@ -138,7 +117,7 @@ def _ratio_to_other(case: Case, group: Group, name: str) -> Iterator[Finding]:
         ratios.append(ratio if name == "candidate" else 1 / ratio if ratio else 0.0)
         keys.append(row.key)
     if len(ratios) >= 2 and max(ratios) - min(ratios) <= 1e-3 * max(ratios):
-        evidence = f"every reduced gradient is {ratios[0]:.6g} times that of the single process, in the same direction"
+        evidence = message("evidence.ranks.times_single_process", ratio=Number(ratios[0], ".6g"))
         yield from _named_ratio(ratios[0], group.size, evidence, tuple(keys[:3]), axis=group.axis)
 
 
@@ -146,60 +125,54 @@ def _first_step(case: Case) -> int | None:
     return next((row.key.step for row in case.comparison.rows if row.key.phase == "gradient"), None)
 
 
-def _separate_statistics(side: JoinedRecording, case: Case, name: str) -> Iterator[Finding]:
+def _separate_statistics(joined: JoinedRecording, case: Case, name: str) -> Iterator[Finding]:
     """A batch norm is the first that differs: it normalised each rank's share of the batch by itself."""
     first = case.verdict.first_divergence
     row = None if first is None else case.rows.get(first.key)
-    if row is None or not side.mesh.has_batch:
+    if row is None or not joined.mesh.has_batch:
         return
     key = row.key if name == "reference" else row.candidate_key
-    module = next((one for one in side.modules if one.path == key.path), None)
+    module = next((one for one in joined.modules if one.path == key.path), None)
     if module is None or module.kind != "batchnorm" or key.phase != "forward" or is_synchronised(module):
         return
     yield Finding(
         rule="rank_statistics",
-        cause=f"{module.path} normalises each rank's share of the batch by itself, a single process the whole batch",
-        evidence=f"it is the first that differs, and it is a {module.type}",
+        cause=message("cause.rank_statistics.share_of_batch", path=Name(module.path)),
+        evidence=(message("evidence.ranks.first_that_differs", type=module.type),),
         confidence="consistent",
-        advice="use SyncBatchNorm on the ranks (its convert_sync_batchnorm turns a whole model) to compute what a "
-        "single process computes; otherwise compare in eval mode, or rank by rank",
+        advice=(message("advice.ranks.sync_or_eval"),),
         keys=(row.key,),
     )
 
 
-def _not_replicas(side: JoinedRecording) -> Finding:
-    differing = list(side.differing)
-    axes = dict.fromkeys(axis for found in side.differing.values() for axis in found)
-    along = ", ".join(axes) if side.mesh.is_grid else ""
-    split = (
-        "" if side.mesh.batch == tuple(range(len(side.mesh.axes))) else ", or declare the dims of those that are split"
-    )
+def _not_replicas(joined: JoinedRecording) -> Finding:
+    differing = list(joined.differing)
+    axes = dict.fromkeys(axis for found in joined.differing.values() for axis in found)
+    along = {"axes": Names(axes)} if joined.mesh.is_grid and axes else {}
+    split = joined.mesh.batch != tuple(range(len(joined.mesh.axes)))
     return Finding(
         rule="rank_replicas",
-        cause=(
-            f"{counted(len(differing), 'entry differs', 'entries differ')} between ranks"
-            f"{f' along {along}' if along else ''} although every rank should have the same"
-        ),
-        evidence=f"the first are {listed(map(str, differing), most=3)}",
+        cause=message("cause.rank_replicas.along" if along else "cause.rank_replicas", count=len(differing), **along),
+        evidence=(message("evidence.ranks.the_first_are", keys=Names(map(str, differing[:3]))),),
         confidence="possible",
-        advice=f"see them with `reprod ranks`{split}",
+        advice=(message("advice.ranks.see_or_declare" if split else "advice.ranks.see_them"),),
         keys=tuple(differing[:3]),
     )
 
 
 def _reductions(found: tuple[Reduction, ...]) -> Iterable[Finding]:
-    """What is wrong with the reductions along the axes of the batch, each group of ranks by itself, said once."""
+    """What is wrong with the reductions along the axes of the batch, each group of ranks by itself, reported once."""
     groups: dict[tuple[int, ...], list[Reduction]] = {}
     for one in found:
         groups.setdefault(one.numbers, []).append(one)
-    said: dict[tuple[str, str], Finding] = {}
+    found_once: dict[tuple[str, str], Finding] = {}
     for members in groups.values():
         for finding in _of_group(tuple(members)):
-            said.setdefault((finding.rule, finding.cause), finding)
-    if not said:
-        mixed = mixed_groups(found)
-        said = {} if mixed is None else {("", ""): _reduced_over_all(mixed)}
-    yield from said.values()
+            found_once.setdefault((finding.rule, str(finding.cause)), finding)
+    if found_once:
+        yield from found_once.values()
+    elif (mixed := mixed_groups(found)) is not None:
+        yield _reduced_over_all(mixed)
 
 
 def _of_group(found: tuple[Reduction, ...]) -> Iterator[Finding]:
@@ -232,53 +205,58 @@ def _missed(found: tuple[Reduction, ...]) -> Iterator[Finding]:
 
 
 def _nothing_reduced(step: int, telling: list[Reduction]) -> Finding:
-    axis = telling[0].axis
     return Finding(
         rule="missed_reduction",
-        cause=f"gradients are not reduced{f' along {axis}' if axis else ''} in step {step}: every rank trains on its "
-        "own data alone",
-        evidence=f"on every rank the gradients of all {counted(len(telling), 'parameter')} are the ones it computed "
-        "itself, and they differ between ranks",
+        cause=_along("cause.missed_reduction", "cause.missed_reduction.along", telling[0].axis, step=step),
+        evidence=(message("evidence.ranks.all_computed_alone", count=len(telling)),),
         confidence="consistent",
-        advice="wrap the model (DistributedDataParallel, paddle.DataParallel) and call the wrapper; leave no_sync "
-        "before the last backward of a step",
+        advice=(message("advice.ranks.wrap_the_model"),),
         keys=tuple(one.key for one in telling[:3]),
     )
 
 
 def _left_out_of_it(step: int, never: list[Reduction], total: int) -> Finding:
-    axis = never[0].axis
+    paths = Names(one.key.path for one in never)
     return Finding(
         rule="missed_reduction",
-        cause=f"the gradients of {listed([one.key.path for one in never])} are not reduced"
-        f"{f' along {axis}' if axis else ''} in step {step}: every rank trains them on its own data alone",
-        evidence=f"on every rank they are the ones it computed itself; those of the other "
-        f"{counted(total - len(never), 'parameter')} are reduced",
+        cause=_along(
+            "cause.missed_reduction.some", "cause.missed_reduction.some_along", never[0].axis, paths=paths, step=step
+        ),
+        evidence=(
+            message("evidence.ranks.computed_alone"),
+            message("evidence.ranks.others_are_reduced", count=total - len(never)),
+        ),
         confidence="consistent",
-        advice="look for parameters that the wrapper does not know: ignored_params, made after the model was wrapped, "
-        "or used outside of its forward",
+        advice=(message("advice.ranks.parameters_unknown_to_wrapper"),),
         keys=tuple(one.key for one in never[:3]),
     )
 
 
 def _kept_own(rank: int, step: int, kept: list[Reduction], total: int) -> Finding:
     axis = kept[0].axis
-    which = (
-        "its gradients are"
-        if len(kept) == total
-        else f"of {len(kept)} of {counted(total, 'parameter')} its gradients are"
-    )
     return Finding(
         rule="missed_reduction",
-        cause=f"rank {rank} misses the all-reduce{f' along {axis}' if axis else ''} in step {step}: {which} those "
-        "that it computed itself",
-        evidence=f"its reduced gradient equals its local one bit for bit, which is not the mean over the ranks: "
-        f"{listed([one.key.path for one in kept])}",
+        cause=_along("cause.missed_reduction.rank", "cause.missed_reduction.rank_along", axis, rank=rank, step=step)
+        if len(kept) == total
+        else _along(
+            "cause.missed_reduction.rank_some",
+            "cause.missed_reduction.rank_some_along",
+            axis,
+            rank=rank,
+            step=step,
+            count=len(kept),
+            total=total,
+        ),
+        evidence=(message("evidence.ranks.equals_its_local", paths=Names(one.key.path for one in kept)),),
         confidence="consistent",
-        advice="every rank must go through the same reduction: look for no_sync, a condition on the rank, or a copy "
-        "that is reduced instead of the gradient itself",
+        advice=(message("advice.ranks.same_reduction"),),
         keys=tuple(one.key for one in kept[:3]),
     )
+
+
+def _along(id: str, along: str, axis: str, /, **arguments: object) -> Message:
+    """A message about ranks; with their axis where the run has several."""
+    return message(along, axis=axis, **arguments) if axis else message(id, **arguments)
 
 
 def _scaled(found: tuple[Reduction, ...]) -> Iterator[Finding]:
@@ -287,46 +265,40 @@ def _scaled(found: tuple[Reduction, ...]) -> Iterator[Finding]:
         if ratio is None or abs(ratio - 1) <= NEAR:
             continue
         keys = tuple(one.key for one in members[:3])
-        evidence = (
-            f"in step {step} the reduced gradient of every parameter is {ratio:.6g} times the mean of the ranks' local "
-            "gradients"
-        )
+        evidence = message("evidence.ranks.times_the_mean", step=step, ratio=Number(ratio, ".6g"))
         yield from _named_ratio(ratio, len(found[0].numbers), evidence, keys, axis=found[0].axis)
         return
 
 
-def _named_ratio(ratio: float, size: int, evidence: str, keys: tuple[Key, ...], *, axis: str = "") -> Iterator[Finding]:
+def _named_ratio(
+    ratio: float, size: int, evidence: Message, keys: tuple[Key, ...], *, axis: str = ""
+) -> Iterator[Finding]:
     """The mistake that makes gradients `ratio` times what they should be, if reducing over `size` ranks can."""
     if abs(ratio - size) <= NEAR * size:
-        yield Finding(
-            rule="sum_for_mean",
-            cause=f"gradients are reduced by a sum over the {size} ranks{f' along {axis}' if axis else ''} instead of "
-            "the mean",
-            evidence=evidence,
-            confidence="consistent",
-            advice="divide by the number of ranks after the all-reduce (ReduceOp.AVG, or gradient / world_size), or "
-            "divide the loss by it",
-            keys=keys,
-        )
+        cause = _along("cause.sum_for_mean", "cause.sum_for_mean.along", axis, count=size)
+        advice = message("advice.ranks.divide_by_ranks")
     elif abs(ratio - 1 / size) <= NEAR / size:
-        yield Finding(
-            rule="sum_for_mean",
-            cause=f"gradients are divided by the {size} ranks{f' along {axis}' if axis else ''} twice",
-            evidence=evidence,
-            confidence="consistent",
-            advice="divide once: DistributedDataParallel and paddle.DataParallel average by themselves",
-            keys=keys,
-        )
+        cause = _along("cause.sum_for_mean.twice", "cause.sum_for_mean.twice_along", axis, count=size)
+        advice = message("advice.ranks.divide_once")
+    else:
+        return
+    yield Finding(
+        rule="sum_for_mean",
+        cause=cause,
+        evidence=(evidence,),
+        confidence="consistent",
+        advice=(advice,),
+        keys=keys,
+    )
 
 
 def _reduced_over_all(mixed: MixedGroups) -> Finding:
     return Finding(
         rule="missed_reduction",
-        cause=f"gradients are reduced over all {mixed.total} ranks instead of the {mixed.size} along {mixed.axis}",
-        evidence=f"in step {mixed.step} the reduced gradient is a multiple of the mean over all ranks, which mixes "
-        f"those of different pieces: {listed([key.path for key in mixed.keys])}",
+        cause=message("cause.missed_reduction.over_all", total=mixed.total, count=mixed.size, axis=mixed.axis),
+        evidence=(message("evidence.ranks.mean_over_all", step=mixed.step, paths=Names(k.path for k in mixed.keys)),),
         confidence="consistent",
-        advice="give the all-reduce the process group of the ranks that have the same pieces",
+        advice=(message("advice.ranks.process_group_of_pieces"),),
         keys=mixed.keys[:3],
     )
 
@@ -361,39 +333,35 @@ def _apart(parts: Parts, mesh: Mesh, axis: int) -> tuple[int, ...]:
 
 def _missing_sum(parts: Parts, ranks: Ranks, placing: Placing, axis: int) -> Iterator[Finding]:
     key, name, size = parts[0].key, placing.mesh.axes[axis].name, placing.mesh.axes[axis].size
-    apart = said_ranks(_apart(parts, placing.mesh, axis))
+    apart = named_ranks(_apart(parts, placing.mesh, axis))
+    same_before = message("evidence.ranks.same_before", axis=name, key=Name(key), ranks=apart)
     if key.phase == "data":
         yield Finding(
-            rule=_MODEL_REDUCTION,
-            cause=f"ranks along {name} were fed different data",
-            evidence=f"{key} differs between {apart}, which work on the same samples",
+            rule="model_reduction",
+            cause=message("cause.model_reduction.data", axis=name),
+            evidence=(message("evidence.ranks.same_samples", key=Name(key), ranks=apart),),
             confidence="consistent",
-            advice="give all ranks that share a layer the same batch: a sampler counts only the ranks along the batch; "
-            "if the ranks lie on axes that were not recorded, declare them with --mesh",
+            advice=(message("advice.ranks.same_batch"),),
             keys=(key,),
         )
     elif key.phase == "forward" and key.role.startswith("output"):
         yield from _of_output(parts, ranks, placing, axis)
     elif key.phase == "backward":
         yield Finding(
-            rule=_MODEL_REDUCTION,
-            cause=f"the gradient of {key.path}'s output is not summed over the {size} ranks along {name}: each goes "
-            "back with its own part",
-            evidence=f"everything before it is the same along {name}, {key} differs between {apart}",
+            rule="model_reduction",
+            cause=message("cause.model_reduction.backward", path=Name(key.path), count=size, axis=name),
+            evidence=(same_before,),
             confidence="consistent",
-            advice="sum the gradient of a column-parallel layer's input over the ranks (the identity forward, an "
-            "all-reduce backward)",
+            advice=(message("advice.ranks.sum_gradient_of_input"),),
             keys=(key,),
         )
     elif key.phase == "gradient":
         yield Finding(
-            rule=_MODEL_REDUCTION,
-            cause=f"the gradient of {key.path} is not the same on the {size} ranks along {name}, which all have this "
-            "parameter",
-            evidence=f"everything before it is the same along {name}, {key} differs between {apart}",
+            rule="model_reduction",
+            cause=message("cause.model_reduction.gradient", path=Name(key.path), count=size, axis=name),
+            evidence=(same_before,),
             confidence="consistent",
-            advice="a parameter that is not split but works on a split activation needs its gradient summed over these "
-            "ranks; if it is split, declare its dims",
+            advice=(message("advice.ranks.sum_gradient_of_whole"),),
             keys=(key,),
         )
 
@@ -408,31 +376,30 @@ def _of_output(parts: Parts, ranks: Ranks, placing: Placing, axis: int) -> Itera
     column = column_of(module)
     whole_sums = None if column is None else column.split_input
     if whole_sums is not None and cut.get("weight", whole_sums) != whole_sums:
-        yield _undeclared(key, name)
+        # A column-parallel layer gives pieces of the output.
+        yield Finding(
+            rule="undeclared_pieces",
+            cause=message("cause.undeclared_pieces", path=Name(key.path), axis=name),
+            evidence=(message("evidence.ranks.weight_split_by_outputs", key=Name(key)),),
+            confidence="consistent",
+            advice=(message("advice.ranks.declare_dims"),),
+            keys=(key,),
+        )
         return
-    apart = said_ranks(_apart(parts, placing.mesh, axis))
     yield Finding(
-        rule=_MODEL_REDUCTION,
-        cause=f"the output of {key.path} is not summed over the {size} ranks along {name}: each goes on with its own "
-        "part",
-        evidence=f"everything before it is the same along {name} or lies in pieces; {key.path} works with pieces of "
-        f"{listed(cut)}, and its output differs between {apart}",
+        rule="model_reduction",
+        cause=message("cause.model_reduction.forward", path=Name(key.path), count=size, axis=name),
+        evidence=(
+            message("evidence.ranks.same_or_in_pieces", axis=name),
+            message(
+                "evidence.ranks.works_with_pieces",
+                path=Name(key.path),
+                names=Names(cut),
+                ranks=named_ranks(_apart(parts, placing.mesh, axis)),
+            ),
+        ),
         confidence="possible" if whole_sums is None else "consistent",
-        advice="sum the output of a row-parallel layer over the ranks (all-reduce) before its bias is added; if it is "
-        "meant to lie in pieces, declare its dims",
-        keys=(key,),
-    )
-
-
-def _undeclared(key: Key, axis: str) -> Finding:
-    """A column-parallel layer gives pieces of the output."""
-    return Finding(
-        rule="undeclared_pieces",
-        cause=f"the output of {key.path} lies in pieces along {axis}, and nothing declares them",
-        evidence=f"the outputs of its weight are split, and {key} differs between the ranks",
-        confidence="consistent",
-        advice="declare the dims of what lies in pieces, or have layers give DTensors (use_local_output=False), which "
-        "know it themselves",
+        advice=(message("advice.ranks.sum_output"),),
         keys=(key,),
     )
 
@@ -470,19 +437,17 @@ def _start_weights(group: Group) -> Iterator[Finding]:
     keys = [key for key in group.keys if key.phase == "parameter" and key.step == group.parts[0].steps[0]]
     entries = [group.entries(key) for key in keys]
     apart = [parts[0].key for parts in entries if not all(same(parts[0], part) for part in parts[1:])]
-    shown = (
-        f"; after the first step {counted(len(apart), 'parameter differs', 'parameters differ')}: "
-        f"{listed(map(str, apart), most=3)}"
-        if apart
-        else ""
-    )
+    evidence = [message("evidence.ranks.other_hash")]
+    if apart:
+        evidence.append(
+            message("evidence.ranks.differ_after_first_step", count=len(apart), keys=Names(map(str, apart[:3])))
+        )
     yield Finding(
         rule="rank_weights",
-        cause=f"{said_ranks(others)} started from other weights than rank {first}",
-        evidence=f"the hash of all parameters and buffers when recording began is another one{shown}",
+        cause=message("cause.rank_weights", ranks=named_ranks(others), first=first),
+        evidence=tuple(evidence),
         confidence="consistent",
-        advice="seed every rank alike, load the same checkpoint on all, or broadcast rank 0's parameters before "
-        "training (the wrappers do it when they are made, not for what is changed afterwards)",
+        advice=(message("advice.ranks.same_weights"),),
         keys=tuple(apart[:3]),
     )
 
@@ -493,11 +458,10 @@ def _steps(ranks: Group) -> Iterator[Finding]:
         if len(part.steps) != first and part.complete and ranks.parts[0].complete:
             yield Finding(
                 rule="rank_steps",
-                cause=f"rank {rank} took {counted(len(part.steps), 'step')}, rank 0 took {first}",
-                evidence="a step ends with the optimizer's update, or with the call of the model when none is watched",
+                cause=message("cause.rank_steps", rank=rank, count=len(part.steps), first=first),
+                evidence=(message("evidence.ranks.when_a_step_ends"),),
                 confidence="consistent",
-                advice="every rank must update in each iteration, on as many batches as the others: look for a "
-                "condition on the rank, a skipped update, or a sampler without drop_last",
+                advice=(message("advice.ranks.update_in_each_iteration"),),
             )
             return
 
@@ -512,11 +476,16 @@ def _rates(ranks: Group) -> Iterator[Finding]:
             rank, rate = apart[0]
             yield Finding(
                 rule="rank_rates",
-                cause=f"rank {rank} has the learning rate {rate:.6g} in step {key.step}, rank 0 has {first:.6g}",
-                evidence=f"{key} on {len(apart) + 1} ranks",
+                cause=message(
+                    "cause.rank_rates",
+                    rank=rank,
+                    rate=Number(rate, ".6g"),
+                    step=key.step,
+                    first=Number(first, ".6g"),
+                ),
+                evidence=(message("evidence.ranks.rates_apart", key=Name(key), count=len(apart) + 1),),
                 confidence="consistent",
-                advice="schedules must step alike on all ranks: look for a schedule that depends on the rank's own "
-                "loss, number of batches or metric",
+                advice=(message("advice.ranks.schedules_alike"),),
                 keys=(key,),
             )
             return
@@ -532,10 +501,10 @@ def _optimizers(ranks: Group) -> Iterator[Finding]:
             ours, theirs = first.get(name), other.get(name)
             yield Finding(
                 rule="rank_optimizer",
-                cause=f"the optimizer setting {name} is {theirs!r} on rank {rank} and {ours!r} on rank 0",
-                evidence=f"{len(apart)} settings differ: {listed(sorted(apart))}",
+                cause=message("cause.rank_optimizer", name=name, theirs=repr(theirs), rank=rank, ours=repr(ours)),
+                evidence=(message("evidence.ranks.settings_differ", count=len(apart), names=Names(sorted(apart))),),
                 confidence="consistent",
-                advice="make the optimizer with the same settings on every rank",
+                advice=(message("advice.ranks.same_settings"),),
             )
             return
 
@@ -557,11 +526,10 @@ def _same_data(ranks: Group) -> Iterator[Finding]:
     for together, when in alike.items():
         yield Finding(
             rule="rank_data",
-            cause=f"{said_ranks(together)} were fed the same data in {len(when)} of {counted(len(steps), 'step')}",
-            evidence=f"every input has the same bits on these ranks, first in step {when[0]}",
+            cause=message("cause.rank_data", ranks=named_ranks(together), count=len(when), total=len(steps)),
+            evidence=(message("evidence.ranks.same_inputs", step=when[0]),),
             confidence="consistent",
-            advice="give each rank its own share: DistributedSampler (paddle: DistributedBatchSampler) with the rank "
-            "and the number of ranks, and set_epoch for another order in each epoch",
+            advice=(message("advice.ranks.own_share"),),
             keys=tuple(steps[when[0]][:3]),
             kind="suspicious pass",
         )
@@ -587,45 +555,50 @@ def _flat(value: Any, name: str) -> Iterator[tuple[str, Any]]:
             yield from _flat(one, f"{name}.{key}" if name else str(key))
 
 
-def _statistics(ranks: Group, differing: dict[str, ModuleInfo], kept: StatisticsKept) -> Finding | None:
-    """What to say about statistics that differ between ranks."""
+def _statistics(ranks: Group, differing: dict[str, ModuleInfo], kept: StatisticsKept) -> Iterator[Finding]:
+    """What to report about statistics that differ between ranks."""
     if not differing:
-        return None
+        return
+    keys = tuple(map(Key, differing))[:3]
     apart = dict.fromkeys(module.path for module in differing.values() if is_synchronised(module))
     if apart:
-        return Finding(
+        yield Finding(
             rule="rank_statistics",
-            cause=f"the statistics of {listed(apart)} differ between ranks, although SyncBatchNorm takes them over all",
-            evidence="after the same step the running statistics have other bits",
+            cause=message("cause.rank_statistics.synchronised", layers=Names(apart)),
+            evidence=(message("evidence.ranks.other_bits"),),
             confidence="consistent",
-            advice="look at its process_group: it must hold all ranks that have parts of the batch; every rank must "
-            "call the layer in each step",
-            keys=tuple(map(Key, differing))[:3],
+            advice=(message("advice.ranks.process_group_of_norm"),),
+            keys=keys,
         )
-    layers = listed(dict.fromkeys(module.path for module in differing.values()))
-    sync = "use SyncBatchNorm (its convert_sync_batchnorm turns a whole model) for statistics of the whole batch"
+        return
+    layers = Names(dict.fromkeys(module.path for module in differing.values()))
     if kept == "rank 0's":
-        return Finding(
+        yield Finding(
             rule="rank_statistics",
-            cause=f"the BatchNorm statistics of {layers} differ between ranks at the end of a step; rank 0's are given "
-            "to all before the next forward pass, so only its share of the data enters them",
-            evidence="rank 0's running mean is found again on a rank that was fed something else "
-            "(DistributedDataParallel with broadcast_buffers)",
+            cause=message("cause.rank_statistics.of_first_rank", layers=layers),
+            evidence=(message("evidence.ranks.mean_found_again"),),
             confidence="consistent",
-            advice=f"usual and harmless for training; {sync}",
+            advice=(message("advice.ranks.usual"), message("advice.ranks.sync_batchnorm")),
             kind="remark",
         )
-    proof = "fitted to the running means: those of each rank follow from its own of the step before"
-    if kept == "unknown":
-        proof = "from what was recorded it cannot be told whether rank 0's are given to the others later"
-    passes = may_differ(ranks, differing, kept)
-    return Finding(
+        return
+    unknown = kept == "unknown"
+    yield Finding(
         rule="rank_statistics",
-        cause=f"the BatchNorm statistics of {layers} differ between ranks: each rank keeps those of its own data",
-        evidence=proof,
-        confidence="possible" if kept == "unknown" else "consistent",
-        advice=f"{sync}, or give rank 0's to all before evaluating and saving; paddle.DataParallel and "
-        "broadcast_buffers=False leave them so (--accept '*/buffer/*' if that is meant)",
-        keys=tuple(map(Key, differing))[:3],
-        kind="suspicious pass" if passes else "cause",
+        cause=message("cause.rank_statistics", layers=layers),
+        evidence=(message("evidence.ranks.cannot_tell" if unknown else "evidence.ranks.own_of_step_before"),),
+        confidence="possible" if unknown else "consistent",
+        advice=(message("advice.ranks.sync_or_broadcast"),),
+        keys=keys,
+        kind="suspicious pass" if may_differ(ranks, differing, kept) else "cause",
     )
+
+
+def named_ranks(ranks: Sequence[int], most: int = 20) -> Message:
+    """The ranks as words of a sentence: `rank 1`, `ranks 0, 1 and 4`."""
+    if len(ranks) == 1:
+        return message("word.rank", rank=ranks[0])
+    shown = list(map(str, ranks[:most]))
+    if len(ranks) > most:
+        return message("word.ranks.more", some=", ".join(shown), count=len(ranks) - most)
+    return message("word.ranks", some=", ".join(shown[:-1]), last=shown[-1])

@@ -1,43 +1,44 @@
-"""Weights that are not the reference's: transposed, swapped, rounded, scaled, negated, missing, never loaded.
-
-The parameters before the first update are compared in the layout of their layer, so what differs was loaded wrongly.
-"""
+"""Weights: what was loaded wrongly, what the script itself writes, averages, running statistics and shared weights."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
-from reprod_log.diagnose.case import Case
-from reprod_log.diagnose.finding import Finding, Mend
-from reprod_log.diagnose.material import Both, Material, other_factor, shown_ratio
-from reprod_log.errors import counted
-from reprod_log.pairing.values import relative
-from reprod_log.recording import Array, Key
+from reprod_log.diagnose.case import Both, Case, CaseData, shared_weights
+from reprod_log.diagnose.engine import Hypothesis, Where
+from reprod_log.diagnose.finding import Finding, Fix, side
+from reprod_log.diagnose.fits import other_factor, shown_ratio
+from reprod_log.layers.lookup import running_statistics
+from reprod_log.layers.settings import shared_setting
+from reprod_log.messages import Code, Message, Name, Number, message
+from reprod_log.pairing.values import factor, relative
+from reprod_log.recording import Array, Key, ModuleInfo
 from reprod_log.recording.entry import dtype_named
+
+# Weights that are not the reference's: transposed, swapped, rounded, scaled, negated, missing, never loaded. The
+# parameters before the first update are compared in the layout of their layer, so what differs was loaded wrongly.
 
 _SAME = 1e-6
 """Loaded weights are copies; the arithmetic of `after - update` leaves less than this."""
-_ROUNDED = (("bfloat16", "bfloat16 (8 bits)"), ("float16", "float16 (11 bits)"))
+_ROUNDED = (("bfloat16", "word.bfloat16"), ("float16", "word.float16"))
+Told = tuple[str, dict[str, object], Message]
+"""What was done to a weight: the id of the cause with its arguments, and the evidence."""
 
 
-def look(case: Case) -> Iterable[Finding]:
-    material = case.material
-    if material is None or not case.failed:
-        return
+def _weights(case: Case) -> Iterable[Finding]:
+    data = case.data
     values = {
         path: both
-        for path in material.parameters
-        if not _was_right(case, material, path) and (both := material.initial(path)) is not None
+        for path in data.parameters
+        if not _was_right(case, path) and (both := data.initial(path)) is not None
     }
     wrong = {path: both for path, both in values.items() if relative(*both) > _SAME}
     if len(wrong) > 3 and len(wrong) == sum(bool(both[0].any()) for both in values.values()):
-        same = _rounding_of_all(wrong)
-        if same is not None:
-            yield same
-        else:
-            yield _nothing_loaded(wrong)
+        yield _all_rounded(wrong) or _nothing_loaded(wrong)
         return
     explained: set[str] = set()
     for whole in _whole_parts(wrong, values):
@@ -45,36 +46,32 @@ def look(case: Case) -> Iterable[Finding]:
         yield whole
     for path, both in wrong.items():
         if path not in explained:
-            yield _one(material, path, both, values, explained)
+            yield _one_weight(data, path, both, values, explained)
 
 
-def _was_right(case: Case, material: Material, path: str) -> bool:
+def _was_right(case: Case, path: str) -> bool:
     """Whether a parameter that no optimizer moves did what the reference's does in the first step.
 
     What stands at the end of a single step may have been written in it, after the layer was run.
     """
-    step = material.steps[0] if material.steps else 0
-    if not material.stepped or Key(path, "update", step) in material.pairs:
+    data = case.data
+    step = data.steps[0] if data.steps else 0
+    if not data.stepped or Key(path, "update", step) in data.pairs:
         return False
-    layer = path.rpartition(".")[0]
-    if layer in case.states:
-        return case.states[layer] in ("sound", "inherited")
-    outputs = [key for key in case.judgements if _is_output(key, layer, step)]
+    owner = path.rpartition(".")[0]
+    if owner in case.states:
+        return case.states[owner] in ("sound", "inherited")
+    outputs = [key for key in case.judgements if _is_output(key, owner, step)]
     return bool(outputs) and not any(key in case.failed for key in outputs)
 
 
-def _is_output(key: Key, layer: str, step: int) -> bool:
-    return (
-        key.path == layer
-        and key.phase == "forward"
-        and key.step == step
-        and not key.run
-        and not key.role.startswith("input")
-    )
+def _is_output(key: Key, owner: str, step: int) -> bool:
+    in_step = key.path == owner and key.phase == "forward" and key.step == step
+    return in_step and not key.run and not key.role.startswith("input")
 
 
 def _whole_parts(wrong: Mapping[str, Both], values: Mapping[str, Both]) -> Iterable[Finding]:
-    """Parts of the model that hold the values of another part, weight by weight: one mistake, said once."""
+    """Parts of the model that hold the values of another part, weight by weight: one mistake, reported once."""
     found: dict[tuple[str, str], list[str]] = {}
     for path, (_, theirs) in wrong.items():
         for other, (source, _) in values.items():
@@ -90,19 +87,13 @@ def _whole_parts(wrong: Mapping[str, Both], values: Mapping[str, Both]) -> Itera
         back = whole.get((there, part), [])
         if back and part > there:
             continue
-        cause = (
-            f"the weights of {part} and {there} are swapped in the candidate"
-            if back
-            else f"the weights of {part} in the candidate hold the values of {there}"
-        )
+        id = "cause.weights.parts_swapped" if back else "cause.weights.part_of_another"
         yield Finding(
             rule="weights",
-            cause=cause,
-            evidence=f"{counted(len(paths), 'the # weight that differs is', 'all # weights that differ are')} equal to "
-            "the other's to the last digit",
+            cause=message(id, path=Name(part), other=Name(there)),
+            evidence=(message("evidence.weights_equal_the_others", count=len(paths)),),
             confidence="consistent",
-            advice=f"load {part} from its own weights; a converter that shares one dict, or a name used twice, "
-            "overwrites the earlier",
+            advice=(message("advice.load_from_its_own", path=Name(part)),),
             keys=tuple(map(Key, (*paths, *back))),
         )
 
@@ -117,104 +108,400 @@ def _counterparts(path: str, other: str) -> tuple[str, str] | None:
     return ".".join(ours[:end]), ".".join(theirs[:end])
 
 
-def _one(material: Material, path: str, both: Both, values: Mapping[str, Both], explained: set[str]) -> Finding:
+def _one_weight(data: CaseData, path: str, both: Both, values: Mapping[str, Both], explained: set[str]) -> Finding:
     ours, theirs = both
-    said = _transformation(ours, theirs)
+    told = _transformation(ours, theirs)
     paths = [path]
-    if said is None:
+    if told is None:
         for other, (their_source, _) in values.items():
             if other != path and their_source.shape == theirs.shape and relative(their_source, theirs) <= _SAME:
                 back = relative(ours, values[other][1]) <= _SAME
                 explained.add(other if back else path)
                 paths += [other] if back else []
-                words = "are swapped" if back else "was given twice"
-                cause = (
-                    f"the weights {path} and {other} {words}"
-                    if back
-                    else f"the weight {path} of the candidate holds the values of {other}"
-                )
-                said = (cause, "equal to the other layer's weight to the last digit")
+                id = "cause.weights.swapped" if back else "cause.weights.of_another"
+                told = (id, {"other": Name(other)}, message("evidence.equals_other_layer"))
                 break
-    if said is None:
-        said = (
-            f"the weight {path} was not loaded, or changed since",
-            f"it differs by {relative(ours, theirs):.2g} of its size before the first update",
-        )
-    cause, evidence = said
+    if told is None:
+        share = Number(relative(ours, theirs), ".2g")
+        told = ("cause.weights.not_loaded", {}, message("evidence.differs_before_update", share=share))
+    id, arguments, evidence = told
     return Finding(
         rule="weights",
-        cause=cause.replace("the weight is", f"the weight {path} is"),
-        evidence=evidence,
+        cause=message(id, path=Name(path), **arguments),
+        evidence=(evidence,),
         confidence="consistent",
-        advice=f"load {path} again into {material.partner(path)}: reprod_log.transfer_weights(reference, candidate) "
-        "does it by the rule of the layer",
+        advice=(message("advice.load_again", path=Name(path), there=Name(data.partner(path))),),
         keys=tuple(map(Key, paths)),
-        mends=tuple(Mend(one.rpartition(".")[0], weights=True) for one in paths),
+        fixes=tuple(Fix(one.rpartition(".")[0], weights=True) for one in paths),
     )
 
 
-def _transformation(ours: Array, theirs: Array) -> tuple[str, str] | None:
+def _transformation(ours: Array, theirs: Array) -> Told | None:
     """What was done to the weight, if it is one of the things people do."""
     if not theirs.any():
-        return "the weight is zero in the candidate", f"the reference's has a size of {np.abs(ours).max():.3g}"
-    for name, words in _ROUNDED:
-        with np.errstate(over="ignore"):
-            rounded = ours.astype(np.float32).astype(dtype_named(name)).astype(np.float64)
-        if relative(rounded, theirs) <= _SAME:
-            return f"the weight is rounded to {words}", "equal to the reference's after rounding it so"
+        size = Number(float(np.abs(ours).max()), ".3g")
+        return "cause.weights.zero", {}, message("evidence.size_of_reference", value=size)
+    rounded = _rounded_to(ours, theirs)
+    if rounded is not None:
+        return "cause.weights.rounded", {"format": rounded}, message("evidence.equal_after_rounding")
     if ours.ndim == 2 and ours.shape[0] == ours.shape[1] and relative(ours.T, theirs) <= _SAME:
-        return (
-            "the weight is transposed",
-            "equal to the reference's transposed: the matrix is square, so nothing raised",
-        )
+        return "cause.weights.transposed", {}, message("evidence.equal_transposed_square")
     if ours.ndim > 2:
         for axes in ((1, 0, *range(2, ours.ndim)), (0, 1, *range(ours.ndim - 1, 1, -1))):
             turned = ours.transpose(axes)
             if turned.shape == theirs.shape and relative(turned, theirs) <= _SAME:
-                return "the weight is transposed", f"equal to the reference's with axes {axes}"
+                return "cause.weights.transposed", {}, message("evidence.equal_with_axes", axes=str(axes))
         flipped = np.flip(ours, axis=tuple(range(2, ours.ndim)))
         if relative(flipped, theirs) <= _SAME:
-            return "the weight is flipped in space", "a convolution where a cross-correlation is meant"
+            return "cause.weights.flipped", {}, message("evidence.convolution_for_correlation")
     ratio = other_factor(ours, theirs, within=1e-5)
     if ratio is not None:
-        return f"the weight is multiplied by {shown_ratio(ratio)}", "one number makes the one out of the other"
+        return "cause.weights.multiplied", {"ratio": shown_ratio(ratio)}, message("evidence.one_number_apart")
     return _permuted(ours, theirs)
 
 
-def _permuted(ours: Array, theirs: Array) -> tuple[str, str] | None:
+def _rounded_to(ours: Array, theirs: Array) -> Message | None:
+    """The format that the weight was rounded to, if it was."""
+    for name, word in _ROUNDED:
+        with np.errstate(over="ignore"):
+            rounded = ours.astype(np.float32).astype(dtype_named(name)).astype(np.float64)
+        if relative(rounded, theirs) <= _SAME:
+            return message(word)
+    return None
+
+
+def _permuted(ours: Array, theirs: Array) -> Told | None:
     if ours.size < 4 or not np.allclose(np.sort(ours, None), np.sort(theirs, None), rtol=1e-6, atol=0):
         return None
     if ours.ndim >= 1 and ours.shape[0] > 1:
         rows = np.sort(ours.reshape(ours.shape[0], -1).sum(1)), np.sort(theirs.reshape(ours.shape[0], -1).sum(1))
         if np.allclose(*rows, rtol=1e-5, atol=1e-6 * float(np.abs(ours).max())):
-            return (
-                "the weight is permuted along its first axis",
-                "the same rows in another order (of gates, of channels?)",
-            )
-    return "the weight is permuted", "the same numbers in another order: a reshape where a transposition is meant?"
+            return "cause.weights.rows_permuted", {}, message("evidence.rows_in_other_order")
+    return "cause.weights.permuted", {}, message("evidence.reshape_for_transposition")
 
 
 def _nothing_loaded(wrong: Mapping[str, Both]) -> Finding:
     return Finding(
         rule="weights",
-        cause="the weights were not loaded: every parameter of the candidate differs from the reference's",
-        evidence=f"{counted(len(wrong), 'parameter differs', 'parameters differ')} before the first update",
+        cause=message("cause.weights.nothing_loaded"),
+        evidence=(message("evidence.parameters_differ_before_update", count=len(wrong)),),
         confidence="consistent",
-        advice="load the reference's weights first, for example with reprod_log.transfer_weights(reference, candidate)",
+        advice=(message("advice.load_weights_first"),),
         keys=tuple(map(Key, wrong))[:5],
     )
 
 
-def _rounding_of_all(wrong: Mapping[str, Both]) -> Finding | None:
-    said = {_transformation(*both) for both in wrong.values()}
-    only = next(iter(said))
-    if len(said) != 1 or only is None or "rounded" not in only[0]:
+def _all_rounded(wrong: Mapping[str, Both]) -> Finding | None:
+    formats = [_rounded_to(*both) if both[1].any() else None for both in wrong.values()]
+    if formats[0] is None or any(one != formats[0] for one in formats):
         return None
     return Finding(
         rule="weights",
-        cause=only[0].replace("the weight is", "all weights are"),
-        evidence=f"{counted(len(wrong), 'parameter is', 'parameters are')} {only[1]}",
+        cause=message("cause.weights.all_rounded", format=formats[0]),
+        evidence=(message("evidence.parameters_equal_after_rounding", count=len(wrong)),),
         confidence="consistent",
-        advice="load the weights in float32",
+        advice=(message("advice.load_in_float32"),),
         keys=tuple(map(Key, wrong))[:5],
     )
+
+
+# Parameters that the script itself writes, for example a teacher that follows a student as a moving average. On each
+# side q' = (1 - s) q + s p is fitted, with q a parameter that no optimizer moves and p one of the same side at the same
+# step, or at the one before when the average is taken before the update. Each side's own numbers give its share away,
+# so an error elsewhere does not matter.
+
+_SHARE_FIT = 1e-2
+"""Rounding of a small share of a small difference costs digits in float32."""
+_LEAST_VALUES = 3
+"""Values for one unknown and a choice of sources, so that a fit means something."""
+
+
+@dataclass(frozen=True)
+class _AverageLaw:
+    """How one side makes the next value of a parameter: by a share of another's; 0 when it stays as it is."""
+
+    share: float
+    source: str = ""
+    before_update: bool = False
+
+
+def _average_of_weights(case: Case) -> Iterable[Finding]:
+    data = case.data
+    first = case.verdict.first_divergence
+    found = first.key if first is not None else None
+    begins_here = found is not None and found.phase == "parameter" and not found.run
+    for path in [path for path in data.parameters if _by_script_alone(data, path)]:
+        keys = [Key(path, "parameter", step) for step in data.steps]
+        wrong = next((key for key in keys if key in case.failed), None)
+        if wrong is None:
+            continue
+        ours, theirs = (_law(data, path, place) for place in (0, 1))
+        # One that is written before the first call only shows at the end of a step what it was at the start of it.
+        telling = begins_here or (ours is not None and theirs is not None and ours.share and theirs.share)
+        if telling and ours is not None and theirs is not None and _laws_differ(ours, theirs):
+            yield _other_law(path, ours, theirs, wrong)
+        elif begins_here and found is not None and wrong.step == found.step:
+            yield Finding(
+                rule="average_of_weights",
+                cause=message("cause.average_of_weights.unknown", path=Name(path), step=wrong.step),
+                evidence=(message("evidence.written_without_optimizer"),),
+                confidence="consistent",
+                advice=(message("advice.compare_lines_that_write"),),
+                keys=(wrong,),
+            )
+
+
+def _by_script_alone(data: CaseData, path: str) -> bool:
+    """Whether no optimizer moves a parameter that changes; of a single step it is enough that others are moved."""
+    moved = any(Key(path, "update", step) in data.pairs for step in data.steps)
+    return not moved and (path in data.written_by_hand or (len(data.steps) == 1 and data.stepped))
+
+
+def _law(data: CaseData, path: str, place: int) -> _AverageLaw | None:
+    """The law that a parameter follows on one side between the first two steps; None when it is none that we know."""
+    if len(data.steps) < 2:
+        return None
+    before, after = ({p: _parameter(data, p, step, place) for p in data.parameters} for step in data.steps[:2])
+    old, new = before[path], after[path]
+    if old is None or new is None:
+        return None
+    if np.array_equal(old, new):
+        return _AverageLaw(0.0)
+    fits = [
+        (error, _AverageLaw(share, source, values is before))
+        for values in (after, before)
+        for source, value in values.items()
+        if source != path and value is not None and value.shape == old.shape and old.size >= _LEAST_VALUES
+        if (found := _share_of_source(old, new, value)) is not None
+        for share, error in (found,)
+    ]
+    return min(fits, key=lambda fit: fit[0])[1] if fits else None
+
+
+def _parameter(data: CaseData, path: str, step: int, place: int) -> Array | None:
+    both = data.best(Key(path, "parameter", step))
+    return None if both is None else both[place]
+
+
+def _share_of_source(old: Array, new: Array, source: Array) -> tuple[float, float] | None:
+    """The share of the source in the new value, and how badly it fits."""
+    share = factor(source - old, new - old, within=_SHARE_FIT)
+    if share is None or not 0 < share <= 1 + _SHARE_FIT:
+        return None
+    return share, float(np.abs(new - old - share * (source - old)).max())
+
+
+def _laws_differ(ours: _AverageLaw, theirs: _AverageLaw) -> bool:
+    if bool(ours.share) != bool(theirs.share):
+        return True
+    shares = abs(ours.share - theirs.share) > 2 * _SHARE_FIT * ours.share
+    return shares or ours.source != theirs.source or ours.before_update != theirs.before_update
+
+
+def _other_law(path: str, ours: _AverageLaw, theirs: _AverageLaw, key: Key) -> Finding:
+    sources = [one.source for one in (ours, theirs) if one.source]
+    return Finding(
+        rule="average_of_weights",
+        cause=message("cause.average_of_weights", path=Name(path), ours=_described(ours), theirs=_described(theirs)),
+        evidence=(message("evidence.fitted_to_its_own_values"),),
+        confidence="consistent",
+        advice=(message("advice.same_average"),),
+        keys=(key, *dict.fromkeys(Key(source, "parameter", key.step) for source in sources)),
+    )
+
+
+def _described(law: _AverageLaw) -> Message:
+    if not law.share:
+        return message("word.stays_as_it_is")
+    id = "word.takes_a_share_before" if law.before_update else "word.takes_a_share"
+    return message(id, share=Number(law.share, ".4g"), source=Name(law.source))
+
+
+# Weights that the script writes before the layer's first call: an average that is taken too early in the step. The
+# layer alone, as it was given, agrees; in the program it gives other values for the same input.
+
+
+def _changed_before_call(case: Case) -> Iterable[Finding]:
+    first = case.verdict.first_divergence
+    if first is None:
+        return
+    key = first.key
+    written = [path for path in case.data.written_by_hand if path.rpartition(".")[0] == key.path]
+    in_first_call = key.phase == "forward" and key.step == case.data.steps[0] and not key.call and not key.run
+    if not in_first_call or not written or case.states.get(key.path) != "inherited" or key.role.startswith("input"):
+        return
+    yield Finding(
+        rule="changed_before_call",
+        cause=message("cause.changed_before_call", path=Name(key.path)),
+        evidence=(message("evidence.agrees_with_loaded_weights"), message("evidence.other_values_in_program")),
+        confidence="consistent",
+        advice=(message("advice.write_at_the_same_place"),),
+        keys=(key,),
+    )
+
+
+# A buffer that is a moving average with another share: teachers, centres and running values outside of batch norms.
+# b' = (1 - s) b + s v with the same v on both sides makes the candidate's next value a sum of three known tensors,
+# whose factors give the shares of both sides away.
+
+_AVERAGE_FIT = 1e-5
+_LEAST_EQUATIONS = 6
+"""Equations for three unknowns, so that a fit means something."""
+
+
+def _moving_average(case: Case) -> Iterable[Finding]:
+    data = case.data
+    paths = dict.fromkeys(key.path for key in sorted(case.failed, key=str) if key.phase == "buffer" and not key.run)
+    for path in paths:
+        owner = data.layers.get(path.rpartition(".")[0])
+        if owner is not None and running_statistics(owner[0]):
+            # `statistics` knows more about those.
+            continue
+        shares = _shares(data, path)
+        if shares is not None:
+            ours, theirs, kept = (Number(one, ".4g") for one in (*shares, 1 - shares[0]))
+            yield Finding(
+                rule="moving_average",
+                cause=message("cause.moving_average", path=Name(path), ours=ours, theirs=theirs),
+                evidence=(message("evidence.same_values_with_these_shares"),),
+                confidence="consistent",
+                advice=(message("advice.keep_and_take", old=kept, new=ours),),
+                keys=(Key(path, "buffer", data.steps[0]),),
+            )
+
+
+def _shares(data: CaseData, path: str) -> tuple[float, float] | None:
+    """The share of the new value on both sides; None when the buffer is no such average."""
+    found = [data.best(Key(path, "buffer", step)) for step in data.steps]
+    both = [one for one in found if one is not None]
+    if len(both) != len(found) or both[0][0].size * (len(both) - 1) < _LEAST_EQUATIONS:
+        return None
+    columns = [
+        np.stack([now[1].reshape(-1), following[0].reshape(-1), now[0].reshape(-1)], axis=-1)
+        for now, following in pairwise(both)
+    ]
+    left = np.concatenate(columns)
+    right = np.concatenate([pair[1].reshape(-1) for pair in both[1:]])
+    factors, _, rank, _ = np.linalg.lstsq(left, right, rcond=None)
+    size = float(np.abs(right).max(initial=0.0))
+    if rank < 3 or not size or float(np.abs(left @ factors - right).max()) > _AVERAGE_FIT * size:
+        return None
+    kept, taken, back = map(float, factors)
+    theirs, ours = 1 - kept, 1 + back / taken if taken else 0.0
+    fits = 0 < ours < 1 and 0 < theirs < 1 and abs(taken * ours - theirs) < 1e-3 * theirs
+    return (ours, theirs) if fits and abs(ours - theirs) > 1e-3 * ours else None
+
+
+# Running statistics of batch norm: another share of the old, the biased variance, or no update at all. From two steps
+# of the reference and its momentum the batch's own statistic follows; what the candidate made of the same batch then
+# shows which convention it has.
+
+
+def _statistics(case: Case) -> Iterable[Finding]:
+    data = case.data
+    for path, (ours, theirs) in data.layers.items():
+        statistics = running_statistics(ours)
+        if not {"running_mean", "running_var"} <= statistics.keys():
+            continue
+        names = statistics["running_mean"], statistics["running_var"]
+        keys = [Key(f"{path}.{name}", "buffer", data.steps[0]) for name in names]
+        if not any(key in case.failed for key in keys):
+            # Another convention shows at once; what shows later comes from weights that have parted since.
+            continue
+        if any(Key(path, "forward", step, 0, "input.0") in case.failed for step in data.steps[:2]):
+            # It was given other values, so its statistics must differ.
+            continue
+        found = [data.best(Key(f"{path}.{name}", "buffer", step)) for name in names for step in data.steps[:2]]
+        both = [one for one in found if one is not None]
+        if len(both) == 4:
+            yield from _other_statistics(data, path, ours, theirs, *both)
+
+
+def _other_statistics(
+    data: CaseData, path: str, ours: ModuleInfo, theirs: ModuleInfo, m0: Both, m1: Both, v0: Both, v1: Both
+) -> Iterable[Finding]:
+    """From mean and variance after the first two steps: what the candidate does differently."""
+    if relative(m0[1], m1[1]) < 1e-7 and relative(v0[1], v1[1]) < 1e-7 and relative(v0[0], v1[0]) > 1e-5:
+        yield Finding(
+            rule="statistics",
+            cause=message("cause.statistics.frozen", path=Name(path)),
+            evidence=(message("evidence.statistics_do_not_move"),),
+            confidence="consistent",
+            advice=(
+                message(
+                    "advice.train_mode", call=Code(f"{theirs.type}(use_global_stats=None)"), path=Name(theirs.path)
+                ),
+            ),
+            keys=(Key(path),),
+        )
+        return
+    momentum = shared_setting(ours, "momentum")
+    share = 0.1 if momentum is None else float(momentum)
+    if not 0 < share < 1:
+        return
+    batch_mean = m0[0] + (m1[0] - m0[0]) / share
+    their_share = factor(batch_mean - m0[1], m1[1] - m0[1], within=1e-3)
+    if their_share is not None and abs(their_share - share) > 1e-3 * share:
+        yield Finding(
+            rule="statistics",
+            cause=message(
+                "cause.statistics.share", path=Name(path), theirs=Number(their_share, ".4g"), ours=Number(share, ".4g")
+            ),
+            evidence=(message("evidence.fitted_to_running_mean"),),
+            confidence="consistent",
+            advice=(message("advice.momentum_conventions"),),
+            keys=(Key(path),),
+        )
+        return
+    batch_variance = v0[0] + (v1[0] - v0[0]) / share
+    their_batch = v0[1] + (v1[1] - v0[1]) / share
+    ratio = factor(batch_variance, their_batch, within=1e-4)
+    count = _values_per_channel(data, path, data.steps[0])
+    if their_share is None or ratio is None or count is None:
+        return
+    biased = min(abs(ratio - (count - 1) / count), abs(ratio - count / (count - 1)))
+    if biased < 0.1 / count:
+        yield Finding(
+            rule="statistics",
+            cause=message("cause.statistics.divisor", path=Name(path)),
+            evidence=(message("evidence.variance_of_the_batch", ratio=Number(ratio, ".6g"), count=count),),
+            confidence="consistent",
+            advice=(message("advice.variance_conventions"),),
+            keys=(Key(path),),
+        )
+
+
+def _values_per_channel(data: CaseData, path: str, step: int) -> int | None:
+    """N: how many values each statistic was computed from."""
+    given = data.values(Key(path, "forward", step, 0, "input.0"))
+    if given is None or given[0].ndim < 2:
+        return None
+    count = given[0].size // given[0].shape[1]
+    return count if count > 1 else None
+
+
+# Weights that one side shares (an embedding and the head of a language model) and the other has twice. Outputs agree as
+# long as both copies do; the gradient of a shared weight is the sum of those of its uses.
+
+
+def _tied_weights(case: Case) -> Iterable[Finding]:
+    for one in shared_weights(case):
+        sides = {"side": side(one.side), "other": side("candidate" if one.side == "reference" else "reference")}
+        yield Finding(
+            rule="tied_weights",
+            cause=message("cause.tied_weights", shared=Name(one.shared), separate=Name(one.separate), **sides),
+            evidence=(message("evidence.gradient_is_the_sum", shared=Name(one.shared), **sides),),
+            confidence="consistent",
+            advice=(message("advice.share_on_both_sides"),),
+            keys=(Key(one.shared, "gradient", case.data.steps[0], role="raw"),),
+        )
+
+
+HYPOTHESES = (
+    Hypothesis("weights", _weights, Where(failures=True)),
+    Hypothesis("average_of_weights", _average_of_weights, Where(failures=True)),
+    Hypothesis("changed_before_call", _changed_before_call),
+    Hypothesis("moving_average", _moving_average, Where(steps=2)),
+    Hypothesis("statistics", _statistics, Where(steps=2)),
+    Hypothesis("tied_weights", _tied_weights, Where(steps=1)),
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from reprod_log.alignment import Alignment
-from reprod_log.messages import Message, Name, Words, message, words
+from reprod_log.messages import Name, Text, Words, message, words
 from reprod_log.report.curves import Curve, curves
 from reprod_log.report.facts import Fact, provenance_facts
 from reprod_log.report.first_screen import FirstScreen, first_screen
@@ -66,7 +66,7 @@ def _note(told: Words, rows: int, *, total: int, why: str) -> str:
 
 
 def _answer(alignment: Alignment, screen: FirstScreen, told: Words, *, full: bool) -> Section:
-    def sentence(what: Message | str) -> str:
+    def sentence(what: Text) -> str:
         return text(told(what))
 
     lines = [("warning", f"⚠ {text(told(one))}") for one in screen.warnings]

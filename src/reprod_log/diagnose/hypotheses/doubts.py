@@ -1,0 +1,388 @@
+"""Doubts: passes that prove nothing, recordings that lack a part, limits that cannot tell rounding from a defect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from glob import escape
+
+import numpy as np
+
+from reprod_log.diagnose.case import Case, Point
+from reprod_log.diagnose.engine import Hypothesis, Where
+from reprod_log.diagnose.finding import Finding, as_message, side
+from reprod_log.diagnose.schedules import is_rate
+from reprod_log.measure.comparison import Compared
+from reprod_log.messages import Message, Name, Names, Number, message
+from reprod_log.recording import Key, Recording
+from reprod_log.verdict import CalibratedPolicy, Policy, Status, judge_calibrated
+
+_MOST_KEYS = 20
+
+
+# A learning rate that never changes: a scheduler that was not stepped passes any comparison. Only where learning rates
+# are all that was compared: a few training steps at a constant rate are nothing to speak of.
+
+_STEPS_OF_A_SCHEDULE = 5
+"""A warm-up or decay shows within this many entries, or the check is too short to show it."""
+
+
+def _constant_sequence(case: Case) -> Iterable[Finding]:
+    if not all(map(is_rate, case.series)):
+        return
+    for name, points in case.series.items():
+        if len(points) >= _STEPS_OF_A_SCHEDULE and all(point.measurement.count == 1 for point in points):
+            sides = [{getattr(p.measurement, side).mean for p in points} for side in ("reference", "candidate")]
+            if all(len(values) == 1 for values in sides):
+                yield _never_changes(name, message("word.entries", count=len(points)), points)
+        elif len(points) == 1 and points[0].measurement.count >= _STEPS_OF_A_SCHEDULE:
+            measured = points[0].measurement
+            if measured.reference.min == measured.reference.max and measured.candidate.min == measured.candidate.max:
+                yield _never_changes(name, message("word.values", count=measured.count), points)
+
+
+def _never_changes(name: str, many: Message, points: tuple[Point, ...]) -> Finding:
+    value = np.format_float_scientific(points[0].measurement.reference.mean, trim="-")
+    return Finding(
+        rule="constant_sequence",
+        kind="suspicious pass",
+        cause=message("cause.constant_sequence", name=Name(name)),
+        evidence=(message("evidence.constant_on_both_sides", many=many, value=value),),
+        advice=(message("advice.step_both_schedulers"),),
+        keys=tuple(point.row.key for point in points),
+    )
+
+
+# A recording that was cut short, or lost a part: entries without a partner are then no difference of the models.
+
+
+def _cut_short(case: Case) -> Iterable[Finding]:
+    for name, source, other in (
+        ("reference", case.reference, "candidate"),
+        ("candidate", case.candidate, "reference"),
+    ):
+        missing = [one.key for one in case.comparison.unmatched if one.side == other]
+        if source.complete or not missing:
+            continue
+        notes = tuple(map(as_message, source.notes[-2:])) or (message("word.no_end"),)
+        yield Finding(
+            rule="cut_short",
+            cause=message("cause.cut_short", side=side(name), notes=notes),
+            evidence=(message("evidence.no_partner_there", count=len(missing), keys=Names(map(str, missing))),),
+            # That it is incomplete is certain; that all of what is missing is missing for this reason is not.
+            confidence="consistent",
+            advice=(message("advice.record_to_its_end", side=side(name)),),
+            keys=tuple(missing[:_MOST_KEYS]),
+        )
+
+
+# A loss that hardly moves while the model trains: it would look the same for a wrong update.
+
+_STEPS_OF_A_LOSS = 3
+"""Fewer equal losses than this happen by chance (1 ulp of a loss is a coarse step)."""
+_MOVES = 1e-3
+"""Relative movement over the run below which a loss shows nothing about the updates."""
+
+
+def _flat_loss(case: Case) -> Iterable[Finding]:
+    if any(key.phase in ("update", "gradient") for key in case.rows):
+        # Updates were compared themselves, so nothing hangs on the loss.
+        return
+    for name, points in case.series.items():
+        single = all(point.measurement.count == 1 for point in points)
+        if "loss" not in name.lower() or len(points) < _STEPS_OF_A_LOSS or not single:
+            continue
+        values = [point.measurement.reference.mean for point in points]
+        size = max(abs(value) for value in values)
+        moved = (max(values) - min(values)) / size if size else 0.0
+        if moved < _MOVES and all(point.judgement.status.passed for point in points):
+            yield Finding(
+                rule="flat_loss",
+                kind="suspicious pass",
+                cause=message("cause.flat_loss", name=Name(name)),
+                evidence=(message("evidence.loss_moves", moved=Number(moved, ".1e"), count=len(points)),),
+                advice=(message("advice.compare_updates_too"),),
+                keys=tuple(point.row.key for point in points),
+            )
+
+
+# Losses that are bit-identical over several training steps. Two frameworks almost never round a loss alike step after
+# step; ten exact zeros in a row usually mean that one side was compared with itself. Exact zeros are normal for data,
+# learning rates and metrics, so only losses are looked at.
+
+
+def _identical_losses(case: Case) -> Iterable[Finding]:
+    frameworks = {source.provenance.framework for source in (case.reference, case.candidate)}
+    if "" not in frameworks:
+        # Who computed them is known. The same framework twice is what same_program is about; small losses of two
+        # frameworks may well round alike.
+        return
+    for name, points in case.series.items():
+        floating = all(point.row.reference_dtype.startswith("float") for point in points)
+        if "loss" not in name.lower() or len(points) < _STEPS_OF_A_LOSS or not floating:
+            continue
+        values = {point.measurement.reference.mean for point in points}
+        if len(values) > 1 and all(point.measurement.identical for point in points):
+            yield Finding(
+                rule="identical_losses",
+                kind="suspicious pass",
+                cause=message("cause.identical_losses", name=Name(name), count=len(points)),
+                evidence=(message("evidence.frameworks_round_apart"),),
+                advice=(message("advice.losses_of_their_own"),),
+                keys=tuple(point.row.key for point in points),
+            )
+
+
+# A limit that is large beside the values: it would let a wrong number through.
+
+_SHARE = 0.01
+"""A limit of 1 % of the values or more: 1e-6 beside a learning rate of 3e-5 is 3 %."""
+_ABSOLUTE = ("mean_abs", "max_abs", "min_abs", "rmse")
+
+
+def _limit_above_values(case: Case) -> Iterable[Finding]:
+    wide: dict[Key, float] = {}
+    for key, row in case.rows.items():
+        judgement = case.judgements[key]
+        measured = row.measurement
+        if measured is None or not judgement.status.passed or measured.identical or not measured.reference.rms > 0:
+            continue
+        for check in judgement.checks:
+            absolute = check.metric in _ABSOLUTE and check.floor is None
+            if absolute and check.limit >= _SHARE * measured.reference.rms and not _made_for(case, row, check.metric):
+                wide[key] = max(wide.get(key, 0.0), check.limit / measured.reference.rms)
+    if wide:
+        worst = max(wide, key=lambda key: wide[key])
+        yield Finding(
+            rule="limit_above_values",
+            kind="suspicious pass",
+            cause=message("cause.limit_above_values", keys=Names(map(str, wide))),
+            evidence=(message("evidence.limit_of_values", key=Name(worst), share=Number(wide[worst], ".0%")),),
+            advice=(message("advice.relative_limit"),),
+            keys=tuple(wide),
+        )
+
+
+def _made_for(case: Case, row: Compared, metric: str) -> bool:
+    """Whether the limit was worked out for this entry, as the spread of a sample is for its statistics."""
+    if not isinstance(case.policy, Policy):
+        return False
+    limit = case.policy.limits_for(str(row.key), row.reference_dtype).get(metric)
+    return limit is not None and limit.keys == escape(str(row.key))
+
+
+# Recordings of other lengths, or of other passes: what one side never ran has no partner, whatever its name.
+
+
+def _other_length(case: Case) -> Iterable[Finding]:
+    if case.comparison.unmatched:
+        yield from _other_steps(case)
+        yield from _other_passes(case)
+
+
+def _other_steps(case: Case) -> Iterable[Finding]:
+    counts = len(_steps_of(case.data.reference)), len(_steps_of(case.data.candidate))
+    complete = case.reference.complete and case.candidate.complete
+    if counts[0] == counts[1] or not all(counts) or not complete:
+        # What was cut short is reported as such (cut_short).
+        return
+    longer = "reference" if counts[0] > counts[1] else "candidate"
+    there = _steps_of(case.data.candidate if longer == "reference" else case.data.reference)
+    alone = [
+        one.key
+        for one in case.comparison.unmatched
+        if one.side == longer and not one.key.run and one.key.phase and one.key.step not in there
+    ]
+    if not alone:
+        return
+    yield Finding(
+        rule="other_length",
+        cause=message("cause.other_length", ours=counts[0], theirs=counts[1]),
+        evidence=(message("evidence.never_got_there", count=len(alone)),),
+        confidence="consistent",
+        advice=(message("advice.same_number_of_steps", longer=max(counts), shorter=min(counts)),),
+        keys=tuple(alone[:_MOST_KEYS]),
+    )
+
+
+def _other_passes(case: Case) -> Iterable[Finding]:
+    for name, recording, other in (
+        ("reference", case.data.reference, case.data.candidate),
+        ("candidate", case.data.candidate, case.data.reference),
+    ):
+        runs = recording.runs
+        if runs and "" not in runs and "" in other.runs:
+            yield Finding(
+                rule="other_length",
+                cause=message("cause.other_length.passes", side=side(name), run=runs[0]),
+                evidence=(message("evidence.plain_pass_alone"),),
+                confidence="consistent",
+                advice=(message("advice.record_plain_pass", side=side(name)),),
+                keys=tuple(one.key for one in case.comparison.unmatched[:_MOST_KEYS]),
+            )
+
+
+def _steps_of(recording: Recording) -> frozenset[int]:
+    """The steps of the program as it runs, of entries that know their step."""
+    return frozenset(
+        entry.key.step
+        for entry in recording.entries
+        if not entry.key.run and entry.key.phase and entry.key.step is not None
+    )
+
+
+# A fixed limit that failed by little: is it rounding? Fixed limits cannot tell the two apart; projects raise them until
+# a check passes. Where the recordings hold a float64 pass the calibrated rule answers, otherwise the reader learns how
+# to record one.
+
+_SMALL = 1e-3
+"""Relative differences beyond this are hardly rounding, and nobody needs to be told."""
+
+
+def _rounding_or_defect(case: Case) -> Iterable[Finding]:
+    failed = [one.key for one in case.verdict.judgements if one.status is Status.FAIL]
+    sizes = [
+        row.measurement.rel_l2
+        for key in failed
+        # A NaN or infinity is no rounding: such a row gives no size, and nothing is reported.
+        if (row := case.rows.get(key)) is not None
+        and row.measurement is not None
+        and row.measurement.comparable == row.measurement.count
+    ]
+    if not failed or len(sizes) < len(failed) or not all(size < _SMALL for size in sizes):
+        return
+    if case.floor is None:
+        yield Finding(
+            rule="rounding_or_defect",
+            kind="remark",
+            cause=message("cause.rounding_or_defect"),
+            evidence=(message("evidence.largest_failing", share=Number(max(sizes), ".1e")),),
+            advice=(message("advice.record_float64"),),
+            keys=tuple(failed),
+        )
+        return
+    calibrated = CalibratedPolicy(
+        allow_unmatched=case.policy.allow_unmatched, accept=case.policy.accept, equal_nan=case.policy.equal_nan
+    )
+    verdict = judge_calibrated(case.comparison, case.floor, calibrated)
+    first = verdict.first_divergence
+    yield Finding(
+        rule="rounding_or_defect",
+        kind="remark",
+        cause=message("cause.rounding_or_defect.rounding" if verdict.passed else "cause.rounding_or_defect.defect"),
+        evidence=(
+            as_message(case.floor.basis),
+            message("evidence.every_entry_passes")
+            if first is None
+            else message("evidence.first_failing", key=Name(first.key), reason=as_message(first.reason or "")),
+        ),
+        confidence="consistent",
+        advice=(message("advice.compare_without_limit"),),
+        keys=tuple(failed),
+    )
+
+
+# Two recordings of the same program: the reference compared with itself proves nothing about a port.
+
+
+def _same_program(case: Case) -> Iterable[Finding]:
+    left, right = case.reference, case.candidate
+    if left.source and left.source == right.source:
+        yield _same_run(message("evidence.same_source", source=Name(left.source)))
+        return
+    ours, theirs = left.provenance, right.provenance
+    framework = (ours.framework, ours.framework_version)
+    if not ours.framework or framework != (theirs.framework, theirs.framework_version):
+        return
+    if ours.extra.get("engine") != theirs.extra.get("engine"):
+        # An engine is compared with the model it was exported from, which is of the same framework by nature.
+        return
+    version = " ".join(framework)
+    if ours.command and (ours.command, ours.git_commit, ours.time) == (theirs.command, theirs.git_commit, theirs.time):
+        yield _same_run(message("evidence.same_command", framework=version, command=Name(ours.command)))
+    elif many := _identical(case):
+        yield Finding(
+            rule="same_program",
+            kind="suspicious pass",
+            cause=message("cause.same_program.framework", framework=ours.framework),
+            evidence=(message("evidence.equal_to_the_last_bit", framework=version, count=many),),
+            confidence="consistent",
+            advice=(message("advice.compare_other_framework"),),
+        )
+
+
+def _same_run(evidence: Message) -> Finding:
+    return Finding(
+        rule="same_program",
+        kind="suspicious pass",
+        cause=message("cause.same_program.run"),
+        evidence=(evidence,),
+        confidence="consistent",
+        advice=(message("advice.compare_other_framework"),),
+    )
+
+
+def _identical(case: Case) -> int:
+    """How many floating results there are, if every one of them is bit-identical; inputs do not count."""
+    found = [
+        row
+        for row in case.rows.values()
+        if row.reference_dtype.startswith(("float", "bfloat", "complex")) and row.key.phase != "data"
+    ]
+    same = all(row.measurement is not None and row.measurement.identical for row in found)
+    return len(found) if same and not case.comparison.unmatched else 0
+
+
+# An output that is its own input: logging the fake data as `logits` on both sides passes whatever the model does.
+
+_INPUT_WORDS = ("input", "data", "image", "img", "ids", "fake", "label", "mask")
+
+
+def _value_equals_input(case: Case) -> Iterable[Finding]:
+    inputs = [row for row in case.rows.values() if _is_input(row.key) and _identifies(row)]
+    for row in case.rows.values():
+        if row.key.phase or _is_input(row.key) or not _identifies(row):
+            continue
+        twin = next((one for one in inputs if _same_statistics(one, row)), None)
+        if twin is not None:
+            yield Finding(
+                rule="value_equals_input",
+                kind="suspicious pass",
+                cause=message("cause.value_equals_input", key=Name(row.key), twin=Name(twin.key)),
+                evidence=(message("evidence.same_statistics"),),
+                advice=(message("advice.log_what_was_returned"),),
+                keys=(row.key, twin.key),
+            )
+
+
+def _is_input(key: Key) -> bool:
+    if key.phase:
+        return key.phase == "data"
+    return any(word in key.path.lower() for word in _INPUT_WORDS)
+
+
+def _identifies(row: Compared) -> bool:
+    """Whether a few statistics identify the tensor: more than a handful of values that are not all alike."""
+    return row.measurement is not None and row.measurement.count >= 8 and row.measurement.reference.std > 0
+
+
+def _same_statistics(one: Compared, two: Compared) -> bool:
+    if one.measurement is None or two.measurement is None or one.reference_shape != two.reference_shape:
+        return False
+    return (one.measurement.reference, one.measurement.candidate) == (
+        two.measurement.reference,
+        two.measurement.candidate,
+    )
+
+
+_NUMBERS = Where(data=False)
+HYPOTHESES = (
+    Hypothesis("constant_sequence", _constant_sequence, _NUMBERS),
+    Hypothesis("cut_short", _cut_short, _NUMBERS),
+    Hypothesis("flat_loss", _flat_loss, _NUMBERS),
+    Hypothesis("identical_losses", _identical_losses, _NUMBERS),
+    Hypothesis("limit_above_values", _limit_above_values, _NUMBERS),
+    Hypothesis("other_length", _other_length),
+    Hypothesis("rounding_or_defect", _rounding_or_defect, Where(data=False, calibrated=False)),
+    Hypothesis("same_program", _same_program, _NUMBERS),
+    Hypothesis("value_equals_input", _value_equals_input, _NUMBERS),
+)

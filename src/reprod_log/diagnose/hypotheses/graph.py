@@ -1,0 +1,554 @@
+"""Graph: where the two programs compute different things, or send other gradients back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import permutations
+
+import numpy as np
+
+from reprod_log.diagnose.case import Both, Case, CaseData, shared_weights
+from reprod_log.diagnose.engine import Hypothesis, Where
+from reprod_log.diagnose.finding import Finding, layer, side
+from reprod_log.diagnose.fits import function_between, other_factor, shown_ratio
+from reprod_log.layers.lookup import layer_kind
+from reprod_log.layers.settings import setting_differences
+from reprod_log.messages import Message, Name, Names, Number, message
+from reprod_log.pairing.layouts import arrangement
+from reprod_log.pairing.values import relative
+from reprod_log.recording import Array, Key, Recording
+from reprod_log.verdict import Status
+
+Told = tuple[Message, Message]
+"""What differs, and the numbers that support it."""
+
+# Code between two layers that differs: everything a layer was made from agrees, what it is given does not. Tried are:
+# the same numbers in another order, a constant factor or shift, another activation, a term that is missing.
+
+_RECENT = 6
+"""How many earlier tensors are tried as what the code worked on."""
+
+
+def _between_layers(case: Case) -> Iterable[Finding]:
+    data = case.data
+    step = data.steps[0]
+    if any(key.phase == "data" and key.step == step for key in case.failed):
+        return
+    forward = [
+        pair.reference.key
+        for pair in data.pairing.pairs
+        if pair.reference.key.phase == "forward" and pair.reference.key.step == step and not pair.reference.key.run
+    ]
+    place = next((i for i, key in enumerate(forward) if key in case.failed), None)
+    if place is None or not forward[place].role.startswith("input") or _has_own_error_before(case, forward, place):
+        return
+    key = forward[place]
+    both = data.best(key)
+    earlier = [(one, found) for one in forward[:place] if (found := data.best(one)) is not None]
+    before = next((one.path for one, _ in reversed(earlier) if not one.role.startswith("input")), "")
+    told = None if both is None else _difference_between(both, earlier)
+    where = {"before": Name(before) if before else message("word.the_input"), "after": Name(key.path)}
+    yield Finding(
+        rule="between_layers",
+        cause=message("cause.between_layers", **where, what=told[0] if told else message("word.something_else")),
+        evidence=(
+            message("evidence.input_differs", path=Name(key.path))
+            if both is None
+            else message("evidence.input_differs.by", path=Name(key.path), size=Number(relative(*both), ".2g")),
+            *((told[1],) if told else ()),
+        ),
+        confidence="consistent" if told else "possible",
+        advice=(message("advice.compare_lines_between", **where),),
+        keys=(key,),
+    )
+
+
+def _has_own_error_before(case: Case, forward: list[Key], place: int) -> bool:
+    return any(key.path in case.own for key in forward[:place])
+
+
+def _difference_between(both: Both, earlier: list[tuple[Key, Both]]) -> Told | None:
+    ours, theirs = both
+    # Kernels that keep float32 constants cost digits even in float64, so the order must matter much more than these.
+    near = 1e-5 * float(np.abs(ours).max(initial=0.0))
+    if relative(ours, theirs) > 1e-3 and np.allclose(np.sort(ours, None), np.sort(theirs, None), rtol=0, atol=near):
+        known = arrangement(ours, theirs, near=near)
+        if known is not None:
+            return message("word.other_order.known", how=known), message("evidence.equal_in_that_order")
+        return message("word.other_order"), message("evidence.equal_when_sorted")
+    ratio = other_factor(ours, theirs, within=1e-5)
+    if ratio is not None:
+        return message("word.times_the_reference", ratio=shown_ratio(ratio)), message("evidence.same_ratio")
+    shift = theirs - ours
+    if ours.size > 3 and np.ptp(shift) <= 1e-6 * float(np.abs(shift).max()):
+        by = Number(float(shift.mean()), ".6g")
+        return message("word.shifted_by", value=by), message("evidence.same_for_every_element")
+    recent = [one for one in reversed(earlier) if one[1][0].shape == ours.shape and relative(*one[1]) < 1e-6][:_RECENT]
+    return _other_activation(ours, theirs, recent) or _missing_term(ours, theirs, recent)
+
+
+def _other_activation(ours: Array, theirs: Array, recent: list[tuple[Key, Both]]) -> Told | None:
+    for key, (given, _) in recent:
+        here, there = function_between(given, ours), function_between(given, theirs)
+        if here is not None and there is not None and here != there:
+            return (
+                message("word.functions", ours=here, theirs=there),
+                message("evidence.both_fitted_to", path=Name(key.path)),
+            )
+        if here is not None and here != "identity":
+            return message("word.function_of_reference", ours=here), message("evidence.fitted_to", path=Name(key.path))
+    return None
+
+
+def _missing_term(ours: Array, theirs: Array, recent: list[tuple[Key, Both]]) -> Told | None:
+    """One side is a tensor, the other the same and something added: a residual connection that is missing."""
+    for key, (given, _) in recent:
+        for whole, part, name in ((ours, theirs, "candidate"), (theirs, ours, "reference")):
+            if relative(given, whole - part) < 1e-5:
+                return (
+                    message("word.does_not_add", side=side(name), path=Name(key.path)),
+                    message("evidence.difference_equals_it"),
+                )
+    return None
+
+
+# A layer whose output alone is the reference's times or plus a constant: a scale, a temperature, a missing offset.
+
+
+def _constant_factor(case: Case) -> Iterable[Finding]:
+    for path in case.own:
+        key = Key(path, "forward", 0, 0, "output", "isolated")
+        both = case.data.best(key)
+        if both is None or both[0].size < 4:
+            continue
+        ours, theirs = both
+        ratio, shift = other_factor(ours, theirs, within=1e-6), theirs - ours
+        if ratio is not None and abs(ratio - 1) > 1e-6:
+            count = _deviation_over(ratio, ours.shape)
+            cause = (
+                message("cause.constant_factor", path=Name(path), ratio=shown_ratio(ratio))
+                if count is None
+                else message("cause.constant_factor.deviation", path=Name(path), ratio=shown_ratio(ratio), count=count)
+            )
+        elif np.ptp(shift) <= 1e-6 * float(np.abs(shift).max()) and np.ptp(ours) > 0:
+            cause = message("cause.constant_factor.shift", path=Name(path), shift=Number(float(shift.mean()), "+.8g"))
+        else:
+            continue
+        yield Finding(
+            rule="constant_factor",
+            cause=cause,
+            evidence=(message("evidence.layer_alone_in_high_precision"),),
+            confidence="consistent",
+            advice=(message("advice.look_for_a_factor", path=Name(path)),),
+            keys=(key,),
+        )
+
+
+def _deviation_over(ratio: float, shape: tuple[int, ...]) -> int | None:
+    """The size of an axis whose two deviations, biased and unbiased, have this ratio."""
+    for size in shape:
+        expected = ((size - 1) / size) ** 0.5 if size > 1 else 0.0
+        # Epsilon beside the variance moves the ratio by a little.
+        if expected and min(abs(ratio - expected), abs(1 / ratio - expected)) < 1e-4:
+            return size
+    return None
+
+
+# A graph that is cut: outputs agree, but gradients are missing or zero before some place.
+
+
+def _cut_graph(case: Case) -> Iterable[Finding]:
+    data = case.data
+    step = data.steps[0]
+    if any(key.phase in ("forward", "loss") and key.step == step for key in case.failed):
+        return
+    # A weight that the other side does not have as one of its own is no sign of a cut.
+    shared = {one.separate for one in shared_weights(case)}
+    for here, there, name in (
+        (data.reference, data.candidate, "candidate"),
+        (data.candidate, data.reference, "reference"),
+    ):
+        partner = dict(_partners(case, name))
+        lost = [
+            entry.key.path
+            for entry in here.of_run("")
+            if entry.key.phase == "gradient" and entry.key.role == "raw" and entry.key.step == step
+            and entry.key.path not in shared and not entry.is_zero() and not _has(there, partner.get(entry.key))
+        ]  # fmt: skip
+        if lost:
+            yield Finding(
+                rule="cut_graph",
+                cause=message("cause.cut_graph", paths=Names(lost), side=side(name)),
+                evidence=(message("evidence.gradient_on_other_side", count=len(lost)),),
+                confidence="consistent",
+                advice=(message("advice.look_for_detach"),),
+                keys=tuple(map(Key, lost))[:5],
+            )
+            return
+    yield from _partly_cut(case, step)
+
+
+def _partly_cut(case: Case, step: int) -> Iterable[Finding]:
+    """Outputs agree, the loss agrees, and from some layer on (backwards) gradients do not: a branch is cut."""
+    keys = [
+        pair.reference.key
+        for pair in case.data.pairing.pairs
+        if pair.reference.key.phase == "backward" and pair.reference.key.step == step and not pair.reference.key.run
+    ]
+    wrong = [key for key in keys if key in case.failed]
+    right = [key for key in keys if key not in case.failed]
+    if not wrong or not right or "own" in case.states.values():
+        return
+    path = Name(wrong[0].path) if wrong[0].path else message("word.the_output")
+    yield Finding(
+        rule="cut_graph",
+        cause=message("cause.cut_graph.partly", path=path),
+        evidence=(
+            message("evidence.outputs_and_loss_agree"),
+            message("evidence.gradient_still_agrees", last=layer(right[-1].path), path=path),
+        ),
+        confidence="possible",
+        advice=(message("advice.look_at_uses", path=path),),
+        keys=tuple(wrong)[:5],
+    )
+
+
+def _partners(case: Case, name: str) -> Iterable[tuple[Key, Key]]:
+    for pair in case.data.pairing.pairs:
+        both = pair.reference.key, pair.candidate.key
+        yield both if name == "candidate" else (both[1], both[0])
+
+
+def _has(recording: Recording, key: Key | None) -> bool:
+    return key is not None and key in recording and not recording[key].is_zero()
+
+
+# Data that differ: another order of samples, another step's batch, channels the other way round, normalised twice.
+
+_MOST_CHANNELS = 4
+
+
+def _data(case: Case) -> Iterable[Finding]:
+    first = case.verdict.first_divergence
+    if first is None or first.key.phase != "data":
+        return
+    key = first.key
+    both = case.data.values(key)
+    if both is None or np.array_equal(*both, equal_nan=True):
+        # NaN in both alike is no difference; where it comes from is what not_finite is about.
+        return
+    cause, advice = _other_data(case.data, key, *both)
+    yield Finding(
+        rule="data",
+        cause=message("cause.data", name=Name(key.role or key.path), step=key.step, what=cause),
+        evidence=(message("evidence.first_data_apart", key=Name(key)),),
+        confidence="consistent",
+        advice=(advice,),
+        keys=(key,),
+    )
+
+
+def _other_data(data: CaseData, key: Key, ours: Array, theirs: Array) -> tuple[Message, Message]:
+    """How the candidate's input differs, and what to do."""
+    for step in data.steps:
+        other = data.values(Key(key.path, key.phase, step, key.call, key.role))
+        if other is not None and step != key.step and np.array_equal(other[0], theirs):
+            return message("word.batch_of_step", step=step), message("advice.same_batches")
+    if ours.ndim and ours.shape[0] > 1 and _same_rows(ours, theirs):
+        return message("word.samples_in_other_order"), message("advice.shuffle_alike")
+    for axis in range(1, ours.ndim):
+        if 2 <= ours.shape[axis] <= _MOST_CHANNELS:
+            for order in permutations(range(ours.shape[axis])):
+                if np.array_equal(np.take(ours, order, axis), theirs):
+                    return message("word.channel_order", order=str(order)), message("advice.same_channel_order")
+    scaled = _affine(ours, theirs)
+    if scaled is not None:
+        return scaled, message("advice.normalise_once")
+    if _padded_elsewhere(ours, theirs):
+        return message("word.padding_on_other_side"), message("advice.pad_on_same_side")
+    known = arrangement(ours, theirs)
+    if known is not None:
+        return message("word.other_order.known", how=known), message("advice.look_for_a_transposition")
+    if np.array_equal(np.sort(ours, None), np.sort(theirs, None)):
+        return message("word.other_arrangement"), message("advice.look_for_a_transposition")
+    share = Number(float(np.mean(ours != theirs)), ".0%")
+    return message("word.share_of_values_differs", share=share), message("advice.feed_the_same_arrays")
+
+
+def _padded_elsewhere(ours: Array, theirs: Array) -> bool:
+    """Whether every row has the same values in the same order once one value is left out at its ends."""
+    if ours.ndim != 2:
+        return False
+    changed = [(one, other) for one, other in zip(ours, theirs, strict=True) if not np.array_equal(one, other)]
+    fills = {float(row[place]) for pair in changed for row in pair for place in (0, -1)}
+    return any(
+        all(np.array_equal(_without_ends(one, fill), _without_ends(other, fill)) for one, other in changed)
+        for fill in fills
+    )
+
+
+def _without_ends(row: Array, fill: float) -> Array:
+    kept = np.flatnonzero(row != fill)
+    return row[kept[0] : kept[-1] + 1] if kept.size else row[:0]
+
+
+def _same_rows(ours: Array, theirs: Array) -> bool:
+    left, right = ours.reshape(ours.shape[0], -1), theirs.reshape(theirs.shape[0], -1)
+    return np.array_equal(left[np.lexsort(left.T[::-1])], right[np.lexsort(right.T[::-1])])
+
+
+def _affine(ours: Array, theirs: Array) -> Message | None:
+    """theirs = a × ours + b, for all or for each channel."""
+    for axes in (None, *range(1, min(ours.ndim, 4))):
+        groups = [(ours, theirs)] if axes is None else list(
+            zip(np.moveaxis(ours, axes, 0), np.moveaxis(theirs, axes, 0), strict=True)
+        )  # fmt: skip
+        fits = [_line(one.reshape(-1), other.reshape(-1)) for one, other in groups]
+        if len(groups) <= 4 and all(fit is not None for fit in fits):
+            formula = ", ".join(f"{fit[0]:.4g}·x {fit[1]:+.4g}" for fit in fits if fit)
+            if len(groups) > 1:
+                return message("word.scaled_per_channel", formula=formula)
+            return message("word.scaled", formula=formula)
+    return None
+
+
+def _line(ours: Array, theirs: Array) -> tuple[float, float] | None:
+    spread = ours - ours.mean()
+    size = float(np.vdot(spread, spread))
+    if ours.size < 4 or not size:
+        return None
+    slope = float(np.vdot(spread, theirs - theirs.mean())) / size
+    shift = float(theirs.mean() - slope * ours.mean())
+    error = float(np.abs(theirs - slope * ours - shift).max())
+    return (slope, shift) if slope and error <= 1e-5 * max(float(np.abs(theirs).max()), 1e-30) else None
+
+
+# An activation on the other side of zero: rounding, although the gradients behind it jump. The first step and layer are
+# looked for where a few elements around a ReLU-like layer have another sign in the candidate, with values that rounding
+# can move across zero. What differs after that is its consequence. A ReLU that is called as a function has no layer of
+# its own; it is known by a layer whose output, rectified, is what another is given.
+
+_NEAR = 1e-4
+"""Of the tensor's size: what float32 rounding, grown over a few steps, can move."""
+_JUMP = 1e-5
+"""Relative difference of a tensor, about a hundred roundings."""
+
+
+def _kink(case: Case) -> Iterable[Finding]:
+    if not _visible(case):
+        return
+    for key, both in _around_kinks(case.data):
+        flipped = np.asarray(np.sign(both[0]) != np.sign(both[1]))
+        count = int(flipped.sum())
+        if not count or not _tiny(both, flipped):
+            continue
+        ours, theirs = (Number(float(one[flipped][0]), "+.1e") for one in both)
+        yield Finding(
+            rule="kink",
+            kind="remark",
+            cause=message("cause.kink", some=count, all=flipped.size, step=key.step, path=Name(key.path)),
+            evidence=(message("evidence.first_activation", ours=ours, theirs=theirs),),
+            confidence="consistent",
+            advice=(message("advice.nothing_to_fix"),),
+            keys=(key,),
+        )
+        return
+
+
+def _visible(case: Case) -> bool:
+    """Whether anything differs by more than rounding; without that a flip has no consequence worth reading for."""
+    return any(row.measurement is not None and not row.measurement.rel_l2 <= _JUMP for row in case.rows.values())
+
+
+def _around_kinks(data: CaseData) -> Iterator[tuple[Key, Both]]:
+    """What goes into kinks or comes out of them, step by step in execution order, in the precision of the program."""
+    rectified = _rectified(data)
+    for pair in data.pairing.pairs:
+        key = pair.reference.key
+        if key.phase != "forward" or key.run or key.path not in data.layers:
+            continue
+        kind = layer_kind(data.layers[key.path][0].kind)
+        kinked = kind is not None and kind.kinked
+        if (kinked or (key.path in rectified and key.role == "output")) and (both := data.values(key)) is not None:
+            yield key, both
+
+
+def _rectified(data: CaseData) -> frozenset[str]:
+    """Layers whose output goes through a ReLU that is no layer: in the first step another is given just that."""
+    outputs: dict[str, Array] = {}
+    found = set()
+    for entry in data.reference.of_run(""):
+        key = entry.key
+        if key.phase != "forward" or key.step != data.steps[0] or entry.dtype not in ("float32", "float64"):
+            continue
+        if key.role == "output":
+            outputs[key.path] = entry.array()
+        elif key.role.startswith("input") and bool(((given := entry.array()) == 0).any()) and given.min() >= 0:
+            found |= {path for path, one in outputs.items() if _is_rectified(one, given)}
+    return frozenset(found)
+
+
+def _is_rectified(output: Array, given: Array) -> bool:
+    return output.size == given.size and bool(np.array_equal(np.maximum(output, 0).ravel(), given.ravel()))
+
+
+def _tiny(both: Both, flipped: Array) -> bool:
+    size = float(np.sqrt(np.mean(both[0] ** 2)))
+    return all(float(np.abs(one[flipped]).max()) <= _NEAR * size for one in both)
+
+
+# Where NaN or infinity comes from: the first entry that has one although what went in was finite.
+
+
+def _not_finite(case: Case) -> Iterable[Finding]:
+    before: Key | None = None
+    for row in case.comparison.rows:
+        key, measured = row.key, row.measurement
+        if key.run or measured is None:
+            continue
+        sides = {
+            name: (one.nan, one.inf)
+            for name, one in (("reference", measured.reference), ("candidate", measured.candidate))
+            if one.nan or one.inf
+        }
+        if not sides:
+            before = key
+            continue
+        if len(sides) == 2 and not measured.nonfinite_mismatched and key not in case.failed:
+            # Infinite masks are meant so, on both sides alike.
+            continue
+        shown = tuple(
+            message("word.nan_and_inf", side=side(name), nan=nan, inf=inf) for name, (nan, inf) in sides.items()
+        )
+        where = side(next(iter(sides))) if len(sides) == 1 else message("word.both_sides")
+        yield Finding(
+            rule="not_finite",
+            cause=message("cause.not_finite", key=Name(key), sides=where),
+            evidence=(
+                message("evidence.not_finite", shown=shown, count=measured.count),
+                message("evidence.finite_before", before=message("word.the_start") if before is None else Name(before)),
+            ),
+            confidence="consistent",
+            advice=(message("advice.look_at_inputs" if key.phase == "data" else "advice.look_for_not_finite"),),
+            keys=(key,),
+        )
+        return
+
+
+# Less precision in one layer: float64 agrees, float32 does not, by about what bfloat16, TF32 or float16 round.
+
+_FORMATS = (
+    ("word.half_precision", 2.0**-14, 2.0**-10.3),
+    ("word.bfloat16", 2.0**-10.3, 2.0**-7),
+    ("word.float8", 2.0**-7, 2.0**-2),
+)
+"""Relative error of a tensor (rms) that was rounded once or a few times to the format."""
+
+
+def _precision_cut(case: Case) -> Iterable[Finding]:
+    assert case.floor is not None
+    evidence = {one.key: one for one in case.floor.evidence}
+    for judgement in case.verdict.judgements:
+        if judgement.status is not Status.PRECISION:
+            continue
+        found = evidence.get(judgement.key)
+        if found is None or found.float32 is None or not found.float32.reference.rms:
+            continue
+        share = found.float32.rmse / found.float32.reference.rms
+        name = next((name for name, low, high in _FORMATS if low <= share < high), "word.less_than_float32")
+        yield Finding(
+            rule="precision_cut",
+            cause=message("cause.precision_cut", path=layer(judgement.key.path), format=message(name)),
+            evidence=(message("evidence.error_in_its_precision", share=Number(share, ".1e")),),
+            confidence="consistent",
+            advice=(message("advice.look_for_casts"),),
+            keys=(judgement.key,),
+        )
+        return
+
+
+# Softmax far out: some kernels of softmax and cross entropy cut differences of logits off at 64. A sample whose logit
+# lies 100 below the largest then has a loss of 64 in place of 100. Both are nearly certain predictions; the gradients
+# differ by exp(-64), the loss visibly.
+
+
+def _saturation(case: Case) -> Iterable[Finding]:
+    first = case.verdict.first_divergence
+    frameworks = {source.provenance.framework for source in (case.reference, case.candidate)}
+    if first is None or not first.key.phase or len(frameworks) == 1:
+        return
+    limits = {name: limit for name in frameworks if (limit := _limit("cross_entropy_loss", name)) is not None}
+    if len(limits) != 1:
+        return
+    cutting, limit = next(iter(limits.items()))
+    key = first.key
+    found = case.data.layers.get(key.path)
+    at_softmax = found is not None and any(_limit(found[0].kind, name) for name in frameworks)
+    if key.phase != "loss" and not at_softmax:
+        return
+    role = "input.0" if at_softmax else "output"
+    for one, (ours, _) in case.data.each("forward", key.step):
+        if one.role != role or ours.ndim < 2 or (at_softmax and one.path != key.path):
+            continue
+        spread = float((ours.max(-1) - ours.min(-1)).max())
+        if spread > limit and (at_softmax or one.path == ""):
+            yield Finding(
+                rule="saturation",
+                cause=message(
+                    "cause.saturation", spread=Number(spread, ".3g"), framework=cutting, limit=Number(limit, "g")
+                ),
+                evidence=(message("evidence.outputs_agree"), message("evidence.first_that_does_not", key=Name(key))),
+                confidence="consistent",
+                advice=(message("advice.scale_logits_down", framework=cutting),),
+                keys=(key,),
+            )
+            return
+
+
+def _limit(kind: str, framework: str) -> float | None:
+    """Where the framework's kernel of this kind of layer cuts differences of logits off."""
+    row = layer_kind(kind)
+    column = None if row is None else row.columns.get(framework)
+    return None if column is None else column.value_limit
+
+
+# A layer whose output is right and whose gradient is wrong: a kernel's or a hand-written backward pass. With live
+# models the re-run asks finite differences which of the two sides is right.
+
+
+def _wrong_backward(case: Case) -> Iterable[Finding]:
+    data = case.data
+    for path in case.own:
+        failed = [key for key in case.failed if key.run == "isolated" and key.layer_alone == path]
+        wrong = sorted((key for key in failed if key.phase == "backward"), key=str)
+        if not wrong or any(key.phase in ("forward", "buffer") for key in failed):
+            continue
+        if path not in data.layers or setting_differences(*data.layers[path]):
+            continue
+        both = data.best(wrong[0])
+        ours, theirs = data.layers[path]
+        yield Finding(
+            rule="wrong_backward",
+            cause=message("cause.wrong_backward", path=Name(path), ours=ours.type, theirs=theirs.type),
+            evidence=(
+                message("evidence.gradient_alone_incomparable")
+                if both is None
+                else message("evidence.gradient_alone_differs", share=Number(relative(*both), ".2g")),
+            ),
+            confidence="consistent",
+            advice=(message("advice.check_by_finite_differences", path=Name(path)),),
+            keys=tuple(wrong[:3]),
+        )
+
+
+HYPOTHESES = (
+    Hypothesis("between_layers", _between_layers, Where(steps=1)),
+    Hypothesis("constant_factor", _constant_factor),
+    Hypothesis("cut_graph", _cut_graph, Where(steps=1)),
+    Hypothesis("data", _data),
+    Hypothesis("kink", _kink),
+    Hypothesis("not_finite", _not_finite, Where(data=False)),
+    Hypothesis("precision_cut", _precision_cut, Where(data=False, floor=True)),
+    Hypothesis("saturation", _saturation),
+    Hypothesis("wrong_backward", _wrong_backward),
+)
