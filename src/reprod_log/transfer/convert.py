@@ -1,21 +1,26 @@
 """convert_weights: a weight file of one framework into a weight file of another."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from reprod_log.errors import TransferError, UsageError, counted, listed
 from reprod_log.frameworks import owner_of_model
+from reprod_log.frameworks.checkpoints import OWNERS, owner
+from reprod_log.frameworks.installed import USUAL_REFERENCE
 from reprod_log.frameworks.tensors import to_numpy
+from reprod_log.layers.lookup import layer_kind
+from reprod_log.layers.rows import Column, TensorMap
+from reprod_log.layers.transform import Shape
 from reprod_log.pairing.models import Inputs, Order
-from reprod_log.pairing.units import Survey, UnitPair, survey
+from reprod_log.frameworks.module_tree import join
+from reprod_log.pairing.units import BARE, Part, Survey, Unit, UnitPair, survey
 from reprod_log.pairing.weight_map import Move, TransferPlan, make_plan
 from reprod_log.recording import Array
-from reprod_log.transfer.counterpart import make_counterpart
 from reprod_log.transfer.file_evidence import Hints, read_evidence
-from reprod_log.transfer.files import FRAMEWORK_OF, read_weights, write_weights
+from reprod_log.transfer.files import read_weights, write_weights
 from reprod_log.transfer.report import TransferReport, TransferRow
 from reprod_log.transfer.weights import prepare, refuse_incomplete
 
@@ -87,15 +92,11 @@ class _Job:
 
 
 def _frameworks(source: Path, target: Path, said_source: str | None, said_target: str | None) -> tuple[str, str]:
+    known = list(dict.fromkeys(one for one in OWNERS.values() if one))
     for said in (said_source, said_target):
-        if said not in (None, "torch", "paddle"):
-            raise UsageError(f"A framework is 'torch' or 'paddle', not {said!r}.")
-    found = []
-    for path, said in ((source, said_source), (target, said_target)):
-        if path.suffix not in FRAMEWORK_OF:
-            raise UsageError(f"{path}: the name of a weight file ends with one of {', '.join(FRAMEWORK_OF)}.")
-        found.append(said or FRAMEWORK_OF[path.suffix] or "torch")
-    return found[0], found[1]
+        if said is not None and said not in known:
+            raise UsageError(f"A framework is {' or '.join(map(repr, known))}, not {said!r}.")
+    return said_source or owner(source) or USUAL_REFERENCE, said_target or owner(target) or USUAL_REFERENCE
 
 
 def _patterns(value: Iterable[str]) -> tuple[str, ...]:
@@ -119,7 +120,7 @@ def _by_one_model(weights: dict[str, Array], source_model: Any, target_model: An
         raise UsageError(f"The model is of {owner}, but its file is one of {frameworks[side]}.")
     found = survey(model)
     _refuse_unknown_shapes(found)
-    made = [make_counterpart(unit, frameworks[1 - side]) for unit in found.units]
+    made = [_make_counterpart(unit, frameworks[1 - side]) for unit in found.units]
     shapes = {name: shape for one in made for name, shape in one.shapes.items()}
     if side == 0:
         pairs = [UnitPair(unit, one.unit, "name") for unit, one in zip(found.units, made, strict=True)]
@@ -152,7 +153,7 @@ def _by_names(weights: dict[str, Array], frameworks: tuple[str, str], hints: Hin
             f"{counted(len(evidence.undecided), 'tensor')} could be one thing or another: {why}. Give a "
             "model, or say what they are with linear=(...), keep=(...) or layers={...}. Nothing was written."
         )
-    made = [make_counterpart(unit, frameworks[1]) for unit in evidence.units]
+    made = [_make_counterpart(unit, frameworks[1]) for unit in evidence.units]
     pairs = [UnitPair(unit, one.unit, "name") for unit, one in zip(evidence.units, made, strict=True)]
     plan = make_plan(pairs, {name: shape for one in made for name, shape in one.shapes.items()})
     return _job(plan, weights, frameworks, {k: v for one in made for k, v in one.second_names.items()}, {})
@@ -234,3 +235,88 @@ def _state_names(target: Survey, moved: set[str]) -> tuple[dict[str, str], dict[
         elif name in optional:
             extra[name] = to_numpy(tensor)
     return second, extra
+
+
+# ---- the other side's layers, when no model of it is at hand ---------------------------------------------------------
+@dataclass(frozen=True)
+class _Counterpart:
+    """A unit as the other framework would store it: the shape of each tensor, and second names that it would list."""
+
+    unit: Unit
+    shapes: dict[str, Shape]
+    second_names: dict[str, str]
+
+
+def _make_counterpart(unit: Unit, family: str) -> _Counterpart:
+    """The counterpart of a unit in a family; what that family cannot store is refused."""
+    if unit.kind == BARE:
+        part = unit.parts[0]
+        return _Counterpart(replace(unit, family=family), {part.tensor: part.shape}, {})
+    column = _column(unit, family)
+    if any("." in part.canonical and part.canonical.rpartition(".")[2] in _KEPT for part in unit.parts):
+        raise TransferError(
+            f"'{unit.path}' keeps its weight in the form of weight norm or spectral norm, whose shapes depend on the "
+            "other side's layer. Pass both models."
+        )
+    parts: dict[str, Part] = {}
+    shapes: dict[str, Shape] = {}
+    for map_ in _maps_of(column.tensors, unit):
+        held = [unit.part(name) for name in map_.canonical]
+        found = [part for part in held if part is not None and part.canonical not in parts]
+        if len(found) < len(held) or len({part.shape for part in found}) > 1:
+            continue
+        name = join(unit.path, map_.native)
+        shapes[name] = _stored_shape(map_, found[0].shape)
+        for index, part in enumerate(found):
+            parts[part.canonical] = Part(part.canonical, name, index, map_.transform, part.shape, map_.optional)
+    lost = [part.tensor for part in unit.parts if part.canonical not in parts and not part.optional]
+    if lost:
+        raise TransferError(
+            f"'{lost[0]}' ({unit.title}) has no place in {family}'s {column.classes[0]}. Pass both models."
+        )
+    made = Unit(unit.path, unit.kind, family, column.classes[0], tuple(parts.values()), owner=unit.path)
+    return _Counterpart(made, shapes, _second_names_of(column, unit, parts))
+
+
+_KEPT = ("g", "v", "original", "left", "right")
+
+
+def _column(unit: Unit, family: str) -> Column:
+    row = layer_kind(unit.kind)
+    column = None if row is None else row.columns.get(family)
+    if column is None or not column.tensors:
+        raise TransferError(f"'{unit.path}' is a {unit.title}, which {family} does not have. Pass both models.")
+    return column
+
+
+def _maps_of(maps: Iterable[TensorMap], unit: Unit) -> Iterator[TensorMap]:
+    """The maps that hold any of the unit's parts, with their numbers filled in."""
+    canonical = [part.canonical for part in unit.parts]
+    both_ways = any(name.endswith("_reverse") for name in canonical)
+    for map_ in maps:
+        cell = map_.native.partition(".")[2].partition(".")[0]
+        if (cell == "cell" and both_ways) or (cell in ("cell_fw", "cell_bw") and not both_ways):
+            continue
+        yield from dict.fromkeys(found for name in canonical if (found := map_.providing(name)) is not None)
+
+
+def _second_names_of(column: Column, unit: Unit, parts: Mapping[str, Part]) -> dict[str, str]:
+    if any(part.canonical.startswith("weight_hr") for part in unit.parts):
+        # With a projection paddle's second names stand for other tensors; see the row.
+        return {}
+    maps = _maps_of(column.second_names, unit)
+    return {join(unit.path, map_.native): parts[map_.canonical[0]].tensor for map_ in maps}
+
+
+def _stored_shape(map_: TensorMap, part: Shape) -> Shape:
+    """The shape of a stored tensor whose canonical parts have this shape."""
+    transform = map_.transform
+    whole = (part[0] * transform.parts, *part[1:]) if transform.parts > 1 else part
+    if transform.lead:
+        return (*[1] * transform.lead, *whole)
+    if transform.axes is None:
+        return whole
+    shape = [0] * len(whole)
+    for position, axis in enumerate(transform.axes):
+        shape[axis] = whole[position]
+    return tuple(shape)

@@ -6,9 +6,9 @@ from fnmatch import fnmatchcase
 
 from reprod_log.errors import UsageError
 from reprod_log.frameworks.module_tree import join
-from reprod_log.layers.lookup import find_layer, layer_kind, layer_kinds
+from reprod_log.layers.lookup import find_layer, layer_kind, layer_kinds, names_of_statistic
 from reprod_log.layers.rows import Column, LayerKind
-from reprod_log.layers.transform import Shape
+from reprod_log.layers.transform import KEEP, Shape
 from reprod_log.pairing.names import words
 from reprod_log.pairing.units import Unit, bare_unit, layer_parts
 
@@ -78,12 +78,10 @@ def _kind(
         return _row("multihead_attention", framework)
     if (kind := _recurrent(inside)) is not None:
         return _row(kind, framework)
-    if {"running_mean", "_mean"} & own.keys():
+    if own.keys() & set(names_of_statistic("running_mean")):
         return _row("batchnorm", framework)
-    if "scale" in own and framework == "paddle" and len(own["scale"]) == 1:
-        return _row("instancenorm", framework)
-    if "_weight" in own and framework == "paddle":
-        return _row("prelu", framework)
+    if (found := _by_own_name(own, framework)) is not None:
+        return found
     if "weight" in own:
         return _by_weight(path, own, framework, hints)
     return None
@@ -126,11 +124,25 @@ def _by_weight(
         return f"'{name}' {shape} has no bias: a linear layer (transposed) or an embedding (as it is)?"
     if shape[0] == shape[1]:
         return f"'{name}' {shape} is square: its layout cannot be told"
-    outputs_first = bias == shape[:1]
-    if outputs_first == (framework == "torch"):
-        return _row("linear", framework)
-    # A layer of paddle.compat.nn, which keeps torch's layout.
-    return _row("linear", "paddle.compat") if framework == "paddle" and outputs_first else None
+    # A dialect may keep another layout than its framework (paddle.compat.nn that of torch).
+    linear = layer_kind("linear")
+    assert linear is not None
+    for family, column in linear.columns.items():
+        stored = column.find("weight")
+        outputs_first = stored is not None and stored.transform == KEEP
+        if family.partition(".")[0] == framework and outputs_first == (bias == shape[:1]):
+            return linear, column
+    return None
+
+
+def _by_own_name(own: Mapping[str, Shape], framework: str) -> tuple[LayerKind, Column] | None:
+    """The one kind of layer that gives a vector a name of the framework's own ("scale" for a weight)."""
+    for row in layer_kinds().values():
+        column = row.columns.get(framework, Column(()))
+        for map_ in column.tensors:
+            if map_.native not in map_.canonical and map_.trained and len(own.get(map_.native, ())) == 1:
+                return row, column
+    return None
 
 
 def _recurrent(inside: Mapping[str, Shape]) -> str | None:
