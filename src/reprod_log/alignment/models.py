@@ -202,7 +202,7 @@ def _carry(source: Any, target: Any, proof: Any, rename: Mapping[str, str] | Non
 
     try:
         done = carry()
-        return list(done.doubts), done
+        return list(map(str, done.doubts)), done
     except TransferError as refusal:
         if proof is None:
             raise

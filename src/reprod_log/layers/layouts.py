@@ -95,7 +95,7 @@ class _WeightForm:
         return tuple(name.replace("{w}", weight) for name, _ in self.tensors)
 
 
-# The order matters: spectral norm's `weight_v` is told from weight norm's by the presence of `weight_orig`.
+# The order matters: spectral norm's `weight_v` differs from weight norm's by the presence of `weight_orig`.
 _FORMS = (
     _WeightForm((("{w}_orig", "original"), ("{w}_u", "left"), ("{w}_v", "right"))),
     _WeightForm((("{w}_g", "g"), ("{w}_v", "v"))),

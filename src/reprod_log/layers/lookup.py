@@ -104,7 +104,7 @@ def find_layer(type_name: str) -> tuple[LayerKind, Column] | None:
 
 
 def kind_of(type_names: Iterable[str], framework: str) -> str:
-    """The kind of a class, told by its own name or that of its nearest ancestor of this framework; "" if none has one.
+    """The kind of a class, known by its own name or that of its nearest ancestor of this framework; "" if none has one.
 
     The names are dotted ("torch.nn.modules.linear.Linear"), a class's own before those of its ancestors.
     """

@@ -522,7 +522,7 @@ def _columns(framework: str) -> list[OptimizerColumn]:
 def to_canonical(
     row: OptimizerKind, framework: str, state: Mapping[str, Array], settings: Mapping[str, float]
 ) -> dict[str, Array]:
-    """A parameter's state under canonical names, with its number of steps where it can be told."""
+    """A parameter's state under canonical names, with its number of steps where it is known."""
     column = row.columns[framework]
     result = {
         name: state[slot.native] / _rate(framework, slot, settings)

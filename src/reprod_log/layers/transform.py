@@ -2,7 +2,7 @@
 
 Every layout difference known so far between frameworks is a permutation of the elements: axes swapped, dimensions
 flattened, several matrices packed into one. So one small value describes them all, is its own inverse recipe, and
-carries gradients and optimizer moments exactly as it carries weights (the Jacobian of a permutation is the
+transfers gradients and optimizer moments exactly as it transfers weights (the Jacobian of a permutation is the
 permutation itself).
 """
 

@@ -31,8 +31,8 @@ def input_partner(entry: Entry, given: Sequence[Entry]) -> Entry | None:
 def arranged(ours: Call, theirs: Call) -> Call | None:
     """The reference's call in the form of the candidate's; None when the two are not given the same tensors.
 
-    Which argument is which is told by their values in the run of both models, and by their places where values do not
-    tell.
+    Which argument is which follows from their values in the run of both models, and by their places where values do not
+    decide.
     """
     here, there = dict(_leaves(ours)), dict(_leaves(theirs))
     roles = _roles(here, there)

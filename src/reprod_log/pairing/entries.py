@@ -173,7 +173,7 @@ class _Finder:
         return replace(pair, view=view) if view is not None else pair
 
     def _rows(self, entry: Entry, candidate: Entry, ours: ModuleInfo | None, theirs: ModuleInfo | None) -> View | None:
-        """The view of a layer that works row by row: told by what it was first given or gave, and then kept."""
+        """The view of a layer that works row by row: decided by its first input or output, and then kept."""
 
         place = entry.key.path, entry.key.call, len(entry.shape)
         if place not in self._row_views:

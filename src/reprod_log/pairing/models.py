@@ -175,19 +175,19 @@ def _own_layers(
     """Modules that hold tensors of their own making and nothing else, when all of these have partners in one module."""
     there: dict[str, set[str]] = {}
     back: dict[str, set[str]] = {}
-    said: dict[str, How] = {}
+    ways: dict[str, How] = {}
     for pair in pairs:
         if pair.source.kind == BARE:
             there.setdefault(pair.source.owner, set()).add(pair.target.owner)
             back.setdefault(pair.target.owner, set()).add(pair.source.owner)
-            said.setdefault(pair.source.owner, _HOW[pair.how])
+            ways.setdefault(pair.source.owner, _HOW[pair.how])
     taken = {partner for partner, _ in modules.values()}
     found: dict[str, tuple[str, How]] = {}
     for owner, partners in there.items():
         partner = next(iter(partners))
         alone = len(partners) == 1 and len(back[partner]) == 1
         if alone and owner in ours and partner in theirs and owner not in modules and partner not in taken:
-            found[owner] = (partner, said[owner])
+            found[owner] = (partner, ways[owner])
     return found
 
 
@@ -210,7 +210,7 @@ _HOW: Mapping[PairedBy, How] = {
     "close name": "structure",
     "numbering": "structure",
 }
-"""What is said of entries whose units were paired so."""
+"""How entries count as paired whose units were paired so."""
 
 
 def _between_anchors(
@@ -225,7 +225,7 @@ def _between_anchors(
     for end_here in [*(i for i, call in enumerate(ours) if call.path in anchors), len(ours)]:
         end_there = place_there.get(anchors[ours[end_here].path][0], -1) if end_here < len(ours) else len(theirs)
         if end_there < start_there:
-            # The other side runs this layer elsewhere, or not at all: nothing can be said about what lies between.
+            # The other side runs this layer elsewhere, or not at all: nothing is known about what lies between.
             continue
         segment = [call for call in theirs[start_there:end_there] if call.path not in taken]
         for one, other in best_alignment(ours[start_here:end_here], segment, _Call.likeness):
@@ -423,7 +423,7 @@ def _with_runs(
 
     def run_target(tried: Pairs) -> Calls:
         plan = make_plan(tried, shapes_of(target))
-        return run_model(target, target_inputs, plan.carry(values.__getitem__), side="target")
+        return run_model(target, target_inputs, plan.apply(values.__getitem__), side="target")
 
     def outputs(unit: Unit, trace: Calls, side: str) -> tuple[Array, ...] | None:
         return _unit_outputs(source if side == "source" else target, unit, trace)

@@ -13,7 +13,7 @@ from reprod_log.errors import TransferError, UsageError, listed
 from reprod_log.pairing.units import Unit, UnitPair, single
 from reprod_log.recording import Key, Recording
 
-# Spellings of one role. Only what is said the same way throughout the field: a wrong entry would pair wrong layers.
+# Spellings of one role. Only what means the same throughout the field: a wrong entry would pair wrong layers.
 _SPELLINGS = {
     "query": "q",
     "queries": "q",

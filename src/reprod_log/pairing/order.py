@@ -1,4 +1,4 @@
-"""Pairs by order and by structure: sequences of units laid side by side, units of one signature told apart by names.
+"""Pairs by order and by structure: sequences of units laid side by side, units of one signature distinguished by names.
 
 Order is that of registration or of execution, held by the pairs that were decided before. Shape alone never decides.
 """
@@ -229,7 +229,7 @@ def lone_bare_units(sources: Iterable[Unit], targets: Iterable[Unit]) -> list[Un
     """Bare tensors that are the only ones of their shape on either side: a guess that needs proof by values."""
     here, there = by_signature(sources), by_signature(targets)
     return [
-        UnitPair(group[0], there[signature][0], "only fit", "told by its shape and by the outputs of the whole model")
+        UnitPair(group[0], there[signature][0], "only fit", "found by its shape and by the outputs of the whole model")
         for signature, group in here.items()
         if signature[0] == BARE and len(group) == len(there.get(signature, [])) == 1
     ]

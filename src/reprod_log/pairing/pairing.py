@@ -64,5 +64,5 @@ class Pairing:
     """What only one author's way of writing has, with nothing to compare it with: outputs of modules that the
     other model does not have as modules and that hold no tensor of their own (or none that is not compared under
     another name), arguments and further outputs of inner modules, tables that are only looked up, gradients that are
-    zero on one side and not there on the other. Not a failure; said in the report."""
+    zero on one side and not there on the other. Not a failure; the report lists it."""
     notes: tuple[Message, ...] = ()

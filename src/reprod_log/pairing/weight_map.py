@@ -43,7 +43,7 @@ class TransferPlan:
     pairs: tuple[UnitPair, ...]
     moves: tuple[Move, ...]
 
-    def carry(self, read: Callable[[str], Array]) -> dict[str, Array]:
+    def apply(self, read: Callable[[str], Array]) -> dict[str, Array]:
         """The target's arrays by name, made of the source's."""
         return {move.target: move.apply(read) for move in self.moves}
 

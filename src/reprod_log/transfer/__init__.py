@@ -19,7 +19,7 @@ __all__ = [
     "transfer_weights",
 ]
 
-# Comparing recordings needs the rules for layouts, but not what carries weights over.
+# Loaded when asked for: comparing recordings needs none of it.
 _HOMES = {
     "TransferReport": "reprod_log.transfer.report",
     "TransferRow": "reprod_log.transfer.report",

@@ -10,12 +10,12 @@ from reprod_log.errors import TransferError, UsageError, counted, listed
 from reprod_log.frameworks import owner_of_model
 from reprod_log.frameworks.checkpoints import OWNERS, owner
 from reprod_log.frameworks.installed import USUAL_REFERENCE
+from reprod_log.frameworks.module_tree import join
 from reprod_log.frameworks.tensors import to_numpy
 from reprod_log.layers.lookup import layer_kind
 from reprod_log.layers.rows import Column, TensorMap
 from reprod_log.layers.transform import Shape
 from reprod_log.pairing.models import Inputs, Order
-from reprod_log.frameworks.module_tree import join
 from reprod_log.pairing.units import BARE, Part, Survey, Unit, UnitPair, survey
 from reprod_log.pairing.weight_map import Move, TransferPlan, make_plan
 from reprod_log.recording import Array
@@ -75,7 +75,7 @@ def convert_weights(
     else:
         hints = Hints(layers or {}, _patterns(linear), _patterns(keep))
         job = _by_names(weights, frameworks, hints)
-    arrays = job.plan.carry(weights.__getitem__) | dict(job.extra)
+    arrays = job.plan.apply(weights.__getitem__) | dict(job.extra)
     arrays |= {name: arrays[first] for name, first in job.second_names.items() if first in arrays}
     write_weights(target, arrays, framework=frameworks[1])
     return job.report
@@ -91,12 +91,14 @@ class _Job:
     extra: Mapping[str, Array]
 
 
-def _frameworks(source: Path, target: Path, said_source: str | None, said_target: str | None) -> tuple[str, str]:
+def _frameworks(
+    source: Path, target: Path, source_framework: str | None, target_framework: str | None
+) -> tuple[str, str]:
     known = list(dict.fromkeys(one for one in OWNERS.values() if one))
-    for said in (said_source, said_target):
-        if said is not None and said not in known:
-            raise UsageError(f"A framework is {' or '.join(map(repr, known))}, not {said!r}.")
-    return said_source or owner(source) or USUAL_REFERENCE, said_target or owner(target) or USUAL_REFERENCE
+    for given in (source_framework, target_framework):
+        if given is not None and given not in known:
+            raise UsageError(f"A framework is {' or '.join(map(repr, known))}, not {given!r}.")
+    return source_framework or owner(source) or USUAL_REFERENCE, target_framework or owner(target) or USUAL_REFERENCE
 
 
 def _patterns(value: Iterable[str]) -> tuple[str, ...]:

@@ -70,9 +70,9 @@ def _below(name: str, path: str) -> bool:
 def _kind(
     path: str, inside: Mapping[str, Shape], framework: str, hints: Hints
 ) -> tuple[LayerKind, Column] | str | None:
-    said = next((kind for pattern, kind in hints.layers.items() if fnmatchcase(path, pattern)), None)
-    if said is not None:
-        return _told(said, framework)
+    type_name = next((kind for pattern, kind in hints.layers.items() if fnmatchcase(path, pattern)), None)
+    if type_name is not None:
+        return _of_type(type_name, framework)
     own = {name: shape for name, shape in inside.items() if "." not in name}
     if "in_proj_weight" in own or ("q_proj_weight" in own and "out_proj.weight" in inside):
         return _row("multihead_attention", framework)
@@ -87,17 +87,17 @@ def _kind(
     return None
 
 
-def _told(said: str, framework: str) -> tuple[LayerKind, Column]:
+def _of_type(type_name: str, framework: str) -> tuple[LayerKind, Column]:
     """The row and column for a type as the user writes it: "torch.nn.Linear", "Conv2D", "BatchNorm"."""
-    found = find_layer(said) if "." in said else None
+    found = find_layer(type_name) if "." in type_name else None
     if found is None:
-        name = said.rpartition(".")[2]
+        name = type_name.rpartition(".")[2]
         rows = [row for row in layer_kinds().values() if any(column.tensors for column in row.columns.values())]
         named = [row for row in rows if any(name in (row.title, *column.classes) for column in row.columns.values())]
         found = _find(named[0].kind, framework) if named else None
     if found is None:
         known = ", ".join(row.title for row in rows)
-        raise UsageError(f"layers names the type {said!r}, for which there is no rule. Rules: {known}.")
+        raise UsageError(f"layers names the type {type_name!r}, for which there is no rule. Rules: {known}.")
     return found
 
 
@@ -123,7 +123,7 @@ def _by_weight(
             return _row("embedding", framework)
         return f"'{name}' {shape} has no bias: a linear layer (transposed) or an embedding (as it is)?"
     if shape[0] == shape[1]:
-        return f"'{name}' {shape} is square: its layout cannot be told"
+        return f"'{name}' {shape} is square: its layout is unknown"
     # A dialect may keep another layout than its framework (paddle.compat.nn that of torch).
     linear = layer_kind("linear")
     assert linear is not None

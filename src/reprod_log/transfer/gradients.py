@@ -1,4 +1,4 @@
-"""transfer_gradients: the gradients of one model onto another, by the rules that carry their weights."""
+"""transfer_gradients: the gradients of one model onto another, by the plan of their weights."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

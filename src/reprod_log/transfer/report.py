@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from reprod_log.errors import TransferError, counted, listed
+from reprod_log.messages import Message
 from reprod_log.pairing.weight_map import TransferPlan
 from reprod_log.transfer.verification import Status
 
@@ -42,7 +43,7 @@ class TransferReport:
     allowed: tuple[str, ...] = ()
     reasons: Mapping[str, str] = field(default_factory=dict)
     context: str = ""
-    doubts: tuple[str, ...] = ()
+    doubts: tuple[Message, ...] = ()
     """What was taken for granted and may be why the models differ."""
     plan: TransferPlan | None = field(default=None, repr=False, compare=False)
 
@@ -72,24 +73,24 @@ class TransferReport:
         left = (*self.left_in_target, *self.left_in_source)
         if not left:
             return "Nothing to transfer: the two models have no tensor in common."
-        said = []
+        parts = []
         if self.left_in_target:
-            said.append(
+            parts.append(
                 f"{_tensors(self.left_in_target)} of the target cannot be filled: {listed(self.left_in_target)}."
             )
         if self.left_in_source:
-            said.append(f"{_tensors(self.left_in_source)} of the source find no place: {listed(self.left_in_source)}.")
+            parts.append(f"{_tensors(self.left_in_source)} of the source find no place: {listed(self.left_in_source)}.")
         why = dict.fromkeys(f"{reason}." for name in left if (reason := self.reasons.get(name)))
         advice = "Pass rename={...}, inputs=... to go by execution order, or allow_left=(...) to leave them on purpose."
-        return " ".join([*said, *list(why)[:5], advice])
+        return " ".join([*parts, *list(why)[:5], advice])
 
     def _what_differs(self) -> str:
         layers = dict.fromkeys((row.layer, row.rule, row.check) for row in self.differing)
-        said = [f"{rule} '{path}' ({check})" for path, rule, check in list(layers)[:5]]
+        parts = [f"{rule} '{path}' ({check})" for path, rule, check in list(layers)[:5]]
         more = f" and {len(layers) - 5} more" if len(layers) > 5 else ""
         return (
-            f"With the same weights {len(layers)} of the layers compute something else: {', '.join(said)}{more}. "
-            "Mend the layer, or pass on_difference='report' to move the weights all the same."
+            f"With the same weights {len(layers)} of the layers compute something else: {', '.join(parts)}{more}. "
+            "Fix the layer, or pass on_difference='report' to move the weights all the same."
         )
 
     def __str__(self) -> str:
@@ -98,11 +99,11 @@ class TransferReport:
 
     def _head(self) -> str:
         counts = {status: sum(row.verified == status for row in self.rows) for status in _STATUSES}
-        said = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+        parts = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
         state = "complete" if self.complete else "INCOMPLETE"
         return (
             f"{self.source_framework} -> {self.target_framework}: {counted(len(self.rows), 'tensor')}, "
-            f"{said or 'none'}; {state}"
+            f"{parts or 'none'}; {state}"
         )
 
     def _table(self) -> Iterator[str]:

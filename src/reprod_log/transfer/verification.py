@@ -46,7 +46,7 @@ def verify(
     source: Survey, target: Survey, plan: TransferPlan, values: Mapping[str, Array], runs: Runs | None
 ) -> dict[str, Check]:
     """A check for every pair of the plan, by the target unit's path; `values` are the source's by name."""
-    planned = plan.carry(values.__getitem__)
+    planned = plan.apply(values.__getitem__)
     return {pair.target.path: _check(source, target, pair, (values, planned), runs) for pair in plan.pairs}
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from reprod_log.errors import TransferError, UsageError
 from reprod_log.frameworks.tensors import is_floating, to_numpy
 from reprod_log.layers.lookup import layer_kind
+from reprod_log.messages import Message, message
 from reprod_log.pairing.models import Correspondence, Inputs, Order, correspond, shapes_of
 from reprod_log.pairing.units import BARE, PIECE, Survey, Unit, survey
 from reprod_log.pairing.weight_map import Move, TransferPlan, find_leftovers, make_plan
@@ -61,7 +62,7 @@ def transfer_weights(
     if dry_run:
         return report
     refuse_incomplete(report, on_difference)
-    _write(prepared.target, prepared.plan.carry(prepared.source.read))
+    _write(prepared.target, prepared.plan.apply(prepared.source.read))
     return report
 
 
@@ -113,15 +114,14 @@ def prepare(
     return Prepared(here, there, plan, report)
 
 
-def _doubts(source: Survey, target: Survey, found: Correspondence) -> tuple[str, ...]:
+def _doubts(source: Survey, target: Survey, found: Correspondence) -> tuple[Message, ...]:
     """Wide layers that were cut in three on one side, when the models then differ."""
     if found.context is None or found.context.first is None:
         return ()
     linear = {unit.path for survey in (source, target) for unit in survey.units if unit.kind == "linear"}
     cut = [unit for pair in found.pairs for unit in (pair.source, pair.target) if unit.class_name == PIECE]
     return tuple(
-        f"{owner!r} was taken for all queries, then all keys, then all values; if it keeps them head by head, "
-        "rearrange its rows before the weights are carried over, or write the other side's layer in the same way"
+        message("note.transfer.packed", layer=repr(owner))
         for owner in dict.fromkeys(unit.owner for unit in cut if unit.owner in linear)
     )
 
