@@ -1,5 +1,6 @@
 """Weight files of strangers: torch's own format with claims beyond the file, and mutated ones."""
 
+import pickle
 import zipfile
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from fuzz.test_readers import mutated, mutation
 from reprod_log.errors import ReprodLogError, UnreadableFile
 from reprod_log.transfer.files import read_weights
+from trust.test_hostile_files import Runs
 
 
 def test_tensor_that_repeats_one_number_a_billion_times_is_refused(tmp_path: Path) -> None:
@@ -62,3 +64,14 @@ def test_mutated_checkpoint_is_refused_or_read(tmp_path: Path, new: bool) -> Non
 
     holds()
     assert 0 in outcomes
+
+
+@pytest.mark.parametrize("suffix", [".pdparams", ".pth"])
+def test_no_code_of_a_weight_file_runs(tmp_path: Path, suffix: str) -> None:
+    mark, path = tmp_path / "ran", tmp_path / f"evil{suffix}"
+    path.write_bytes(pickle.dumps({"x": Runs(mark)}, 2))
+    with pytest.raises(ReprodLogError):
+        read_weights(path)
+    assert not mark.exists()
+    pickle.loads(path.read_bytes())
+    assert mark.exists(), "the file would have left its mark"
