@@ -24,6 +24,7 @@ def announce(alignment: Alignment, stream: TextIO, *, environment: Mapping[str, 
 
 
 def _summary(alignment: Alignment) -> str:
+    # Outside of GitHub no command needs it.
     from reprod_log.report.formats import markdown
 
     return markdown.render(alignment)

@@ -118,6 +118,7 @@ def print_indented(text: str, indent: int, console: Console, style: str = "", *,
 
 def print_tree(alignment: Alignment, console: Console, *, language: str = "en") -> None:
     """Print the modules as a tree, each with its worst status, how many entries do not pass, and its largest error."""
+    # Most commands never show a tree.
     from rich.tree import Tree
 
     from reprod_log.report.groups import module_tree
