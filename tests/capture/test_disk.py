@@ -34,7 +34,7 @@ def test_training_goes_on_when_the_disk_is_full(lab, trained, tmp_path):
     assert run.recording.steps == (0, 1)
     again = load(tmp_path / "rec")
     assert not again.complete
-    assert any("recording stopped at 'step2/" in note and "No space left" in note for note in again.notes)
+    assert any("recording stopped at 'step2/" in note and "No space left" in note for note in map(str, again.notes))
 
 
 def test_training_goes_on_when_the_path_cannot_be_written(lab, trained):
@@ -47,7 +47,7 @@ def test_training_goes_on_when_the_path_cannot_be_written(lab, trained):
         losses = trained(lab, model, optimizer, steps=2)
     assert len(losses) == 2
     assert not run.recording.complete
-    assert "cannot be written" in run.recording.notes[0]
+    assert "cannot be written" in str(run.recording.notes[0])
 
 
 def test_recording_stays_in_memory_when_its_file_cannot_be_written_at_the_end(lab, trained):

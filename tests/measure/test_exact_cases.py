@@ -192,7 +192,7 @@ def test_large_turned_arrays_are_measured_like_small_ones(shape: tuple[int, ...]
 )
 def test_other_kinds_beside_each_other_are_noted(reference: type, candidate: type, note: str) -> None:
     found = measure_arrays(np.ones(2, reference), np.ones(2, candidate))
-    assert [one.startswith(f"{note}, ") for one in found.notes] == [True]
+    assert [str(one).startswith(f"{note}, ") for one in found.notes] == [True]
     assert (found.reference_dtype, found.candidate_dtype) == tuple(note.split(" against "))
     assert measure_arrays(np.ones(2, reference), np.ones(2, reference)).notes == ()
 

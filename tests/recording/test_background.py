@@ -128,4 +128,4 @@ def test_recording_of_large_steps_is_whole_and_says_where_a_full_disk_stopped_it
         for entry in load(tmp_path / "rec"):
             assert entry.array()[0] == entry.key.step
     assert shards[0] == "reprod_log writer"
-    assert any("recording stopped at 'step3/" in note and "No space left" in note for note in recording.notes)
+    assert any("recording stopped at 'step3/" in note and "No space left" in note for note in map(str, recording.notes))

@@ -188,7 +188,7 @@ def test_missing_shard_is_said_and_the_rest_is_readable(tmp_path: Path) -> None:
     loaded = load(path)
     assert loaded.keys == ("step0/loss/loss", "step2/loss/loss")
     assert not loaded.complete
-    assert "1 of 3 shards are missing" in loaded.notes[0]
+    assert "1 of 3 shards are missing" in str(loaded.notes[0])
 
 
 def test_zip_without_arrays_is_not_taken_for_an_empty_recording(tmp_path: Path) -> None:

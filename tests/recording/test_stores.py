@@ -1,5 +1,6 @@
 """Every store keeps every kind of entry; opening reads no tensor data."""
 
+import json
 from pathlib import Path
 
 import ml_dtypes
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 from reprod_log.errors import NewerFormat, RecordingError, UnreadableFile, UsageError
+from reprod_log.messages import Foreign, Name, message
 from reprod_log.recording import ModuleInfo, Provenance, Recording, current_provenance, entry_of
 from reprod_log.recording.stores import all_stores, load, save
 
@@ -32,6 +34,7 @@ ARRAYS = {
     "fortran": np.asfortranarray(np.arange(6, dtype=np.float64).reshape(2, 3)),
 }
 LOSSLESS = [".safetensors", ".npz", ""]
+NOTE = message("note.recording.stopped", key=Name("step0/loss/loss"), why=Foreign("No space left on device"))
 
 
 def saved(tmp_path: Path, suffix: str) -> Path:
@@ -39,9 +42,55 @@ def saved(tmp_path: Path, suffix: str) -> Path:
         entries=tuple(entry_of(key, array) for key, array in ARRAYS.items()),
         provenance=Provenance(framework="torch", framework_version="2.13.0", seeds={"torch": 7}),
         modules=(ModuleInfo("fc", "Linear", "linear", {"weight": (4, 3)}, "torch.nn.Linear"),),
-        notes=("a note",),
+        notes=("a note", NOTE),
     )
     return save(recording, tmp_path / f"recording{suffix}")
+
+
+def test_notes_are_english_for_readers_of_the_first_edition_and_have_their_ids_beside_them(tmp_path: Path) -> None:
+    manifest = saved(tmp_path, "") / "manifest.json"
+    written = json.loads(manifest.read_text(encoding="utf-8"))
+    assert written["notes"] == ["a note", "recording stopped at 'step0/loss/loss': No space left on device"]
+    assert written["note_ids"][0] is None
+    assert written["note_ids"][1]["id"] == "note.recording.stopped"
+    del written["note_ids"]
+    manifest.write_text(json.dumps(written), encoding="utf-8")
+    assert load(manifest.parent).notes == tuple(written["notes"])
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        "text",
+        [None],
+        [None, 5],
+        [None, {"id": ["a"], "arguments": {}}],
+        [None, {"id": "note.measure.sketches", "arguments": {"least": {"number": 1, "form": ".99999999f"}}}],
+        [None, {"id": "note.measure.sketches", "arguments": {"least": {"number": "x", "form": ".1f"}}}],
+    ],
+)
+def test_damaged_ids_of_notes_are_refused(damaged: object, tmp_path: Path) -> None:
+    manifest = saved(tmp_path, "") / "manifest.json"
+    written = json.loads(manifest.read_text(encoding="utf-8"))
+    manifest.write_text(json.dumps({**written, "note_ids": damaged}), encoding="utf-8")
+    with pytest.raises(UnreadableFile, match="damaged"):
+        load(manifest.parent)
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        {"id": "note.recording.of_a_later_version", "arguments": {}},
+        {"id": "note.recording.stopped"},
+        {"id": "note.recording.stopped", "arguments": {"key": {"unknown": "x"}, "why": "x"}},
+    ],
+)
+def test_note_of_a_later_version_is_shown_in_english(later: object, tmp_path: Path) -> None:
+    manifest = saved(tmp_path, "") / "manifest.json"
+    written = json.loads(manifest.read_text(encoding="utf-8"))
+    written["note_ids"][1] = later
+    manifest.write_text(json.dumps(written), encoding="utf-8")
+    assert str(load(manifest.parent).notes[1]) == written["notes"][1]
 
 
 @pytest.mark.parametrize("suffix", LOSSLESS)
@@ -51,7 +100,7 @@ def test_recording_survives_when_saved_and_loaded(tmp_path: Path, suffix: str) -
     assert loaded.provenance.framework_version == "2.13.0"
     assert loaded.provenance.seeds == {"torch": 7}
     assert loaded.modules[0].parameters == {"weight": (4, 3)}
-    assert loaded.notes == ("a note",)
+    assert loaded.notes == ("a note", NOTE)
     assert loaded.complete
     for key, array in ARRAYS.items():
         read = loaded[key].array()

@@ -132,8 +132,8 @@ def test_program_goes_on_when_the_disk_refuses(tmp_path: Path, monkeypatch: pyte
     recording = recorder.close()
     assert recording.keys == ("step0/loss/loss",)
     assert not recording.complete
-    assert "recording stopped at 'step1/loss/loss'" in recording.notes[0]
-    assert "No space left" in recording.notes[0]
+    assert "recording stopped at 'step1/loss/loss'" in str(recording.notes[0])
+    assert "No space left" in str(recording.notes[0])
 
 
 def test_same_key_is_refused_when_recorded_twice() -> None:

@@ -80,7 +80,7 @@ class Run:
         grows = self._save is not None and not self._save.suffix
         self._recorder = Recorder(self._save if grows else None)
         if self._recorder.notes:
-            warnings.warn(self._recorder.notes[0], stacklevel=3)
+            warnings.warn(str(self._recorder.notes[0]), stacklevel=3)
         stage = Stage(
             self._recorder,
             view=view_any,
@@ -135,7 +135,9 @@ class Run:
                 self._listening.close_step(whole=error is None)
             self._finish()
             if error is None and not self.recording.complete:
-                warnings.warn(f"the recording is incomplete: {listed(self.recording.notes[-1:])}", stacklevel=3)
+                warnings.warn(
+                    f"the recording is incomplete: {listed(map(str, self.recording.notes[-1:]))}", stacklevel=3
+                )
         finally:
             self._listening.forget()
             self._models.clear()

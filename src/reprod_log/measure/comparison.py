@@ -15,7 +15,7 @@ from reprod_log.measure.measurement import Measurement, Worst
 from reprod_log.measure.sketch import estimate_notes, estimate_pair, has_values, shapes_differ
 from reprod_log.measure.small import is_small, measure_small
 from reprod_log.measure.spread import spread
-from reprod_log.messages import Foreign, Message, message
+from reprod_log.messages import Foreign, Message, Note, message, notes_from_dict, notes_to_dict
 from reprod_log.pairing import Pair, Pairing
 from reprod_log.pairing.pairing import How
 from reprod_log.recording import Key
@@ -98,7 +98,7 @@ class Comparison:
 
     rows: tuple[Compared, ...]
     unmatched: tuple[Unmatched, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     structural: tuple[str, ...] = ()
     """Modules without parameters that only one side has as modules; there was nothing to compare them with."""
 
@@ -106,7 +106,7 @@ class Comparison:
         return {
             "rows": [row.to_dict() for row in self.rows],
             "unmatched": [{**asdict(one), "key": str(one.key)} for one in self.unmatched],
-            "notes": list(self.notes),
+            **notes_to_dict(self.notes),
             "structural": list(self.structural),
         }
 
@@ -117,7 +117,7 @@ class Comparison:
             unmatched=tuple(
                 Unmatched(Key.parse(one["key"]), one["side"], tuple(one.get("near", ()))) for one in data["unmatched"]
             ),
-            notes=tuple(data.get("notes", ())),
+            notes=notes_from_dict(data),
             structural=tuple(data.get("structural", ())),
         )
 
@@ -177,7 +177,7 @@ def _measured(
     ]
     rows = measure_tasks(tasks, executor=executor, threads=threads, progress=progress)
     structural = tuple(dict.fromkeys(entry.key.path for entry in pairing.structural))
-    notes = (*map(str, pairing.notes), *estimate_notes([row.measurement for row in rows]))
+    notes: tuple[Note, ...] = (*pairing.notes, *estimate_notes([row.measurement for row in rows]))
     return Comparison(tuple(_within_budget(rows, usual)), _unmatched(pairing), notes, structural)
 
 

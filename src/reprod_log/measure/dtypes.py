@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reprod_log.measure.measurement import Measurement, SideSummary, Worst
+from reprod_log.messages import Message, message
 
 Array: TypeAlias = NDArray[Any]
 DType: TypeAlias = "np.dtype[Any]"
@@ -53,7 +54,7 @@ class DtypePair:
     ulp_component: DType | None
     """The floating dtype whose steps are counted (the component of a complex one); None: no ULP distance."""
     may_be_nonfinite: bool
-    note: str | None
+    note: Message | None
 
     @property
     def wide(self) -> DType:
@@ -96,10 +97,10 @@ def dtype_pair(reference: DType, candidate: DType) -> DtypePair:
     )
 
 
-def notes_of(pair: DtypePair, count: int) -> tuple[str, ...]:
+def notes_of(pair: DtypePair, count: int) -> tuple[Message, ...]:
     """What a reader of the measurement should know about how these dtypes were compared."""
     notes = () if pair.note is None else (pair.note,)
-    return notes if count else (*notes, "both are empty")
+    return notes if count else (*notes, message("note.measure.empty"))
 
 
 def dtype_name(dtype: DType) -> str:
@@ -155,17 +156,19 @@ def _ml_dtype(name: str) -> DType:
     return dtype
 
 
-def _note(names: tuple[str, str], *, same: bool, arithmetic: Arithmetic) -> str | None:
+def _note(names: tuple[str, str], *, same: bool, arithmetic: Arithmetic) -> Message | None:
+    reference, candidate = names
+    if arithmetic is Arithmetic.EQUALITY and reference == candidate:
+        return message("note.measure.equality", dtype=reference)
     if arithmetic is Arithmetic.EQUALITY:
-        which = names[0] if names[0] == names[1] else f"{names[0]} against {names[1]}"
-        return f"{which}, compared for equality only"
+        return message("note.measure.equality_of_two", reference=reference, candidate=candidate)
     if same:
         return None
-    how = {
-        Arithmetic.INTEGER: "compared as exact integers",
-        Arithmetic.SPLIT: "compared as exact integer against float",
-    }
-    return f"{names[0]} against {names[1]}, {how.get(arithmetic, f'compared in {_WIDE[arithmetic].name}')}"
+    if arithmetic is Arithmetic.INTEGER:
+        return message("note.measure.integers", reference=reference, candidate=candidate)
+    if arithmetic is Arithmetic.SPLIT:
+        return message("note.measure.integer_and_float", reference=reference, candidate=candidate)
+    return message("note.measure.wide", reference=reference, candidate=candidate, wide=_WIDE[arithmetic].name)
 
 
 def measure_equality(reference: Array, candidate: Array, *, pair: DtypePair, limit: float | None) -> Measurement:

@@ -24,6 +24,7 @@ from reprod_log.measure.elements import worst_at
 from reprod_log.measure.measurement import Measurement
 from reprod_log.measure.numpy_pass import Widener, dot, tally
 from reprod_log.measure.totals import SideTotals, Totals, finish
+from reprod_log.messages import Message, message
 
 
 def measure_arrays(
@@ -77,11 +78,11 @@ def measure_arrays(
     )
 
 
-def _subnormal_note() -> tuple[str, ...]:
+def _subnormal_note() -> tuple[Message, ...]:
     """A note if this thread is set to treat subnormal numbers as zero, which numpy then does."""
     if sys.float_info.min * 0.5 > 0.0:
         return ()
-    return ("subnormal numbers are flushed to zero in this thread: differences that small are not seen",)
+    return (message("note.measure.flushed"),)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from reprod_log.measure.columns import EndToEnd, cut_octaves, measurements
 from reprod_log.measure.dtypes import Arithmetic, Array, DtypePair
 from reprod_log.measure.measurement import Measurement, SideSummary, Worst
 from reprod_log.measure.totals import SideTotals, Totals
+from reprod_log.messages import Note
 from reprod_log.recording.kernel import address_of, is_plain
 
 # A call that is too long could not be interrupted by the keyboard; this one takes a few hundredths of a second.
@@ -164,7 +165,7 @@ class Run:
         return facts["worst_at"] if facts["pairs"] + facts["equal_infinities"] else None
 
     def measurement(
-        self, *, pair: DtypePair, worst: Worst | None, limit: float | None, notes: tuple[str, ...]
+        self, *, pair: DtypePair, worst: Worst | None, limit: float | None, notes: tuple[Note, ...]
     ) -> Measurement | None:
         """The finished measurement of an ordinary pair; None asks for the totals, which hold for every pair."""
         facts = self._facts

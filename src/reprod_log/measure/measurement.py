@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
+from reprod_log.messages import Note, notes_from_dict, notes_to_dict
+
 
 class SideSummary(NamedTuple):
     """Statistics of one side's finite values, and how many values were not finite.
@@ -107,7 +109,7 @@ class Measurement(NamedTuple):
     """Comparable elements with |difference| > limit."""
     octaves: tuple[tuple[int, int], ...] = ()
     """Histogram of the non-zero |difference|: (e, n) means n of them lie in [2^e, 2^(e+1))."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     """What was done to make the two comparable, e.g. 'float16 against float32, compared in float64'."""
     estimate: Estimate | None = None
     """There when the numbers are estimates: `rel_l2` and `rmse` are estimated, what is only bounded is NaN."""
@@ -136,6 +138,7 @@ class Measurement(NamedTuple):
         data = self._asdict()
         data["reference"], data["candidate"] = self.reference._asdict(), self.candidate._asdict()
         data["worst"] = None if self.worst is None else self.worst.to_dict()
+        data.update(notes_to_dict(self.notes))
         if self.estimate is not None:
             data["estimate"] = asdict(self.estimate)
         else:
@@ -152,7 +155,7 @@ class Measurement(NamedTuple):
         if values.get("worst") is not None:
             values["worst"] = Worst.from_dict(values["worst"])
         values["octaves"] = tuple((int(e), int(n)) for e, n in values.get("octaves", ()))
-        values["notes"] = tuple(values.get("notes", ()))
+        values["notes"] = notes_from_dict(data)
         if values.get("estimate") is not None:
             values["estimate"] = Estimate.from_dict(values["estimate"])
         return cls(**values)

@@ -14,7 +14,7 @@ import numpy as np
 
 from reprod_log.errors import RecordingError
 from reprod_log.measure.measurement import Estimate, Measurement, SideSummary
-from reprod_log.messages import Code, Foreign, Message, message
+from reprod_log.messages import Code, Foreign, Message, Number, message
 from reprod_log.pairing import Pair
 from reprod_log.recording import Entry
 from reprod_log.recording.entry import content_hash
@@ -24,7 +24,6 @@ from reprod_log.recording.summary import Summary, summarise
 _ERRORS_WIDE = 3
 """Bounds are this many standard errors wide: 99.7 % of estimates are nearer to the truth."""
 _ROUNDING = 2.0**-52
-_ZERO_NOTE = "equal by content hash; the values were not recorded"
 
 
 def has_values(pair: Pair) -> bool:
@@ -59,19 +58,25 @@ def estimate_pair(pair: Pair) -> Measurement | Message:
     return _from_sketches(pair, ours, theirs)
 
 
-def estimate_notes(measurements: Sequence[Measurement | None]) -> tuple[str, ...]:
+def estimate_notes(measurements: Sequence[Measurement | None]) -> tuple[Message, ...]:
     """What a reader should know about numbers that are not measured: how many, which, and how sure."""
     estimates = [one.estimate for one in measurements if one is not None and one.estimate is not None]
     errors = [one.error for one in estimates if one.source == "sketches"]
     notes = []
     if errors:
         notes.append(
-            f"{len(errors)} of {len(measurements)} pairs are estimated from sketches: rel_l2 and rmse with a standard "
-            f"error of {min(errors):.1%} to {max(errors):.1%}, other metrics as bounds {_ERRORS_WIDE} errors wide"
+            message(
+                "note.measure.sketches",
+                count=len(errors),
+                total=len(measurements),
+                least=Number(min(errors), ".1%"),
+                most=Number(max(errors), ".1%"),
+                errors=_ERRORS_WIDE,
+            )
         )
     bare = len(estimates) - len(errors)
     if bare:
-        notes.append(f"of {bare} of {len(measurements)} pairs only statistics were recorded: they can fail, not pass")
+        notes.append(message("note.measure.statistics", count=bare, total=len(measurements)))
     return tuple(notes)
 
 
@@ -117,7 +122,7 @@ def _equal(pair: Pair) -> Measurement:
         max_ulp=zero if has_ulp else None,
         mean_ulp=zero if has_ulp else None,
         nan_both=side.nan,
-        notes=(_ZERO_NOTE,),
+        notes=(message("note.measure.equal_by_hash"),),
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from reprod_log.measure.measurement import Measurement, SideSummary, Worst
+from reprod_log.messages import Note
 
 _NAN = math.nan
 # Beyond these, squares of float64 values leave the range of float64.
@@ -160,7 +161,7 @@ def finish(
     worst: Worst | None,
     limit: float | None,
     has_ulp: bool,
-    notes: tuple[str, ...],
+    notes: tuple[Note, ...],
 ) -> Measurement:
     """The Measurement that the totals amount to."""
     n = totals.pairs + totals.equal_infinities

@@ -22,6 +22,7 @@ _FOLDER = Path(__file__).parent
 PLACE = re.compile(r"\{(\w+)(?::([^{}|]*)\|([^{}|]*))?\}")
 """A place in a sentence: its name, and the noun for one and for many if it is a number that has one."""
 _MOST_NAMES = 5
+_NUMBER_FORM = re.compile(r",?(\.[0-9]{1,2})?[defg%]?")
 
 
 class Name(str):
@@ -182,6 +183,9 @@ def _read(value: Any) -> object:
     if "parts" in value:
         return Parts(Message.from_dict(one) for one in value["parts"])
     if "number" in value:
+        # A file may claim anything; a form like ".999999999f" would take all memory.
+        if not isinstance(value["number"], (int, float)) or not _NUMBER_FORM.fullmatch(str(value["form"])):
+            raise ValueError(f"not a number with its format: {str(value)[:100]}")
         return Number(value["number"], str(value["form"]))
     tag, text = next(iter(value.items()))
     return _TAGS[tag](text)

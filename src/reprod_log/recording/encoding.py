@@ -15,6 +15,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import numpy as np
 
 from reprod_log.errors import RecordingError, UnreadableFile
+from reprod_log.messages import notes_from_dict
 from reprod_log.recording.entry import Array, Entry, dtype_name, dtype_named
 from reprod_log.recording.key import Key
 from reprod_log.recording.recording import ModuleInfo, Provenance
@@ -138,7 +139,7 @@ def facts_from(described: Mapping[str, Any], *, complete: bool, where: str) -> d
         modules = tuple(ModuleInfo.from_dict(one) for one in described.get("modules", ()))
         for one in (provenance, *modules):
             check_types(one)
-        notes = tuple(str(note) for note in described.get("notes", ()))
+        notes = notes_from_dict(described)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise UnreadableFile(f"{where}: what it says about its origin is damaged ({error!r})") from error
     whole = described.get("complete", complete) is True

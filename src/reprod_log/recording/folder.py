@@ -22,7 +22,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reprod_log.errors import RecordingError, UnreadableFile, UsageError, WriteFailed, counted, listed
+from reprod_log.errors import RecordingError, UnreadableFile, UsageError, WriteFailed
+from reprod_log.messages import Names, Note, message, notes_to_dict
 from reprod_log.recording.encoding import decode, describe, encode, entry_from, facts_from
 from reprod_log.recording.entry import Array, Entry
 from reprod_log.recording.files import check_inside, is_file, is_remote, replacing
@@ -72,7 +73,10 @@ def open_recording(path: Path, *, trust: bool = False) -> Recording:
     missing = [name for name in listed_shards if name not in directories]
     if missing:
         facts["complete"] = False
-        facts["notes"] += (f"{len(missing)} of {len(listed_shards)} shards are missing: {listed(missing)}",)
+        lost = message(
+            "note.recording.shards_missing", missing=len(missing), total=len(listed_shards), shards=Names(missing)
+        )
+        facts["notes"] += (lost,)
     maps = _Maps(directories)
     entries: list[Entry] = []
     without: list[str] = []
@@ -89,10 +93,7 @@ def open_recording(path: Path, *, trust: bool = False) -> Recording:
             else:
                 entries.append(entry)
     if without:
-        facts["notes"] += (
-            f"{counted(len(without), 'entry is', 'entries are')} left out, their data is in a missing "
-            f"shard: {listed(without)}",
-        )
+        facts["notes"] += (message("note.recording.entries_missing", count=len(without), keys=Names(without)),)
     return Recording(entries=tuple(entries), source=str(path), **facts)
 
 
@@ -194,12 +195,12 @@ class FolderWriter:
             write_tensors(file, tensors, {METADATA_NAME: text})
         self._names.append(name)
 
-    def write_manifest(self, *, complete: bool, notes: Sequence[str] = ()) -> None:
+    def write_manifest(self, *, complete: bool, notes: Sequence[Note] = ()) -> None:
         manifest: dict[str, Any] = {
             "format": "reprod_log recording",
             "version": FORMAT_VERSION,
             "complete": complete,
-            "notes": list(notes),
+            **notes_to_dict(notes),
             "provenance": self.provenance.to_dict(),
             "modules": [module.to_dict() for module in self.modules],
         }
@@ -208,7 +209,7 @@ class FolderWriter:
         with replacing(self.path / _MANIFEST) as file:
             file.write(json.dumps(manifest, ensure_ascii=False, indent=1).encode())
 
-    def close(self, *, complete: bool = True, notes: Sequence[str] = ()) -> None:
+    def close(self, *, complete: bool = True, notes: Sequence[Note] = ()) -> None:
         """Write the final manifest, and let others write here again."""
         try:
             self.write_manifest(complete=complete, notes=notes)

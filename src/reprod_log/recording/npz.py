@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from reprod_log.errors import UnreadableFile, listed
+from reprod_log.messages import notes_to_dict
 from reprod_log.recording.encoding import STORABLE, decode, describe, encode, entry_from, facts_from
 from reprod_log.recording.entry import Array, Entry, dtype_name, nothing
 from reprod_log.recording.files import first_bytes, is_file, opened, replacing
@@ -98,7 +99,7 @@ def save_recording(recording: Recording, path: Path) -> Path:
         "provenance": recording.provenance.to_dict(),
         "modules": [module.to_dict() for module in recording.modules],
         "complete": recording.complete,
-        "notes": list(recording.notes),
+        **notes_to_dict(recording.notes),
         "entries": [],
     }
     with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from reprod_log.errors import UnreadableFile, WriteFailed
+from reprod_log.messages import Foreign, Name, Note, message
 from reprod_log.recording.entry import Array, Detail, Entry, content_hash, dtype_name, no_values
 from reprod_log.recording.folder import FolderWriter, open_recording
 from reprod_log.recording.key import Key
@@ -49,7 +50,7 @@ class Recorder:
     ) -> None:
         self.provenance = provenance or current_provenance()
         self.modules = tuple(modules)
-        self.notes: list[str] = []
+        self.notes: list[Note] = []
         self._batch: list[tuple[Entry, Array | None]] = []
         # Data loaders and several models may record from threads of their own.
         self._adding = threading.Lock()
@@ -67,7 +68,8 @@ class Recorder:
                 self._background = Background(self._writer.write_shard)
             except OSError as error:
                 self._failed = True
-                self.notes.append(f"nothing was recorded: {self._path} cannot be written ({error.strerror or error})")
+                why = Foreign(error.strerror or error)
+                self.notes.append(message("note.recording.not_writable", path=Name(self._path), why=why))
 
     def add(
         self,
@@ -123,13 +125,13 @@ class Recorder:
             self._writer.write_manifest(complete=False, notes=self.notes)
         except WriteFailed as error:
             self._failed = True
-            self.notes.append(f"nothing was recorded: {error}")
+            self.notes.append(message("note.recording.nothing", why=Foreign(error)))
 
-    def note(self, text: str) -> None:
-        """Something a reader of the recording should know."""
-        self.notes.append(text)
+    def note(self, note: Note) -> None:
+        """Add something that a reader of the recording should know."""
+        self.notes.append(note)
 
-    def cut_short(self, why: str) -> None:
+    def cut_short(self, why: Note) -> None:
         """The program did not get to its end: the recording has what came until now, and says that it is not whole."""
         self.notes.append(why)
         self._whole = False
@@ -148,7 +150,8 @@ class Recorder:
         if self._background is not None and self._background.failure is not None and not self._failed:
             batch, error = self._background.failure
             self._failed = True
-            self.notes.append(f"recording stopped at {str(batch[0][0].key)!r}: {error}")
+            key = Name(batch[0][0].key)
+            self.notes.append(message("note.recording.stopped", key=key, why=Foreign(error)))
 
     def close(self) -> Recording:
         """The finished recording (opened from disk, if a path was given)."""
@@ -173,11 +176,12 @@ class Recorder:
             self._writer.close(complete=self._whole and not self._failed, notes=self.notes)
         except WriteFailed as error:
             self._failed = True
-            self.notes.append(str(error))
+            self.notes.append(message("note.recording.not_finished", why=Foreign(error)))
         try:
             written = open_recording(self._path)
         except UnreadableFile as error:
-            return replace(in_memory, source=str(self._path), complete=False, notes=(*self.notes, str(error)))
+            unreadable = message("note.recording.unreadable", why=Foreign(error))
+            return replace(in_memory, source=str(self._path), complete=False, notes=(*self.notes, unreadable))
         # When the last manifest could not be written, the file knows less than we do.
         return replace(written, complete=False, notes=tuple(self.notes)) if self._failed else written
 

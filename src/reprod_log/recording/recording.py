@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from reprod_log.errors import RecordingError, UsageError, counted, listed
+from reprod_log.messages import Note, notes_from_dict, notes_to_dict
 from reprod_log.recording.entry import Array, Entry, dtype_name
 from reprod_log.recording.key import Key
 from reprod_log.version import __version__
@@ -155,7 +156,7 @@ class Recording:
     """Path it was read from, or '' when it was made in this process."""
     complete: bool = True
     """False while it is still growing, or when writing it was cut short."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     """What a reader should know: missing shards, entries degraded to summaries …"""
 
     def __post_init__(self) -> None:
@@ -263,14 +264,20 @@ class Source:
     entries: int
     provenance: Provenance = field(default_factory=Provenance)
     complete: bool = True
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     @classmethod
     def of(cls, recording: Recording) -> Source:
         return cls(recording.source, len(recording), recording.provenance, recording.complete, recording.notes)
 
     def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "provenance": self.provenance.to_dict()}
+        return {
+            "source": self.source,
+            "entries": self.entries,
+            "provenance": self.provenance.to_dict(),
+            "complete": self.complete,
+            **notes_to_dict(self.notes),
+        }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Source:
@@ -279,7 +286,7 @@ class Source:
             entries=int(data["entries"]),
             provenance=Provenance.from_dict(data["provenance"]),
             complete=bool(data["complete"]),
-            notes=tuple(data["notes"]),
+            notes=notes_from_dict(data),
         )
 
 

@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from reprod_log.errors import NewerFormat, UnreadableFile
+from reprod_log.messages import notes_to_dict
 from reprod_log.recording.encoding import SAFETENSORS_CODES, decode, describe, encode, entry_from, facts_from
 from reprod_log.recording.entry import Array, Entry, dtype_name, dtype_named, nothing
 from reprod_log.recording.files import first_bytes, is_file, is_remote, location, mapped, opened, read_range, replacing
@@ -217,7 +218,7 @@ def save_recording(recording: Recording, path: Path) -> Path:
         "provenance": recording.provenance.to_dict(),
         "modules": [module.to_dict() for module in recording.modules],
         "complete": recording.complete,
-        "notes": list(recording.notes),
+        **notes_to_dict(recording.notes),
         "entries": descriptions,
     }
     with replacing(path) as file:

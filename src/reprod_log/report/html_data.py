@@ -174,7 +174,7 @@ def _measured(measured: Measurement) -> dict[str, Any]:
         "octaves": [part for octave in measured.octaves for part in octave],
         "sides": [[short(getattr(side, name)) for name in SIDE] for side in (measured.reference, measured.candidate)],
         "counts": [short(getattr(measured, name), 6) for name in COUNTS],
-        "notes": [plain(note) for note in measured.notes],
+        "notes": [english(note) for note in measured.notes],
     }
 
 

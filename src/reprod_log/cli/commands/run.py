@@ -95,7 +95,7 @@ def run(
         f"{', '.join(run or 'plain' for run in recording.runs)}"
     )
     for note in recording.notes:
-        typer.echo(f"note: {plain(note)}")
+        typer.echo(f"note: {plain(str(note))}")
     return 0
 
 

@@ -43,7 +43,7 @@ def run(
     for name, text in origin_lines(content.provenance):
         print_indented(f"{plain(name)}: {shortened(plain(text), _LONGEST)}", 2, console, hanging=2)
     for note in content.notes:
-        print_indented(f"note: {plain(note)}", 2, console, "yellow", hanging=2)
+        print_indented(f"note: {plain(str(note))}", 2, console, "yellow", hanging=2)
     shown = content.entries if all_rows else content.entries[:_MOST_ROWS]
     rows = [(plain(str(entry.key)), _facts(entry, values=values)) for entry in shown]
     _print_rows(rows, ("dtype", "shape", *(_VALUES if values else ())), console)

@@ -26,7 +26,7 @@ def live_data(path: Path, other: Path | None = None) -> dict[str, Any]:
         "entries": len(recording),
         "complete": recording.complete,
         "steps": [recording.steps[0], recording.steps[-1]] if recording.steps else [],
-        "notes": [plain(note) for note in recording.notes],
+        "notes": [plain(str(note)) for note in recording.notes],
         "provenance": {plain(name): plain(text) for name, text in origin_lines(recording.provenance)},
         "curves": [
             {"name": plain(name), "values": _points(values), "other": _points(beside.get(name, {}))}
