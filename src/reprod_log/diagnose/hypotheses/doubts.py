@@ -270,7 +270,7 @@ def _rounding_or_defect(case: Case) -> Iterable[Finding]:
         kind="remark",
         cause=message("cause.rounding_or_defect.rounding" if verdict.passed else "cause.rounding_or_defect.defect"),
         evidence=(
-            as_message(case.floor.basis),
+            case.floor.basis.message,
             message("evidence.every_entry_passes")
             if first is None
             else message("evidence.first_failing", key=Name(first.key), reason=as_message(first.reason or "")),
