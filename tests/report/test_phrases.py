@@ -15,7 +15,6 @@ from reprod_log.report import render_report
 
 SOURCE = Path(__file__).parents[2] / "src" / "reprod_log"
 WRITERS = (
-    SOURCE / "verdict" / "policy.py",
     SOURCE / "measure" / "dtypes.py",
     SOURCE / "experiments" / "passes.py",
     SOURCE / "ranks" / "joining.py",

@@ -9,6 +9,7 @@ from reprod_log.alignment.options import AlignOptions
 from reprod_log.diagnose import ranked
 from reprod_log.diagnose.hypotheses.ranks import rank_findings
 from reprod_log.measure.comparison import measure
+from reprod_log.messages import message
 from reprod_log.pairing import Pairing
 from reprod_log.ranks.mesh import DeclaredDims, Mesh
 from reprod_log.ranks.parts import Ranks
@@ -18,12 +19,13 @@ from reprod_log.ranks.replicas import pair_replicas
 from reprod_log.recording.recording import Source
 from reprod_log.verdict import Limit, Policy, verdict_of
 
-_EQUAL = Limit("max_abs", 0.0, reason="replicas are equal bit for bit")
+_HALF = message("reason.limit.mean_over_ranks.half")
+_EQUAL = Limit("max_abs", 0.0, reason=message("reason.limit.replicas"))
 _MEANS = (
     # The order of a sum over ranks is the backend's; contributions that cancel leave up to a thousand roundings.
-    Limit("rel_l2", 1e-4, keys="*:*.mean", reason="the mean over ranks, in another order"),
-    Limit("rel_l2", 2.0**-9, keys="*:*.mean", dtype="float16", reason="the mean over ranks in half precision"),
-    Limit("rel_l2", 2.0**-6, keys="*:*.mean", dtype="bfloat16", reason="the mean over ranks in half precision"),
+    Limit("rel_l2", 1e-4, keys="*:*.mean", reason=message("reason.limit.mean_over_ranks")),
+    Limit("rel_l2", 2.0**-9, keys="*:*.mean", dtype="float16", reason=_HALF),
+    Limit("rel_l2", 2.0**-6, keys="*:*.mean", dtype="bfloat16", reason=_HALF),
 )
 _MOST_PLACES = 8
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reprod_log.alignment import Alignment
+from reprod_log.messages import Message
 from reprod_log.recording import Key, Provenance
 from reprod_log.report.view import ReportRow
 from reprod_log.verdict import Policy, Status
@@ -122,7 +123,7 @@ class Rule:
     name: str
     value: str
     scope: str = ""
-    reason: str = ""
+    reason: Message | str = ""
 
 
 def policy_rules(alignment: Alignment) -> tuple[Rule, ...]:

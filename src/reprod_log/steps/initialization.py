@@ -20,6 +20,7 @@ from reprod_log.errors import UsageError
 from reprod_log.frameworks.module_tree import Root, Tree
 from reprod_log.frameworks.side import as_mapping
 from reprod_log.layers.lookup import kind_title
+from reprod_log.messages import Number, message
 from reprod_log.pairing.units import survey
 from reprod_log.recording import Array, Key, Recording
 from reprod_log.recording.recorder import Recorder
@@ -135,8 +136,11 @@ def _limits(reference: Recording, candidate: Recording) -> OwnLimits:
             value = _TOO_COARSE * size
         wider += value > GUIDES_FIGURE
         draws = int(entry.meta["draws"])
-        reason = (
-            f"{_STANDARD_ERRORS:g} standard errors of {entry.meta['count']} and {candidate[key].meta['count']} values"
+        reason = message(
+            "reason.limit.standard_errors",
+            factor=Number(_STANDARD_ERRORS, "g"),
+            ours=entry.meta["count"],
+            theirs=candidate[key].meta["count"],
         )
         limits.append(Limit("max_abs", value, keys=escape(key), reason=reason))
     notes = []

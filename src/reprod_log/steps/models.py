@@ -20,6 +20,7 @@ from reprod_log.capture.eager import runner_of
 from reprod_log.errors import CaptureError, ReprodLogError, UsageError, listed
 from reprod_log.frameworks import Framework
 from reprod_log.frameworks.side import Batch, Scope, Side, batches_of
+from reprod_log.messages import message
 from reprod_log.recording import Array, Key, Recording, entry_of
 from reprod_log.steps.subject import OwnLimits, Subject, has_float64, is_recorded, recorded
 from reprod_log.steps.trainer import Trainer
@@ -263,9 +264,9 @@ def _training_limits(
     if has_float64(reference):
         return (), ()
     limits = (
-        Limit("max_abs", tolerance, reason="tolerance of scores"),
-        Limit("max_rel", trajectory, keys="*/loss/*", reason="tolerance of losses along the training"),
-        Limit("max_rel", 1e-9, keys="*/lr/*", reason="rates are Python floats"),
+        Limit("max_abs", tolerance, reason=message("reason.limit.scores")),
+        Limit("max_rel", trajectory, keys="*/loss/*", reason=message("reason.limit.losses")),
+        Limit("max_rel", 1e-9, keys="*/lr/*", reason=message("reason.limit.rates")),
     )
     return limits, ()
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from reprod_log.errors import UsageError, counted
 from reprod_log.frameworks import Framework, watchable
+from reprod_log.messages import Number, message
 from reprod_log.recording import Array, Entry, Key, Recording
 from reprod_log.recording.recording import series
 from reprod_log.steps.subject import OwnLimits, Subject
@@ -135,7 +136,7 @@ def _limits(reference: Recording, candidate: Recording) -> OwnLimits:
         largest = max((float(array.max()) for array in arrays if array.size), default=0.0)
         narrow = any(by_key[key].dtype != "float64" for key in keys)
         share = _SHARE_NARROW if narrow else _SHARE
-        reason = f"{share:g} of the largest rate, {largest:g}"
+        reason = message("reason.limit.share_of_rate", share=Number(share, "g"), largest=Number(largest, "g"))
         pattern = "*".join(escape(part) for part in name.split("*"))
         structured = bool(keys[0].phase)
         found.append(Limit("max_abs", share * largest, keys=f"*/{pattern}" if structured else pattern, reason=reason))

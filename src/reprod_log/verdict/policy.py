@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from reprod_log.errors import UsageError, near_pattern
 from reprod_log.measure.comparison import Comparison
 from reprod_log.measure.metrics import metric
+from reprod_log.messages import Message, message
 
 
 def patterns(given: str | Iterable[str], *, name: str) -> tuple[str, ...]:
@@ -39,7 +40,8 @@ class Limit:
     value: float
     keys: str = "*"
     dtype: str = "*"
-    reason: str = ""
+    reason: Message | str = field(default="", compare=False)
+    """Where the number comes from; text is the user's own, or from a file of the first edition."""
 
     def __post_init__(self) -> None:
         metric(self.metric)
@@ -59,6 +61,19 @@ class Limit:
             self.dtype == "*" or fnmatchcase(dtype, self.dtype)
         )
 
+    def to_dict(self) -> dict[str, Any]:
+        found = {"metric": self.metric, "value": self.value, "keys": self.keys, "dtype": self.dtype}
+        found["reason"] = str(self.reason)
+        return found | ({"reason_id": self.reason.to_dict(text=False)} if isinstance(self.reason, Message) else {})
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Limit:
+        values = dict(data)
+        written = values.pop("reason_id", None)
+        if written is not None:
+            values["reason"] = Message.from_dict({**written, "text": values["reason"]})
+        return cls(**values)
+
     @classmethod
     def parse(cls, text: str) -> Limit:
         """The limit written as `mean_abs:1e-6`, `loss_*=mean_abs:1e-5` or `float16/max_abs:1e-2`."""
@@ -74,23 +89,26 @@ class Limit:
                 f"cannot read the limit {text!r}: write METRIC:VALUE, e.g. mean_abs:1e-6, "
                 "or KEYS=METRIC:VALUE, e.g. 'loss_*=mean_abs:1e-5'"
             ) from None
-        return cls(name, number, keys=keys or "*", dtype=dtype or "*", reason="given by the user")
+        return cls(name, number, keys=keys or "*", dtype=dtype or "*", reason=message("reason.limit.given"))
 
 
-_GUIDES = "the threshold of the reproduction guides, for the mean of absolute differences"
+def _ulp(count: int, dtype: str) -> Message:
+    return message("reason.limit.ulp", count=count, dtype=dtype)
+
+
 DEFAULT_LIMITS = (
-    Limit("mean_abs", 1e-6, reason=_GUIDES),
+    Limit("mean_abs", 1e-6, reason=message("reason.limit.guides.mean")),
     # Half precision is judged relative to the values: rounding of one operation is 2^-11 (float16) and 2^-9 (bfloat16)
     # of the value; a layer adds a few of them, so two and four ulp (2^-10, 2^-8) of the tensor's norm are allowed.
-    Limit("rel_l2", 2 * 2.0**-10, dtype="float16", reason="2 ulp of float16"),
-    Limit("rel_l2", 4 * 2.0**-8, dtype="bfloat16", reason="4 ulp of bfloat16"),
+    Limit("rel_l2", 2 * 2.0**-10, dtype="float16", reason=_ulp(2, "float16")),
+    Limit("rel_l2", 4 * 2.0**-8, dtype="bfloat16", reason=_ulp(4, "bfloat16")),
     # float8 has 3 (e4m3) or 2 (e5m2) bits: one ulp of the norm.
-    Limit("rel_l2", 2.0**-3, dtype="float8_e4m3*", reason="1 ulp of float8 e4m3"),
-    Limit("rel_l2", 2.0**-3, dtype="float8_e3m4*", reason="finer than e4m3, same limit"),
-    Limit("rel_l2", 2.0**-2, dtype="float8_e5m2*", reason="1 ulp of float8 e5m2"),
-    Limit("rel_l2", 0.5, dtype="float8_e8m0*", reason="powers of two only"),
+    Limit("rel_l2", 2.0**-3, dtype="float8_e4m3*", reason=_ulp(1, "float8 e4m3")),
+    Limit("rel_l2", 2.0**-3, dtype="float8_e3m4*", reason=message("reason.limit.finer")),
+    Limit("rel_l2", 2.0**-2, dtype="float8_e5m2*", reason=_ulp(1, "float8 e5m2")),
+    Limit("rel_l2", 0.5, dtype="float8_e8m0*", reason=message("reason.limit.powers")),
     # Integers, flags and text carry no rounding.
-    *(Limit("max_abs", 0.0, dtype=f"{kind}*", reason="exact kind: no rounding") for kind in EXACT_KINDS),
+    *(Limit("max_abs", 0.0, dtype=f"{kind}*", reason=message("reason.limit.exact")) for kind in EXACT_KINDS),
 )
 """The most specific limits that fit an entry hold: those that name its key, else its dtype, else the general ones."""
 
@@ -187,12 +205,12 @@ class Policy:
         return any(fnmatchcase(key, pattern) for pattern in self.allow_unmatched)
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "limits": [limit.to_dict() for limit in self.limits]}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Policy:
         return cls(
-            limits=tuple(Limit(**limit) for limit in data["limits"]),
+            limits=tuple(Limit.from_dict(limit) for limit in data["limits"]),
             name=str(data["name"]),
             equal_nan=bool(data["equal_nan"]),
             allow_unmatched=tuple(data["allow_unmatched"]),
