@@ -49,18 +49,20 @@ def snapshot(model: Any) -> dict[str, Any]:
     found = survey(model)
     hooks = ("_forward_pre_hooks", "_forward_hooks", "_forward_post_hooks")
     return {
-        "values": {name: found.read(name).tobytes() for name in found.tensors},
-        "objects": {name: id(tensor) for name, tensor in found.tensors.items()},
+        "values": {name: found.read(name).tobytes() for name in found.names},
+        "objects": {name: id(tensor) for name, tensor in found.live.tensors.items()},
         "trains": {
             name: getattr(tensor, "requires_grad", None) or not getattr(tensor, "stop_gradient", True)
-            for name, tensor in found.tensors.items()
+            for name, tensor in found.live.tensors.items()
         },
-        "modes": {path: module.training for path, module in found.modules.items()},
+        "modes": {path: module.training for path, module in found.live.objects.items()},
         "hooks": {
             path: [list(vars(module)[name].values()) for name in hooks if name in vars(module)]
-            for path, module in found.modules.items()
+            for path, module in found.live.objects.items()
         },
-        "gradients": {name: found.framework.eager.hooks.gradient(tensor) for name, tensor in found.tensors.items()},
+        "gradients": {
+            name: found.live.framework.eager.hooks.gradient(tensor) for name, tensor in found.live.tensors.items()
+        },
     }
 
 
@@ -119,7 +121,7 @@ def test_everything_stays_as_it_was_when_a_forward_pass_fails() -> None:
 def test_everything_stays_as_it_was_when_writing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     source, target = NetTorch(), NetPaddle()
     before = snapshot(target)
-    hooks = survey(target).framework.eager.hooks
+    hooks = survey(target).live.framework.eager.hooks
     write, count = hooks.write, [0]
 
     def failing(tensor: Any, array: Any) -> None:

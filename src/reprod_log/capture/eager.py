@@ -12,7 +12,7 @@ import numpy as np
 from reprod_log.capture.traces import OperatorTrace
 from reprod_log.capture.watching import watch
 from reprod_log.frameworks import Framework
-from reprod_log.frameworks.contract import Call, Cotangent, Evaluated, OwnTensor, Runner, Trace
+from reprod_log.frameworks.contract import Call, Capability, Cotangent, Evaluated, OwnTensor, Runner, Trace
 from reprod_log.frameworks.hooks import Undo
 from reprod_log.frameworks.module_tree import buffers_of, join, kind_of_module, named_modules, parameters_of
 from reprod_log.frameworks.nests import flatten, is_portable, mapped
@@ -30,6 +30,8 @@ def runner_of(framework: Framework) -> Runner:
 
 class EagerRunner:
     """Runs programs of every eager framework; each run begins with a copy of the model and puts random state back."""
+
+    can: frozenset[Capability] = frozenset()
 
     def run(self, side: Side, batches: Sequence[Batch], scope: Scope) -> Recording:
         if scope.full_steps is None:

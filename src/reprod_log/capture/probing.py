@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from reprod_log.frameworks import Framework, watchable
+from reprod_log.frameworks.contract import LayerCall
 from reprod_log.frameworks.hooks import Undo
 from reprod_log.frameworks.module_tree import modules_below
 from reprod_log.frameworks.nests import flatten, mapped
@@ -100,26 +98,10 @@ def arrays_in(framework: Framework, structure: Any) -> tuple[Array, ...]:
     return tuple(to_numpy(leaf) for _, leaf in flatten(structure) if framework.tensors.is_tensor(leaf))
 
 
-@dataclass(frozen=True)
-class LayerCall:
-    """One call of a layer: what it got and what it returned, flattened and copied."""
-
-    path: str
-    inputs: tuple[Array, ...]
-    outputs: tuple[Array, ...]
-
-    @cached_property
-    def input_digest(self) -> bytes:
-        """Equal for calls that got exactly the same values."""
-        digest = hashlib.blake2b(digest_size=16)
-        for array in self.inputs:
-            digest.update(f"{array.shape}{array.dtype}".encode())
-            digest.update(np.ascontiguousarray(array).tobytes())
-        return digest.digest()
-
-
 @contextmanager
-def each_call(framework: Framework, modules: Mapping[str, Any], record: Callable[[LayerCall], None]) -> Iterator[None]:
+def each_call(
+    framework: Framework, modules: Mapping[str, Any], record: Callable[[LayerCall], object]
+) -> Iterator[None]:
     """While it lasts, `record` gets every call of the modules (by path), in the order in which they end."""
 
     def attach(path: str, module: Any) -> Undo:

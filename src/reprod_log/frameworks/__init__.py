@@ -51,8 +51,9 @@ def framework_of(thing: Any) -> Framework:
 
 def owner_of_model(model: Any) -> Framework:
     """The loaded framework that a model belongs to; UsageError when it is not a model of any."""
-    for framework in watchable():
-        if framework.eager.modules.is_module(model):
+    for framework in loaded():
+        parts, models = framework.parts, framework.models
+        if (parts is not None and parts.modules.is_module(model)) or (models is not None and models.owns(model)):
             return framework
     raise UsageError(f"Expected a model of {_watchable_names()}, got a {_class_of(model)}.{_stand_in_hint(model)}")
 

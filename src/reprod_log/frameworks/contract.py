@@ -3,21 +3,25 @@
 A framework is one value, `FRAMEWORK`, made of parts. Each part is described here by a protocol, and is a module with
 the functions of that protocol (`torch/modules.py`) or an object with these methods.
 
-    tensors                                  every framework: its tensors as arrays
-    eager                                    modules that run eagerly: modules, hooks, optimizers, process, operators
-    runner                                   functions and graphs run by themselves; eager ones by capture/eager.py
-    distributed, export, checkpoints         optional
+    tensors                            every framework: its tensors as arrays
+    parts                              modules that run eagerly: modules, hooks, optimizers, process, operators
+    models, runner                     functions and graphs bring their own; for eager frameworks capture/ has them
+    distributed, export, checkpoints   optional
 
 A part that is missing is a capability that the framework does not have; `Framework.can` names those that it has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, Protocol
+
+import numpy as np
 
 from reprod_log.errors import CaptureError
 from reprod_log.recording import Array
@@ -119,6 +123,58 @@ class Call:
     """What the reference calls each argument, where that is not what it is called here."""
     shared: frozenset[str] | None = None
     """The outputs that the partner gives as well, which alone are given gradients; None: all."""
+
+
+@dataclass(frozen=True)
+class LayerCall:
+    """One call of a layer: what it got and what it returned, flattened and copied."""
+
+    path: str
+    inputs: tuple[Array, ...]
+    outputs: tuple[Array, ...]
+
+    @cached_property
+    def input_digest(self) -> bytes:
+        """Equal for calls that got exactly the same values."""
+        digest = hashlib.blake2b(digest_size=16)
+        for array in self.inputs:
+            digest.update(f"{array.shape}{array.dtype}".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.digest()
+
+
+@dataclass(frozen=True)
+class StateFacts:
+    """One tensor of a model's state, without its values."""
+
+    shape: Shape | None
+    """None for a parameter whose shape the first call will tell."""
+    dtype: str
+    trained: bool
+    """Whether it is a parameter, a frozen one too."""
+    first: str
+    """The first name of the same tensor: equal for tied weights."""
+
+
+@dataclass(frozen=True)
+class ModuleFacts:
+    """One module of a model: plain values only."""
+
+    path: str
+    parent: str | None
+    """The path of the module around it."""
+    classes: tuple[str, ...]
+    """Dotted names of its class and of those that this descends from."""
+    settings: Mapping[str, Any]
+    """Its plain attributes, without leading underscores."""
+    own: tuple[str, ...]
+    """Names of its own tensors that a checkpoint has."""
+    inside: Mapping[str, StateFacts]
+    """Its own tensors and those of everything inside it, by name within the module."""
+    kept: Mapping[str, KeptForm]
+    """Weights that are kept in weight norm's or spectral norm's form."""
+    aliases: tuple[str, ...] = ()
+    """Further paths of the same module."""
 
 
 @dataclass(frozen=True)
@@ -461,12 +517,85 @@ class Eager:
     operators: Operators | None = None
 
 
+class LiveOptimizer(Protocol):
+    """An optimizer's state by the names of a model's parameters."""
+
+    @property
+    def updates(self) -> frozenset[str]:
+        """The names of the parameters that it updates."""
+
+    def constants(self, name: str) -> dict[str, float]:
+        """The numbers that the state of a parameter depends on: lr, beta1, beta2."""
+
+    def is_kept(self, name: str, slot: Slot) -> bool:
+        """Whether it keeps this slot of its column for a parameter with its present settings."""
+
+    def read(self, name: str) -> dict[str, Array]:
+        """The state of one parameter under the framework's own names; empty before the first step."""
+
+    def write(self, name: str, slots: Mapping[str, Array]) -> None:
+        """Replace the state of one parameter; an empty one is as before the first step."""
+
+
+class LiveModel(Protocol):
+    """One model by names and arrays: all that pairing and transfer ask. Runs leave it as it was."""
+
+    @property
+    def framework(self) -> Framework: ...
+
+    @property
+    def model(self) -> Any:
+        """The model itself, without what only wraps it."""
+
+    @property
+    def modules(self) -> tuple[ModuleFacts, ...]:
+        """Every module once, under its first path, a module before those inside it."""
+
+    def file_names(self) -> dict[str, str]:
+        """Every name that the framework's own files would have, with the first name of the same tensor."""
+
+    def read(self, name: str) -> Array:
+        """A copy of the values."""
+
+    def write(self, arrays: Mapping[str, Array]) -> None:
+        """Overwrite values in place, all or none."""
+
+    def gradient(self, name: str) -> Array | None: ...
+
+    def set_gradients(self, arrays: Mapping[str, Array | None]) -> None: ...
+
+    def optimizer(self, optimizer: Any) -> LiveOptimizer:
+        """The state of an optimizer of this model."""
+
+    def calls(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, paths: Iterable[str], arrays: Mapping[str, Array]
+    ) -> dict[str, LayerCall]:
+        """The first calls of the modules at these paths in one run in evaluation mode, in the order of their ends.
+
+        Tensors named in `arrays` have these values while it lasts.
+        """
+
+    def call(self, path: str, args: tuple[Any, ...], *, arrays: Mapping[str, Array], dtype: str) -> tuple[Array, ...]:
+        """The outputs of one module alone, in evaluation mode, in `dtype`, with the values of `arrays`."""
+
+
+class Models(Protocol):
+    """How models are opened that do not run eagerly; eager ones are opened by capture/live.py."""
+
+    def owns(self, model: object) -> bool: ...
+
+    def open(self, model: Any) -> LiveModel: ...
+
+
 Cotangent = Callable[[str, Shape], "Array | None"]
 """The gradient to begin a backward pass with, for an output of this role and shape; None: none for this output."""
 
 
 class Runner(Protocol):
     """Where programs run. Eager frameworks get theirs from capture/eager.py; functions and graphs bring their own."""
+
+    can: frozenset[Capability]
+    """What it can do; of an eager framework its parts say it."""
 
     def run(self, side: Side, batches: Sequence[tuple[Any, Any]], scope: Scope) -> Recording:
         """The recording of all batches, from the side's own start. The side is not changed."""
@@ -505,6 +634,8 @@ class Framework:
     """Of its top-level module, of its column in the tables of layers/, of its folder."""
     tensors: Tensors
     parts: Eager | None = None
+    models: Models | None = None
+    """How its models are opened, where they do not run eagerly."""
     runner: Runner | None = None
     """How its programs run, where they do not run eagerly."""
     distributed: Distributed | None = None
@@ -531,6 +662,8 @@ class Framework:
     def can(self) -> frozenset[Capability]:
         """What can be done with models of this framework, computed from its parts."""
         found: set[Capability] = set(_EAGER) if self.parts is not None else set()
+        if self.runner is not None:
+            found |= self.runner.can
         if self.parts is not None and self.parts.operators is not None:
             found.add("operators")
         optional: tuple[tuple[Capability, object], ...] = (

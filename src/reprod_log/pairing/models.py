@@ -12,8 +12,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from reprod_log.capture.probing import LayerCall, call_on_arrays, each_call, stand_ins, undisturbed
-from reprod_log.capture.session import suppress_recording
 from reprod_log.errors import TransferError, UsageError, first_line
 from reprod_log.frameworks.tensors import plain_batch
 from reprod_log.layers.lookup import layer_kind
@@ -488,7 +486,7 @@ def _unit_outputs(survey: Survey, unit: Unit, trace: Calls) -> tuple[Array, ...]
 
 def shapes_of(survey: Survey) -> dict[str, tuple[int, ...]]:
     """The shape of every tensor by name."""
-    return {name: survey.shape(name) for name in survey.tensors}
+    return {name: survey.shape(name) for name in survey.names}
 
 
 def _canonical_outputs(survey: Survey, unit: Unit, outputs: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -502,27 +500,12 @@ def run_model(survey: Survey, inputs: Inputs, arrays: Mapping[str, Array], *, si
     """A run of the whole model in evaluation mode, with some tensors (by name) holding other values for the time."""
     arguments, keywords = _call_form(inputs)
     paths = dict.fromkeys(unit.owner for unit in survey.units)
-    modules = {path: survey.modules[path] for path in paths} | {"": survey.model}
-    calls: dict[str, LayerCall] = {}
-    framework = survey.framework
-    by_id = {id(survey.tensors[name]): array for name, array in arrays.items()}
-
-    def record(call: LayerCall) -> None:
-        calls.setdefault(call.path, call)
-
-    with (
-        suppress_recording(),
-        undisturbed(framework, survey.model),
-        stand_ins(framework, survey.model, by_id, None),
-        each_call(framework, modules, record),
-    ):
-        try:
-            call_on_arrays(framework, survey.model, arguments, keywords)
-        except Exception as error:  # a model's forward pass may raise anything at all
-            raise TransferError(
-                f"The {side} model ({framework.name}) could not be run on the inputs: {first_line(error)}"
-            ) from error
-    return Calls(calls)
+    try:
+        return Calls(survey.live.calls(arguments, keywords, paths=paths, arrays=arrays))
+    except Exception as error:  # a model's forward pass may raise anything at all
+        raise TransferError(
+            f"The {side} model ({survey.framework}) could not be run on the inputs: {first_line(error)}"
+        ) from error
 
 
 def _call_form(inputs: Inputs) -> tuple[tuple[Any, ...], dict[str, Any]]:

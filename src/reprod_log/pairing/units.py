@@ -11,11 +11,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from reprod_log.capture.live import live_model
 from reprod_log.errors import TransferError
-from reprod_log.frameworks import Framework, owner_of_model
-from reprod_log.frameworks.contract import KeptForm, OwnTensor
-from reprod_log.frameworks.module_tree import Node, Root, Tree, join, named_modules
-from reprod_log.frameworks.tensors import to_numpy
+from reprod_log.frameworks.contract import KeptForm, LiveModel, ModuleFacts, StateFacts
+from reprod_log.frameworks.module_tree import join
 from reprod_log.layers.layouts import kept_in_other_form
 from reprod_log.layers.lookup import column_of, family_of, find_layer, layer_kind
 from reprod_log.layers.rows import Column, LayerFacts, LayerKind, TensorMap
@@ -259,39 +258,55 @@ def _ancestors(path: str) -> list[str]:
     return [".".join(words[:end]) for end in range(len(words))]
 
 
-_PLAIN = (int, float, str, bool)
-
-
 @dataclass(frozen=True)
 class Survey:
-    """A model's units in the order of registration, with the live tensors and modules that their names stand for."""
+    """A live model with its units in the order of registration."""
 
-    framework: Framework
-    model: Any
+    live: LiveModel
     units: tuple[Unit, ...]
-    tensors: Mapping[str, Any]
-    modules: Mapping[str, Any]
-    trained: frozenset[str]
-    """The names of parameters, the frozen ones too."""
+    state: Mapping[str, StateFacts]
+    """Every tensor by the name that units know it by, and by its others."""
+
+    @property
+    def framework(self) -> str:
+        """The name of the model's framework."""
+        return self.live.framework.name
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all tensors of the units."""
+        return tuple(dict.fromkeys(name for unit in self.units for name in unit.tensors))
+
+    @property
+    def trained(self) -> frozenset[str]:
+        """The names of parameters, the frozen ones too."""
+        return frozenset(name for name, one in self.state.items() if one.trained)
+
+    def first_name(self, name: str) -> str:
+        """The first name of the same tensor: equal for tied weights."""
+        return self.state[name].first
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The named tensor's shape."""
-        return self.framework.tensors.facts(self.tensors[name]).shape
+        shape = self.state[name].shape
+        if shape is None:
+            raise TransferError(f"'{name}' has no shape yet: run the model once on an input, then transfer.")
+        return shape
 
     def dtype(self, name: str) -> str:
         """The named tensor's dtype."""
-        return self.framework.tensors.facts(self.tensors[name]).dtype
+        return self.state[name].dtype
 
     def read(self, name: str) -> Array:
         """A copy of the named tensor's values."""
-        return to_numpy(self.tensors[name])
+        return self.live.read(name)
 
     def info(self, unit: Unit) -> ModuleInfo:
         """The unit's live layer as a recording would describe it."""
-        module = self.modules[unit.path]
-        settings = {name.lstrip("_"): value for name, value in vars(module).items() if _is_plain(value)}
+        module = next(one for one in self.live.modules if one.path == unit.path)
+        type_name = module.classes[0].rpartition(".")[2]
         origin = f"{unit.family}.{unit.class_name}"
-        return ModuleInfo(unit.path, type(module).__name__, unit.kind, origin=origin, settings=settings)
+        return ModuleInfo(unit.path, type_name, unit.kind, origin=origin, settings=module.settings)
 
     def facts(self, unit: Unit) -> LayerFacts:
         """What a probe may know of the unit's live layer."""
@@ -309,93 +324,67 @@ class Survey:
 
 def survey(model: Any) -> Survey:
     """The units of a live model."""
-    framework = owner_of_model(model)
-    tree = Tree(framework)
-    tree.add(Root("", model))
-    found = _Units(framework, tree)
-    units = tuple(found.with_aliases(unit) for unit in list(found.units()))
-    modules = {node.path: node.content for node in tree.nodes}
-    return Survey(framework, modules[""], units, found.tensors, modules, frozenset(found.trained))
+    live = live_model(model)
+    state = {join(one.path, name): facts for one in live.modules for name, facts in one.inside.items()}
+    found = Survey(live, (), state)
+    return replace(found, units=tuple(_units(found)))
 
 
-def column_of_class(cls: type) -> tuple[LayerKind, Column, str, str] | None:
-    """The kind, column, family and class name that apply to a class or to the nearest class it descends from."""
-    for one in cls.__mro__:
-        type_name = f"{one.__module__}.{one.__name__}"
+def _units(found: Survey) -> Iterator[Unit]:
+    """All units in the order of registration; a name belongs to one of them."""
+    modules = found.live.modules
+    taken: dict[str | None, frozenset[str]] = {None: frozenset()}
+    for module in modules:
+        path, held = module.path, taken[module.parent]
+        layer = column_of_classes(module.classes)
+        unit = None if layer is None else _live_layer(found, module, held, layer)
+        if unit is not None:
+            held = held | _names_of(found, unit, module)
+            yield _with_aliases(unit, modules)
+        taken[path] = held
+        for name in module.own:
+            full = join(path, name)
+            if full not in held:
+                bare = bare_unit(full, found.framework, found.shape(full), owner=path)
+                yield _with_aliases(bare, modules)
+
+
+def _with_aliases(unit: Unit, modules: Iterable[ModuleFacts]) -> Unit:
+    """The unit with its other paths, where the model has its layer, or one around it, more than once."""
+    others = [
+        again + unit.path[len(one.path) :]
+        for one in modules
+        for again in one.aliases
+        if unit.path == one.path or unit.path.startswith(f"{one.path}.")
+    ]
+    return replace(unit, aliases=tuple(others)) if others else unit
+
+
+def column_of_classes(classes: Iterable[str]) -> tuple[LayerKind, Column, str, str] | None:
+    """The kind, column, family and class name of the first of these classes (dotted names) that the table has."""
+    for type_name in classes:
         found = find_layer(type_name)
         if found is not None:
             return (*found, *family_of(type_name))
     return None
 
 
-class _Units:
-    """The units of a model's tree."""
+def _live_layer(
+    found: Survey, module: ModuleFacts, taken: frozenset[str], layer: tuple[LayerKind, Column, str, str]
+) -> Unit | None:
+    row, column, family, class_name = layer
+    path = module.path
+    inside = [name for name in module.inside if join(path, name) not in taken]
+    parts = layer_parts(column, path, {name: found.shape(join(path, name)) for name in inside})
+    if not parts:
+        return None
+    return Unit(path, row.kind, family, class_name, parts, _axes(parts, path, column, module.kept), owner=path)
 
-    def __init__(self, framework: Framework, tree: Tree) -> None:
-        self.framework, self.tree = framework, tree
-        self.parts = framework.eager.modules
-        self.trained: set[str] = set()
-        self.tensors: dict[str, Any] = {}
-        self._taken: dict[Node | None, frozenset[str]] = {None: frozenset()}
 
-    def with_aliases(self, unit: Unit) -> Unit:
-        """The unit with its other paths, where the model has its layer, or one around it, more than once."""
-        others = [
-            again + unit.path[len(node.path) :]
-            for node in self.tree.nodes
-            for again in node.names
-            if unit.path == node.path or unit.path.startswith(f"{node.path}.")
-        ]
-        return replace(unit, aliases=tuple(others)) if others else unit
-
-    def units(self) -> Iterator[Unit]:
-        """All units in the order of registration; a name belongs to one of them."""
-        for node in self.tree.nodes:
-            module, path, taken = node.content, node.path, self._taken[node.parent]
-            found = column_of_class(type(module))
-            unit = None if found is None else self._layer(module, path, taken, found)
-            if unit is not None:
-                taken = taken | self._names_of(unit, module, path)
-                yield unit
-            self._taken[node] = taken
-            for one in self.parts.own(module):
-                full = join(path, one.name)
-                if one.persistent and one.trained:
-                    self.trained.add(full)
-                if one.persistent and full not in taken:
-                    self.tensors[full] = one.tensor
-                    yield bare_unit(full, self.framework.name, self._shape(full, one), owner=path)
-
-    def _layer(
-        self, module: Any, path: str, taken: frozenset[str], found: tuple[LayerKind, Column, str, str]
-    ) -> Unit | None:
-        row, column, family, class_name = found
-        inside = {name: one for name, one in self._below(module) if join(path, name) not in taken}
-        shapes = {name: self._shape(join(path, name), one) for name, one in inside.items()}
-        parts = layer_parts(column, path, shapes)
-        if not parts:
-            return None
-        for part in parts:
-            self.tensors[part.tensor] = inside[part.tensor[len(path) + 1 :] if path else part.tensor].tensor
-        axes = _axes(parts, path, column, self.parts.kept_weights(module))
-        return Unit(path, row.kind, family, class_name, parts, axes, owner=path)
-
-    def _names_of(self, unit: Unit, module: Any, path: str) -> frozenset[str]:
-        held = {id(self.tensors[name]) for name in unit.tensors}
-        # Also second names of the same tensors inside this layer: a recurrent layer of paddle lists each weight twice.
-        below = self._below(module)
-        return frozenset(join(path, name) for name, one in below if id(one.tensor) in held)
-
-    def _shape(self, name: str, one: OwnTensor) -> tuple[int, ...]:
-        if not one.has_values:
-            raise TransferError(f"'{name}' has no shape yet: run the model once on an input, then transfer.")
-        return self.framework.tensors.facts(one.tensor).shape
-
-    def _below(self, module: Any) -> Iterator[tuple[str, OwnTensor]]:
-        for inside, part in named_modules(self.framework, module):
-            for one in self.parts.own(part):
-                if one.persistent:
-                    yield join(inside, one.name), one
+def _names_of(found: Survey, unit: Unit, module: ModuleFacts) -> frozenset[str]:
+    """The names of the unit's tensors inside its layer: a recurrent layer may list each weight twice."""
+    held = {found.first_name(name) for name in unit.tensors}
+    return frozenset(join(module.path, name) for name, one in module.inside.items() if one.first in held)
 
 
 def _axes(
@@ -407,12 +396,6 @@ def _axes(
         if found is not None and any(part.canonical.startswith(f"{found.canonical[0]}.") for part in parts):
             axes.append((f"{found.canonical[0]} {form.form}", found.transform.canonical_axis(form.axis)))
     return tuple(sorted(axes))
-
-
-def _is_plain(value: Any) -> bool:
-    if isinstance(value, (tuple, list)):
-        return all(isinstance(one, _PLAIN) for one in value)
-    return isinstance(value, _PLAIN)
 
 
 PairedBy = Literal[

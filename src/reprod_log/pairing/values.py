@@ -14,8 +14,8 @@ from itertools import permutations
 
 import numpy as np
 
-from reprod_log.capture.probing import LayerCall
 from reprod_log.errors import counted
+from reprod_log.frameworks.contract import LayerCall
 from reprod_log.pairing.names import attention_role, closeness
 from reprod_log.pairing.order import lone_bare_units
 from reprod_log.pairing.units import BARE, PIECE, PairedBy, Signature, Unit, UnitPair

@@ -122,9 +122,9 @@ def loose_buffers(model: Any) -> list[str]:
 
 
 def _unused(survey: Survey, used: set[str]) -> tuple[str, ...]:
-    held = {id(survey.tensors[name]) for name in used}
+    held = {survey.first_name(name) for name in used}
     required = {part.tensor: None for unit in survey.units for part in unit.parts if not part.optional}
-    return tuple(name for name in required if id(survey.tensors[name]) not in held)
+    return tuple(name for name in required if survey.first_name(name) not in held)
 
 
 def _without(names: Iterable[str], allowed: Iterable[str]) -> tuple[str, ...]:

@@ -17,7 +17,6 @@ import numpy as np
 from reprod_log.capture import framework_of
 from reprod_log.capture.probing import deterministic
 from reprod_log.errors import UsageError
-from reprod_log.frameworks.module_tree import Root, Tree
 from reprod_log.frameworks.side import as_mapping
 from reprod_log.layers.lookup import kind_title
 from reprod_log.messages import Number, message
@@ -94,14 +93,10 @@ def _draw(side: Callable[[], Any], seed: int, groups: dict[str, _Moments], *, fi
     framework = framework_of(next(iter(models.values())))
     for model in models.values():
         found = survey(model)
-        tree = Tree(framework)
-        tree.add(Root("", model))
-        # Running statistics are no weights, though one framework keeps them as parameters.
-        weights = {id(slot.tensor) for slot in tree.slots}
         for unit in found.units:
             for part in unit.parts:
-                tensor = found.tensors[part.tensor]
-                if id(tensor) not in weights:
+                # Running statistics are no weights, though one framework keeps them as parameters.
+                if part.tensor not in found.trained:
                     continue
                 sizes = "x".join(map(str, part.shape))
                 values = part.transform.split(found.read(part.tensor))[part.index]

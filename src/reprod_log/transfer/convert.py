@@ -11,7 +11,6 @@ from reprod_log.frameworks import owner_of_model
 from reprod_log.frameworks.checkpoints import OWNERS, owner
 from reprod_log.frameworks.installed import USUAL_REFERENCE
 from reprod_log.frameworks.module_tree import join
-from reprod_log.frameworks.tensors import to_numpy
 from reprod_log.layers.lookup import layer_kind
 from reprod_log.layers.rows import Column, TensorMap
 from reprod_log.layers.transform import Shape
@@ -132,7 +131,7 @@ def _by_one_model(weights: dict[str, Array], source_model: Any, target_model: An
         return _job(plan, weights, frameworks, {k: v for one in made for k, v in one.second_names.items()}, {})
     pairs = [UnitPair(one.unit, unit, "name") for unit, one in zip(found.units, made, strict=True)]
     _refuse_missing(weights, shapes)
-    plan = make_plan(pairs, {name: found.shape(name) for name in found.tensors})
+    plan = make_plan(pairs, {name: found.shape(name) for name in found.names})
     second, extra = _state_names(found, {move.target for move in plan.moves})
     return _job(plan, weights, frameworks, second, extra)
 
@@ -189,19 +188,17 @@ def _row(move: Move, weights: Mapping[str, Array]) -> TransferRow:
 
 def _add_second_names(weights: dict[str, Array], found: Survey) -> None:
     """Tensors that the file has only under another of their names become known under the survey's."""
-    names = found.framework.eager.modules.state_names(found.model)
-    by_tensor = {id(tensor): weights[name] for name, tensor in names.items() if name in weights}
-    for unit in found.units:
-        for name in unit.tensors:
-            if name not in weights and id(found.tensors[name]) in by_tensor:
-                weights[name] = by_tensor[id(found.tensors[name])]
+    by_first = {first: weights[name] for name, first in found.live.file_names().items() if name in weights}
+    for name in found.names:
+        if name not in weights and found.first_name(name) in by_first:
+            weights[name] = by_first[found.first_name(name)]
 
 
 def _refuse_other_tensors(weights: Mapping[str, Array], found: Survey, needed: Iterable[str]) -> None:
     """The source's file must be of the source's model: all its tensors, no others, of its shapes."""
     required = needed or dict.fromkeys(p.tensor for unit in found.units for p in unit.parts if not p.optional)
     _refuse_missing(weights, {name: found.shape(name) for name in required})
-    known = found.framework.eager.modules.state_names(found.model).keys() | found.tensors.keys()
+    known = {*found.live.file_names(), *found.names}
     strange = [name for name in weights if name not in known]
     if strange:
         raise TransferError(
@@ -227,15 +224,15 @@ def _refuse_missing(weights: Mapping[str, Array], shapes: Mapping[str, tuple[int
 
 def _state_names(target: Survey, moved: set[str]) -> tuple[dict[str, str], dict[str, Array]]:
     """Further names under which the target's model lists its tensors, and tensors of its own that nothing fills."""
-    first = {id(target.tensors[name]): name for name in moved}
+    by_first = {target.first_name(name): name for name in moved}
     optional = {part.tensor for unit in target.units for part in unit.parts if part.optional}
     second, extra = {}, {}
-    for name, tensor in target.framework.eager.modules.state_names(target.model).items():
-        if id(tensor) in first:
+    for name, first in target.live.file_names().items():
+        if first in by_first:
             if name not in moved:
-                second[name] = first[id(tensor)]
+                second[name] = by_first[first]
         elif name in optional:
-            extra[name] = to_numpy(tensor)
+            extra[name] = target.read(name)
     return second, extra
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from reprod_log.errors import TransferError
-from reprod_log.frameworks.tensors import to_numpy
 from reprod_log.pairing.models import Inputs, Order, shapes_of
 from reprod_log.pairing.units import Survey, survey
 from reprod_log.pairing.weight_map import Move
@@ -45,8 +44,7 @@ def transfer_gradients(
     here, there = prepared.source, prepared.target
     moves = [move for move in prepared.plan.moves if both_parameters(here, there, move)]
     arrays = {move.target: _gradient(here, move) for move in moves}
-    for name, array in arrays.items():
-        there.framework.eager.hooks.set_gradient(there.tensors[name], array)
+    there.live.set_gradients(arrays)
     moved = {name for name, array in arrays.items() if array is not None}
     rows = tuple(row for row in prepared.report.rows if row.target in moved)
     return replace(prepared.report, rows=rows)
@@ -80,7 +78,7 @@ def planned(
     here, there = survey(source), survey(target)
     shapes = shapes_of(there)
     for move in report.plan.moves:
-        if shapes.get(move.target) != move.shape or any(name not in here.tensors for name in move.sources):
+        if shapes.get(move.target) != move.shape or not set(move.sources) <= set(here.names):
             raise TransferError(f"The report is of other models: it fills '{move.target}' from {move.sources[0]!r}.")
     return Prepared(here, there, report.plan, report)
 
@@ -91,9 +89,7 @@ def both_parameters(source: Survey, target: Survey, move: Move) -> bool:
 
 
 def _gradient(source: Survey, move: Move) -> Array | None:
-    read = source.framework.eager.hooks.gradient
-    kept = {name: read(source.tensors[name]) for name in move.sources}
-    found = {name: None if gradient is None else to_numpy(gradient) for name, gradient in kept.items()}
+    found = {name: source.live.gradient(name) for name in move.sources}
     if all(array is None for array in found.values()):
         return None
     # Of several tensors packed into one, those without a gradient count as zero.

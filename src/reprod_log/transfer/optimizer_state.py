@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from reprod_log.errors import TransferError, UsageError, counted
-from reprod_log.frameworks.contract import Optimizers
+from reprod_log.frameworks.contract import LiveOptimizer
 from reprod_log.layers.optimizers import (
     STEP,
     OptimizerColumn,
@@ -61,7 +61,7 @@ def transfer_optimizer_state(
     for name, state in states.items():
         there.write(name, state)
     rows = tuple(row for move in steered for row in _rows(move, states[move.target]))
-    return TransferReport(here.survey.framework.name, there.survey.framework.name, rows, plan=prepared.plan)
+    return TransferReport(here.survey.framework, there.survey.framework, rows, plan=prepared.plan)
 
 
 @dataclass(frozen=True)
@@ -70,25 +70,23 @@ class _Side:
 
     survey: Survey
     optimizer: Any
-    access: Optimizers
+    state: LiveOptimizer
     row: OptimizerKind
-    steered: frozenset[int]
 
     @classmethod
     def of(cls, survey: Survey, optimizer: Any) -> "_Side":
-        name = survey.framework.name
+        name = survey.framework
         classes = [one.__name__ for one in type(optimizer).__mro__]
         roots = {one.__module__.partition(".")[0] for one in type(optimizer).__mro__}
         row = find_optimizer(name, classes) if name in roots else None
         if row is None or not row.transferable:
             raise UsageError(f"{classes[0]} is not an optimizer of {name} whose state has a rule.")
-        access = survey.framework.eager.optimizers
-        return cls(survey, optimizer, access, row, frozenset(id(p) for p in access.parameters_of(optimizer)))
+        return cls(survey, optimizer, survey.live.optimizer(optimizer), row)
 
     @property
     def column(self) -> OptimizerColumn:
         """How the optimizer's framework keeps its state."""
-        return self.row.columns[self.survey.framework.name]
+        return self.row.columns[self.survey.framework]
 
     @property
     def title(self) -> str:
@@ -96,26 +94,21 @@ class _Side:
         return self.column.classes[0]
 
     def updates(self, name: str) -> bool:
-        return id(self.survey.tensors[name]) in self.steered
+        return name in self.state.updates
 
     def read(self, name: str) -> dict[str, Array]:
         """The canonical state of the named parameter; empty before the first step."""
-        tensor = self.survey.tensors[name]
-        native = self.access.read_slots(self.optimizer, tensor)
-        settings = self.access.constants(self.optimizer, tensor)
-        state = to_canonical(self.row, self.survey.framework.name, native, settings) if native else {}
+        native, constants = self.state.read(name), self.state.constants(name)
+        state = to_canonical(self.row, self.survey.framework, native, constants) if native else {}
         return state if state.get(STEP, 1) != 0 else {}
 
     def kept(self, name: str) -> frozenset[str]:
         """The moments (by their canonical names) that the optimizer keeps with its present settings."""
-        tensor, slots = self.survey.tensors[name], self.column.slots
-        return frozenset(one for one, slot in slots.items() if self.access.is_kept(self.optimizer, tensor, slot))
+        return frozenset(one for one, slot in self.column.slots.items() if self.state.is_kept(name, slot))
 
     def write(self, name: str, state: Mapping[str, Array]) -> None:
-        tensor = self.survey.tensors[name]
-        settings = self.access.constants(self.optimizer, tensor)
-        native = from_canonical(self.row, self.survey.framework.name, state, settings) if state else {}
-        self.access.write_slots(self.optimizer, tensor, native)
+        constants = self.state.constants(name)
+        self.state.write(name, from_canonical(self.row, self.survey.framework, state, constants) if state else {})
 
 
 def _steered(here: _Side, there: _Side, moves: list[Move]) -> list[Move]:

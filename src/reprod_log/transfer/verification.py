@@ -10,8 +10,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from reprod_log.capture.probing import call_on_arrays, stand_ins, undisturbed
-from reprod_log.capture.session import suppress_recording
 from reprod_log.errors import first_line
 from reprod_log.layers.lookup import layer_kind
 from reprod_log.layers.rows import LayerFacts, Probe
@@ -145,11 +143,8 @@ def _run_alone(
     survey: Survey, unit: Unit, arguments: Any, arrays: Mapping[str, Array], dtype: str
 ) -> tuple[Array, ...]:
     """The outputs of a single layer on its own in the given dtype, its tensors holding the given values."""
-    module, framework = survey.modules[unit.path], survey.framework
     # Not only the unit's own tensors: a layer of the user's making may hold more, which move as units of their own.
-    by_id = {id(survey.tensors[name]): array for name, array in arrays.items()}
-    with suppress_recording(), undisturbed(framework, module), stand_ins(framework, module, by_id, dtype):
-        return call_on_arrays(framework, module, arguments, {})
+    return survey.live.call(unit.path, arguments, arrays=arrays, dtype=dtype)
 
 
 def _probe(kind: str) -> Probe | None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from reprod_log.errors import TransferError, UsageError
-from reprod_log.frameworks.tensors import is_floating, to_numpy
+from reprod_log.frameworks.tensors import is_floating
 from reprod_log.layers.lookup import layer_kind
 from reprod_log.messages import Message, message
 from reprod_log.pairing.models import Correspondence, Inputs, Order, correspond, shapes_of
@@ -62,7 +62,7 @@ def transfer_weights(
     if dry_run:
         return report
     refuse_incomplete(report, on_difference)
-    _write(prepared.target, prepared.plan.apply(prepared.source.read))
+    prepared.target.live.write(prepared.plan.apply(prepared.source.read))
     return report
 
 
@@ -89,7 +89,7 @@ def prepare(
 ) -> Prepared:
     """The plan from one live model to another, checked if asked to, with its report."""
     here, there = survey(source), survey(target)
-    if here.model is there.model:
+    if here.live.model is there.live.model:
         raise UsageError("The source and the target are one and the same model.")
     values = _perturbed(here) if verify or inputs is not None else {}
     found = correspond(
@@ -100,8 +100,8 @@ def prepare(
     checks = verify_plan(here, there, plan, values, _runs(found)) if verify else {}
     left = find_leftovers(here, there, plan, found.undecided, allow_left)
     report = TransferReport(
-        here.framework.name,
-        there.framework.name,
+        here.framework,
+        there.framework,
         tuple(_row(here, there, move, checks.get(move.pair.target.path)) for move in plan.moves),
         left.in_source,
         left.in_target,
@@ -169,9 +169,9 @@ def _row(source: Survey, target: Survey, move: Move, check: Check | None) -> Tra
 
 def _refuse_conflicts(source: Survey, target: Survey, plan: TransferPlan) -> None:
     """Tied tensors of the target must get one value, whichever name it comes under."""
-    first: dict[int, Move] = {}
+    first: dict[str, Move] = {}
     for move in plan.moves:
-        other = first.setdefault(id(target.tensors[move.target]), move)
+        other = first.setdefault(target.first_name(move.target), move)
         if other is move or (other.sources == move.sources and other.view.pieces == move.view.pieces):
             continue
         if not np.array_equal(move.apply(source.read), other.apply(source.read), equal_nan=True):
@@ -182,34 +182,16 @@ def _refuse_conflicts(source: Survey, target: Survey, plan: TransferPlan) -> Non
             )
 
 
-def _write(target: Survey, arrays: Mapping[str, Array]) -> None:
-    eager = target.framework.eager
-    written: list[tuple[Any, Array]] = []
-    try:
-        for name, array in arrays.items():
-            tensor = target.tensors[name]
-            before = to_numpy(tensor)
-            written.append((tensor, before))
-            eager.hooks.write(tensor, array)
-    except BaseException:
-        # All or nothing, also when the user interrupts.
-        for tensor, before in written:
-            eager.hooks.write(tensor, before)
-        raise
-    for module in target.modules.values():
-        eager.modules.refresh(module)
-
-
 def _perturbed(survey: Survey) -> dict[str, Array]:
     """The model's values, each a little off in its own way, by name.
 
     Fresh weights hide mistakes: all norms are ones and zeros, all biases zero, and exchanging two of them changes
     nothing. Perturbed by name, every tensor is different from every other.
     """
-    holders: defaultdict[int, list[tuple[str, Unit]]] = defaultdict(list)
+    holders: defaultdict[str, list[tuple[str, Unit]]] = defaultdict(list)
     for unit in survey.units:
         for name in unit.tensors:
-            holders[id(survey.tensors[name])].append((name, unit))
+            holders[survey.first_name(name)].append((name, unit))
     result: dict[str, Array] = {}
     for held in holders.values():
         # Tied weights are one tensor and get one perturbation.
