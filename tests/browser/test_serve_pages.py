@@ -13,8 +13,8 @@ from reading import until
 from reprod_log import Recording
 from reprod_log.recording import Provenance
 from reprod_log.recording.recorder import Recorder
-from reprod_log.report.plain import plain
 from reprod_log.report.serve import Server, serving
+from reprod_log.report.view import plain
 
 
 @pytest.fixture

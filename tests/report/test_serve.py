@@ -17,9 +17,9 @@ from reprod_log import Recording
 from reprod_log.errors import UsageError
 from reprod_log.recording import Provenance
 from reprod_log.recording.recorder import Recorder
-from reprod_log.report.plain import plain
 from reprod_log.report.serve import Server, serving
-from reprod_log.report.serve.access import Access, is_loopback
+from reprod_log.report.serve.server import Access, is_loopback
+from reprod_log.report.view import plain
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from made_alignments import HOSTILE, calibrated, classic, fixed, hostile
 from rich.console import Console
 
 from reprod_log import Alignment, Recording, align
-from reprod_log.report.plain import plain
 from reprod_log.report.terminal import folded, print_alignment, print_tree, terminal
+from reprod_log.report.view import plain
 
 
 def printed(

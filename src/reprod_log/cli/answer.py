@@ -16,8 +16,8 @@ from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOTHING_COMPARED
 from reprod_log.messages import words
 from reprod_log.report import format_of, write_report
 from reprod_log.report.github import announce
-from reprod_log.report.plain import plain
 from reprod_log.report.terminal import print_alignment, print_tree, terminal
+from reprod_log.report.view import plain
 from reprod_log.verdict import Status
 
 _UNTIL_PROGRESS = 1.0

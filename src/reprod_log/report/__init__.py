@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -11,10 +12,21 @@ from typing import TYPE_CHECKING, Literal
 from reprod_log.errors import UsageError, listed
 from reprod_log.recording.files import replacing
 from reprod_log.report import formats
-from reprod_log.report.options import Options
 
 if TYPE_CHECKING:
     from reprod_log.alignment import Alignment
+
+
+@dataclass(frozen=True)
+class Options:
+    """How much to show, and in which language. Each format makes of it what fits it."""
+
+    full: bool = False
+    """Every entry, where the usual report shows only what does not pass."""
+    language: str = "en"
+
+
+USUAL = Options()
 
 
 def write_report(

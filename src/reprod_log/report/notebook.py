@@ -6,10 +6,8 @@ from markupsafe import Markup
 
 from reprod_log.alignment import Alignment
 from reprod_log.messages import words
-from reprod_log.report.first_screen import first_screen
-from reprod_log.report.lines import Line, first_lines, side_lines
-from reprod_log.report.plain import plain, times
-from reprod_log.report.view import MARKS, ReportRow, rows
+from reprod_log.report.first_screen import Line, first_lines, first_screen, side_lines
+from reprod_log.report.view import MARKS, ReportRow, plain, rows, times
 
 _MOST_ROWS = 20
 _CELL = Markup('<td style="text-align:{}">{}</td>')

@@ -11,11 +11,10 @@ from reprod_log.messages import Foreign, Message, Name, message, words
 from reprod_log.recording.files import replacing
 from reprod_log.report import render_report, write_report
 from reprod_log.report.first_screen import screen_headline
-from reprod_log.report.formats.markdown import LIMIT
+from reprod_log.report.formats.html import content_policy, embedded, page, scripts
+from reprod_log.report.formats.markdown import LIMIT, Section, code, text
 from reprod_log.report.github import MOST_ANNOTATIONS, tell, workflow_command
 from reprod_log.report.html_data import page_words, phrases_for
-from reprod_log.report.markdown import Section, code, text
-from reprod_log.report.page import content_policy, embedded, page, scripts
 from reprod_log.report.view import MARKS
 from reprod_log.steps.overview import Overview, StepResult
 from reprod_log.verdict import Status

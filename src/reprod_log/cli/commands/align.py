@@ -17,8 +17,8 @@ from reprod_log.cli.answer import tell_written
 from reprod_log.cli.options import Language
 from reprod_log.messages import Words, words
 from reprod_log.report.overview import OverviewRow, announce_overview, rows_of, summary_of, write_overview
-from reprod_log.report.plain import plain
 from reprod_log.report.terminal import STYLES, terminal
+from reprod_log.report.view import plain
 from reprod_log.steps.overview import Overview
 from reprod_log.steps.plan import Options
 from reprod_log.steps.processes import run_plan

@@ -16,8 +16,8 @@ from reprod_log.cli.options import Language, Limits, Trust
 from reprod_log.messages import Words, words
 from reprod_log.report.first_screen import headline
 from reprod_log.report.overview import announce_overview, summary_of, write_overview
-from reprod_log.report.plain import plain
 from reprod_log.report.terminal import STYLES, terminal
+from reprod_log.report.view import plain
 from reprod_log.steps.hand_in import check_folder
 from reprod_log.steps.overview import Overview, StepResult
 from reprod_log.verdict import Status

@@ -18,7 +18,7 @@ from reprod_log.cli import INTERRUPTED, NOT_ALIGNED
 from reprod_log.errors import CaptureError, ReprodLogError, UsageError, counted
 from reprod_log.recording import Recording
 from reprod_log.recording.stores import load, save
-from reprod_log.report.plain import plain
+from reprod_log.report.view import plain
 
 NAME = "run"
 SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}

@@ -35,7 +35,7 @@ from reprod_log.errors import RecordingError, UsageError, counted, listed
 from reprod_log.recording import Recording
 from reprod_log.recording.stores import load
 from reprod_log.report.first_screen import headline
-from reprod_log.report.plain import plain
+from reprod_log.report.view import plain
 
 NAME = "zoom"
 

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import base64
 import gzip
+import hashlib
+import json
 from dataclasses import replace
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from reprod_log.alignment import Alignment
 from reprod_log.errors import MissingPackage
+from reprod_log.messages import words
+from reprod_log.report import USUAL, Options
 from reprod_log.report.curves import curves
 from reprod_log.report.facts import coverage, policy_rules, provenance_facts
 from reprod_log.report.first_screen import first_screen
 from reprod_log.report.groups import groups, heat_maps, module_tree
-from reprod_log.report.html_data import page_data
-from reprod_log.report.html_parts import entry_columns, heat_table
-from reprod_log.report.options import USUAL, Options
-from reprod_log.report.page import content_policy, embedded, page, scripts
-from reprod_log.report.view import MARKS, ReportRow, remarks, rows
+from reprod_log.report.html_data import HtmlParts, entry_columns, heat_table, page_data
+from reprod_log.report.view import MARKS, ReportRow, plain, remarks, rows
 from reprod_log.version import __version__
 
 SUFFIXES = (".html", ".htm")
@@ -98,3 +100,43 @@ def bokeh_scripts() -> list[str]:
         raise MissingPackage("The charts of the HTML report need bokeh: pip install bokeh.")
     folder = Path(package.origin).parent / "server" / "static" / "js"
     return [(folder / name).read_text(encoding="utf-8") for name in ("bokeh.min.js", "bokeh-api.min.js")]
+
+
+TEMPLATES = Path(__file__).parents[1] / "templates"
+
+
+def page(template: str, *, language: str = "en", **values: Any) -> str:
+    """The template filled in: autoescaped, with the report's style (`style`) and sentences (`p`) at hand."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    environment.filters["plain"] = plain
+    return environment.get_template(template).render(
+        p=HtmlParts(words(language)), style=(TEMPLATES / "report.css").read_text(encoding="utf-8"), **values
+    )
+
+
+def scripts(*names: str) -> str:
+    """Our own scripts of these names (paths below templates), one after the other."""
+    return "".join((TEMPLATES / name).read_text(encoding="utf-8") for name in names)
+
+
+def content_policy(scripts: list[str]) -> str:
+    """What the browser may do with the page: run these very scripts, nothing else, and fetch nothing at all."""
+    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(one.encode()).digest()).decode()}'" for one in scripts)
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def embedded(data: dict[str, Any]) -> str:
+    """JSON that nothing inside can end early: no `<` is left in it."""
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reprod_log.alignment import Alignment
-from reprod_log.report.options import USUAL, Options
+from reprod_log.report import USUAL, Options
 
 SUFFIXES = (".json",)
 

@@ -10,12 +10,11 @@ from reprod_log.alignment import Alignment
 from reprod_log.errors import counted
 from reprod_log.messages import Words, message, words
 from reprod_log.recording import Key
+from reprod_log.report import USUAL, Options
 from reprod_log.report.first_screen import headline
 from reprod_log.report.formats import text
 from reprod_log.report.groups import Group, groups
-from reprod_log.report.options import USUAL, Options
-from reprod_log.report.plain import plain, shortened
-from reprod_log.report.view import ReportRow, rows
+from reprod_log.report.view import ReportRow, plain, rows, shortened
 from reprod_log.verdict import Status
 
 SUFFIXES = (".xml",)

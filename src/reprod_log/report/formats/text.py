@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from reprod_log.alignment import Alignment
 from reprod_log.messages import Words, message, words
-from reprod_log.report.first_screen import first_screen
-from reprod_log.report.lines import first_lines, note_lines, side_lines
-from reprod_log.report.options import USUAL, Options
-from reprod_log.report.plain import plain
-from reprod_log.report.view import ReportRow, rows
+from reprod_log.report import USUAL, Options
+from reprod_log.report.first_screen import first_lines, first_screen, note_lines, side_lines
+from reprod_log.report.view import ReportRow, plain, rows
 
 SUFFIXES = (".txt", ".log")
 

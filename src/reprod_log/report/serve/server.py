@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import hmac
+import ipaddress
 import json
+import secrets
 import socket
 import socketserver
 from collections import OrderedDict
+from dataclasses import dataclass
 from http import HTTPStatus
+from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Lock
@@ -17,9 +22,8 @@ from reprod_log.alignment import Alignment, align
 from reprod_log.errors import ReprodLogError, UsageError
 from reprod_log.report.formats import html
 from reprod_log.report.serve import pages
-from reprod_log.report.serve.access import COOKIE, Access
 from reprod_log.report.serve.listing import Listing, signature_of
-from reprod_log.report.serve.live import live_data
+from reprod_log.report.serve.pages import live_data
 
 _KEPT_REPORTS = 4
 _OWN_PAGES = (
@@ -173,3 +177,51 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing: a page that looks every two seconds would fill the terminal, and addresses may hold the token."""
+
+
+COOKIE = "reprod_log_token"
+
+
+@dataclass(frozen=True)
+class Access:
+    """The rule for every request. An empty token means: loopback only, and only under a loopback name."""
+
+    token: str = ""
+
+    @classmethod
+    def for_host(cls, host: str, token: str = "") -> Access:
+        """A token is made up for every address that others can reach, unless one was given."""
+        return cls(token or ("" if is_loopback(host) else secrets.token_urlsafe(24)))
+
+    def allows(self, *, host: str, cookie: str, given: str) -> bool:
+        """Whether a request may be answered: by its Host header, its cookie, or the token in its address."""
+        if not self.token:
+            # A page elsewhere may point its own name at 127.0.0.1; such a request names that host.
+            return is_loopback(_without_port(host))
+        return any(
+            hmac.compare_digest(one.encode(), self.token.encode()) for one in (given, _from_cookie(cookie)) if one
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether `host` means this machine and nothing else."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _without_port(host: str) -> str:
+    if host.startswith("["):
+        return host.partition("]")[0] + "]"
+    return host.partition(":")[0]
+
+
+def _from_cookie(header: str) -> str:
+    try:
+        found = SimpleCookie(header).get(COOKIE)
+    except CookieError:
+        return ""
+    return found.value if found is not None else ""
