@@ -216,7 +216,7 @@ def test_shard_that_is_named_by_a_path_is_refused(tmp_path: Path, name: str) -> 
     manifest = json.loads((path / "manifest.json").read_text())
     manifest["shards"] = [name]
     (path / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(UnreadableFile, match="which are no paths"):
+    with pytest.raises(UnreadableFile, match="not of paths"):
         load(path)
 
 

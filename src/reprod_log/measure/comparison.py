@@ -28,7 +28,7 @@ _MOST_SAMPLES, _FEWEST_SAMPLES = 200, 4
 _WORST_ELEMENTS = 8
 _WORTH_A_PICTURE = 1e-6
 _SMALL = 1 << 16
-"""Pairs of up to this many elements always tell their worst; larger ones only when something is beyond a limit."""
+"""Pairs of up to this many elements always list their worst; larger ones only when something is beyond a limit."""
 _MOST_HINTS = 100_000
 """Likeness is quadratic to find; a thousand missing names need no hints."""
 
@@ -154,7 +154,7 @@ def measure(
 ) -> Comparison:
     """Measure every pair, reading a few pairs' data at a time.
 
-    `limit_for` gives the absolute limit whose excess is counted; `progress` hears (bytes done, bytes in all).
+    `limit_for` gives the absolute limit whose excess is counted; `progress` is called with (bytes done, bytes in all).
     `elements` also keeps a few single elements of each pair for the pictures of a report.
     The work is spread over `threads` (None: one per core), or over an `executor`; that changes nothing but the speed.
     """

@@ -238,7 +238,7 @@ def _as_texts(left: Any, right: Any) -> tuple[str, str]:
 
 def _element_text(value: Any) -> str:
     if isinstance(value, (np.datetime64, np.timedelta64)) and np.datetime_data(value.dtype)[0] == "generic":
-        # Numbers of nobody knows what, of which numpy itself cannot say more.
+        # Numbers without a unit, which numpy itself refuses to print.
         return str(value.astype(np.int64))
     return repr(value.item() if isinstance(value, np.generic) and value.dtype.kind in "US" else value)
 

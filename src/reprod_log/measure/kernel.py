@@ -1,4 +1,4 @@
-"""The optional C kernel: finds it, calls it, and says whether it is in use. Without it numpy does the same work."""
+"""The optional C kernel: finds it, calls it, and reports whether it is in use. Without it numpy does the same work."""
 
 from __future__ import annotations
 

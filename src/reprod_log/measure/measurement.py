@@ -73,7 +73,7 @@ class Measurement(NamedTuple):
 
     The statistics of the difference cover the *comparable* elements: both finite, or the same
     infinity on both sides (difference 0). Everything else is counted in `nan_both` and
-    `nonfinite_mismatched` and left for the judge, who fails it unless told otherwise. With no comparable
+    `nonfinite_mismatched` and left to the verdict, which fails it unless the policy allows it. With no comparable
     element the statistics are NaN; two empty arrays have count 0 and all differences 0.
     """
 
@@ -142,7 +142,7 @@ class Measurement(NamedTuple):
         if self.estimate is not None:
             data["estimate"] = asdict(self.estimate)
         else:
-            # Most are measured; nothing is said about them.
+            # Most are measured and have none.
             del data["estimate"]
         return data
 

@@ -38,7 +38,7 @@ def shapes_differ(reference: Entry, candidate: Entry, *, is_reverse: bool = Fals
 
 
 def estimate_pair(pair: Pair) -> Measurement | Message:
-    """What can be said of a pair without the values of both sides, or why nothing can."""
+    """What is known of a pair without the values of both sides, or the reason why nothing is."""
     reference, candidate = pair.reference, pair.candidate
     shape = _viewed_shape(pair)
     if shape != reference.shape:

@@ -56,7 +56,7 @@ def measure_small(pairs: Sequence[Small]) -> list[Measurement]:
 def _measured(
     dtype: DType, places: list[int], pairs: Sequence[Small]
 ) -> Iterator[tuple[list[int], list[Measurement | None]]]:
-    """What can be said of the pairs at these places, all of one dtype, some of them at a time."""
+    """The measurements of the pairs at these places, all of one dtype, some at a time; None: measure it alone."""
     kind = dtype_pair(dtype, dtype)
     if kernel.knows(kind):
         yield places, kernel.measure_many(EndToEnd([pairs[place] for place in places]))
@@ -97,7 +97,7 @@ class _Segments:
     def measurements(self) -> list[Measurement | None]:
         """A measurement for each pair, None where it is not an ordinary one: NaN, infinities, extreme sizes."""
         if sys.float_info.min * 0.5 == 0.0:
-            # Subnormal numbers are flushed to zero in this thread; the usual way says so.
+            # Subnormal numbers are flushed to zero in this thread; measured alone, a note says so.
             return [None] * len(self._sizes)
         with np.errstate(all="ignore"):
             columns, ordinary = self._columns()

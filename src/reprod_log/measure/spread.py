@@ -20,7 +20,7 @@ _BATCH_BYTES = 1 << 23
 """A batch is worth a thread's or a far machine's while: 8 MB, or one pair that is larger."""
 _BATCH_ITEMS = 512
 _WORTH_THREADS = 1 << 15
-"""Of items with fewer bytes on average most of the work is Python's, which threads only hinder."""
+"""Of items with fewer bytes on average most of the work is Python's, which threads make slower."""
 
 
 def spread(
@@ -35,7 +35,7 @@ def spread(
     """`work` done on all items, batch by batch; the results in the order of the items.
 
     Without an `executor`, `threads` of this process do it (None: as many as there are cores to use). With one, `work`
-    and the items must be able to go where it runs things. `progress` hears (done, in all) in units of `size`.
+    and the items must be able to go where it runs things. `progress` is called with (done, in all) in units of `size`.
     """
     if threads is not None and threads < 1:
         raise UsageError(f"threads={threads} cannot do any work; give 1 or more, or nothing for one per core")

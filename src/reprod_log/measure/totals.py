@@ -186,7 +186,7 @@ def finish(
     )
 
 
-# Two empty arrays differ by nothing; values without one comparable pair differ by nobody knows what.
+# Two empty arrays differ by nothing; of values without one comparable pair the difference is unknown.
 _SIZES = ("max_abs", "mean_abs", "min_abs", "rmse", "max_rel", "mean_rel", "rel_l2", "cosine_distance")
 
 

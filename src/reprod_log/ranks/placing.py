@@ -145,9 +145,10 @@ class Placing:
                 other = shard_of(parts[rank].meta)
                 if other != expected:
                     raise RecordingError(
-                        f"{str(parts[0].key)!r} lies on the ranks in two ways: rank {ranks[0]} has {expected.said}, "
-                        f"rank {rank} {'all of it' if other is None else other.said}. Distribute it in the same way on "
-                        "every rank."
+                        f"{str(parts[0].key)!r} lies on the ranks in two ways: rank {ranks[0]} has "
+                        f"{expected.description}, "
+                        f"rank {rank} {'all of it' if other is None else other.description}. "
+                        "Distribute it in the same way on every rank."
                     )
 
     def _declared(self, parts: Parts, dims: Dims) -> Placed:
@@ -360,7 +361,7 @@ def _shaped(entry: Entry, shard: Shard) -> Entry:
     if entry.shape != shard.whole:
         raise RecordingError(
             f"the shards of {str(entry.key)!r} do not tile: together they have shape {list(entry.shape)}, but they are "
-            f"{shard.said}"
+            f"{shard.description}"
         )
     return _plain(entry)
 

@@ -133,7 +133,7 @@ def describe(entry: Entry) -> dict[str, Any]:
 
 
 def facts_from(described: Mapping[str, Any], *, complete: bool, where: str) -> dict[str, Any]:
-    """What a store's description says about the whole recording; `complete` is what silence about that means."""
+    """The recording's own facts in a store's description; `complete` is the value where it has none."""
     try:
         provenance = Provenance.from_dict(described.get("provenance", {}))
         modules = tuple(ModuleInfo.from_dict(one) for one in described.get("modules", ()))
@@ -141,9 +141,9 @@ def facts_from(described: Mapping[str, Any], *, complete: bool, where: str) -> d
             check_types(one)
         notes = notes_from_dict(described)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise UnreadableFile(f"{where}: what it says about its origin is damaged ({error!r})") from error
-    whole = described.get("complete", complete) is True
-    return {"provenance": provenance, "modules": modules, "complete": whole, "notes": notes}
+        raise UnreadableFile(f"{where}: the description of its origin is damaged ({error!r})") from error
+    complete = described.get("complete", complete) is True
+    return {"provenance": provenance, "modules": modules, "complete": complete, "notes": notes}
 
 
 def is_shape(numbers: tuple[Any, ...]) -> bool:
@@ -182,7 +182,7 @@ def entry_from(described: Mapping[str, Any], read: Callable[[], Array], *, where
 
 
 def check_types(value: Any) -> None:
-    """Raise TypeError, with the name of the field, unless every field of this value has the type it says."""
+    """Raise TypeError, with the name of the field, unless every field of this value has its declared type."""
     kind: Any = type(value)
     for name, fits in _field_checks(kind):
         if not fits(getattr(value, name)):

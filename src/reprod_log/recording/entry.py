@@ -68,7 +68,7 @@ class Entry:
         return self.read()
 
     def is_zero(self) -> bool:
-        """Whether every value is 0; the statistics tell where the values were not recorded."""
+        """Whether every value is 0, by the statistics where the values were not recorded."""
         if self.detail == "full":
             return not self.array().any()
         found = self.meta.get("summary", {})
@@ -117,13 +117,13 @@ def dtype_name(dtype: np.dtype[Any]) -> str:
     if dtype.kind == "O":
         return "object"
     if dtype.type is np.void:
-        raise UsageError(f"an array of records ({dtype}) is no tensor; record each of its fields by itself")
+        raise UsageError(f"an array of records ({dtype}) is not a tensor; record each of its fields by itself")
     return dtype.name
 
 
 def no_values() -> Array:
-    """What `read` is where only statistics were recorded; `Entry.array` says so before it comes to this."""
-    raise AssertionError("Entry.array() answers for entries without values")
+    """Stands for `read` where only statistics were recorded; `Entry.array` raises before it is called."""
+    raise AssertionError("Entry.array() raises for entries without values")
 
 
 def nothing(shape: tuple[int, ...], dtype: np.dtype[Any], *, where: str) -> Array:
@@ -133,7 +133,7 @@ def nothing(shape: tuple[int, ...], dtype: np.dtype[Any], *, where: str) -> Arra
             return np.empty(shape, dtype)
     except (ValueError, OverflowError) as error:
         raise UnreadableFile(f"{where}: the shape {list(shape)} is impossible ({error})") from error
-    raise UnreadableFile(f"{where}: {prod(shape)} elements of no size are no array")
+    raise UnreadableFile(f"{where}: {prod(shape)} elements of size 0 are not an array")
 
 
 def content_hash(array: Array) -> str:

@@ -116,7 +116,7 @@ def is_url(path: str | Path) -> bool:
 
 
 def is_file(path: Path) -> bool:
-    """Whether a file is there; a web server is asked for its size, because fsspec would begin to fetch it."""
+    """Whether a file is there; of a web server only the size is requested, because fsspec would begin to fetch it."""
     if not is_remote(path):
         return path.is_file()
     far = cast(Any, path)
@@ -141,7 +141,7 @@ def read_range(path: Path, start: int, length: int) -> bytes:
 
 @contextmanager
 def reading(path: object) -> Iterator[None]:
-    """Whatever goes wrong inside with a remote file is said as UnreadableFile; files here are left to others."""
+    """Raises UnreadableFile for whatever goes wrong inside with a remote file; errors of local files pass through."""
     try:
         yield
     except ReprodLogError:
@@ -182,7 +182,7 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
 
     The temporary file lies in the same folder, so the last step is one rename. Folders are made.
     """
-    import tempfile  # who only reads does not wait for it
+    import tempfile  # not needed by a program that only logs
 
     # A link stays a link: what it points to is replaced. A device or pipe is written to as it is.
     path = Path(os.path.realpath(path))

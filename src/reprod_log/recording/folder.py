@@ -303,7 +303,7 @@ class _Maps:
 
 
 class _Reading:
-    """Reads an entry's data when it is asked for. It knows nothing of its entry, so that they form no circle."""
+    """Reads an entry's data when it is asked for. It has no reference to its entry, so that they form no cycle."""
 
     __slots__ = ("described", "maps", "shard", "slot", "where")
     described: tuple[str, tuple[int, ...]]
@@ -323,7 +323,7 @@ class _Reading:
 
 
 def _entry(maps: _Maps, shard: str, described: Any, *, where: str) -> Entry | None:
-    """The entry that was described; None when its data is in a shard that is not there any more."""
+    """The entry that was described; None when its data is in a shard that is missing."""
     if not isinstance(described, dict):
         raise UnreadableFile(f"{where}: an entry is not a JSON object")
     source, tensor = shard, described.get("key")
@@ -358,7 +358,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     check_version(manifest, file)
     shards = manifest.get("shards")
     if shards is not None and not (isinstance(shards, list) and all(map(_is_shard_name, shards))):
-        raise UnreadableFile(f"{file}: 'shards' must be a list of names of shards, which are no paths")
+        raise UnreadableFile(f"{file}: 'shards' must be a list of names of shards, not of paths")
     return dict(manifest)
 
 

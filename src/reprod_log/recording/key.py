@@ -132,6 +132,6 @@ def _parsed(text: str) -> Key:
         before, of, region = f" {role}".partition(" of ")
         role, region = (before[1:], "" if region == _WHOLE else region) if of else (role, None)
     key = Key(path, phase, int(step), None if call is None else int(call), role or "", run or "", region)
-    # It prints as the text it was read from, so nobody needs to put that together again.
+    # It prints as the text it was read from, so it need not be put together again.
     key.__dict__["_text"] = text
     return key

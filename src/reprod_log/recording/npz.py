@@ -84,7 +84,7 @@ def open_recording(path: Path, *, trust: bool = False) -> Recording:
             if names and not arrays:
                 raise UnreadableFile(
                     f"{path} is a zip archive without arrays (it has {listed(names, most=3)}): a torch checkpoint, "
-                    "perhaps? Weights are carried over by reprod_log.transfer, not compared as recordings."
+                    "perhaps? Weights are transferred by reprod_log.transfer, not compared as recordings."
                 )
             later = _Archive(path)
             entries = tuple(_plain_entry(later, archive, name) for name in arrays)

@@ -38,7 +38,7 @@ class Recorder:
 
     With a `path`, `end_step` writes what has come since the last one as a shard and lets go of the memory: a small
     shard at once, a large one on a thread of its own that stays at most two steps behind. When the disk refuses,
-    recording stops, the program goes on, and the recording says that it is incomplete.
+    recording stops, the program goes on, and the recording is marked as incomplete.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Recorder:
         self._seen: set[str] = set()
         self._failed = False
         """Whether the disk refused, after which nothing more is written."""
-        self._whole = True
+        self._complete = True
         self._writer: FolderWriter | None = None
         self._background: Background | None = None
         self._path = None if path is None else Path(path)
@@ -116,7 +116,7 @@ class Recorder:
             self._batch.append((entry, array))
 
     def describe(self, provenance: Provenance, modules: Sequence[ModuleInfo]) -> None:
-        """Say where the recording comes from, once it is known; a growing folder says so at once."""
+        """Set where the recording comes from, once it is known; a growing folder is updated at once."""
         self.provenance, self.modules = provenance, tuple(modules)
         if self._writer is None or self._failed:
             return
@@ -132,9 +132,9 @@ class Recorder:
         self.notes.append(note)
 
     def cut_short(self, why: Note) -> None:
-        """The program did not get to its end: the recording has what came until now, and says that it is not whole."""
+        """Mark the recording as incomplete: the program did not get to its end."""
         self.notes.append(why)
-        self._whole = False
+        self._complete = False
 
     def end_step(self) -> None:
         """Everything of this step has come: write it, if a path was given."""
@@ -163,7 +163,7 @@ class Recorder:
             tuple(self._entries),
             self.provenance,
             modules=self.modules,
-            complete=self._whole,
+            complete=self._complete,
             notes=tuple(self.notes),
         )
         self._entries = []
@@ -173,7 +173,7 @@ class Recorder:
             return replace(in_memory, source=str(self._path), complete=False)
         self._writer.provenance, self._writer.modules = self.provenance, self.modules
         try:
-            self._writer.close(complete=self._whole and not self._failed, notes=self.notes)
+            self._writer.close(complete=self._complete and not self._failed, notes=self.notes)
         except WriteFailed as error:
             self._failed = True
             self.notes.append(message("note.recording.not_finished", why=Foreign(error)))
@@ -189,7 +189,7 @@ class Recorder:
 class Background:
     """Writes batches in order on a thread of its own while the program goes on. `put` waits when too much is waiting.
 
-    When the disk refuses, what waits and what comes later is dropped; `failure` then says which batch it was. Any other
+    When the disk refuses, what waits and what comes later is dropped; `failure` then has the first of them. Any other
     error is raised in the program's own thread, by the next call.
     """
 
@@ -288,7 +288,7 @@ class Pool:
         self._lent: dict[int, weakref.ref[Array]] = {}
 
     def copy(self, array: Array) -> Array:
-        """A copy in C order, which must be let go of as a whole."""
+        """A copy in C order; no part of it may outlive it."""
         copied = self.empty(array)
         np.copyto(copied, array)
         return copied

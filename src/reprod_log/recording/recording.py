@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from reprod_log.errors import RecordingError, UsageError, counted, listed
+from reprod_log.errors import RecordingError, UsageError, counted, listed, near_names
 from reprod_log.messages import Note, notes_from_dict, notes_to_dict
 from reprod_log.recording.entry import Array, Entry, dtype_name
 from reprod_log.recording.key import Key
@@ -27,7 +27,7 @@ _STEP_NUMBER = re.compile(r"\d{1,18}")
 
 @dataclass(frozen=True)
 class Provenance:
-    """What produced a recording. Everything is optional: classic files know nothing of themselves."""
+    """What produced a recording. Everything is optional: classic files have none of it."""
 
     framework: str = ""
     framework_version: str = ""
@@ -84,7 +84,7 @@ def current_provenance(**known: Any) -> Provenance:
 
 def git_commit() -> str:
     """The commit of the working directory, with '+' when it has uncommitted changes; '' outside a repository."""
-    import subprocess  # a hundredth of a second that only recording needs
+    import subprocess  # 7 ms that only recording needs
 
     try:
         answer = subprocess.run(
@@ -179,9 +179,7 @@ class Recording:
         try:
             return self._index[str(key)]
         except KeyError:
-            from difflib import get_close_matches
-
-            near = get_close_matches(str(key), self._index, n=3)
+            near = near_names(str(key), self._index)
             hint = f" Near names: {listed(near)}." if near else ""
             raise UsageError(
                 f"no entry {str(key)!r} in {self.source or 'this recording'} "
@@ -213,7 +211,7 @@ class Recording:
 
     def save(self, path: str | Path) -> Path:
         """Write it in the format that the suffix names (no suffix: a folder) and give back the path."""
-        from reprod_log.recording.stores import save
+        from reprod_log.recording.stores import save  # the stores import this module
 
         return save(self, path)
 
@@ -230,7 +228,7 @@ class Recording:
         return cls(entries, provenance or Provenance())
 
     def _repr_html_(self) -> str:
-        from html import escape
+        from html import escape  # 2 ms that only notebooks need
 
         rows = "".join(
             f"<tr><td>{escape(str(entry.key))}</td><td>{escape(entry.dtype)}</td><td>{list(entry.shape)}</td></tr>"
@@ -258,7 +256,7 @@ def entry_of(key: str | Key, array: Array, **facts: Any) -> Entry:
 
 @dataclass(frozen=True)
 class Source:
-    """What a report says about a recording: where it came from and whether it is whole."""
+    """What a report shows of a recording: where it came from and whether it is complete."""
 
     source: str
     entries: int

@@ -90,13 +90,14 @@ class Shard:
     """Whether the pieces are of the flattened tensor."""
 
     @property
-    def said(self) -> str:
-        told = [
+    def description(self) -> str:
+        """How it is distributed, for messages."""
+        parts = [
             f"pieces along {axis} of {'the flattened tensor' if self.flat else f'dim {dim}'}" for axis, dim in self.cuts
         ]
-        told += [f"parts of a sum along {axis}" for axis in self.summed]
-        told += [f"parts of a mean along {axis}" for axis in self.averaged]
-        return f"{' and '.join(told) or 'copies'} of {list(self.whole)}"
+        parts += [f"parts of a sum along {axis}" for axis in self.summed]
+        parts += [f"parts of a mean along {axis}" for axis in self.averaged]
+        return f"{' and '.join(parts) or 'copies'} of {list(self.whole)}"
 
     def to_dict(self) -> dict[str, Any]:
         found: dict[str, Any] = {"whole": list(self.whole), "axes": list(self.axes)}
