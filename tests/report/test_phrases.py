@@ -17,8 +17,6 @@ SOURCE = Path(__file__).parents[2] / "src" / "reprod_log"
 WRITERS = (
     SOURCE / "measure" / "dtypes.py",
     SOURCE / "experiments" / "passes.py",
-    SOURCE / "ranks" / "joining.py",
-    SOURCE / "alignment" / "recordings.py",
 )
 PIECES = {
     # Parts of a sentence, or words that are put into one.

@@ -57,6 +57,8 @@ def test_chinese_is_chinese() -> None:
         "word.operator.at",
         "word.operator.name",
         "word.rank",
+        "note.ranks.of_rank",
+        "note.ranks.place",
     }
 
 

@@ -9,7 +9,7 @@ from reprod_log.alignment.options import AlignOptions
 from reprod_log.diagnose import ranked
 from reprod_log.diagnose.hypotheses.ranks import rank_findings
 from reprod_log.measure.comparison import measure
-from reprod_log.messages import message
+from reprod_log.messages import Message, Parts, message
 from reprod_log.pairing import Pairing
 from reprod_log.ranks.mesh import DeclaredDims, Mesh
 from reprod_log.ranks.parts import Ranks
@@ -84,14 +84,16 @@ def compare_ranks_with(ranks: Ranks, options: AlignOptions) -> Alignment:
     return Alignment(Source.of(ranks.parts[0]), others, comparison, policy, verdict, causes)
 
 
-def _places(mesh: Mesh) -> Iterator[str]:
+def _places(mesh: Mesh) -> Iterator[Message]:
     """Who stands where, for reading the keys of single ranks."""
     if mesh.is_grid:
-        axes = " × ".join(f"{axis.name} {axis.size}" for axis in mesh.axes)
         ranks = range(min(len(mesh.coordinates), _MOST_PLACES))
-        places = "; ".join(f"rank {rank}: {mesh.where(rank)}" for rank in ranks)
-        rest = f" and {len(mesh.coordinates) - _MOST_PLACES} more" if len(mesh.coordinates) > _MOST_PLACES else ""
-        yield f"the ranks lie on {axes} ({places}{rest})"
+        places = Parts(message("note.ranks.place", rank=rank, place=mesh.where(rank)) for rank in ranks)
+        more = len(mesh.coordinates) - _MOST_PLACES
+        if more > 0:
+            yield message("note.ranks.axes_more", axes=mesh.sizes, places=places, count=more)
+        else:
+            yield message("note.ranks.axes", axes=mesh.sizes, places=places)
 
 
 def _limits_of_means(pairing: Pairing) -> list[Limit]:

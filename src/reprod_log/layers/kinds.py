@@ -127,6 +127,7 @@ NORMS = (
                 _COUNTED,
                 settings={"eps": Setting("eps", default=1e-5), "momentum": _NEW_SHARE},
                 statistics="unbiased",
+                broadcast=True,
             ),
             "paddle": Column(
                 ("BatchNorm1D", "BatchNorm2D", "BatchNorm3D", "BatchNorm", "SyncBatchNorm"),

@@ -111,6 +111,8 @@ class Column:
     """Of sequences: the setting that says so, or what holds without one."""
     statistics: Literal["", "biased", "unbiased"] = ""
     """Which variance of the batch goes into a running variance."""
+    broadcast: bool = False
+    """The framework's data-parallel wrapper gives the first rank's statistics to all before the next forward pass."""
     scratch: tuple[str, ...] = ()
     """Buffers that hold no result."""
     value_limit: float | None = None

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from reprod_log.errors import RecordingError, counted, listed
+from reprod_log.errors import RecordingError
+from reprod_log.messages import Message, Names, message
 from reprod_log.ranks.mesh import DeclaredDims, Mesh
 from reprod_log.ranks.parts import Ranks, digest, said_ranks
 from reprod_log.ranks.placing import (
@@ -94,24 +95,19 @@ class _Joiner:
                 self.differing.setdefault(entry.key, {})
                 yield replace(entry, key=of_rank(entry.key, rank))
 
-    def notes(self) -> Iterator[str]:
-        way = "batches one after another, losses averaged" if self._mesh.has_batch else "shards by their dims"
+    def notes(self) -> Iterator[Message]:
+        size = self._ranks.size
         if self._mesh.is_grid:
-            way = " × ".join(f"{axis.name} {axis.size}" for axis in self._mesh.axes)
-        yield f"put together from {self._ranks.size} ranks: {way}"
+            yield message("note.ranks.joined_on_axes", count=size, axes=self._mesh.sizes)
+        else:
+            yield message("note.ranks.joined" if self._mesh.has_batch else "note.ranks.joined_by_dims", count=size)
         if self._late:
-            yield "gradients were reduced after backward: what the optimizers used stands for the raw ones"
+            yield message("note.ranks.reduced_late")
         uneven = [step for (run, step), sizes in self._placing.batches.items() if not run and len(set(sizes)) > 1]
         if uneven and self._mesh.has_batch:
-            yield (
-                f"in {counted(len(uneven), 'step')} the ranks' batches differ in size, so the mean over "
-                "ranks is not the mean over samples"
-            )
+            yield message("note.ranks.uneven_batches", count=len(uneven))
         if self.left_out:
-            yield (
-                f"{counted(len(self.left_out), 'entry is', 'entries are')} left out, their values were not "
-                f"recorded: {listed(map(str, self.left_out))}"
-            )
+            yield message("note.ranks.left_out", count=len(self.left_out), keys=Names(map(str, self.left_out)))
 
     def _joined(self, parts: Parts) -> Iterator[Entry]:
         key = parts[0].key

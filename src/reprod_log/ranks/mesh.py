@@ -70,6 +70,11 @@ class Mesh:
         """The axes in words; '' in a run of one axis, where there is nothing to tell apart."""
         return "×".join(self.axes[place].name for place in along) if self.is_grid else ""
 
+    @property
+    def sizes(self) -> str:
+        """The axes with their sizes: `dp 2 × tp 2`."""
+        return " × ".join(f"{axis.name} {axis.size}" for axis in self.axes)
+
     def where(self, rank: int) -> str:
         """The place of a rank in words: `dp 1, tp 0`."""
         return self.said(self.coordinates[rank])

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from reprod_log.errors import RecordingError, UnreadableFile, UsageError
+from reprod_log.messages import Foreign, Message, message
 from reprod_log.ranks.mesh import Mesh, declared_mesh, missing_places, recorded_mesh
 from reprod_log.ranks.opening import fact, parts_at
 from reprod_log.recording import Array, Entry, Key, Recording, dtype_named
@@ -21,7 +22,7 @@ from reprod_log.recording.shards import shard_of
 from reprod_log.recording.stores import load
 
 _START_TOGETHER = 1800
-"""Seconds: torch's process groups give up after half an hour, so ranks that train together began within it."""
+"""Seconds: process groups give up after half an hour, so ranks that train together began within it."""
 
 
 @dataclass(frozen=True)
@@ -97,9 +98,13 @@ class Ranks:
         """The entry of every rank under one key that all of them have."""
         return self.all.entries(key)
 
-    def notes_of(self, ranks: Iterable[int]) -> tuple[str, ...]:
+    def notes_of(self, ranks: Iterable[int]) -> tuple[Message, ...]:
         """The notes that the parts of these ranks have, each with its rank."""
-        return tuple(f"rank {rank}: {note}" for rank in ranks for note in self.parts[rank].notes)
+        return tuple(
+            message("note.ranks.of_rank", rank=rank, note=note if isinstance(note, Message) else Foreign(note))
+            for rank in ranks
+            for note in self.parts[rank].notes
+        )
 
 
 def load_ranks(path: str | Path, *, mesh: Mapping[str, int] | None = None, trust: bool = False) -> Ranks:
@@ -115,7 +120,7 @@ def load_ranks(path: str | Path, *, mesh: Mapping[str, int] | None = None, trust
             raise UnreadableFile(f"there is no {path}. Give what watch(save=…) was given under the launcher.")
         raise UnreadableFile(
             f"{path} does not hold the parts of several ranks (rank0, rank1 …). They are written by watch(save=…) "
-            "under torchrun or paddle.distributed.launch."
+            "in each process of a distributed launcher."
         )
     parts = {rank: load(part, trust=trust) for rank, part in sorted(found.items())}
     sizes = {fact(part, "world_size") for part in parts.values()} - {None}

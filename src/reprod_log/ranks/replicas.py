@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 
 from reprod_log.layers.arrangement import channels_last
+from reprod_log.layers.lookup import layer_kind
 from reprod_log.layers.settings import shared_setting
 from reprod_log.pairing import Pair, Pairing
 from reprod_log.ranks.mesh import Mesh
@@ -141,7 +142,13 @@ def may_differ(ranks: Group, differing: dict[str, ModuleInfo], kept: StatisticsK
     """Whether differing statistics are what the wrapper is meant to leave at the end of a step."""
     if any(is_synchronised(module) for module in differing.values()):
         return False
-    return kept == "rank 0's" or (kept == "unknown" and ranks.parts[0].provenance.framework == "torch")
+    return kept == "rank 0's" or (kept == "unknown" and all(_is_broadcast(ranks, one) for one in differing.values()))
+
+
+def _is_broadcast(ranks: Group, module: ModuleInfo) -> bool:
+    row = layer_kind(module.kind)
+    column = None if row is None else row.columns.get(ranks.parts[0].provenance.framework)
+    return column is not None and column.broadcast
 
 
 def _kept_by(ranks: Group, rank: int, path: str, module: ModuleInfo) -> StatisticsKept:
