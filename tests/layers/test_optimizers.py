@@ -9,10 +9,10 @@ import paddle
 import pytest
 import torch
 
-from reprod_log.frameworks.paddle import optimizer_settings as of_paddle
-from reprod_log.frameworks.paddle import optimizer_state as state_of_paddle
-from reprod_log.frameworks.torch import optimizer_settings as of_torch
-from reprod_log.frameworks.torch import optimizer_state as state_of_torch
+from reprod_log.frameworks.paddle.optimizers import describe as of_paddle
+from reprod_log.frameworks.paddle.optimizers import recorded_state as state_of_paddle
+from reprod_log.frameworks.torch.optimizers import describe as of_torch
+from reprod_log.frameworks.torch.optimizers import recorded_state as state_of_torch
 from reprod_log.layers.lookup import register
 from reprod_log.layers.optimizers import (
     OPTIMIZERS,

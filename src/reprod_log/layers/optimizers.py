@@ -21,7 +21,7 @@ from reprod_log.recording import Array
 STEP = "step"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Slot:
     """One thing that an optimizer keeps for a parameter."""
 
@@ -43,7 +43,7 @@ class Counter:
     """Native name and setting: after t steps it holds setting ** (t + 1)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class OptimizerColumn:
     """One framework's form of an optimizer."""
 
@@ -65,7 +65,7 @@ class OptimizerColumn:
     """Whether its kernel takes the betas as float32 in a float64 run too, so that even its updates show it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class OptimizerKind:
     """One optimizer: what holds in every framework, and a column for each."""
 

@@ -3,6 +3,8 @@
 Every kind has a canonical form (torch's layout, one tensor per role, settings under shared words). A column says how
 one framework writes that form. Going from one framework to another is then: take apart by the one column, put together
 by the other; n frameworks need n columns and not n * n.
+
+Rows and columns are compared by identity: there is one of each, and classes without comparisons are made faster.
 """
 
 from __future__ import annotations
@@ -77,7 +79,7 @@ class TensorMap:
         return TensorMap(self.native.replace("{n}", number), canonical, self.transform, self.optional, self.trained)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Setting:
     """How one framework writes one setting."""
 
@@ -91,7 +93,7 @@ class Setting:
     """Whether it is kept in float32 even in a float64 run: its rounding is then part of the floor."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Column:
     """One framework's form of a kind. Dialects of one framework ("paddle", "paddle.compat") have columns of their own.
 
@@ -153,7 +155,7 @@ def data_format_says_last(settings: Mapping[str, Any]) -> bool:
     return isinstance(layout, str) and len(layout) > 2 and layout.endswith("C")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LayerFacts:
     """What a probe may know of a live layer: plain values only, no framework objects."""
 
@@ -175,7 +177,7 @@ def as_returned(layer: LayerFacts, outputs: tuple[Array, ...]) -> tuple[Array, .
     return outputs
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Probe:
     """How a kind of layer is run alone: inputs made up, arranged as the layer expects them, its outputs put back."""
 
@@ -184,7 +186,7 @@ class Probe:
     restore: Callable[[LayerFacts, tuple[Array, ...]], tuple[Array, ...]] = as_returned
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LayerKind:
     """One kind of layer: what holds in every framework, and a column for each."""
 

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from reprod_log.capture.live import live_model
 from reprod_log.errors import TransferError
 from reprod_log.frameworks.contract import KeptForm, LiveModel, ModuleFacts, StateFacts
 from reprod_log.frameworks.module_tree import join
@@ -324,6 +323,9 @@ class Survey:
 
 def survey(model: Any) -> Survey:
     """The units of a live model."""
+    # Brings what runs models, which comparing recordings does not need.
+    from reprod_log.capture.live import live_model
+
     live = live_model(model)
     state = {join(one.path, name): facts for one in live.modules for name, facts in one.inside.items()}
     found = Survey(live, (), state)
