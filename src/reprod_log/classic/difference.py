@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reprod_log.errors import ClassicUsageError, UnmatchedKeys, listed, near_names
+from reprod_log.frameworks.tensors import to_numpy
 from reprod_log.recording import Array, dtype_name
 
 if TYPE_CHECKING:
@@ -78,8 +79,6 @@ def _diff(one: Any, two: Any, equal_nan: bool) -> dict[str, Any]:
 def _array(value: Any) -> Array:
     if isinstance(value, np.ndarray):
         return value
-    from reprod_log.frameworks.tensors import to_numpy
-
     return to_numpy(value)
 
 

@@ -12,14 +12,15 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from reprod_log.errors import CaptureError, UsageError, listed
-from reprod_log.frameworks.contract import Framework, Tensors
 from reprod_log.layers.lookup import register
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+
+    from reprod_log.frameworks.contract import Framework
 
 __all__ = [
     "GROUP", "Framework", "framework_of", "is_loaded", "known_names", "loaded", "owner_of_model", "owner_of_tensor",
@@ -141,7 +142,8 @@ def _known() -> dict[str, Callable[[], Framework]]:
 def _from_folder(name: str) -> Callable[[], Framework]:
     @cache
     def load() -> Framework:
-        return cast(Framework, import_module(name).FRAMEWORK)
+        found: Framework = import_module(name).FRAMEWORK
+        return found
 
     return load
 
@@ -149,23 +151,16 @@ def _from_folder(name: str) -> Callable[[], Framework]:
 def _from_entry_point(point: EntryPoint) -> Callable[[], Framework]:
     @cache
     def load() -> Framework:
-        found = point.load()
-        found = getattr(found, "FRAMEWORK", found)
-        if isinstance(found, Framework):
-            register(found.name, found.columns, found.optimizers)
-            return found
         where = f"the entry point {point.name!r} of group {GROUP!r} ({point.value})"
-        lacking = [name for name in ("NAME", "is_tensor", "view") if not hasattr(found, name)]
-        if lacking:
-            raise CaptureError(
-                f"{where} lacks {listed(lacking)}; see reprod_log.frameworks.contract for what a framework has"
-            )
-        if hasattr(found, "on_call"):
-            raise CaptureError(
-                f"{where} has the functions of an earlier version. Models are now watched through one value FRAMEWORK "
-                "(reprod_log.frameworks.contract.Framework) with its parts: modules, hooks, optimizers, process"
-            )
-        # A framework of tensors only.
-        return Framework(found.NAME, cast(Tensors, found))
+        found: Framework = import_module(f"{__name__}.contract").framework_from(point.load(), where)
+        register(found.name, found.columns, found.optimizers)
+        return found
 
     return load
+
+
+def __getattr__(name: str) -> Any:
+    # The contract is loaded with the first framework: a logger of arrays needs none.
+    if name == "Framework":
+        return import_module(f"{__name__}.contract").Framework
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

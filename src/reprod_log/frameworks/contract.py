@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from reprod_log.errors import CaptureError
+from reprod_log.errors import CaptureError, listed
 from reprod_log.recording import Array
 
 if TYPE_CHECKING:
@@ -673,3 +673,21 @@ class Framework:
         )
         found |= {name for name, part in optional if part is not None}
         return frozenset(found) - self.lacks
+
+
+def framework_from(found: Any, where: str) -> Framework:
+    """What an entry point offers as a framework: its value FRAMEWORK, or a module that knows tensors only."""
+    found = getattr(found, "FRAMEWORK", found)
+    if isinstance(found, Framework):
+        return found
+    lacking = [name for name in ("NAME", "is_tensor", "view") if not hasattr(found, name)]
+    if lacking:
+        raise CaptureError(
+            f"{where} lacks {listed(lacking)}; see reprod_log.frameworks.contract for what a framework has"
+        )
+    if hasattr(found, "on_call"):
+        raise CaptureError(
+            f"{where} has the functions of an earlier version. Models are now watched through one value FRAMEWORK "
+            "(reprod_log.frameworks.contract.Framework) with its parts: modules, hooks, optimizers, process"
+        )
+    return Framework(found.NAME, found)

@@ -10,11 +10,11 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from reprod_log.layers.rows import Column, LayerKind
 from reprod_log.recording import ModuleInfo
 
 if TYPE_CHECKING:
     from reprod_log.layers.optimizers import OptimizerColumn
+    from reprod_log.layers.rows import Column, LayerKind
 
 PACKAGES = {"torch": "torch.nn", "paddle": "paddle.nn", "paddle.compat": "paddle.compat.nn"}
 """The package that offers a family's layers to a program."""
@@ -49,12 +49,12 @@ def of_the_tables(function: _Answer) -> _Answer:
 def layer_kinds() -> Mapping[str, LayerKind]:
     """Every kind by its word."""
     # Loaded when first asked: a logger of arrays and a comparison of files without modules do not need the table.
-    from reprod_log.layers.kinds import KINDS
+    from reprod_log.layers import kinds, rows
 
-    found = {row.kind: row for row in KINDS}
+    found = {row.kind: row for row in kinds.KINDS}
     for framework, columns in _added.items():
         for kind, column in columns.items():
-            row = found.get(kind, LayerKind(kind, {}))
+            row = found.get(kind, rows.LayerKind(kind, {}))
             found[kind] = replace(row, columns={**row.columns, framework: column})
     return found
 

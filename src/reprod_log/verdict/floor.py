@@ -20,7 +20,6 @@ import numpy as np
 
 from reprod_log.errors import RecordingError
 from reprod_log.layers.lookup import column_of, layer_kind
-from reprod_log.layers.optimizers import averaged, group_settings, narrow_settings
 from reprod_log.measure.comparison import Comparison, Task, measure_tasks
 from reprod_log.measure.measurement import Measurement
 from reprod_log.messages import Message, Name, Note, Number, message, notes_from_dict, notes_to_dict
@@ -266,9 +265,9 @@ class KeptConstants:
         moments: dict[tuple[str, str], float] = {}
         updates: dict[str, float] = {}
         for one in optimizers.values() if isinstance(optimizers, Mapping) else ():
-            found = dict(_moments(framework, one))
+            found, moves_updates = _moments(framework, one)
             moments |= found
-            if narrow_settings(framework, one)[1]:
+            if moves_updates:
                 for (path, _), error in found.items():
                     updates[path] = updates.get(path, 0.0) + error
         return cls(statistics, moments, updates)
@@ -292,14 +291,20 @@ def _of_layer(module: ModuleInfo) -> float:
     return max((_share_error(module.settings.get(one.native)) for one in kept if one.float32), default=0.0)
 
 
-def _moments(framework: str, settings: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], float]]:
-    narrow, _ = narrow_settings(framework, settings)
+def _moments(framework: str, settings: Mapping[str, Any]) -> tuple[dict[tuple[str, str], float], bool]:
+    """The errors by path and role, and whether they move the updates too."""
+    # Most comparisons know no optimizer, and need not wait for the table of them.
+    from reprod_log.layers.optimizers import averaged, group_settings, narrow_settings
+
+    narrow, moves_updates = narrow_settings(framework, settings)
+    found: dict[tuple[str, str], float] = {}
     paths = iter(settings.get("parameters", ()))
     for group, size in zip(group_settings(settings), settings.get("parameters_in_groups", ()), strict=False):
         for _, path in zip(range(size), paths, strict=False):
             for role, name in averaged(settings).items():
                 if name in narrow:
-                    yield (path, role), _share_error(group.get(name))
+                    found[path, role] = _share_error(group.get(name))
+    return found, bool(moves_updates)
 
 
 def _share_error(kept: Any) -> float:
