@@ -10,7 +10,7 @@ from paddle import nn as pn
 from torch import nn as tn
 
 from reprod_log.errors import TransferError
-from reprod_log.pairing.units import survey
+from reprod_log.pairing.live import survey
 from reprod_log.transfer import transfer_weights
 
 

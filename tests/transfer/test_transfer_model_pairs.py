@@ -10,7 +10,8 @@ import torch
 from paddle import nn as pn
 
 from models_pairs import NAMES
-from reprod_log.pairing.units import BARE, survey
+from reprod_log.pairing.live import survey
+from reprod_log.pairing.units import BARE
 from reprod_log.transfer import transfer_weights
 
 

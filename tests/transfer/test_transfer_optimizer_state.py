@@ -11,7 +11,7 @@ from paddle import nn as pn
 from torch import nn as tn
 
 from reprod_log.errors import TransferError, UsageError
-from reprod_log.pairing.units import survey
+from reprod_log.pairing.live import survey
 from reprod_log.transfer import transfer_optimizer_state, transfer_weights
 
 T, P = torch.optim, paddle.optimizer

@@ -14,8 +14,7 @@ from reprod_log.diagnose.proof import own_tables, proven, replaced_tables
 from reprod_log.errors import TransferError, UsageError, listed
 from reprod_log.experiments.passes import Experiments, Progress
 from reprod_log.frameworks.side import Side, as_mapping, batches_of
-from reprod_log.pairing.models import Order
-from reprod_log.pairing.weight_map import loose_buffers
+from reprod_log.pairing.live import Order, loose_buffers
 from reprod_log.recording import Recording
 from reprod_log.transfer import TransferReport, transfer_weights
 from reprod_log.verdict import CalibratedPolicy, Limit, Policy

@@ -23,7 +23,8 @@ from reprod_log.frameworks.side import Scope
 from reprod_log.measure.comparison import Comparison
 from reprod_log.messages import Names, Number, message
 from reprod_log.pairing import match
-from reprod_log.pairing.units import BARE, survey
+from reprod_log.pairing.live import survey
+from reprod_log.pairing.units import BARE
 from reprod_log.recording import Array, Entry, Key, Recording
 from reprod_log.transfer import TransferReport, transfer_weights
 from reprod_log.verdict import CalibratedPolicy, Status, calibrate, judge_calibrated

@@ -24,6 +24,8 @@ from reprod_log.recording.sketch import Sketch, Sketching, SketchOrder, sketch_o
 from reprod_log.recording.summary import STATISTICS, Summary, joined, summarise
 
 _MOST_ROW_AXES = 5
+_MOST_SHIFTS = 64
+_MOST_TURNED_AXES = 4
 
 
 def viewed_entry(view: TensorView, parts: Sequence[Entry], reference: Entry) -> Entry:
@@ -132,10 +134,6 @@ def _summary(view: TensorView, parts: Sequence[Entry]) -> Summary | None:
         return None
     # One of several matrices in a tensor: nothing but the absence of NaN is known of it alone.
     return {**dict.fromkeys(STATISTICS, math.nan), "nan": 0, "inf": 0}
-
-
-_MOST_SHIFTS = 64
-_MOST_TURNED_AXES = 4
 
 
 def arrangement(ours: Array, theirs: Array, *, near: float = 0.0) -> Message | None:

@@ -1,4 +1,4 @@
-"""Which layer of one model is which of the other's: by name, rename map, structure, order of execution, values.
+"""Which layer of one recorded model is which of the other's: by name, rename map, structure, order, values.
 
 Layers with parameters come first, because their shapes say most. What lies between them (activations, pools) is lined
 up in execution order between these anchors; a container belongs to the container that holds the same layers.
@@ -8,19 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
 
-import numpy as np
-
-from reprod_log.errors import TransferError, UsageError, first_line
-from reprod_log.frameworks.tensors import plain_batch
-from reprod_log.layers.lookup import layer_kind
-from reprod_log.pairing.names import attention_role, is_front, match_names, match_renames
+from reprod_log.pairing.names import is_front, match_names, match_renames
 from reprod_log.pairing.order import (
-    Ambiguity,
     best_alignment,
-    by_signature,
-    lone_bare_units,
     match_loose,
     match_order,
     match_single_tensors,
@@ -28,19 +19,13 @@ from reprod_log.pairing.order import (
 )
 from reprod_log.pairing.pairing import How
 from reprod_log.pairing.regions import cut_elsewhere, order_calls
-from reprod_log.pairing.units import BARE, PIECE, PairedBy, Survey, Unit, UnitPair, recorded_units, take_apart
+from reprod_log.pairing.units import BARE, PIECE, PairedBy, Unit, UnitPair, recorded_units, take_apart, without_pairs
 from reprod_log.pairing.values import (
-    Calls,
-    Context,
-    Pairs,
-    Settlement,
     exchange_branches,
     lone_tensors,
-    owners_agree,
     settle_siblings,
 )
-from reprod_log.pairing.weight_map import make_plan
-from reprod_log.recording import Array, ModuleInfo, Recording
+from reprod_log.recording import ModuleInfo, Recording
 
 
 @dataclass(frozen=True)
@@ -76,7 +61,7 @@ def match_layers(reference: Recording, candidate: Recording, *, rename: Mapping[
         (_ends(reference), _ends(candidate)),
     )
     pairs = exchange_branches(settle_siblings(pairs, reference, candidate), reference, candidate)
-    pairs += lone_tensors(*_rest(ours, theirs, pairs), reference, candidate)
+    pairs += lone_tensors(*without_pairs(ours, theirs, pairs), reference, candidate)
     modules: dict[str, tuple[str, How]] = {}
     for pair in pairs:
         if pair.source.kind != BARE and PIECE not in (pair.source.class_name, pair.target.class_name):
@@ -117,18 +102,18 @@ def _unit_pairs(
     ends: tuple[Mapping[str, int], Mapping[str, int]],
 ) -> list[UnitPair]:
     pairs = match_renames(ours, theirs, rename)
-    pairs += match_names(*_rest(ours, theirs, pairs))
-    here, there = take_apart(*_rest(ours, theirs, pairs))
+    pairs += match_names(*without_pairs(ours, theirs, pairs))
+    here, there = take_apart(*without_pairs(ours, theirs, pairs))
     decided = {pair.source.path: pair.target.path for pair in pairs}
     in_order = (
         _sorted((*(pair.source for pair in pairs), *here), orders[0]),
         _sorted((*(pair.target for pair in pairs), *there), orders[1]),
     )
     pairs += match_order(*in_order, decided, how="execution order")
-    found, _ = match_structure(*_rest(here, there, pairs))
+    found, _ = match_structure(*without_pairs(here, there, pairs))
     pairs += found
-    pairs += match_single_tensors(*_rest(here, there, pairs))
-    return pairs + match_loose(*_rest(here, there, pairs), pairs, *ends)
+    pairs += match_single_tensors(*without_pairs(here, there, pairs))
+    return pairs + match_loose(*without_pairs(here, there, pairs), pairs, *ends)
 
 
 def _stands_before(front: str, paths: Iterable[str]) -> bool:
@@ -187,14 +172,6 @@ def _own_layers(
         if alone and owner in ours and partner in theirs and owner not in modules and partner not in taken:
             found[owner] = (partner, ways[owner])
     return found
-
-
-def _rest(
-    ours: Iterable[Unit], theirs: Iterable[Unit], pairs: Iterable[UnitPair]
-) -> tuple[tuple[Unit, ...], tuple[Unit, ...]]:
-    pairs = list(pairs)
-    here, there = {pair.source.path for pair in pairs}, {pair.target.path for pair in pairs}
-    return tuple(one for one in ours if one.path not in here), tuple(one for one in theirs if one.path not in there)
 
 
 _HOW: Mapping[PairedBy, How] = {
@@ -343,179 +320,3 @@ def _contents(recording: Recording, modules: Mapping[str, tuple[str, How]] | Non
 
 def _depth(path: str) -> int:
     return path.count(".") + bool(path)
-
-
-Order = Literal["registration", "execution"]
-Inputs = Mapping[str, Any] | tuple[Any, ...] | list[Any] | Array
-"""What a whole model is called with: arrays by parameter name, a sequence of arrays, or a single one."""
-
-
-@dataclass(frozen=True)
-class Correspondence:
-    """Which unit goes where, what could not be decided, and how far the whole models agree under it."""
-
-    pairs: Pairs
-    undecided: tuple[Ambiguity, ...] = ()
-    context: Context | None = None
-    source_trace: Calls | None = None
-    target_trace: Calls | None = None
-
-
-def correspond(
-    source: Survey,
-    target: Survey,
-    *,
-    rename: Mapping[str, str],
-    order: Order | None,
-    inputs: Inputs | None,
-    target_inputs: Inputs | None,
-    values: Mapping[str, Array],
-) -> Correspondence:
-    """The correspondence of two live models: renames, names, order, structure; with inputs, proved by values.
-
-    `values` are the source's tensors as the proof is to use them.
-    """
-    if order not in (None, "registration", "execution"):
-        raise UsageError(f"order is 'registration', 'execution' or None, not {order!r}.")
-    if order == "execution" and inputs is None:
-        raise UsageError("order='execution' needs inputs= to run both models on.")
-    pairs = match_renames(source.units, target.units, rename)
-    pairs += match_names(*_rest(source.units, target.units, pairs))
-    if inputs is None:
-        return _without_runs(source, target, pairs, order)
-    given = inputs, inputs if target_inputs is None else target_inputs
-    return _with_runs(source, target, pairs, order, given, values)
-
-
-def _without_runs(source: Survey, target: Survey, pairs: list[UnitPair], order: Order | None) -> Correspondence:
-    sources, targets = take_apart(*_rest(source.units, target.units, pairs))
-    if order == "registration":
-        found = match_order(sources, targets, {}, how="registration order")
-        pairs, sources, targets = pairs + found, *_rest(sources, targets, found)
-    found, undecided = match_structure(sources, targets)
-    found += match_single_tensors(*_rest(sources, targets, found))
-    return Correspondence((*pairs, *found), tuple(undecided))
-
-
-def _with_runs(
-    source: Survey,
-    target: Survey,
-    pairs: list[UnitPair],
-    order: Order | None,
-    given: tuple[Inputs, Inputs],
-    values: Mapping[str, Array],
-) -> Correspondence:
-    inputs, target_inputs = given
-    source_trace = run_model(source, inputs, values, side="source")
-    first_trace = run_model(target, target_inputs, {}, side="target")
-    sources, targets = take_apart(*_rest(source.units, target.units, pairs))
-    decided = {pair.source.path: pair.target.path for pair in pairs}
-    here = source_trace.in_order((*(pair.source for pair in pairs), *sources))
-    there = first_trace.in_order((*(pair.target for pair in pairs), *targets))
-    pairs = pairs + match_order(here, there, decided, how="execution order")
-    found, undecided = match_structure(*_rest(sources, targets, pairs))
-    pairs = pairs + found
-    pairs += match_single_tensors(*_rest(sources, targets, pairs))
-    pairs += match_loose(*_rest(sources, targets, pairs), pairs, source_trace.ends, first_trace.ends)
-    guesses = lone_bare_units(*_rest(sources, targets, pairs))
-
-    def run_target(tried: Pairs) -> Calls:
-        plan = make_plan(tried, shapes_of(target))
-        return run_model(target, target_inputs, plan.apply(values.__getitem__), side="target")
-
-    def outputs(unit: Unit, trace: Calls, side: str) -> tuple[Array, ...] | None:
-        return _unit_outputs(source if side == "source" else target, unit, trace)
-
-    settlement = Settlement(source_trace, run_target, outputs, first_run=first_trace)
-    settled, context, trace = found_out = settlement.settle((*pairs, *guesses))
-    if guesses and not _explained(guesses, found_out, source_trace):
-        without = settlement.settle(tuple(pairs))
-        if not settlement.gets_further(found_out, without[1]):
-            settled, context, trace = without
-    if order == "execution":
-        settled += tuple(_in_turn(*_rest(sources, targets, settled)))
-    else:
-        unproved = _unproved(settlement, settled, context)
-        undecided += unproved
-        doubtful = {unit.path for group in unproved for unit in group.targets}
-        settled = tuple(pair for pair in settled if pair.target.path not in doubtful)
-    settled = settlement.with_doubts(settled, context)
-    return Correspondence(settled, tuple(undecided), context, source_trace, trace)
-
-
-def _in_turn(sources: Iterable[Unit], targets: Iterable[Unit]) -> list[UnitPair]:
-    """What no run reached, where both sides have equally many of one signature: in the order of registration."""
-    here, there = by_signature(sources), by_signature(targets)
-    return [
-        UnitPair(one, other, "registration order")
-        for signature, group in here.items()
-        if len(group) == len(there.get(signature, []))
-        for one, other in zip(group, there[signature], strict=True)
-    ]
-
-
-def _explained(guesses: list[UnitPair], tried: tuple[Pairs, Context, Calls], source: Calls) -> bool:
-    """Whether nothing differs and the modules that hold the guessed tensors return the same."""
-    _, context, trace = tried
-    return context.first is None and all(owners_agree(pair, source, trace) for pair in guesses)
-
-
-def _unproved(settlement: Settlement, pairs: Pairs, context: Context) -> list[Ambiguity]:
-    """Groups that order cannot tell apart, that names do not tell apart, and that the values left open."""
-    groups = []
-    for group in settlement.siblings(pairs):
-        roles = [(attention_role(pairs[i].source.path), attention_role(pairs[i].target.path)) for i in group]
-        told_by_role = all(one is not None and one == other for one, other in roles)
-        if not told_by_role and not settlement.proved(pairs, group, context):
-            groups.append(Ambiguity(tuple(pairs[i].source for i in group), tuple(pairs[i].target for i in group)))
-    return groups
-
-
-def _unit_outputs(survey: Survey, unit: Unit, trace: Calls) -> tuple[Array, ...] | None:
-    call = trace.by_path.get(unit.owner)
-    if call is None or unit.kind == BARE:
-        return None
-    if unit.class_name == PIECE:
-        # Only the last piece of an attention layer has outputs of its own: those of the whole layer.
-        whole = next((one for one in survey.units if one.path == unit.owner), None)
-        if whole is None or whole.kind != "multihead_attention" or not unit.path.endswith(".out"):
-            return None
-        unit = whole
-    return _canonical_outputs(survey, unit, call.outputs)
-
-
-def shapes_of(survey: Survey) -> dict[str, tuple[int, ...]]:
-    """The shape of every tensor by name."""
-    return {name: survey.shape(name) for name in survey.names}
-
-
-def _canonical_outputs(survey: Survey, unit: Unit, outputs: tuple[Array, ...]) -> tuple[Array, ...]:
-    """A layer's outputs in the canonical arrangement of its kind."""
-    row = layer_kind(unit.kind)
-    probe = None if row is None else row.probe
-    return outputs if probe is None or not outputs else probe.restore(survey.facts(unit), outputs)
-
-
-def run_model(survey: Survey, inputs: Inputs, arrays: Mapping[str, Array], *, side: str) -> Calls:
-    """A run of the whole model in evaluation mode, with some tensors (by name) holding other values for the time."""
-    arguments, keywords = _call_form(inputs)
-    paths = dict.fromkeys(unit.owner for unit in survey.units)
-    try:
-        return Calls(survey.live.calls(arguments, keywords, paths=paths, arrays=arrays))
-    except Exception as error:  # a model's forward pass may raise anything at all
-        raise TransferError(
-            f"The {side} model ({survey.framework}) could not be run on the inputs: {first_line(error)}"
-        ) from error
-
-
-def _call_form(inputs: Inputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    inputs = plain_batch(inputs)
-    if isinstance(inputs, np.ndarray):
-        return (inputs,), {}
-    if isinstance(inputs, Mapping):
-        return (), dict(inputs)
-    if isinstance(inputs, (tuple, list)):
-        return tuple(inputs), {}
-    raise UsageError(
-        f"inputs must be an array, a tuple of arrays, or a dict of arrays by their names; got {type(inputs).__name__}"
-    )

@@ -14,6 +14,15 @@ from typing import TypeVar
 from reprod_log.pairing.names import affine_role, attention_role, closeness, numbers, plain
 from reprod_log.pairing.units import BARE, PairedBy, Signature, Unit, UnitPair, single
 
+# An anchor (a pair already decided by name) must outweigh any pairing across it in a model of realistic depth.
+_ANCHOR = 16.0
+_FITS = 1.0
+_FITS_PARTLY = 0.3
+# Wording decides only between otherwise equal pairings, so it must stay small beside _FITS.
+_WORDING = 0.05
+# Neighbours decide between pairings of equally many tensors, and say more than wording.
+_NEIGHBOUR = 0.15
+
 Ours = TypeVar("Ours")
 Theirs = TypeVar("Theirs")
 
@@ -42,14 +51,6 @@ def best_alignment(
     return pairs[::-1]
 
 
-# An anchor (a pair already decided by name) must outweigh any pairing across it in a model of realistic depth.
-_ANCHOR = 16.0
-_FITS = 1.0
-_FITS_PARTLY = 0.3
-# Wording decides only between otherwise equal pairings, so it must stay small beside _FITS.
-_WORDING = 0.05
-
-
 def match_order(
     sources: Sequence[Unit], targets: Sequence[Unit], decided: Mapping[str, str], *, how: PairedBy
 ) -> list[UnitPair]:
@@ -67,11 +68,6 @@ def _unit_score(unit: Unit, other: Unit, decided: Mapping[str, str], bound: set[
     if unit.fits(other):
         return _FITS + _WORDING * closeness(unit.path, other.path)
     return _FITS_PARTLY if unit.fits_partly(other) else 0.0
-
-
-# Neighbours and wording only decide between pairings of equally many tensors; neighbours say more.
-_NEIGHBOUR = 0.15
-_WORDING = 0.05
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,9 @@ from reprod_log.layers.lookup import is_framework_s
 from reprod_log.pairing.values import ANOTHER, SAME, gap, relative
 from reprod_log.recording import Array, Entry, Recording
 
+_MOST_PAIRS_OF_ROWS = 4_000_000
+_DIRECTIONS = 8
+
 
 @dataclass(frozen=True)
 class _FirstCalls:
@@ -138,10 +141,6 @@ def _agree(one: Entry, other: Entry) -> bool:
     # The layer may keep its channels or its batch in another place.
     left, right = (np.sort(entry.array(), axis=None) for entry in (one, other))
     return left.size > 0 and relative(left, right) <= SAME
-
-
-_MOST_PAIRS_OF_ROWS = 4_000_000
-_DIRECTIONS = 8
 
 
 @dataclass(frozen=True)

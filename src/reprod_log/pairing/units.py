@@ -7,25 +7,28 @@ described without any framework object.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
-from reprod_log.errors import TransferError
-from reprod_log.frameworks.contract import KeptForm, LiveModel, ModuleFacts, StateFacts
 from reprod_log.frameworks.module_tree import join
 from reprod_log.layers.layouts import kept_in_other_form
-from reprod_log.layers.lookup import column_of, family_of, find_layer, layer_kind
-from reprod_log.layers.rows import Column, LayerFacts, LayerKind, TensorMap
+from reprod_log.layers.lookup import family_of, find_layer, layer_kind
+from reprod_log.layers.rows import Column, TensorMap
 from reprod_log.layers.transform import KEEP, Shape, Transform
-from reprod_log.recording import Array, ModuleInfo, Recording
+from reprod_log.recording import ModuleInfo, Recording
 
 # The kind of a unit that is one tensor outside any known layer.
 BARE = "Parameter"
 # The class name of a unit that is a piece of a layer and cannot be run by itself.
 PIECE = "piece"
-
 Signature = tuple[str, tuple[tuple[str, Shape], ...], tuple[tuple[str, int | None], ...]]
+PairedBy = Literal[
+    "name", "rename", "only fit", "close name", "numbering", "role", "registration order", "execution order", "values"
+]  # fmt: skip
+"""What decided that two units are partners."""
+_ROLES = ("q", "k", "v")
+_TENSOR_PHASES = ("gradient", "parameter", "update", "buffer")
 
 
 @dataclass(frozen=True)
@@ -106,6 +109,30 @@ def _shape_text(shape: Shape) -> str:
     return "(" + ", ".join(map(str, shape)) + ")"
 
 
+@dataclass(frozen=True)
+class UnitPair:
+    """A unit of the source and the unit of the target that it goes to; `how` says what paired them."""
+
+    source: Unit
+    target: Unit
+    how: PairedBy
+    note: str = ""
+
+    @property
+    def settled(self) -> bool:
+        """Whether a name decided: such a pair is not put in question by anything that follows."""
+        return self.how in ("name", "rename")
+
+
+def without_pairs(
+    ours: Iterable[Unit], theirs: Iterable[Unit], pairs: Iterable[UnitPair]
+) -> tuple[tuple[Unit, ...], tuple[Unit, ...]]:
+    """The units of both sides that have no partner yet."""
+    pairs = list(pairs)
+    here, there = {pair.source.path for pair in pairs}, {pair.target.path for pair in pairs}
+    return tuple(one for one in ours if one.path not in here), tuple(one for one in theirs if one.path not in there)
+
+
 def layer_parts(column: Column, path: str, shapes: Mapping[str, Shape]) -> tuple[Part, ...]:
     """The canonical parts of the layer at this path; `shapes` has every tensor inside it, by its name in the layer.
 
@@ -139,9 +166,6 @@ def bare_unit(path: str, family: str, shape: Shape, *, owner: str) -> Unit:
 def single(unit: Unit, part: Part) -> Unit:
     """One part of a unit as a unit of its own, to be matched by name and shape alone."""
     return replace(unit, path=part.tensor, kind=BARE, parts=(replace(part, canonical="value"),), axes=(), aliases=())
-
-
-_ROLES = ("q", "k", "v")
 
 
 def take_apart(sources: Iterable[Unit], targets: Iterable[Unit]) -> tuple[tuple[Unit, ...], tuple[Unit, ...]]:
@@ -191,9 +215,6 @@ def _third(unit: Unit, index: int) -> Unit:
         for part in unit.parts
     )
     return Unit(f"{unit.path}.{_ROLES[index]}", "linear", unit.family, PIECE, parts, owner=unit.path)
-
-
-_TENSOR_PHASES = ("gradient", "parameter", "update", "buffer")
 
 
 def recorded_units(recording: Recording) -> tuple[Unit, ...]:
@@ -255,167 +276,3 @@ def _ancestors(path: str) -> list[str]:
     """The paths of everything that a path lies in, the root's included; the root lies in nothing."""
     words = path.split(".") if path else []
     return [".".join(words[:end]) for end in range(len(words))]
-
-
-@dataclass(frozen=True)
-class Survey:
-    """A live model with its units in the order of registration."""
-
-    live: LiveModel
-    units: tuple[Unit, ...]
-    state: Mapping[str, StateFacts]
-    """Every tensor by the name that units know it by, and by its others."""
-
-    @property
-    def framework(self) -> str:
-        """The name of the model's framework."""
-        return self.live.framework.name
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of all tensors of the units."""
-        return tuple(dict.fromkeys(name for unit in self.units for name in unit.tensors))
-
-    @property
-    def trained(self) -> frozenset[str]:
-        """The names of parameters, the frozen ones too."""
-        return frozenset(name for name, one in self.state.items() if one.trained)
-
-    def first_name(self, name: str) -> str:
-        """The first name of the same tensor: equal for tied weights."""
-        return self.state[name].first
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        """The named tensor's shape."""
-        shape = self.state[name].shape
-        if shape is None:
-            raise TransferError(f"'{name}' has no shape yet: run the model once on an input, then transfer.")
-        return shape
-
-    def dtype(self, name: str) -> str:
-        """The named tensor's dtype."""
-        return self.state[name].dtype
-
-    def read(self, name: str) -> Array:
-        """A copy of the named tensor's values."""
-        return self.live.read(name)
-
-    def info(self, unit: Unit) -> ModuleInfo:
-        """The unit's live layer as a recording would describe it."""
-        module = next(one for one in self.live.modules if one.path == unit.path)
-        type_name = module.classes[0].rpartition(".")[2]
-        origin = f"{unit.family}.{unit.class_name}"
-        return ModuleInfo(unit.path, type_name, unit.kind, origin=origin, settings=module.settings)
-
-    def facts(self, unit: Unit) -> LayerFacts:
-        """What a probe may know of the unit's live layer."""
-        info = self.info(unit)
-        column = column_of(info)
-        assert column is not None
-        shapes = {part.canonical: part.shape for part in unit.parts}
-        # A weight kept in another form has the shape of the form's main tensor.
-        for part in unit.parts:
-            base, _, role = part.canonical.rpartition(".")
-            if role in ("v", "original"):
-                shapes.setdefault(base, part.shape)
-        return LayerFacts(column, unit.class_name, info.settings, shapes)
-
-
-def survey(model: Any) -> Survey:
-    """The units of a live model."""
-    # Brings what runs models, which comparing recordings does not need.
-    from reprod_log.capture.live import live_model
-
-    live = live_model(model)
-    state = {join(one.path, name): facts for one in live.modules for name, facts in one.inside.items()}
-    found = Survey(live, (), state)
-    return replace(found, units=tuple(_units(found)))
-
-
-def _units(found: Survey) -> Iterator[Unit]:
-    """All units in the order of registration; a name belongs to one of them."""
-    modules = found.live.modules
-    taken: dict[str | None, frozenset[str]] = {None: frozenset()}
-    for module in modules:
-        path, held = module.path, taken[module.parent]
-        layer = column_of_classes(module.classes)
-        unit = None if layer is None else _live_layer(found, module, held, layer)
-        if unit is not None:
-            held = held | _names_of(found, unit, module)
-            yield _with_aliases(unit, modules)
-        taken[path] = held
-        for name in module.own:
-            full = join(path, name)
-            if full not in held:
-                bare = bare_unit(full, found.framework, found.shape(full), owner=path)
-                yield _with_aliases(bare, modules)
-
-
-def _with_aliases(unit: Unit, modules: Iterable[ModuleFacts]) -> Unit:
-    """The unit with its other paths, where the model has its layer, or one around it, more than once."""
-    others = [
-        again + unit.path[len(one.path) :]
-        for one in modules
-        for again in one.aliases
-        if unit.path == one.path or unit.path.startswith(f"{one.path}.")
-    ]
-    return replace(unit, aliases=tuple(others)) if others else unit
-
-
-def column_of_classes(classes: Iterable[str]) -> tuple[LayerKind, Column, str, str] | None:
-    """The kind, column, family and class name of the first of these classes (dotted names) that the table has."""
-    for type_name in classes:
-        found = find_layer(type_name)
-        if found is not None:
-            return (*found, *family_of(type_name))
-    return None
-
-
-def _live_layer(
-    found: Survey, module: ModuleFacts, taken: frozenset[str], layer: tuple[LayerKind, Column, str, str]
-) -> Unit | None:
-    row, column, family, class_name = layer
-    path = module.path
-    inside = [name for name in module.inside if join(path, name) not in taken]
-    parts = layer_parts(column, path, {name: found.shape(join(path, name)) for name in inside})
-    if not parts:
-        return None
-    return Unit(path, row.kind, family, class_name, parts, _axes(parts, path, column, module.kept), owner=path)
-
-
-def _names_of(found: Survey, unit: Unit, module: ModuleFacts) -> frozenset[str]:
-    """The names of the unit's tensors inside its layer: a recurrent layer may list each weight twice."""
-    held = {found.first_name(name) for name in unit.tensors}
-    return frozenset(join(module.path, name) for name, one in module.inside.items() if one.first in held)
-
-
-def _axes(
-    parts: tuple[Part, ...], path: str, column: Column, kept: Mapping[str, KeptForm]
-) -> tuple[tuple[str, int | None], ...]:
-    axes = []
-    for weight, form in kept.items():
-        found = column.find(weight)
-        if found is not None and any(part.canonical.startswith(f"{found.canonical[0]}.") for part in parts):
-            axes.append((f"{found.canonical[0]} {form.form}", found.transform.canonical_axis(form.axis)))
-    return tuple(sorted(axes))
-
-
-PairedBy = Literal[
-    "name", "rename", "only fit", "close name", "numbering", "role", "registration order", "execution order", "values"
-]  # fmt: skip
-"""What decided that two units are partners."""
-
-
-@dataclass(frozen=True)
-class UnitPair:
-    """A unit of the source and the unit of the target that it goes to; `how` says what paired them."""
-
-    source: Unit
-    target: Unit
-    how: PairedBy
-    note: str = ""
-
-    @property
-    def settled(self) -> bool:
-        """Whether a name decided: such a pair is not put in question by anything that follows."""
-        return self.how in ("name", "rename")

@@ -14,8 +14,8 @@ from reprod_log.frameworks.module_tree import join
 from reprod_log.layers.lookup import layer_kind
 from reprod_log.layers.rows import Column, TensorMap
 from reprod_log.layers.transform import Shape
-from reprod_log.pairing.models import Inputs, Order
-from reprod_log.pairing.units import BARE, Part, Survey, Unit, UnitPair, survey
+from reprod_log.pairing.live import Inputs, Order, Survey, survey
+from reprod_log.pairing.units import BARE, Part, Unit, UnitPair
 from reprod_log.pairing.weight_map import Move, TransferPlan, make_plan
 from reprod_log.recording import Array
 from reprod_log.transfer.file_evidence import Hints, read_evidence

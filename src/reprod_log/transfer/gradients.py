@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from reprod_log.errors import TransferError
-from reprod_log.pairing.models import Inputs, Order, shapes_of
-from reprod_log.pairing.units import Survey, survey
+from reprod_log.pairing.live import Inputs, Order, Survey, shapes_of, survey
 from reprod_log.pairing.weight_map import Move
 from reprod_log.recording import Array
 from reprod_log.transfer.report import TransferReport

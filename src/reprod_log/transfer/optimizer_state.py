@@ -16,8 +16,7 @@ from reprod_log.layers.optimizers import (
     from_canonical,
     to_canonical,
 )
-from reprod_log.pairing.models import Inputs, Order
-from reprod_log.pairing.units import Survey
+from reprod_log.pairing.live import Inputs, Order, Survey
 from reprod_log.pairing.weight_map import Move
 from reprod_log.recording import Array
 from reprod_log.transfer.gradients import both_parameters, planned

@@ -12,9 +12,9 @@ from reprod_log.errors import TransferError, UsageError
 from reprod_log.frameworks.tensors import is_floating
 from reprod_log.layers.lookup import layer_kind
 from reprod_log.messages import Message, message
-from reprod_log.pairing.models import Correspondence, Inputs, Order, correspond, shapes_of
-from reprod_log.pairing.units import BARE, PIECE, Survey, Unit, survey
-from reprod_log.pairing.weight_map import Move, TransferPlan, find_leftovers, make_plan
+from reprod_log.pairing.live import Correspondence, Inputs, Order, Survey, correspond, find_leftovers, shapes_of, survey
+from reprod_log.pairing.units import BARE, PIECE, Unit
+from reprod_log.pairing.weight_map import Move, TransferPlan, make_plan
 from reprod_log.recording import Array
 from reprod_log.transfer.report import TransferReport, TransferRow
 from reprod_log.transfer.verification import Check, Runs
