@@ -125,7 +125,7 @@ def test_other_number_of_steps_is_named(ours: int, theirs: int) -> None:
 
 def test_missing_plain_pass_is_named() -> None:
     found = align(recorded(2), recorded(2, "float64@"))
-    assert dict(causes(found))["other_length"] == "the candidate was recorded in float64 only, not as it runs"
+    assert dict(causes(found))["other_length"] == "the candidate was recorded only in float64, not in its own precision"
 
 
 def test_recordings_of_one_length_have_no_cause() -> None:

@@ -51,18 +51,18 @@ def kinks(alignment: Alignment) -> list[str]:
 
 
 def test_flip_before_a_layer_is_counted_and_placed() -> None:
-    assert kinks(compared(AsModule, 1e-6)) == ["1 of 30 activations changed side at step 0, layer first: rounding"]
+    assert kinks(compared(AsModule, 1e-6)) == ["1 of 30 activations crossed zero at step 0, layer first: rounding"]
 
 
 def test_flip_in_a_function_is_placed_at_the_layer_before_it() -> None:
-    assert kinks(compared(AsFunction, 1e-6)) == ["1 of 30 activations changed side at step 0, layer first: rounding"]
+    assert kinks(compared(AsFunction, 1e-6)) == ["1 of 30 activations crossed zero at step 0, layer first: rounding"]
 
 
 def test_flip_at_a_later_step_is_found_there() -> None:
     """Inputs of layers are recorded in the first step only; later ones are seen by what comes out."""
     for kind in (AsModule, AsFunction):
         found = kinks(compared(kind, 1e-6, step=2))
-        assert found == ["1 of 30 activations changed side at step 2, layer first: rounding"]
+        assert found == ["1 of 30 activations crossed zero at step 2, layer first: rounding"]
 
 
 def test_large_values_of_other_sign_are_no_flip() -> None:

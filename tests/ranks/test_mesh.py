@@ -147,12 +147,12 @@ def test_gradients_that_are_summed_along_a_split_axis_too_are_held_against_that_
 def test_different_data_along_the_axis_of_a_split_layer_is_named():
     found = compare_ranks(grid(lambda dp, tp: {"step0/data/x": numbers(4, 3, seed=2 * dp + tp)}))
     assert found.status is Status.FAIL
-    assert [str(one.cause) for one in found.findings] == ["ranks along tp were fed different data"]
+    assert [str(one.cause) for one in found.findings] == ["ranks along tp were given different data"]
 
 
 def test_same_data_along_the_batch_is_named():
     found = compare_ranks(grid(lambda dp, tp: {**stepped(dp, tp), "step0/data/x": numbers(4, 3)}), dims={"w": "o[tp]"})
-    assert [str(one.cause) for one in found.findings] == ["ranks 0 and 2 were fed the same data in 1 of 1 step"]
+    assert [str(one.cause) for one in found.findings] == ["ranks 0 and 2 were given the same data in 1 of 1 step"]
 
 
 def test_gradient_of_a_whole_parameter_that_differs_along_a_split_axis_is_named():
@@ -224,7 +224,7 @@ def test_causes_of_other_weights_compare_ranks_with_the_same_pieces_only():
     parts.append(part(3, arrays, size=4, weights_hash="other", extra=dict(grid_part(3, arrays).provenance.extra)))
     found = compare_ranks(Ranks(tuple(parts), source="run"))
     assert rules(found) == ["rank_weights"]
-    assert str(found.findings[0].cause) == "rank 3 started from other weights than rank 1"
+    assert str(found.findings[0].cause) == "rank 3 started from different weights than rank 1"
 
 
 def test_stages_of_a_pipeline_are_refused():

@@ -172,7 +172,7 @@ def test_same_data_on_some_ranks_is_named():
     arrays = [stepped(rank, size=3) for rank in range(3)]
     arrays[2]["step0/data/x"] = arrays[1]["step0/data/x"]
     found = compare_ranks(ranks_of(*arrays))
-    assert [str(one.cause) for one in found.findings] == ["ranks 1 and 2 were fed the same data in 1 of 1 step"]
+    assert [str(one.cause) for one in found.findings] == ["ranks 1 and 2 were given the same data in 1 of 1 step"]
     assert found.findings[0].kind == "suspicious pass"
 
 
@@ -285,7 +285,7 @@ def test_ranks_command_leaves_with_the_code_of_its_verdict(folders, capsys):
 
 def test_compare_command_puts_ranks_together(folders, capsys):
     assert run(["compare", str(folders / "single"), str(folders / "right")]) == 0
-    assert "put together from 2 ranks" in capsys.readouterr().out
+    assert "joined from 2 ranks" in capsys.readouterr().out
     assert run(["compare", str(folders / "single"), str(folders / "sum")]) == 1
     assert "a sum over the 2 ranks instead of the mean" in capsys.readouterr().out
 

@@ -75,7 +75,7 @@ def test_training_without_reduction_is_found(single, ranks):
 
 def test_rank_fed_the_other_ones_data_is_found(single, ranks):
     found = compare_ranks(load_ranks(ranks / "same_data"))
-    assert [str(one.cause) for one in found.findings] == ["ranks 0 and 1 were fed the same data in 3 of 3 steps"]
+    assert [str(one.cause) for one in found.findings] == ["ranks 0 and 1 were given the same data in 3 of 3 steps"]
     found = against(single / "mlp", ranks / "same_data")
     assert found.first_divergence.key.phase == "data"
     assert "rank_data" in rules(found)
