@@ -197,7 +197,7 @@ def test_object_that_cannot_be_looked_into_is_noted(lab):
     with watch(model) as run:
         model(lab.tensor(2, 3))
         model(lab.tensor(2, 3))
-    assert len([note for note in run.recording.notes if "Box" in note]) == 1
+    assert len([note for note in map(str, run.recording.notes) if "Box" in note]) == 1
 
 
 def test_submodule_called_on_its_own_is_recorded_with_its_input(lab):
@@ -297,9 +297,9 @@ def test_children_of_fused_layers_are_noted_as_silent(lab):
     model = Holder()
     with watch(model) as run:
         model(lab.tensor(2, 3, 4)).sum().backward()
-    note = "\n".join(run.recording.notes)
+    note = "\n".join(map(str, run.recording.notes))
     assert "did not run as modules of their own" in note
-    assert ("'layer.out_proj'" if lab.name == "torch" else "'layer.0.cell'") in note
+    assert ("layer.out_proj " if lab.name == "torch" else "layer.0.cell ") in note
     weight = "layer.out_proj.weight" if lab.name == "torch" else "layer.weight_ih_l0"
     assert any(key.endswith(f"{weight}:raw") for key in run.recording.keys)
 
@@ -320,7 +320,7 @@ def test_unused_layer_is_noted(lab):
     model.spare = lab.nn.Linear(2, 2)
     with watch(model) as run:
         model(lab.tensor(2, 3))
-    assert any("never called as modules: 'spare'" in note for note in run.recording.notes)
+    assert any("never called as modules: spare" in note for note in map(str, run.recording.notes))
 
 
 def test_several_models_are_told_apart_by_name(lab):
@@ -409,5 +409,5 @@ def test_layer_pattern_without_a_match_beside_one_that_fits_is_noted(lab, traine
     optimizer = lab.sgd(model.parameters())
     with watch(model, layers=["fc1", "fx2*"]) as run:
         trained(lab, model, optimizer, steps=1)
-    assert "no layer or parameter fits 'fx2*'; near it: 'fc2'" in " ".join(run.recording.notes)
-    assert not any("'fc1'" in note for note in run.recording.notes if note.startswith("no layer"))
+    assert "no layer or parameter fits 'fx2*'; near it: fc2" in " ".join(map(str, run.recording.notes))
+    assert not any("'fc1'" in note for note in map(str, run.recording.notes) if note.startswith("no layer"))

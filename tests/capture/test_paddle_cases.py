@@ -28,7 +28,7 @@ def test_converted_model_is_recorded_at_its_boundary_with_a_note(full_graph):
     np.testing.assert_array_equal(run.recording["step1/forward/#0:output"].array(), output.numpy())
     assert "step1/gradient/a.weight:raw" in run.recording
     assert not any("/forward/a#" in key for key in run.recording.keys)
-    assert any("converted by to_static" in note for note in run.recording.notes)
+    assert any("converted by to_static" in note for note in map(str, run.recording.notes))
 
 
 def test_converted_model_is_recorded_inside_when_conversion_is_switched_off_as_the_note_says():

@@ -160,7 +160,7 @@ def test_recording_is_saved_whatever_the_script_ends_with(ending, error, script,
     assert saved.steps == (0, 1, 2)
     if ending == "sys.exit(3)":
         assert raised.value.code == 3
-    assert any("cut short" in note for note in saved.notes) == (ending != "sys.exit()")
+    assert any("cut short" in note for note in map(str, saved.notes)) == (ending != "sys.exit()")
 
 
 def test_arguments_and_neighbouring_modules_are_found(script, tmp_path):
@@ -236,7 +236,7 @@ def test_compiled_model_is_recorded_at_its_boundary(script):
     """
     recording = run_script(script(text))
     assert "step1/forward/#0:output" in recording
-    assert any("it is compiled" in note for note in recording.notes)
+    assert any("it is compiled" in note for note in map(str, recording.notes))
 
 
 def test_nothing_recorded_is_an_error(script):

@@ -30,7 +30,7 @@ def test_compiled_model_is_recorded_at_its_boundary_with_a_note():
     assert "step0/backward/#0:output" in keys
     assert "step0/gradient/0.weight:raw" in keys
     assert not any("/forward/0#" in key for key in keys)
-    assert any("it is compiled" in note and "set_stance" in note for note in run.recording.notes)
+    assert any("it is compiled" in note and "set_stance" in note for note in map(str, run.recording.notes))
     assert run.recording.modules[0].type == "Sequential"
 
 
@@ -61,7 +61,7 @@ def test_scripted_model_is_recorded_at_its_boundary_with_a_note():
     with watch(script) as run:
         output = script(torch.ones(2, 3))
     np.testing.assert_array_equal(run.recording["step0/forward/#0:output"].array(), output.detach().numpy())
-    assert any("TorchScript" in note for note in run.recording.notes)
+    assert any("TorchScript" in note for note in map(str, run.recording.notes))
     assert type(script).__call__ is call
 
 
@@ -169,7 +169,9 @@ def test_tensor_that_has_no_values_is_noted_and_training_goes_on():
     with watch(model) as run:
         model(torch.ones(2, 3))
     assert "step0/forward/#0:output.0" in run.recording
-    assert any("'step0/forward/:output.1' was left out: a tensor on the meta" in note for note in run.recording.notes)
+    assert any(
+        "'step0/forward/:output.1' was left out: a tensor on the meta" in note for note in map(str, run.recording.notes)
+    )
 
 
 @pytest.mark.parametrize("fused", [True, False])
@@ -186,7 +188,7 @@ def test_encoder_layer_whose_fused_path_is_lost_is_noted(fused):
                 watched = model(x)
     finally:
         torch.backends.mha.set_fastpath_enabled(before)
-    assert any("fused path" in note for note in run.recording.notes) == fused
+    assert any("fused path" in note for note in map(str, run.recording.notes)) == fused
     if not fused:
         assert torch.equal(alone, watched)
 

@@ -70,7 +70,7 @@ def test_parameters_that_were_not_recorded_are_named_as_such(folder):
     found = against(folder, "mlp", "flat")
     assert found.status is Status.FAIL
     assert rules(found, "cause") == ["rank_parameters"]
-    assert any("use_orig_params=True" in note for note in found.candidate.notes)
+    assert any("use_orig_params=True" in note for note in map(str, found.candidate.notes))
     assert not any("_flat_param" in row.key.path for row in found.comparison.rows)
 
 

@@ -11,9 +11,10 @@ from reprod_log.alignment.options import AlignOptions
 from reprod_log.alignment.recordings import align_with
 from reprod_log.capture.session import suppress_recording
 from reprod_log.diagnose.proof import own_tables, proven, replaced_tables
-from reprod_log.errors import TransferError, UsageError, listed
+from reprod_log.errors import TransferError, UsageError
 from reprod_log.experiments.passes import Experiments, Progress
 from reprod_log.frameworks.side import Side, as_mapping, batches_of
+from reprod_log.messages import Message, Names, message
 from reprod_log.pairing.live import Order, loose_buffers
 from reprod_log.recording import Recording
 from reprod_log.transfer import TransferReport, transfer_weights
@@ -167,10 +168,10 @@ def _of(given: Any, side: int) -> Any:
 
 def _transfer(
     reference: Any, candidate: Any, inputs: Any, rename: Mapping[str, str] | None
-) -> tuple[list[str], tuple[str, ...]]:
+) -> tuple[list[Message], tuple[str, ...]]:
     """Carry the weights over; gives what was taken on trust, in a sentence each, and which tables were replaced."""
     there = as_mapping(candidate)
-    notes: list[str] = []
+    notes: list[Message] = []
     tables: list[str] = []
     for name, source in as_mapping(reference).items():
         if name not in there:
@@ -183,7 +184,9 @@ def _transfer(
     return notes, tuple(tables)
 
 
-def _carry(source: Any, target: Any, proof: Any, rename: Mapping[str, str] | None) -> tuple[list[str], TransferReport]:
+def _carry(
+    source: Any, target: Any, proof: Any, rename: Mapping[str, str] | None
+) -> tuple[list[Message], TransferReport]:
     # Tables that only one side keeps stay as they are; what they change shows in the comparison.
     left = [*loose_buffers(source), *loose_buffers(target)]
 
@@ -201,7 +204,7 @@ def _carry(source: Any, target: Any, proof: Any, rename: Mapping[str, str] | Non
 
     try:
         done = carry()
-        return list(map(str, done.doubts)), done
+        return list(done.doubts), done
     except TransferError as refusal:
         if proof is None:
             raise
@@ -211,5 +214,4 @@ def _carry(source: Any, target: Any, proof: Any, rename: Mapping[str, str] | Non
             done = carry("execution")
         except TransferError:
             raise refusal from None
-    trusted = f"no values prove where these weights come from, so the order of layers was trusted: {listed(unproved)}"
-    return [trusted], done
+    return [message("note.transfer.by_order", names=Names(unproved))], done

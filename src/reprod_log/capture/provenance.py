@@ -13,9 +13,10 @@ from typing import Any
 import xxhash
 
 from reprod_log.capture.staging import Stage
-from reprod_log.errors import UsageError, listed, near_pattern
+from reprod_log.errors import UsageError, near_pattern
 from reprod_log.frameworks import Framework
 from reprod_log.frameworks.module_tree import Node, Tree
+from reprod_log.messages import Code, Message, Name, Names, message
 from reprod_log.recording import Provenance, current_provenance
 from reprod_log.recording.shards import MESH_FACT, MeshPlace, counted_through
 
@@ -129,7 +130,7 @@ def _most(counts: Mapping[str, int]) -> str:
     return max(counts, key=lambda name: counts[name]) if counts else ""
 
 
-def silence_notes(tree: Tree, called: Collection[Node]) -> list[str]:
+def silence_notes(tree: Tree, called: Collection[Node]) -> list[Message]:
     """A note for modules with parameters that were never called by themselves although the run went on around them.
 
     An attention or recurrent layer uses its children's weights in one fused call, so the children have no outputs of
@@ -148,16 +149,15 @@ def silence_notes(tree: Tree, called: Collection[Node]) -> list[str]:
         else:
             unused.append(node.path)
     notes = [
-        f"{listed(paths)} inside {parent.path!r} ({parent.type}) did not run as modules of their own: the layer uses "
-        "their weights directly, so only its own output is recorded"
+        message("note.capture.used_directly", paths=Names(paths), parent=Name(parent.path), type=parent.type)
         for parent, paths in inside.items()
     ]
     if unused:
-        notes.append(f"never called as modules: {listed(unused)}")
+        notes.append(message("note.capture.never_called", paths=Names(unused)))
     return notes
 
 
-def idle_notes(patterns: Collection[str], names: Collection[str]) -> list[str]:
+def idle_notes(patterns: Collection[str], names: Collection[str]) -> list[Message]:
     """A note for every pattern that fits none of the names of layers and parameters: it may be misspelt."""
     notes = []
     for pattern in patterns:
@@ -165,21 +165,21 @@ def idle_notes(patterns: Collection[str], names: Collection[str]) -> list[str]:
             continue
         near = near_pattern(pattern, dict.fromkeys(name for name in names if name))
         notes.append(
-            f"no layer or parameter fits {pattern!r}; near it: {listed(near)}"
+            message("note.capture.no_match.near", pattern=Code(repr(pattern)), names=Names(near))
             if near
-            else f"no layer or parameter fits {pattern!r}"
+            else message("note.capture.no_match", pattern=Code(repr(pattern)))
         )
     return notes
 
 
-def caveat_notes(tree: Tree, called: Collection[Node], caveat: Callable[[Any], str]) -> list[str]:
+def caveat_notes(tree: Tree, called: Collection[Node], caveat: Callable[[Any], str]) -> list[Message]:
     """A note for each kind of layer that listening changes."""
-    found: dict[str, list[str]] = {}
+    found: dict[tuple[str, str], list[str]] = {}
     for node in tree.nodes:
-        said = caveat(node.content) if node in called else ""
-        if said:
-            found.setdefault(f"({node.type}): {said}", []).append(node.path or "the model")
-    return [f"{listed(paths)} {said}" for said, paths in found.items()]
+        id = caveat(node.content) if node in called else ""
+        if id:
+            found.setdefault((id, node.type), []).append(node.path or "the model")
+    return [message(id, paths=Names(paths), type=type) for (id, type), paths in found.items()]
 
 
 def _ancestors(node: Node) -> list[Node]:

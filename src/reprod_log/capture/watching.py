@@ -32,6 +32,7 @@ from reprod_log.frameworks import Framework, framework_of
 from reprod_log.frameworks.module_tree import Node, Root, Slot, Tree
 from reprod_log.frameworks.nests import flatten
 from reprod_log.frameworks.tensors import view
+from reprod_log.messages import Message
 from reprod_log.recording import PHASES, Array, Key, Recording
 from reprod_log.recording.recorder import Pool, Recorder
 from reprod_log.recording.stores import store_for
@@ -182,9 +183,9 @@ class Run:
         if not things or any(self._session.chosen(thing) for thing in things):
             return
         paths = [node.path for node in tree.nodes if node.path]
-        raise UsageError(f"{'; '.join(self._idle_patterns())}; the model has {listed(paths)}")
+        raise UsageError(f"{'; '.join(map(str, self._idle_patterns()))}; the model has {listed(paths)}")
 
-    def _idle_patterns(self) -> list[str]:
+    def _idle_patterns(self) -> list[Message]:
         """What to say of the patterns of layers that fit nothing."""
         tree = self._session.tree
         things: list[Node | Slot] = [*tree.nodes, *tree.slots]

@@ -12,6 +12,7 @@ from reprod_log.experiments.regions import run_alone
 from reprod_log.frameworks.contract import Call
 from reprod_log.frameworks.side import Batch, Scope, Side, as_mapping
 from reprod_log.measure.comparison import measure_pair
+from reprod_log.messages import Foreign, Name, Note, message
 from reprod_log.pairing import Pair
 from reprod_log.pairing.arguments import arranged, with_shared_outputs
 from reprod_log.pairing.layouts import time_and_batch_exchanged
@@ -39,14 +40,14 @@ class Experiments:
         progress: Progress | None,
         quick: bool,
         detailed: int | None = None,
-        notes: Sequence[str] = (),
+        notes: Sequence[Note] = (),
         tables: tuple[str, ...] = (),
     ) -> None:
         self.ours, self.theirs, self.batches, self.rename, self.quick = ours, theirs, batches, rename, quick
         self.detailed = detailed
         self._progress = progress or (lambda what, done, total: None)
         self._done, self._total = 0, 7 if quick else 12
-        self._notes: tuple[list[str], list[str]] = ([], list(notes))
+        self._notes: tuple[list[Note], list[Note]] = ([], list(notes))
         self.tables = tables
         """The candidate's buffers that had other values before the reference's were carried over."""
         self.calls: list[Call] = []
@@ -108,7 +109,7 @@ class Experiments:
         except ReprodLogError:
             raise
         except Exception as error:  # a kernel without float64 may raise anything; its word is the note
-            self._notes[place].append(f"could not be run in float64: {first_line(error)}")
+            self._notes[place].append(message("note.experiments.no_float64", why=Foreign(first_line(error))))
             return ()
         return recording.entries
 
@@ -163,8 +164,9 @@ class Experiments:
             if fitting is not None:
                 theirs[call.path] = fitting
             else:
+                framework = self.theirs.framework.name
                 self._notes[1].append(
-                    f"{partner} ({self.theirs.framework.name}) was not run alone: its partner is given other tensors"
+                    message("note.experiments.other_tensors", path=Name(partner), framework=framework)
                 )
         return ours, theirs
 
@@ -203,7 +205,7 @@ class Experiments:
             except ReprodLogError:
                 raise
             except Exception as error:  # as above: a kernel without float64
-                self._notes[place].append(f"could not be run with the reference's gradients: {first_line(error)}")
+                self._notes[place].append(message("note.experiments.not_injected", why=Foreign(first_line(error))))
                 continue
             extra[place].extend(recording.entries)
 

@@ -18,6 +18,7 @@ from reprod_log.frameworks.contract import Call, Cotangent, Evaluated, Shape
 from reprod_log.frameworks.module_tree import join
 from reprod_log.frameworks.nests import plain_role
 from reprod_log.frameworks.side import Scope, Side
+from reprod_log.messages import Foreign, Message, Name, message
 from reprod_log.recording import Array, Entry, Key
 from reprod_log.recording.recorder import Recorder
 
@@ -33,7 +34,7 @@ def run_alone(
     paths: Mapping[str, str],
     exchanged: Collection[str] = (),
     change: Change | None = None,
-) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
+) -> tuple[tuple[Entry, ...], tuple[Message, ...]]:
     """Entries of every module run alone, and notes about those that could not be.
 
     `paths` maps the reference's paths (those of `calls`) to this side's; modules in `exchanged` want time and batch
@@ -41,7 +42,7 @@ def run_alone(
     """
     runner = runner_of(side.framework)
     recorder = Recorder()
-    notes: list[str] = []
+    notes: list[Message] = []
     done: set[str] = set()
     for call in calls:
         path = paths.get(call.path)
@@ -53,8 +54,7 @@ def run_alone(
         try:
             found = runner.call(side, path, given, scope, cotangent_of(given), change)
         except Exception as error:  # a layer may raise anything on a foreign input; the reason is kept
-            name = side.framework.name
-            notes.append(f"{path} ({name}) could not be run alone{_in(scope.dtype)}: {first_line(error)}")
+            notes.append(_not_alone(path, side.framework.name, scope.dtype, first_line(error)))
             continue
         for key, array in _entries(given, path, found, scope.run):
             recorder.add(key, array, layer_type=found.layer_type)
@@ -105,5 +105,8 @@ def cotangent_of(call: Call) -> Cotangent:
     return cotangent
 
 
-def _in(dtype: str | None) -> str:
-    return f" in {dtype}" if dtype else ""
+def _not_alone(path: str, framework: str, dtype: str | None, why: str) -> Message:
+    known = {"path": Name(path), "framework": framework, "why": Foreign(why)}
+    if dtype is None:
+        return message("note.experiments.not_alone", **known)
+    return message("note.experiments.not_alone.dtype", dtype=dtype, **known)

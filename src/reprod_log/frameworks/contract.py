@@ -275,7 +275,7 @@ class Modules(Protocol):
         """Why the calls of its children cannot be recorded ('it is compiled'); '' when they can."""
 
     def caveat(self, module: Any) -> str:
-        """What recording it changes, if anything."""
+        """The id of a note (with places for paths and type) on what recording it changes; '' when nothing."""
 
     def kept_weights(self, module: Any) -> dict[str, KeptForm]:
         """Weights of the module that are kept in weight norm's or spectral norm's form, by name."""

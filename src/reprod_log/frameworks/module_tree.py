@@ -9,6 +9,7 @@ from typing import Any
 
 from reprod_log.frameworks.contract import Framework, OwnTensor
 from reprod_log.layers.lookup import kind_of, of_the_tables
+from reprod_log.messages import Foreign, Message, Name, message
 from reprod_log.recording import ModuleInfo
 from reprod_log.recording.shards import Shard
 
@@ -85,7 +86,7 @@ class Tree:
         self.roots: list[Root] = []
         self.nodes: list[Node] = []
         self.slots: list[Slot] = []
-        self.notes: list[str] = []
+        self.notes: list[Message] = []
         self._node_of: dict[int, Node] = {}
         self._slot_of: dict[int, Slot] = {}
         self.wrappers: list[Any] = []
@@ -139,8 +140,12 @@ class Tree:
         self._node_of[id(module)] = self._node_of[id(content)] = node
         if reason and can_record:
             self.notes.append(
-                f"of {node.path or 'the model'!r} ({node.type}) only inputs and outputs are recorded, not what its "
-                f"modules do: {reason}"
+                message(
+                    "note.capture.opaque",
+                    path=Name(repr(node.path or "the model")),
+                    type=node.type,
+                    why=Foreign(reason),
+                )
             )
         self._take_parameters(node)
         for name, child in self._modules.children(content):

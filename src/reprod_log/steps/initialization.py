@@ -19,7 +19,7 @@ from reprod_log.capture.probing import deterministic
 from reprod_log.errors import UsageError
 from reprod_log.frameworks.side import as_mapping
 from reprod_log.layers.lookup import kind_title
-from reprod_log.messages import Number, message
+from reprod_log.messages import Names, Number, message
 from reprod_log.pairing.live import survey
 from reprod_log.recording import Array, Key, Recording
 from reprod_log.recording.recorder import Recorder
@@ -141,11 +141,16 @@ def _limits(reference: Recording, candidate: Recording) -> OwnLimits:
     notes = []
     if wider:
         notes.append(
-            f"{draws} draws tell {len(limits) - wider} of {len(limits)} statistics apart from a difference of "
-            f"{GUIDES_FIGURE:g} on, the guides' figure; the others need more draws for that"
+            message(
+                "note.steps.draws",
+                draws=draws,
+                some=len(limits) - wider,
+                all=len(limits),
+                figure=Number(GUIDES_FIGURE, "g"),
+            )
         )
     if coarse:
-        notes.append(f"too few values to say much about {', '.join(dict.fromkeys(coarse))}; raise draws")
+        notes.append(message("note.steps.too_few", names=Names(dict.fromkeys(coarse))))
     return tuple(limits), tuple(notes)
 
 

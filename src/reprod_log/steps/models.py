@@ -20,7 +20,7 @@ from reprod_log.capture.eager import runner_of
 from reprod_log.errors import CaptureError, ReprodLogError, UsageError, listed
 from reprod_log.frameworks import Framework
 from reprod_log.frameworks.side import Batch, Scope, Side, batches_of
-from reprod_log.messages import message
+from reprod_log.messages import Foreign, message
 from reprod_log.recording import Array, Key, Recording, entry_of
 from reprod_log.steps.subject import OwnLimits, Subject, has_float64, is_recorded, recorded
 from reprod_log.steps.trainer import Trainer
@@ -66,7 +66,8 @@ def with_float64(make: Callable[[str | None], Recording], *, float64: bool = Tru
     except ReprodLogError:
         raise
     except Exception as error:  # a kernel without float64 may raise anything; its text is the note
-        return replace(main, notes=(*main.notes, f"could not be run in float64: {type(error).__name__}: {error}"))
+        why = Foreign(f"{type(error).__name__}: {error}")
+        return replace(main, notes=(*main.notes, message("note.experiments.no_float64", why=why)))
     return replace(main, entries=(*main.entries, *wide.entries))
 
 

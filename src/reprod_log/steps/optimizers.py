@@ -22,6 +22,7 @@ from reprod_log.frameworks import framework_of
 from reprod_log.frameworks.module_tree import Root, Slot, Tree
 from reprod_log.frameworks.side import as_mapping
 from reprod_log.layers.optimizers import built_in_clip, hyperparameters
+from reprod_log.messages import Code, message
 from reprod_log.recording import Array, Entry, Key, Recording, entry_of
 from reprod_log.steps.models import with_float64
 from reprod_log.steps.subject import Subject
@@ -204,7 +205,7 @@ def _optimizer_pass(side: Trainer, steps: int, inputs: Any, dtype: str | None) -
                     side.call(prepared.model, side.tensors(inputs, dtype))
                 _update(side, prepared, {slot.tensor: _made_gradient(array, step) for slot, array in start.items()})
     described = [side.framework.eager.optimizers.describe(one) for one in prepared.optimizers.values()]
-    notes = [f"the optimizer clips by itself: {said}" for one in described if (said := built_in_clip(one))]
+    notes = [message("note.steps.clips", how=Code(how)) for one in described if (how := built_in_clip(one))]
     prepared.tree.forget()
     recording = watched.recording
     return replace(recording, entries=(*settings, *recording.entries), notes=(*recording.notes, *notes))

@@ -11,13 +11,14 @@ from typing import Any, Literal
 from reprod_log.alignment import Alignment, align
 from reprod_log.capture.session import suppress_recording
 from reprod_log.errors import UsageError, listed
+from reprod_log.messages import Message
 from reprod_log.recording import Recording
 from reprod_log.recording.stores import load
 from reprod_log.verdict import Limit
 
 Recorded = Recording | str | Path
 """A recording, or the path of one."""
-OwnLimits = tuple[tuple[Limit | str, ...], tuple[str, ...]]
+OwnLimits = tuple[tuple[Limit | str, ...], tuple[Message, ...]]
 """Limits that follow from the recordings themselves, and notes on them."""
 Action = Literal["record", "compare", "run"]
 ACTIONS: tuple[Action, ...] = ("record", "compare", "run")
@@ -59,7 +60,7 @@ class Subject:
         self._check("compare", settings)
         reference, candidate = load_side(reference), load_side(candidate)
         limits = tuple(limits)
-        notes: tuple[str, ...] = ()
+        notes: tuple[Message, ...] = ()
         if not limits and self.limits_of is not None:
             limits, notes = self.limits_of(reference, candidate, **settings)
         if not limits and not has_float64(reference):

@@ -90,17 +90,11 @@ def opaque(module: Any) -> str:
 
 def caveat(module: Any) -> str:
     if FLAT_PARAMETER in module._parameters:
-        return (
-            "its parameters lie in one flat parameter, so neither they nor their gradients are recorded; make "
-            "FullyShardedDataParallel with use_orig_params=True, or use fully_shard"
-        )
+        return "note.capture.flat_parameter"
     in_evaluation = isinstance(module, nn.TransformerEncoderLayer) and not module.training
     if not in_evaluation or not torch.backends.mha.get_fastpath_enabled():
         return ""
-    return (
-        "evaluated without gradients it would take its fused path, which hooks switch off, so its last bits may "
-        "differ from an unwatched run (torch.backends.mha.set_fastpath_enabled(False) makes both the same)"
-    )
+    return "note.capture.fused_path"
 
 
 def _is_compiled_wrapper(module: Any) -> bool:
