@@ -64,6 +64,17 @@ class Package:
                     found.add(f"{file} -> {target or package}")
         return found
 
+    def lookups_pointing_down(self) -> set[str]:
+        """`file -> room` for each later room whose modules a file names in a text, to be loaded by that name."""
+        later = re.compile(rf"{self.root.name}\.(\w+)")
+        return {
+            f"{file} -> {found[1]}"
+            for file, tree in self.trees.items()
+            if (room := file.split("/")[0].removesuffix(".py")) not in SHIMS
+            for word in _words(tree)
+            if (found := later.match(word)) and found[1] in ROOMS and not _stands_before(found[1], room)
+        }
+
     def frameworks_imported(self) -> set[str]:
         """`file -> framework` for each framework that a file imports."""
         return {
@@ -76,7 +87,7 @@ class Package:
     def frameworks_named(self) -> Counter[str]:
         """How often each file names a framework in strings, names and attributes; rooms that may are left out.
 
-        Docstrings and comments do not count.
+        Docstrings, of fields too, and comments do not count.
         """
         found: Counter[str] = Counter()
         for file, tree in self.trees.items():
@@ -90,13 +101,7 @@ def _stands_before(target: str, room: str) -> bool:
 
 
 def _words(tree: ast.AST) -> Iterator[str]:
-    docstrings = {
-        id(node.body[0].value)
-        for node in ast.walk(tree)
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
-        and node.body
-        and isinstance(node.body[0], ast.Expr)
-    }
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             yield node.id

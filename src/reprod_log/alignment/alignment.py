@@ -9,8 +9,9 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from reprod_log.diagnose import Case, Finding
 from reprod_log.errors import NotAligned, UnreadableFile
@@ -25,6 +26,8 @@ SCHEMA = "reprod_log alignment"
 SCHEMA_VERSION = 2
 """1: sentences as English text alone; 2: with the ids and arguments that they are made from beside them."""
 _NONFINITE = "nonfinite"
+_TEXT, _NOTEBOOK = "reprod_log.report.formats.text", "reprod_log.report.notebook"
+"""What shows an alignment, looked up when one is shown: reports are made of alignments, so this room imports none."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ class Alignment:
     def raise_if_failed(self) -> None:
         """Raise NotAligned with the first screen of the report as its text, unless this passed."""
         if not self.passed:
-            raise NotAligned(_rendered(self, "text"))
+            raise NotAligned(_rendered(self, _TEXT))
 
     @property
     def _complete(self) -> bool:
@@ -142,17 +145,15 @@ class Alignment:
         return cls.from_dict(_content(path), source=str(path))
 
     def __str__(self) -> str:
-        return _rendered(self, "text")
+        return _rendered(self, _TEXT)
 
     def _repr_html_(self) -> str:
-        return _rendered(self, "notebook")
+        return _rendered(self, _NOTEBOOK)
 
 
-def _rendered(alignment: Alignment, form: Literal["text", "notebook"]) -> str:
-    """How an alignment shows itself. Reports are made of alignments: this is the only way from here to there."""
-    from reprod_log.report import show  # the room comes later, and most alignments are never shown
-
-    return show(alignment, form)
+def _rendered(alignment: Alignment, by: str) -> str:
+    text: str = import_module(by).render(alignment)
+    return text
 
 
 def _content(path: str | Path) -> dict[str, Any]:

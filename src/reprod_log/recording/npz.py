@@ -83,8 +83,8 @@ def open_recording(path: Path, *, trust: bool = False) -> Recording:
             arrays = [name for name in names if name.endswith(".npy")]
             if names and not arrays:
                 raise UnreadableFile(
-                    f"{path} is a zip archive without arrays (it has {listed(names, most=3)}): a torch checkpoint, "
-                    "perhaps? Weights are transferred by reprod_log.transfer, not compared as recordings."
+                    f"{path} is a zip archive without arrays (it has {listed(names, most=3)}), as checkpoints of "
+                    "weights are. Weights are transferred by reprod_log.transfer, not compared as recordings."
                 )
             later = _Archive(path)
             entries = tuple(_plain_entry(later, archive, name) for name in arrays)

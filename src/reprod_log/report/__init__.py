@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from reprod_log.errors import UsageError, listed
 from reprod_log.recording.files import replacing
@@ -50,18 +50,6 @@ def render_report(alignment: Alignment, *, format: str, full: bool = False, lang
         raise UsageError(f"no report format {format!r}; known are {listed(known, most=20)}")
     content: str = known[format].render(alignment, Options(full=full, language=language))
     return content
-
-
-def show(alignment: Alignment, form: Literal["text", "notebook"]) -> str:
-    """How an alignment shows itself: as text, or as HTML in a notebook."""
-    # Each brings what the other does not need.
-    if form == "text":
-        from reprod_log.report.formats.text import render
-
-        return render(alignment)
-    from reprod_log.report.notebook import fragment
-
-    return fragment(alignment)
 
 
 def format_of(path: str | Path) -> str:

@@ -14,7 +14,7 @@ _CELL = Markup('<td style="text-align:{}">{}</td>')
 _COLUMNS = ("status", "entry", "rel_l2", "max_abs", "mean_abs", "times_limit")
 
 
-def fragment(alignment: Alignment, *, language: str = "en") -> str:
+def render(alignment: Alignment, *, language: str = "en") -> str:
     """A piece of HTML with its own styles, to stand in any page, light or dark."""
     told = words(language)
     everything = rows(alignment)
