@@ -8,12 +8,8 @@ from rooms import FRAMEWORKS, ROOMS, SHIMS, Package
 import reprod_log
 
 PACKAGE = Package(Path(reprod_log.__file__).parent)
-HOMES = ("frameworks/", "transfer/frameworks/", "experiments/frameworks/", "steps/frameworks/")
-"""Where frameworks are imported."""
 LOOKUPS = {"alignment/alignment.py -> report", "ranks/__init__.py -> alignment"}
 """Later rooms that are loaded by name when they are asked for: how an alignment shows itself, and a public name."""
-STILL_NAMED = {"capture/script.py": 1, "diagnose/repro.py": 2}
-"""How often files outside the rooms of frameworks name one. It may only shrink."""
 
 
 def test_imports_point_to_rooms_that_stand_before() -> None:
@@ -26,11 +22,11 @@ def test_later_rooms_are_looked_up_only_where_declared() -> None:
 
 
 def test_frameworks_are_named_only_where_they_belong() -> None:
-    assert PACKAGE.frameworks_named() == STILL_NAMED
+    assert PACKAGE.frameworks_named() == {}
 
 
 def test_frameworks_are_imported_only_where_they_belong() -> None:
-    assert not [line for line in sorted(PACKAGE.frameworks_imported()) if not line.startswith(HOMES)]
+    assert not [line for line in sorted(PACKAGE.frameworks_imported()) if not line.startswith("frameworks/")]
 
 
 def test_every_file_stands_in_a_room() -> None:

@@ -17,7 +17,7 @@ from reprod_log.capture.selection import Selection, selection
 from reprod_log.capture.session import RecordingLevel
 from reprod_log.capture.watching import Run
 from reprod_log.errors import CaptureError, UsageError, listed
-from reprod_log.frameworks import Framework, is_loaded, known_names, loaded
+from reprod_log.frameworks import Framework, is_loaded, known_names, loaded, watchable_names
 from reprod_log.frameworks.hooks import Undo
 from reprod_log.frameworks.module_tree import Node, Root
 from reprod_log.frameworks.nests import mapped
@@ -333,7 +333,7 @@ class _Watcher:
         if self._run is None:
             called = f" (it called models of {listed(sorted(self._others))})" if self._others else ""
             raise CaptureError(
-                f"nothing was recorded: the script called no module of {self._chosen or 'torch or paddle'}{called}. "
+                f"nothing was recorded: the script called no module of {self._chosen or watchable_names()}{called}. "
                 "Its models must be called as modules (model(x)), in this process; what reprod_log itself runs does "
                 "not count."
             )

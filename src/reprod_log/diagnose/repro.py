@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from reprod_log.errors import UsageError, listed
-from reprod_log.layers.lookup import PACKAGES, family_of
+from reprod_log.layers.lookup import PACKAGES, TENSOR_MAKERS, family_of
 from reprod_log.pairing import match
 from reprod_log.recording import Array, Key, ModuleInfo, Recording
 
@@ -57,7 +57,7 @@ def _module(recording: Recording, path: str) -> ModuleInfo:
     family = "" if module is None else family_of(module.origin)[0]
     if module is None or not module.kind or family not in PACKAGES:
         raise UsageError(
-            f"{path or 'the model'!r} is no layer of torch.nn or paddle.nn, so a script cannot build it; "
+            f"{path or 'the model'!r} is not a layer of {listed(PACKAGES.values())}, so a script cannot build it; "
             "name a layer inside it with --layer"
         )
     return module
@@ -101,6 +101,7 @@ def _script(layer: str, sides: list[tuple[str, ModuleInfo, dict[str, Any]]]) -> 
         f"json.loads({json.dumps(arguments)!r}))"
         for side, module, arguments in sides
     )
+    makers = ", ".join(f"{side!r}: {TENSOR_MAKERS[module.origin.partition('.')[0]]}" for side, module, _ in sides)
     imports = "\n".join(f"import {name}" for name in packages)
     return f'''"""The layer {layer!r} alone, in both frameworks, with the weights and the input that were recorded."""
 
@@ -112,6 +113,7 @@ import numpy as np
 {imports}
 
 DATA = np.load(Path(__file__).with_name("layer.npz"))
+TENSOR = {{{makers}}}
 
 
 def build(kind, side, settings):
@@ -119,30 +121,22 @@ def build(kind, side, settings):
     names = inspect.signature(kind.__init__).parameters
     layer = kind(**{{name: value for name, value in settings.items() if name in names}})
     weights = {{name.partition("/")[2]: DATA[name] for name in DATA.files if name.startswith(side + "/")}}
+    weights = {{name: TENSOR[side](one.copy()) for name, one in weights.items()}}
     if hasattr(layer, "set_state_dict"):
         layer.set_state_dict(weights)
     else:
-        import torch
-
-        layer.load_state_dict({{name: torch.from_numpy(one.copy()) for name, one in weights.items()}}, strict=False)
+        layer.load_state_dict(weights, strict=False)
     return layer
 
 
-def run(layer):
-    if hasattr(layer, "set_state_dict"):
-        import paddle
-
-        output = layer(paddle.to_tensor(DATA["input"]))
-    else:
-        import torch
-
-        output = layer(torch.from_numpy(DATA["input"].copy()))
+def run(layer, side):
+    output = layer(TENSOR[side](DATA["input"].copy()))
     output = output[0] if isinstance(output, (tuple, list)) else output
     return output.detach().numpy()
 
 
 {built}
-ours, theirs = run(reference), run(candidate)
+ours, theirs = run(reference, "reference"), run(candidate, "candidate")
 print("reference:", reference)
 print("candidate:", candidate)
 print("largest difference of the outputs:", np.abs(ours - theirs).max(), "of values up to", np.abs(ours).max())

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GROUP", "Framework", "framework_of", "is_loaded", "known_names", "loaded", "owner_of_model", "owner_of_tensor",
-    "watchable",
+    "watchable", "watchable_names",
 ]  # fmt: skip
 
 _OURS = ("jax", "paddle", "tensorflow", "torch")
@@ -56,18 +56,19 @@ def owner_of_model(model: Any) -> Framework:
         parts, models = framework.parts, framework.models
         if (parts is not None and parts.modules.is_module(model)) or (models is not None and models.owns(model)):
             return framework
-    raise UsageError(f"Expected a model of {_watchable_names()}, got a {_class_of(model)}.{_stand_in_hint(model)}")
+    raise UsageError(f"Expected a model of {watchable_names()}, got a {_class_of(model)}.{_stand_in_hint(model)}")
 
 
 def _nobody_owns(thing: Any) -> CaptureError:
     return CaptureError(
-        f"a {_class_of(thing)} cannot be watched: it is no module, optimizer or tensor of {_watchable_names()}. "
+        f"a {_class_of(thing)} cannot be watched: it is no module, optimizer or tensor of {watchable_names()}. "
         "Models of torch and paddle can be; tensors of other frameworks are recorded by hand with "
         f"run.log(name, tensor).{_stand_in_hint(thing)}"
     )
 
 
-def _watchable_names() -> str:
+def watchable_names() -> str:
+    """The frameworks of this process whose models can be watched, for a sentence."""
     names = [one.name for one in watchable()]
     return listed(names) if names else "a framework in this process"
 

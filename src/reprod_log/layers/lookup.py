@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 PACKAGES = {"torch": "torch.nn", "paddle": "paddle.nn", "paddle.compat": "paddle.compat.nn"}
 """The package that offers a family's layers to a program."""
+TENSOR_MAKERS = {"torch": "torch.from_numpy", "paddle": "paddle.to_tensor"}
+"""What a program calls to make a tensor of an array, by the top-level module."""
 _DIALECTS = ("paddle.compat",)
 """Parts of a framework whose layers have columns of their own."""
 

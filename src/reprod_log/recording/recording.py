@@ -116,7 +116,7 @@ class ModuleInfo:
     parameters: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Own parameters and buffers (not the children's), name to shape."""
     origin: str = ""
-    """Full name of the class, to tell e.g. `paddle.compat.nn.Linear` from `paddle.nn.Linear`."""
+    """Full name of the class, to tell apart classes of one name that store their tensors differently."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Its plain attributes as the framework calls them (eps, momentum, padding …), leading underscores removed."""
 
