@@ -8,6 +8,7 @@ import pytest
 
 from reprod_log import CalibratedPolicy, Policy, Recording, align, align_models
 from reprod_log.alignment import AlignOptions
+from reprod_log.cli.app import flattened
 from reprod_log.cli.commands import compare
 from reprod_log.errors import UsageError
 from reprod_log.testing import assert_aligned
@@ -27,7 +28,7 @@ def test_align_takes_every_option() -> None:
 def test_the_command_and_the_other_faces_take_options_of_align_under_the_same_names() -> None:
     # The command calls some by the singular, shows progress by itself, and keeps elements when it writes a report.
     names = {"limit": "limits", "dask": "executor"}
-    taken = {names.get(name, name) for name in keywords(compare.run)}
+    taken = {names.get(name, name) for name in keywords(flattened(compare.run))}
     assert keywords(align) - taken == {"policy", "progress", "elements"}
     assert keywords(assert_aligned) <= keywords(align)
     assert {"rename", "policy", "limits", "allow_unmatched", "accept", "equal_nan"} <= keywords(align_models)

@@ -333,3 +333,10 @@ def test_pairs_keep_their_squares_when_a_value_of_another_size_has_no_partner(be
         assert got.cosine_distance == pytest.approx(0.0, abs=1e-14)
     lonely = measure_arrays(np.append(a, beside), np.append(b, np.nan))
     assert lonely.reference.rms == pytest.approx(math.hypot(5.0 * scale, beside) / math.sqrt(3), rel=1e-12)
+
+
+def test_measurement_of_an_older_file_has_no_octaves_and_notes() -> None:
+    data = measure_arrays(np.ones(2), np.zeros(2)).to_dict()
+    del data["octaves"], data["notes"]
+    found = Measurement.from_dict(data)
+    assert (found.octaves, found.notes) == ((), ())

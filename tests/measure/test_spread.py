@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ import pytest
 from reprod_log import align
 from reprod_log.cli import run
 from reprod_log.errors import UsageError
-from reprod_log.measure.spread import spread
+from reprod_log.measure.spread import spread, usable_cores
 from reprod_log.recording import Recording
 from reprod_log.recording.stores import load
 
@@ -91,6 +93,32 @@ def test_wrong_numbers_of_workers_are_refused(paths: tuple[Path, Path]) -> None:
         align(*paths, threads=0)
     with ThreadPoolExecutor(1) as pool, pytest.raises(UsageError, match="either an executor or"):
         align(*paths, threads=2, executor=pool)
+
+
+def doubled(batch: Sequence[int]) -> list[int]:
+    return [2 * one for one in batch]
+
+
+@pytest.mark.parametrize("threads", [None, 1, 2, 7])
+def test_results_come_in_the_order_of_the_items(threads: int | None) -> None:
+    for items in (0, 1, 9, 5000):
+        found = spread(doubled, range(items), size=lambda one: one, threads=threads)
+        assert found == [2 * one for one in range(items)]
+
+
+def who(batch: Sequence[int]) -> list[str]:
+    return [threading.current_thread().name for _ in batch]
+
+
+def test_executor_that_is_given_does_the_work() -> None:
+    with ThreadPoolExecutor(2, thread_name_prefix="mine") as pool:
+        names = spread(who, range(3), size=lambda one: one, executor=pool)
+    assert all(name.startswith("mine") for name in names)
+
+
+def test_cores_are_those_that_the_process_may_use() -> None:
+    with mock.patch.object(os, "sched_getaffinity", return_value={0, 3, 5}, create=True):
+        assert usable_cores() == 3
 
 
 def test_an_error_in_one_batch_stops_all_when_threads_measure() -> None:

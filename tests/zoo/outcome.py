@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from reprod_log.alignment import Alignment, align
-from reprod_log.alignment.models import make_runs, prove
+from reprod_log.alignment.models import batches_for, prove, sides_of
+from reprod_log.experiments.passes import Experiments
 from reprod_log.pairing import Pairing, match
 from reprod_log.verdict import CalibratedPolicy, Status, Verdict, judge_calibrated
 from zoo.trial import Mistake, Trial
@@ -38,16 +39,8 @@ class Outcome:
 def run(trial: Trial, name: str, seed: int, keep: Path | None = None) -> Outcome:
     """The outcome of one trial; its alignment is saved into the folder `keep`, to be judged again."""
     start = time.perf_counter()
-    runs = make_runs(
-        trial.reference,
-        trial.candidate,
-        trial.inputs,
-        targets=trial.targets,
-        loss=trial.loss,
-        optimizer=trial.optimizer,
-        step=trial.step,
-        transfer=False,
-    )
+    sides = sides_of(trial.reference, trial.candidate, loss=trial.loss, optimizer=trial.optimizer, step=trial.step)
+    runs = Experiments(*sides, batches_for(sides[0], trial.inputs, trial.targets), {}, None, quick=False)
     reference, candidate = runs.recordings()
     alignment = prove(align(reference, candidate), runs, reference, candidate)
     seconds = time.perf_counter() - start

@@ -13,7 +13,7 @@ from reprod_log.capture.session import suppress_recording
 from reprod_log.diagnose.proof import own_tables, proven, replaced_tables
 from reprod_log.errors import TransferError, UsageError
 from reprod_log.experiments.passes import Experiments, Progress
-from reprod_log.frameworks.side import Side, as_mapping, batches_of
+from reprod_log.frameworks.side import Batch, Side, as_mapping, batches_of
 from reprod_log.messages import Message, Names, message
 from reprod_log.pairing.live import Order, loose_buffers
 from reprod_log.recording import Recording
@@ -72,21 +72,12 @@ def align_models(
         equal_nan=equal_nan,
         threads=threads,
     )
-    runs = make_runs(
-        reference,
-        candidate,
-        inputs,
-        targets=targets,
-        loss=loss,
-        optimizer=optimizer,
-        step=step,
-        steps=steps,
-        detailed=detailed,
-        transfer=transfer,
-        rename=options.rename,
-        quick=quick,
-        progress=progress,
-    )
+    ours, theirs = sides_of(reference, candidate, loss=loss, optimizer=optimizer, step=step)
+    batches = batches_for(ours, inputs, targets, steps)
+    if detailed is not None and detailed < 1:
+        raise UsageError(f"detailed is {detailed}: at least the first iteration must be kept whole")
+    notes, tables = _transfer(ours.model, theirs.model, batches[0][0], options.rename) if transfer else ([], ())
+    runs = Experiments(ours, theirs, batches, options.rename, progress, quick, detailed, notes, tables)
     recordings = runs.recordings()
     return prove(align_with(*recordings, options), runs, *recordings)
 
@@ -96,42 +87,30 @@ def prove(alignment: Alignment, runs: Experiments, reference: Recording, candida
     return replace(alignment, findings=proven(alignment.case, alignment.findings, runs, reference, candidate))
 
 
-def make_runs(
-    reference: Any,
-    candidate: Any,
-    inputs: Any,
-    *,
-    targets: Any = None,
-    loss: Any = None,
-    optimizer: Any = None,
-    step: Any = None,
-    steps: int | None = None,
-    detailed: int | None = None,
-    transfer: bool = True,
-    rename: Mapping[str, str] | None = None,
-    quick: bool = False,
-    progress: Progress | None = None,
-) -> Experiments:
-    """Everything that `align_models` would run, not run yet."""
-    sides = [
+def sides_of(
+    reference: Any, candidate: Any, *, loss: Any = None, optimizer: Any = None, step: Any = None
+) -> tuple[Side, Side]:
+    """Both models, each with what trains it: one function for both sides, or a pair of them."""
+    ours, theirs = (
         Side(model, _of(loss, side), _of(optimizer, side), _of(step, side))
         for side, model in enumerate((reference, candidate))
-    ]
-    ours, theirs = sides
-    for program in sides:
-        _check_callable(program)
-    _check_trained(ours, targets)
-    if inputs is None and step is None:
+    )
+    _check_callable(ours)
+    _check_callable(theirs)
+    return ours, theirs
+
+
+def batches_for(side: Side, inputs: Any, targets: Any = None, steps: int | None = None) -> list[Batch]:
+    """What both sides are given, iteration by iteration."""
+    _check_trained(side, targets)
+    if inputs is None and side.step is None:
         raise UsageError("inputs is None: give a batch of arrays, e.g. inputs=(images,)")
     if steps is None:
-        steps = len(inputs) if isinstance(inputs, list) else 5 if ours.optimizer is not None else 1
+        steps = len(inputs) if isinstance(inputs, list) else 5 if side.optimizer is not None else 1
     batches = batches_of(inputs, targets, steps)
-    if detailed is not None and detailed < 1:
-        raise UsageError(f"detailed is {detailed}: at least the first iteration must be kept whole")
     if not batches:
         raise UsageError("inputs is an empty list: nothing would be compared")
-    notes, tables = _transfer(reference, candidate, batches[0][0], rename) if transfer else ([], ())
-    return Experiments(ours, theirs, batches, rename or {}, progress, quick, detailed, notes, tables)
+    return batches
 
 
 def _check_trained(program: Side, targets: Any) -> None:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from rich.text import Text
 
 from reprod_log.alignment import Alignment
 from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOTHING_COMPARED
-from reprod_log.messages import words
-from reprod_log.report import format_of, write_report
+from reprod_log.cli.options import Output
+from reprod_log.report import write_report
 from reprod_log.report.github import announce
 from reprod_log.report.terminal import print_alignment, print_tree, terminal
 from reprod_log.report.view import plain
@@ -22,24 +21,6 @@ from reprod_log.verdict import Status
 
 _UNTIL_PROGRESS = 1.0
 """Seconds of work before a progress bar appears."""
-
-
-@dataclass(frozen=True)
-class Output:
-    """Where the answer of a command goes besides the screen, and how much of it is shown."""
-
-    json: Path | None = None
-    report: Sequence[Path] = ()
-    full: bool = False
-    language: str = "en"
-    tree: bool = False
-    all_rows: bool = False
-
-    def __post_init__(self) -> None:
-        # A suffix or a language that there is not is refused before any long work begins.
-        words(self.language)
-        for path in self.report:
-            format_of(path)
 
 
 def answer(alignment: Alignment, output: Output) -> int:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import pkgutil
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import MISSING, fields, is_dataclass
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any, get_origin, get_type_hints
 
 import typer
 
@@ -99,8 +101,35 @@ def command(arguments: Sequence[str] | None = None) -> Any:
         else:
             module = import_module(f"{commands.__name__}.{name}")
             settings, kind = getattr(module, "SETTINGS", None), getattr(module, "Command", None)
-            app.command(module.NAME, cls=kind, context_settings=settings)(module.run)
+            app.command(module.NAME, cls=kind, context_settings=settings)(flattened(module.run))
     return typer.main.get_group(app)
+
+
+def flattened(run: Callable[..., int]) -> Callable[..., int]:
+    """The function as typer reads it: a parameter whose type is a group of options stands for the options in it."""
+    hints = get_type_hints(run, include_extras=True)
+    groups = {name: list(_options_of(kind)) for name, kind in hints.items() if is_dataclass(kind)}
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(run).parameters.items():
+        parameters += groups.get(name) or [parameter.replace(annotation=hints[name], kind=parameter.KEYWORD_ONLY)]
+
+    def flat(**given: Any) -> int:
+        for name, options in groups.items():
+            given[name] = hints[name](**{option.name: given.pop(option.name) for option in options})
+        return run(**given)
+
+    flat.__doc__ = run.__doc__
+    flat.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return flat
+
+
+def _options_of(group: Any) -> Iterator[inspect.Parameter]:
+    """The fields of a group that are declared as options; the others are set by commands only."""
+    hints = get_type_hints(group, include_extras=True)
+    for one in fields(group):
+        if get_origin(hints[one.name]) is Annotated:
+            usual = one.default if one.default_factory is MISSING else one.default_factory()
+            yield inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=usual, annotation=hints[one.name])
 
 
 def _application() -> typer.Typer:

@@ -110,6 +110,11 @@ class Key:
         """The key that prints as `text`; anything that is not of our form is a classic name."""
         return _parsed(text)
 
+    @staticmethod
+    def of(key: Key | str) -> Key:
+        """The key itself, or the one that the text means."""
+        return key if isinstance(key, Key) else _parsed(key)
+
     def in_run(self, run: str) -> Key:
         """The same entry of another pass."""
         return replace(self, run=run)

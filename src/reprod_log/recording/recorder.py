@@ -95,7 +95,7 @@ class Recorder:
             sketch = sketch_of(array)
             kept, facts = sketch.values, {**facts, "summary": sketch.summary, "sketch": sketch.facts()}
         entry = Entry(
-            key=Key.parse(key) if isinstance(key, str) else key,
+            key=Key.of(key),
             shape=array.shape,
             dtype=name,
             read=no_values if kept is None else lambda: kept,

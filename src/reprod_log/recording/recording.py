@@ -246,7 +246,7 @@ def entry_of(key: str | Key, array: Array, **facts: Any) -> Entry:
         raise UsageError(f"a key must be a string, not {type(key).__name__} ({key!r}); use str({key!r})")
     array = np.asarray(array)
     return Entry(
-        key=Key.parse(key) if isinstance(key, str) else key,
+        key=Key.of(key),
         shape=array.shape,
         dtype=dtype_name(array.dtype),
         read=lambda: array,

@@ -7,22 +7,14 @@ from typing import Annotated
 
 import typer
 
-from reprod_log.alignment import AlignOptions, align_with
-from reprod_log.cli.answer import Output, answer, byte_progress
+from reprod_log.alignment import align_with
+from reprod_log.cli.answer import answer, byte_progress
 from reprod_log.cli.options import (
-    Accept,
-    AllowIncomplete,
-    AllowUnmatched,
-    AllRows,
     Dims,
-    EqualNan,
-    Full,
-    Language,
-    Limits,
+    Judging,
     MeshSizes,
-    ModuleTree,
     Renames,
-    Reports,
+    TableOutput,
     Threads,
     Trust,
     cluster_executor,
@@ -36,20 +28,12 @@ NAME = "compare"
 def run(
     reference: Annotated[Path, typer.Argument(metavar="REF", help="The reference recording.")],
     candidate: Annotated[Path, typer.Argument(metavar="CAND", help="The candidate recording.")],
-    limit: Limits = [],  # noqa: B006  # typer's way of saying 'none given'
-    rename: Renames = [],  # noqa: B006
-    allow_unmatched: AllowUnmatched = [],  # noqa: B006
-    accept: Accept = [],  # noqa: B006
-    allow_incomplete: AllowIncomplete = False,
-    equal_nan: EqualNan = False,
+    *,
+    rename: Renames = [],  # noqa: B006  # typer's way of saying 'none given'
+    judging: Judging,
     dims: Dims = [],  # noqa: B006
     mesh: MeshSizes = None,
-    json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Save the alignment as JSON.")] = None,
-    report: Reports = [],  # noqa: B006
-    full: Full = False,
-    language: Language = "en",
-    tree: ModuleTree = False,
-    all_rows: AllRows = False,
+    output: TableOutput,
     trust: Trust = False,
     threads: Threads = None,
     dask: Annotated[
@@ -61,15 +45,9 @@ def run(
 
     The parts of several ranks in one folder are joined first: as data-parallel, or as --dims declares.
     """
-    output = Output(json, report, full, language, tree, all_rows)
     with cluster_executor(dask) as executor, byte_progress("comparing") as progress:
-        options = AlignOptions.of(
-            limits=limit,
+        options = judging.options(
             rename=rename_map(rename),
-            allow_unmatched=allow_unmatched,
-            accept=accept,
-            allow_incomplete=allow_incomplete,
-            equal_nan=equal_nan,
             dims=read_dims(dims),
             mesh=read_mesh(mesh),
             trust=trust,
@@ -77,7 +55,7 @@ def run(
             threads=threads,
             executor=executor,
             # Nobody will ask for the pictures of an alignment that is not kept.
-            elements=bool(json or report),
+            elements=bool(output.json or output.report),
         )
         alignment = align_with(reference, candidate, options)
     return answer(alignment, output)

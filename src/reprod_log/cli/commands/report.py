@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from reprod_log.alignment import Alignment
-from reprod_log.cli.answer import Output, exit_code, show, write_reports
-from reprod_log.cli.options import AllRows, Full, Language, ModuleTree
+from reprod_log.cli.answer import exit_code, show, write_reports
+from reprod_log.cli.options import AllRows, Full, Language, ModuleTree, Output
 from reprod_log.report.github import announce
 
 NAME = "report"

@@ -16,21 +16,8 @@ from typing import Annotated, Any
 import typer
 
 from reprod_log.alignment import Alignment, AlignOptions, align_with
-from reprod_log.cli.answer import Output, answer, exit_code
-from reprod_log.cli.options import (
-    Accept,
-    AllowIncomplete,
-    AllowUnmatched,
-    EqualNan,
-    Full,
-    Language,
-    Limits,
-    ModuleTree,
-    Renames,
-    Reports,
-    Trust,
-    rename_map,
-)
+from reprod_log.cli.answer import answer, exit_code
+from reprod_log.cli.options import Judging, Output, Renames, Trust, rename_map
 from reprod_log.errors import RecordingError, UsageError, counted, listed
 from reprod_log.recording import Recording
 from reprod_log.recording.stores import load
@@ -60,19 +47,12 @@ class Place:
 def run(
     reference: Annotated[Path, typer.Argument(metavar="REF", help="The reference recording.")],
     candidate: Annotated[Path, typer.Argument(metavar="CAND", help="The candidate recording.")],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the new recordings go.")],
+    *,
+    folder: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the new recordings go.")],
     places: Annotated[int, typer.Option(help="How many layers of the first diverging step to record.", min=1)] = 1,
-    limit: Limits = [],  # noqa: B006  # typer's way of saying 'none given'
-    rename: Renames = [],  # noqa: B006
-    allow_unmatched: AllowUnmatched = [],  # noqa: B006
-    accept: Accept = [],  # noqa: B006
-    allow_incomplete: AllowIncomplete = False,
-    equal_nan: EqualNan = False,
-    json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Save the alignment as JSON.")] = None,
-    report: Reports = [],  # noqa: B006
-    full: Full = False,
-    language: Language = "en",
-    tree: ModuleTree = False,
+    rename: Renames = [],  # noqa: B006  # typer's way of saying 'none given'
+    judging: Judging,
+    output: Output,
     reference_run: Annotated[
         str, typer.Option(metavar="'SCRIPT ARGS'", help="What to run for REF, if its recording does not contain it.")
     ] = "",
@@ -87,22 +67,14 @@ def run(
     For recordings of `reprod run --detail sketch`, which are small but show where to look. The scripts, arguments and
     interpreters come from the recordings; they are shown before anything runs.
     """
-    wanted = Output(json, report, full, language, tree, all_rows=True)
     sides = load(reference, trust=trust), load(candidate, trust=trust)
-    options = AlignOptions.of(
-        limits=limit,
-        rename=rename_map(rename),
-        allow_unmatched=allow_unmatched,
-        accept=accept,
-        allow_incomplete=allow_incomplete,
-        equal_nan=equal_nan,
-    )
+    options = judging.options(rename=rename_map(rename))
     rough = align_with(*sides, options)
     if rough.passed:
-        typer.echo(f"nothing to zoom into: {headline(rough, language=language)}")
+        typer.echo(f"nothing to zoom into: {headline(rough, language=output.language)}")
         return exit_code(rough)
     place = first_place(rough, places)
-    targets = output / "reference", output / "candidate"
+    targets = folder / "reference", folder / "candidate"
     scripts = reference_run, candidate_run
     commands = [
         _command(side, place, target, script, is_reference=side is sides[0])
@@ -110,13 +82,13 @@ def run(
     ]
     typer.echo(f"first divergence: {plain(rough.first_divergence.key) if rough.first_divergence else ''}")
     typer.echo(f"recording {plain(str(place))} in full:")
-    for command, folder in commands:
-        typer.echo(f"  (in {plain(folder)}) {plain(shlex.join(command))}")
+    for command, there in commands:
+        typer.echo(f"  (in {plain(there)}) {plain(shlex.join(command))}")
     if not yes and not typer.confirm("Run these commands?"):
         return exit_code(rough)
-    for (command, folder), target in zip(commands, targets, strict=True):
-        _run(command, folder, target)
-    return answer(_close_up(sides, targets, place, options), wanted)
+    for (command, there), target in zip(commands, targets, strict=True):
+        _run(command, there, target)
+    return answer(_close_up(sides, targets, place, options), replace(output, all_rows=True))
 
 
 def _close_up(
