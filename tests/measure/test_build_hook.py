@@ -90,3 +90,9 @@ def test_an_sdist_carries_no_library(build: Any) -> None:
     data, told = build("sdist")
     assert data == {"artifacts": [], "pure_python": True}
     assert not told
+
+
+def test_licence_of_the_project_is_in_the_tree_and_goes_into_the_wheel() -> None:
+    project = (ROOT / "pyproject.toml").read_text()
+    assert 'license = "Apache-2.0"\nlicense-files = ["LICENSE"]\n' in project
+    assert "Version 2.0, January 2004" in (ROOT / "LICENSE").read_text()

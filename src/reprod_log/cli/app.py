@@ -15,6 +15,7 @@ from typing import Annotated, Any, get_origin, get_type_hints
 import typer
 
 from reprod_log.cli import ALIGNED, INTERNAL_ERROR, INTERRUPTED, READER_GONE, WRONG_USE, commands
+from reprod_log.cli.output import printable, tolerant_output
 from reprod_log.errors import ReprodLogError
 from reprod_log.version import __version__
 
@@ -24,6 +25,11 @@ _WRONG_ARGUMENTS: Any = next(one for one in typer.BadParameter.__mro__ if one.__
 
 def exit_code_of(arguments: list[str]) -> int:
     """The exit code of `reprod` with these arguments; messages go to standard error."""
+    with tolerant_output():
+        return _exit_code_of(arguments)
+
+
+def _exit_code_of(arguments: list[str]) -> int:
     try:
         answer = command(arguments).main(args=arguments, prog_name="reprod", standalone_mode=False)
     except typer.Exit as leaving:
@@ -34,7 +40,7 @@ def exit_code_of(arguments: list[str]) -> int:
     except typer.Abort as error:
         return _stopped(error)
     except ReprodLogError as error:
-        print(f"reprod: {error}", file=sys.stderr)
+        print(f"reprod: {printable(str(error))}", file=sys.stderr)
         return WRONG_USE
     except BrokenPipeError:
         return _reader_gone()
@@ -46,9 +52,8 @@ def exit_code_of(arguments: list[str]) -> int:
     except OSError as error:
         if error.filename is None:
             return _bug()
-        print(
-            f"reprod: {error.strerror or error}: {error.filename}. Check the path and its permissions.", file=sys.stderr
-        )
+        where = printable(str(error.filename))
+        print(f"reprod: {error.strerror or error}: {where}. Check the path and its permissions.", file=sys.stderr)
         return WRONG_USE
     except Exception:
         return _bug()

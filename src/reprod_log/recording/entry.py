@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from reprod_log.recording.key import Key
 
 Array = NDArray[Any]
 _DATE_DTYPE = re.compile(r"(datetime|timedelta)64\[[0-9]{0,9}[A-Za-z]{1,2}\]")
+_BYTES_DTYPE = re.compile(r"bytes[0-9]{1,9}")
 Detail = Literal["full", "summary", "sketch"]
 
 
@@ -98,7 +100,8 @@ def dtype_named(name: str) -> np.dtype[Any]:
     # One word: numpy also reads lists of fields and repetitions, which no entry has. Dates say what they count.
     if name.replace("_", "").isalnum() or _DATE_DTYPE.fullmatch(name):
         try:
-            return np.dtype(name)
+            # numpy does not read the name that it gives to bytes: their length in bits.
+            return np.dtype(f"S{int(name[5:]) // 8}") if _BYTES_DTYPE.fullmatch(name) else np.dtype(name)
         except (TypeError, ValueError, OverflowError):
             import ml_dtypes
 
@@ -134,6 +137,15 @@ def nothing(shape: tuple[int, ...], dtype: np.dtype[Any], *, where: str) -> Arra
     except (ValueError, OverflowError) as error:
         raise UnreadableFile(f"{where}: the shape {list(shape)} is impossible ({error})") from error
     raise UnreadableFile(f"{where}: {prod(shape)} elements of size 0 are not an array")
+
+
+def real_text(array: Array, *, where: str) -> Array:
+    """The array as a file has it, unless it is text with a number that no character has: Python could not show it."""
+    if array.dtype.kind == "U" and array.size:
+        codes = np.ravel(array, "K").view(np.dtype(np.uint32).newbyteorder(array.dtype.byteorder))
+        if codes.size and codes.max() > sys.maxunicode:
+            raise UnreadableFile(f"{where}: text with the character {int(codes.max()):#x}, which does not exist")
+    return array
 
 
 def content_hash(array: Array) -> str:

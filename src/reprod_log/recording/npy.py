@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from reprod_log.errors import RecordingError, UnreadableFile, UsageError
-from reprod_log.recording.entry import Array, nothing
+from reprod_log.recording.entry import Array, nothing, real_text
 from reprod_log.recording.files import first_bytes, is_file, is_remote, mapped, opened, read_range, replacing
 from reprod_log.recording.pickles import read_pickle
 from reprod_log.recording.recording import Recording, entry_of
@@ -25,6 +25,9 @@ _MOST_GROWTH = 16
 """Lists and texts in a file may become arrays of 64 MB in all, or of sixteen times the file's size."""
 _MAP_FROM = 1 << 26
 """Files from this size on are mapped; smaller ones are read, because a mapped file must not be rewritten in place."""
+
+_MOST_KEY_BITS = 1024
+"""A longer number takes long to print, and Python refuses to from some length on."""
 
 _Header = tuple[tuple[int, ...], bool, np.dtype[Any]]
 
@@ -73,7 +76,7 @@ def read_content(path: Path, *, trust: bool = False) -> Any:
         )
     if needed == 0:
         return nothing(shape, dtype, where=str(path))
-    return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
+    return real_text(np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C"), where=str(path))
 
 
 def write_dict(content: Mapping[Any, Any], path: Path) -> Path:
@@ -100,6 +103,8 @@ def flatten(content: Mapping[Any, Any], path: Path, prefix: str = "") -> Iterato
             raise RecordingError(
                 f"{path}: the key {key!r} is a {type(key).__name__}, not text; save it as {str(key)!r} instead"
             )
+        if isinstance(key, int) and key.bit_length() > _MOST_KEY_BITS:
+            raise RecordingError(f"{path}: a key is an integer of {key.bit_length()} bits; give it a name")
         if isinstance(value, dict):
             yield from flatten(value, path, f"{prefix}{key}/")
         else:

@@ -18,7 +18,7 @@ import numpy as np
 from reprod_log.errors import UnreadableFile, listed
 from reprod_log.messages import notes_to_dict
 from reprod_log.recording.encoding import STORABLE, decode, describe, encode, entry_from, facts_from
-from reprod_log.recording.entry import Array, Entry, dtype_name, nothing
+from reprod_log.recording.entry import Array, Entry, dtype_name, nothing, real_text
 from reprod_log.recording.files import first_bytes, is_file, opened, replacing
 from reprod_log.recording.key import Key
 from reprod_log.recording.npy import read_header
@@ -31,7 +31,9 @@ SUFFIXES = (".npz",)
 _DESCRIPTION = "__reprod_log__.json"
 _SUSPICIOUS_RATIO = 200
 _HARMLESS_BYTES = 1 << 26
-"""A member may grow 200-fold, or to 64 MB, when unpacked; beyond both it is taken for a bomb unless trusted."""
+"""All members together may grow 200-fold, or to 64 MB, when unpacked; more is taken for a bomb unless trusted."""
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""What numpy writes. The reader of zip archives unpacks the others without a bound, whatever a member claims to be."""
 _NATIVE = STORABLE - {"bfloat16", "float8_e5m2", "float8_e4m3fn"}
 """numpy writes the kinds of ml_dtypes as raw void, so they go as bytes."""
 _BROKEN = (
@@ -75,8 +77,7 @@ def open_recording(path: Path, *, trust: bool = False) -> Recording:
     try:
         with opened(path) as file, zipfile.ZipFile(file) as archive:
             if not trust:
-                for member in archive.infolist():
-                    _refuse_bomb(path, member)
+                _refuse_bomb(path, archive.infolist())
             names = archive.namelist()
             if _DESCRIPTION in names:
                 return _ours(path, archive)
@@ -170,13 +171,22 @@ def _read_member(path: Path, archive: zipfile.ZipFile, name: str) -> Array:
         raise UnreadableFile(f"{path}: {name!r} is cut short: {len(data)} bytes for {dtype} {list(shape)}")
     if not data:
         return nothing(shape, dtype, where=f"{path}: {name!r}")
-    return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
+    array = np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
+    return real_text(array, where=f"{path}: {name!r}")
 
 
-def _refuse_bomb(path: Path, member: zipfile.ZipInfo) -> None:
-    packed = max(min(member.compress_size, path.stat().st_size), 1)
-    if member.file_size > max(_HARMLESS_BYTES, _SUSPICIOUS_RATIO * packed):
+def _refuse_bomb(path: Path, members: list[zipfile.ZipInfo]) -> None:
+    """Raise when unpacking everything would take much more than the file is worth."""
+    if_yours = "if you made this file yourself, allow it with trust=True (command line: --trust)"
+    other = next((one.filename for one in members if one.compress_type not in _METHODS), None)
+    if other is not None:
         raise UnreadableFile(
-            f"{path}: {member.filename!r} would unpack from {member.compress_size} to {member.file_size} bytes; "
-            "if you made this file yourself, allow it with trust=True (command line: --trust)"
+            f"{path}: {other!r} is compressed in a way that numpy does not write. Pack it again with "
+            f"numpy.savez_compressed; {if_yours}"
         )
+    packed = sum(one.compress_size for one in members)
+    if packed > path.stat().st_size:
+        raise UnreadableFile(f"{path}: its members claim {packed} bytes, more than the file has; {if_yours}")
+    unpacked = sum(one.file_size for one in members)
+    if unpacked > max(_HARMLESS_BYTES, _SUSPICIOUS_RATIO * packed):
+        raise UnreadableFile(f"{path} would unpack from {packed} to {unpacked} bytes; {if_yours}")

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from reprod_log.errors import UnreadableFile, UntrustedFile
-from reprod_log.recording.entry import Array
+from reprod_log.recording.entry import Array, real_text
 
 _DEEPEST = 100
 """Nesting that no real log comes near; beyond it a file is hostile or broken."""
@@ -34,6 +34,9 @@ _COPY_BELOW = 4096
 _MEMOIZE, _BINGET, _BININT1 = pickle.MEMOIZE[0], pickle.BINGET[0], pickle.BININT1[0]
 _MOST_ARGUMENTS = 8
 """numpy's own calls have at most five."""
+_FEW_CONTAINERS = 200_000
+_BYTES_PER_CONTAINER = 8
+"""One byte of a stream can open a list of 72 bytes. An array of a log takes three containers in some fifty bytes."""
 
 
 def read_pickle(buffer: memoryview, *, where: str) -> Any:
@@ -134,12 +137,12 @@ class _PickledArray:
         if not isinstance(state, tuple) or not 4 <= len(state) <= 5:
             raise pickle.UnpicklingError("an array without shape, dtype, order and data")
         *_, shape, dtype, fortran, data = state
-        if not isinstance(dtype, _Dtype) or not isinstance(shape, (tuple, list)) or len(shape) > 64:
+        if not isinstance(dtype, _Dtype) or not isinstance(shape, tuple) or len(shape) > 64:
             raise pickle.UnpicklingError("an array has no dtype or an impossible shape")
         for length in shape:
             if type(length) is not int or not 0 <= length < 1 << 63:
                 raise pickle.UnpicklingError("an array has an impossible shape")
-        self.shape, self.dtype, self.fortran, self.data = tuple(shape), dtype, fortran in (True, 1), data
+        self.shape, self.dtype, self.fortran, self.data = shape, dtype, fortran in (True, 1), data
 
 
 def _from_buffer(data: Any, dtype: _Dtype, shape: Any, order: str = "C") -> _PickledArray:
@@ -290,7 +293,7 @@ class _Finisher:
             self._spend(count)
         if not data:
             return np.zeros(pickled.shape, dtype)
-        return np.frombuffer(data, dtype).reshape(pickled.shape, order=order)
+        return real_text(np.frombuffer(data, dtype).reshape(pickled.shape, order=order), where=self._where)
 
     def _lacking(self, pickled: _PickledArray, what: str) -> UnreadableFile:
         kind = f"an array of {pickled.dtype.real()} {list(pickled.shape)}"
@@ -322,6 +325,8 @@ class _BufferFile:
 
 def _plain_key(key: Any) -> Any:
     """`key` if it hashes in one step, as every honest key does."""
+    if type(key) is int and key.bit_length() > _MOST_BITS:
+        raise pickle.UnpicklingError(f"a key is an integer of {key.bit_length()} bits")
     if key is None or isinstance(key, (bool, int, float, str, bytes)):
         return key
     raise pickle.UnpicklingError(f"a key is a {type(key).__name__}, not text")
@@ -339,7 +344,7 @@ class _Machine(pickle._Unpickler):
     read: Callable[[int], bytes | memoryview]
     readline: Callable[[], bytes]
     pop_mark: Callable[[], list[Any]]
-    memo: dict[int, Any]
+    memo: list[Any]  # type: ignore[assignment]  # a dict in the standard machine, of a hundred bytes for each
 
     def __init__(self, buffer: memoryview, find: Callable[[str, str], Any]) -> None:
         self._file = _BufferFile(buffer)
@@ -349,6 +354,8 @@ class _Machine(pickle._Unpickler):
         self.stack = []
         self.append = self.stack.append
         self.read, self.readline = self._file.read, self._file.readline
+        self.memo = []
+        self._containers_left = max(_FEW_CONTAINERS, len(buffer) // _BYTES_PER_CONTAINER)
 
     def load(self) -> Any:
         """What the stream describes. The buffer is read where it lies; the standard machine copies it frame by frame,
@@ -362,7 +369,7 @@ class _Machine(pickle._Unpickler):
                 file.position = position + 1
                 # What most of a log consists of is done here; a call for each would take as long as the rest together.
                 if code == _MEMOIZE:
-                    memo[len(memo)] = self.stack[-1]
+                    memo.append(self.stack[-1])
                 elif code == _BINGET:
                     self.append(memo[buffer[position + 1]])
                     file.position = position + 2
@@ -385,6 +392,45 @@ class _Machine(pickle._Unpickler):
         # Its text could be longer than memory: a list that holds itself twice, sixty times over.
         raise pickle.UnpicklingError(f"the file refers to something outside of it, by a {type(identity).__name__}")
 
+    def _spend(self, containers: int = 1) -> None:
+        self._containers_left -= containers
+        if self._containers_left < 0:
+            raise pickle.UnpicklingError("far more lists and tuples than a log of this size has")
+
+    def _mark(self) -> None:
+        self._spend()
+        self.metastack.append(self.stack)
+        self.stack = []
+        self.append = self.stack.append
+
+    def _empty_list(self) -> None:
+        self._spend()
+        self.append([])
+
+    def _empty_dict(self) -> None:
+        self._spend()
+        self.append({})
+
+    def _tuple_of(self, count: int) -> None:
+        self._spend()
+        if len(self.stack) < count:
+            raise pickle.UnpicklingError("a tuple of more than there is")
+        self.stack[-count:] = [tuple(self.stack[-count:])]
+
+    def _put(self, place: int) -> None:
+        memo = self.memo
+        if place >= len(memo):
+            # Numbers come one after the other; those that are skipped cost room, too.
+            self._spend(place - len(memo))
+            memo.extend([None] * (place - len(memo) + 1))
+        memo[place] = self.stack[-1]
+
+    def _numbered_line(self) -> int:
+        number = int(self.readline()[:-1])
+        if number < 0:
+            raise pickle.UnpicklingError("a negative number of a remembered value")
+        return number
+
     def _frame(self) -> None:
         # A frame only says how much may be read ahead.
         self.read(8)
@@ -397,6 +443,7 @@ class _Machine(pickle._Unpickler):
         arguments = self.stack.pop()
         if not isinstance(arguments, (tuple, list)) or len(arguments) > _MOST_ARGUMENTS:
             raise pickle.UnpicklingError("a call without arguments, or with too many")
+        self._spend()
         self.stack[-1] = self.stack[-1](*arguments)
 
     def _set_item(self) -> None:
@@ -428,6 +475,16 @@ def _replace_instruction(method: Callable[[Any], None], *codes: bytes) -> None:
 
 
 _replace_instruction(_Machine._frame, pickle.FRAME)
+_replace_instruction(_Machine._mark, pickle.MARK)
+_replace_instruction(_Machine._empty_list, pickle.EMPTY_LIST)
+_replace_instruction(_Machine._empty_dict, pickle.EMPTY_DICT)
+_replace_instruction(lambda machine: machine._tuple_of(1), pickle.TUPLE1)
+_replace_instruction(lambda machine: machine._tuple_of(2), pickle.TUPLE2)
+_replace_instruction(lambda machine: machine._tuple_of(3), pickle.TUPLE3)
+_replace_instruction(lambda machine: machine._put(machine._numbered_line()), pickle.PUT)
+_replace_instruction(lambda machine: machine._put(machine.read(1)[0]), pickle.BINPUT)
+_replace_instruction(lambda machine: machine._put(struct.unpack("<I", machine.read(4))[0]), pickle.LONG_BINPUT)
+_replace_instruction(lambda machine: machine.append(machine.memo[machine._numbered_line()]), pickle.GET)
 _replace_instruction(_Machine._bytearray, pickle.BYTEARRAY8)
 _replace_instruction(_Machine._reduce, pickle.REDUCE)
 _replace_instruction(_Machine._set_item, pickle.SETITEM)

@@ -39,7 +39,8 @@ def run(
     hand_in = check_folder(folder, limits=limit, trust=trust)
     console = terminal()
     if not hand_in.steps:
-        text = f"NOTHING COMPARED: no log in {folder} has a side in its name, such as a framework, ref or candidate"
+        why = "has a side in its name, such as a framework, ref or candidate"
+        text = f"NOTHING COMPARED: no log in {plain(str(folder))} {why}"
         console.print(Text(text, style="bold red"))
         return NOTHING_COMPARED
     failed = [step for step in hand_in.steps if not step.passed]

@@ -10,6 +10,7 @@ import typer
 from reprod_log.cli.options import Trust
 from reprod_log.errors import UsageError, counted
 from reprod_log.recording.stores import load, save
+from reprod_log.report.view import plain
 
 NAME = "convert"
 
@@ -27,5 +28,5 @@ def run(
         raise UsageError(f"{source} and {target} are the same; give another name to write to")
     recording = load(source, trust=trust)
     written = save(recording, target)
-    typer.echo(f"{written}: {counted(len(recording), 'entry', 'entries')}")
+    typer.echo(f"{plain(str(written))}: {counted(len(recording), 'entry', 'entries')}")
     return 0

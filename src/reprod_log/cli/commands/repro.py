@@ -11,6 +11,7 @@ from reprod_log.alignment import Alignment
 from reprod_log.diagnose.repro import write_repro
 from reprod_log.errors import UsageError
 from reprod_log.recording.stores import load
+from reprod_log.report.view import plain
 
 NAME = "repro"
 
@@ -36,7 +37,8 @@ def run(
             )
         recordings.append(load(moved or Path(source)))
     script = write_repro(recordings[0], recordings[1], layer=layer or _divergent(found), folder=output)
-    typer.echo(f"wrote {script}; run it with python {script}")
+    shown = plain(str(script))
+    typer.echo(f"wrote {shown}; run it with python {shown}")
     return 0
 
 

@@ -15,6 +15,7 @@ from typer.core import TyperCommand
 
 from reprod_log.capture.script import run_script
 from reprod_log.cli import INTERRUPTED, NOT_ALIGNED
+from reprod_log.cli.output import program_output
 from reprod_log.errors import CaptureError, ReprodLogError, UsageError, counted
 from reprod_log.recording import Recording
 from reprod_log.recording.stores import load, save
@@ -91,7 +92,7 @@ def run(
         raise CaptureError("nothing was recorded: the script ended before it called a module of a known framework")
     recording = load(output)
     typer.echo(
-        f"{output}: {counted(len(recording), 'entry', 'entries')}, passes: "
+        f"{plain(str(output))}: {counted(len(recording), 'entry', 'entries')}, passes: "
         f"{', '.join(run or 'plain' for run in recording.runs)}"
     )
     for note in recording.notes:
@@ -102,7 +103,8 @@ def run(
 def _failed(record: Callable[[], object], script: Path, kept: Callable[[], str]) -> int | None:
     """Record the script; the exit code if it did not come to its end, and None if it did."""
     try:
-        record()
+        with program_output():
+            record()
     except ReprodLogError:
         raise
     except Exception as error:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from reprod_log.report.serve import serving
+from reprod_log.report.view import plain
 
 NAME = "serve"
 
@@ -23,7 +24,7 @@ def run(
 ) -> int:
     """Serve a page that lists what is in DIR, opens reports, and follows recordings while a program trains."""
     with serving(folder, host=host, port=port, token=token) as server:
-        typer.echo(f"{folder} at {server.address}  (Ctrl-C stops)")
+        typer.echo(f"{plain(str(folder))} at {server.address}  (Ctrl-C stops)")
         try:
             server.serve_forever()
         except KeyboardInterrupt:

@@ -39,7 +39,7 @@ def run(
     state = "" if content.complete else ", incomplete"
     passes = f", passes: {', '.join(run or 'plain' for run in content.runs)}" if len(content.runs) > 1 else ""
     many = counted(len(content), "entry", "entries")
-    console.print(Text(f"{recording}: {many}{state}{passes}", style="bold"), soft_wrap=True)
+    console.print(Text(f"{plain(str(recording))}: {many}{state}{passes}", style="bold"), soft_wrap=True)
     for name, text in origin_lines(content.provenance):
         print_indented(f"{plain(name)}: {shortened(plain(text), _LONGEST)}", 2, console, hanging=2)
     for note in content.notes:
@@ -62,7 +62,8 @@ def _print_rows(rows: list[tuple[str, list[str]]], titles: tuple[str, ...], cons
     for title in titles:
         table.add_column(title, justify="left" if title in ("dtype", "shape") else "right", no_wrap=True)
     for key, facts in rows:
-        table.add_row(Text(key) if beside else "", *facts)
+        # As Text: rich would take the unit of a date, in brackets, for a style.
+        table.add_row(Text(key) if beside else "", *map(Text, facts))
     if beside or not rows:
         console.print(table)
         return
@@ -83,7 +84,7 @@ def _facts(entry: Entry, *, values: bool) -> list[str]:
 
 
 def _numbers(array: np.ndarray) -> list[str]:
-    if array.dtype.kind in "OU":
+    if array.dtype.kind in "OUSMm":
         return ["", "", "", ""]
     found = summarise(array)
     return [*(f"{found[name]:.4g}" for name in ("min", "max", "mean")), f"{found['nan']}/{found['inf']}"]

@@ -71,7 +71,7 @@ def run(
     options = judging.options(rename=rename_map(rename))
     rough = align_with(*sides, options)
     if rough.passed:
-        typer.echo(f"nothing to zoom into: {headline(rough, language=output.language)}")
+        typer.echo(f"nothing to zoom into: {plain(headline(rough, language=output.language))}")
         return exit_code(rough)
     place = first_place(rough, places)
     targets = folder / "reference", folder / "candidate"

@@ -327,7 +327,7 @@ def _changed_before_call(case: Case) -> Iterable[Finding]:
         return
     key = first.key
     written = [path for path in case.data.written_by_hand if path.rpartition(".")[0] == key.path]
-    in_first_call = key.phase == "forward" and key.step == case.data.steps[0] and not key.call and not key.run
+    in_first_call = key.phase == "forward" and key.step in case.data.steps[:1] and not key.call and not key.run
     if not in_first_call or not written or case.states.get(key.path) != "inherited" or key.role.startswith("input"):
         return
     yield Finding(
