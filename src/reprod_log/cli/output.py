@@ -37,7 +37,9 @@ def printable(text: str) -> str:
 def tolerant_output() -> Iterator[None]:
     """Standard output and error take every character while the block runs."""
     codecs.register_error(_HANDLER, _replaced)
-    found = tuple((stream, stream.errors) for stream in (sys.stdout, sys.stderr) if hasattr(stream, "reconfigure"))
+    found: _Streams = tuple(
+        (stream, stream.errors or "strict") for stream in (sys.stdout, sys.stderr) if hasattr(stream, "reconfigure")
+    )
     token = _AS_FOUND.set(found)
     _set(found, _HANDLER)
     try:

@@ -344,7 +344,7 @@ class _Machine(pickle._Unpickler):
     read: Callable[[int], bytes | memoryview]
     readline: Callable[[], bytes]
     pop_mark: Callable[[], list[Any]]
-    memo: list[Any]  # type: ignore[assignment]  # a dict in the standard machine, of a hundred bytes for each
+    memo: list[Any]  # a dict in the standard machine, of a hundred bytes for each
 
     def __init__(self, buffer: memoryview, find: Callable[[str, str], Any]) -> None:
         self._file = _BufferFile(buffer)
