@@ -12,7 +12,7 @@ from rich.text import Text
 
 from reprod_log.alignment import Alignment
 from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOTHING_COMPARED
-from reprod_log.cli.options import Output
+from reprod_log.cli.groups import Output
 from reprod_log.report import write_report
 from reprod_log.report.github import announce
 from reprod_log.report.terminal import print_alignment, print_tree, terminal

@@ -1,23 +1,16 @@
-"""Options that several commands share, so that they read and behave the same everywhere.
-
-A command whose parameter has one of the groups below as its type offers all options of that group (cli/app.py).
-"""
+"""Options that several commands share, so that they read and behave the same everywhere."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from reprod_log.alignment import AlignOptions
 from reprod_log.errors import MissingPackage, UsageError
-from reprod_log.messages import words
-from reprod_log.report import format_of
 
 _SCHEDULER_TIMEOUT = "10s"
 
@@ -81,59 +74,15 @@ Reports = Annotated[
         help="Write a report; the suffix names the format: .html, .md, .json, .xml, .txt. May be given several times.",
     ),
 ]
+OverviewReports = Annotated[
+    list[Path], typer.Option("--report", metavar="FILE", help="Write a report of all steps: .html or .md.")
+]
 Full = Annotated[
     bool, typer.Option("--full", help="Show every entry in Markdown, text and JUnit reports, not only what fails.")
 ]
 Language = Annotated[str, typer.Option("--language", metavar="en|zh", help="The language of screen and reports.")]
 ModuleTree = Annotated[bool, typer.Option("--tree", help="Show the modules as a tree with their statuses.")]
 AllRows = Annotated[bool, typer.Option("--all", help="Show every entry, not only those that do not pass.")]
-
-
-@dataclass(frozen=True)
-class Judging:
-    """What is allowed to differ, and by how much."""
-
-    limit: Limits = field(default_factory=list)
-    allow_unmatched: AllowUnmatched = field(default_factory=list)
-    accept: Accept = field(default_factory=list)
-    allow_incomplete: AllowIncomplete = False
-    equal_nan: EqualNan = False
-
-    def options(self, **others: Any) -> AlignOptions:
-        """The options of a comparison that is judged like this."""
-        return AlignOptions.of(
-            limits=self.limit,
-            allow_unmatched=self.allow_unmatched,
-            accept=self.accept,
-            allow_incomplete=self.allow_incomplete,
-            equal_nan=self.equal_nan,
-            **others,
-        )
-
-
-@dataclass(frozen=True)
-class Output:
-    """Where the answer of a command goes besides the screen, and how much of it is shown."""
-
-    json: SaveAs = None
-    report: Reports = field(default_factory=list)
-    full: Full = False
-    language: Language = "en"
-    tree: ModuleTree = False
-    all_rows: bool = False
-
-    def __post_init__(self) -> None:
-        # A suffix or a language that there is not is refused before any long work begins.
-        words(self.language)
-        for path in self.report:
-            format_of(path)
-
-
-@dataclass(frozen=True)
-class TableOutput(Output):
-    """The same, where the user chooses whether the table has the entries that pass."""
-
-    all_rows: AllRows = False
 
 
 def rename_map(pairs: list[str]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOTHING_COMPARED
 from reprod_log.cli.answer import tell_written
-from reprod_log.cli.options import Language
+from reprod_log.cli.options import Language, OverviewReports
 from reprod_log.messages import Words, words
 from reprod_log.report.overview import OverviewRow, announce_overview, rows_of, summary_of, write_overview
 from reprod_log.report.terminal import STYLES, terminal
@@ -46,9 +46,7 @@ def run(
     together: Annotated[
         bool, typer.Option("--together", help="Run both sides in this process, where each layer is also run alone.")
     ] = False,
-    report: Annotated[
-        list[Path], typer.Option("--report", metavar="FILE", help="Write a report of all steps: .html or .md.")
-    ] = [],  # noqa: B006
+    report: OverviewReports = [],  # noqa: B006
     language: Language = "en",
 ) -> int:
     """Run the steps of a reproduction, each side in its own process, and compare them."""

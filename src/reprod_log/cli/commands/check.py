@@ -12,7 +12,7 @@ from rich.text import Text
 
 from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOTHING_COMPARED
 from reprod_log.cli.answer import tell_written
-from reprod_log.cli.options import Language, Limits, Trust
+from reprod_log.cli.options import Language, Limits, OverviewReports, Trust
 from reprod_log.messages import Words, words
 from reprod_log.report.first_screen import headline
 from reprod_log.report.overview import announce_overview, summary_of, write_overview
@@ -28,9 +28,7 @@ NAME = "check"
 def run(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder with the logs, e.g. log_reprod/.")],
     limit: Limits = [],  # noqa: B006  # typer's way of saying 'none given'
-    report: Annotated[
-        list[Path], typer.Option("--report", metavar="FILE", help="Write a report of all steps: .html or .md.")
-    ] = [],  # noqa: B006
+    report: OverviewReports = [],  # noqa: B006
     language: Language = "en",
     trust: Trust = False,
 ) -> int:

@@ -9,17 +9,8 @@ import typer
 
 from reprod_log.alignment import align_with
 from reprod_log.cli.answer import answer, byte_progress
-from reprod_log.cli.options import (
-    Dims,
-    Judging,
-    MeshSizes,
-    Renames,
-    TableOutput,
-    Threads,
-    Trust,
-    cluster_executor,
-    rename_map,
-)
+from reprod_log.cli.groups import Judging, TableOutput
+from reprod_log.cli.options import Dims, MeshSizes, Renames, Threads, Trust, cluster_executor, rename_map
 from reprod_log.ranks.opening import read_dims, read_mesh
 
 NAME = "compare"

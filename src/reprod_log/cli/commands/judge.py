@@ -9,7 +9,7 @@ import typer
 
 from reprod_log.alignment import Alignment
 from reprod_log.cli.answer import answer
-from reprod_log.cli.options import Judging, TableOutput
+from reprod_log.cli.groups import Judging, TableOutput
 from reprod_log.errors import UsageError
 
 NAME = "judge"

@@ -9,7 +9,8 @@ import typer
 
 from reprod_log.alignment.ranks import compare_ranks_with
 from reprod_log.cli.answer import answer, byte_progress
-from reprod_log.cli.options import Dims, Judging, MeshSizes, TableOutput, Threads, Trust
+from reprod_log.cli.groups import Judging, TableOutput
+from reprod_log.cli.options import Dims, MeshSizes, Threads, Trust
 from reprod_log.ranks import load_ranks
 from reprod_log.ranks.opening import read_dims, read_mesh
 

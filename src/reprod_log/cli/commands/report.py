@@ -10,7 +10,8 @@ import typer
 
 from reprod_log.alignment import Alignment
 from reprod_log.cli.answer import exit_code, show, write_reports
-from reprod_log.cli.options import AllRows, Full, Language, ModuleTree, Output
+from reprod_log.cli.groups import Output
+from reprod_log.cli.options import AllRows, Full, Language, ModuleTree
 from reprod_log.report.github import announce
 
 NAME = "report"

@@ -90,14 +90,16 @@ def run(
             _add_pass(output, load(target))
     if not output.exists():
         raise CaptureError("nothing was recorded: the script ended before it called a module of a known framework")
+    _print_recorded(output)
+    return 0
+
+
+def _print_recorded(output: Path) -> None:
     recording = load(output)
-    typer.echo(
-        f"{plain(str(output))}: {counted(len(recording), 'entry', 'entries')}, passes: "
-        f"{', '.join(run or 'plain' for run in recording.runs)}"
-    )
+    passes = ", ".join(run or "plain" for run in recording.runs)
+    typer.echo(f"{plain(str(output))}: {counted(len(recording), 'entry', 'entries')}, passes: {passes}")
     for note in recording.notes:
         typer.echo(f"note: {plain(str(note))}")
-    return 0
 
 
 def _failed(record: Callable[[], object], script: Path, kept: Callable[[], str]) -> int | None:

@@ -17,7 +17,8 @@ import typer
 
 from reprod_log.alignment import Alignment, AlignOptions, align_with
 from reprod_log.cli.answer import answer, exit_code
-from reprod_log.cli.options import Judging, Output, Renames, Trust, rename_map
+from reprod_log.cli.groups import Judging, Output
+from reprod_log.cli.options import Renames, Trust, rename_map
 from reprod_log.errors import RecordingError, UsageError, counted, listed
 from reprod_log.recording import Recording
 from reprod_log.recording.stores import load
