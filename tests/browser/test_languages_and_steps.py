@@ -7,20 +7,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_alignments import calibrated, finding_of
+from made_alignments import calibrated
 from reading import OpenPage
 
+from reprod_log.diagnose.finding import Finding
+from reprod_log.messages import Code, Name, message
 from reprod_log.recording import Key
 from reprod_log.report.overview import write_overview
 from reprod_log.steps.overview import Overview, StepResult
 
-CAUSE = finding_of(
+LAYER = Name("layer1.1.conv2")
+CAUSE = Finding(
     "layer_setting",
-    "eps of layer1.1.conv2 differs: 1e-05 in the reference, 0.001 in the candidate",
-    "Conv2d against Conv2D; the layer alone does not agree on the same input",
+    message("cause.layer_setting", setting="eps", path=LAYER, ours="1e-05", theirs="0.001"),
+    (message("evidence.types", ours="Conv2d", theirs="Conv2D"), message("evidence.layer_alone_differs")),
     "consistent",
-    "in the candidate: Conv2D(…, epsilon=1e-05) for layer1.1.conv2",
-    (Key("layer1.1.conv2"),),
+    (message("advice.setting_in_candidate", call=Code("Conv2D(…, epsilon=1e-05)"), path=LAYER),),
+    (Key(LAYER),),
 )
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from reprod_log.measure.measurement import Estimate, Measurement
 from reprod_log.measure.sketch import estimate_notes, estimate_pair, has_values
-from reprod_log.messages import Message
+from reprod_log.messages import Message, message
 from reprod_log.pairing import Pair, View
 from reprod_log.recording import Entry, entry_of
 from reprod_log.recording.entry import content_hash
@@ -189,8 +189,8 @@ def test_tensor_with_nothing_finite_is_taken_for_one_element() -> None:
         (("a", ""), ("float32", "float32"), None, -1),
         (("", "b"), ("float32", "float32"), None, -1),
         (("a", "b"), ("float32", "float64"), None, -1),
-        (("a", "b"), ("float32", "float32"), View("turned", axes=(0,)), -1),
-        (("a", "b"), ("float32", "float32"), View("another shape", shape=(16,)), 1),
+        (("a", "b"), ("float32", "float32"), View(message("view.transposed"), axes=(0,)), -1),
+        (("a", "b"), ("float32", "float32"), View(message("view.reshaped"), shape=(16,)), 1),
     ],
 )
 def test_other_hashes_mean_other_values_only_of_one_kind(
@@ -248,7 +248,7 @@ def test_side_with_values_is_sketched_like_the_other(form: SketchOrder, made: Sk
 
 @pytest.mark.parametrize("form", [SketchOrder(), SketchOrder((1, 0))])
 def test_turned_candidate_is_compared_in_the_reference_s_order(form: SketchOrder) -> None:
-    view = View("turned", axes=(1, 0))
+    view = View(message("view.transposed"), axes=(1, 0))
     turned_form = SketchOrder((1, 0)) if form == SketchOrder() else SketchOrder()
     for ours, theirs in (
         (recorded(RANDOM, form), recorded(RANDOM.T.copy(), turned_form)),
@@ -265,9 +265,12 @@ def test_turned_candidate_is_compared_in_the_reference_s_order(form: SketchOrder
 def test_shapes_are_compared_as_they_are_viewed() -> None:
     flat = replace(sketched([1.0]), shape=(4, 4))
     assert refused(Pair(sketched([1.0]), flat)) == "shapes differ: reference [16], candidate [4, 4]"
-    assert estimated(sketched([1.0]), flat, View("flat", shape=(16,))).rmse == 0.0
+    assert estimated(sketched([1.0]), flat, View(message("view.reshaped"), shape=(16,))).rmse == 0.0
     tall = plain(summary(rms=1.0), shape=(2, 3))
-    assert estimated(tall, plain(summary(rms=1.0), shape=(3, 2)), View("turned", axes=(1, 0))).estimate is not None
+    assert (
+        estimated(tall, plain(summary(rms=1.0), shape=(3, 2)), View(message("view.transposed"), axes=(1, 0))).estimate
+        is not None
+    )
     assert "shapes differ" in refused(Pair(tall, plain(summary(rms=1.0), shape=(3, 2))))
 
 
@@ -302,7 +305,7 @@ def test_hash_of_a_side_with_values_is_taken_when_the_other_has_one() -> None:
     # Turned, the same bytes are other values.
     square = RANDOM[:, :6].copy()
     turned = replace(entry_of(KEY, square), detail="summary", meta={"summary": summarise(square)}, hash="a")
-    found = estimated(replace(turned, hash="a"), turned, View("turned", axes=(1, 0)))
+    found = estimated(replace(turned, hash="a"), turned, View(message("view.transposed"), axes=(1, 0)))
     assert found.estimate is not None
 
 

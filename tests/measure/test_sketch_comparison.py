@@ -13,6 +13,7 @@ from reprod_log.alignment import Alignment, align
 from reprod_log.errors import UsageError
 from reprod_log.measure.comparison import measure_pair
 from reprod_log.measure.measurement import Measurement
+from reprod_log.messages import message
 from reprod_log.pairing import Pair, View
 from reprod_log.recording import Entry, Key, Recording
 from reprod_log.recording.entry import content_hash
@@ -146,7 +147,7 @@ def test_a_view_of_axes_holds_for_a_sketch_that_was_taken_in_the_canonical_order
     pictures = np.random.default_rng(2).standard_normal((2, 5, 6, 7)).astype(np.float32)
     moved = pictures + np.float32(1e-3)
     last = np.ascontiguousarray(moved.transpose(0, 2, 3, 1))
-    view = View("channels last", axes=(0, 3, 1, 2))
+    view = View(message("view.transposed"), axes=(0, 3, 1, 2))
     truth = measured(entry(pictures, "full"), entry(moved, "full"))
     for ours in ("full", "sketch"):
         found = measured(entry(pictures, ours), entry(last, form=SketchOrder(axes=(0, 3, 1, 2))), view)

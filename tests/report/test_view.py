@@ -16,7 +16,7 @@ from reprod_log.report.curves import Curve, curves
 from reprod_log.report.facts import coverage, policy_rules, provenance_facts
 from reprod_log.report.first_screen import first_screen
 from reprod_log.report.groups import ModuleGroup, groups, heat_maps, module_tree
-from reprod_log.report.html_data import page_data
+from reprod_log.report.html_data import Sentences, page_data
 from reprod_log.report.view import remarks, rows
 
 
@@ -363,7 +363,9 @@ def test_pairs_found_by_order_are_no_doubt_when_values_prove_them() -> None:
         for row in by_order
     )
     count = sum(layer in row.key.path for row in by_order)
-    assert doubts(unproven) == [f"{count} pairs were matched by order and may be wrong (the least sure: 80%)"]
+    assert doubts(unproven) == [
+        f"{count} pairs were matched by the order of execution and may be wrong (the least sure: 80%)"
+    ]
 
 
 def test_samples_of_the_page_keep_the_digits_in_which_the_two_sides_differ() -> None:
@@ -371,7 +373,7 @@ def test_samples_of_the_page_keep_the_digits_in_which_the_two_sides_differ() -> 
         Recording.from_arrays({"y": np.linspace(1, 2, 20).astype(np.float32)}),
         Recording.from_arrays({"y": np.linspace(1, 2, 20).astype(np.float32) * np.float32(1 + 2e-7)}),
     )
-    shown = page_data(made, rows(made), ())["details"][0]["samples"]
+    shown = page_data(made, rows(made), (), Sentences())["details"][0]["samples"]
     differences = [abs(b - a) for a, b in zip(shown[::2], shown[1::2], strict=True)]
     assert len(differences) == 20
     assert all(1e-7 < one < 5e-7 for one in differences)

@@ -11,7 +11,6 @@ from made_alignments import finding_of
 from reprod_log import Recording, align
 from reprod_log.errors import UsageError, counted
 from reprod_log.messages import Name, known_languages, message, words
-from reprod_log.messages.phrases import phrases_from
 from reprod_log.recording.key import PHASES
 from reprod_log.report.first_screen import first_screen
 from reprod_log.verdict import CalibratedPolicy
@@ -59,6 +58,8 @@ def test_chinese_is_chinese() -> None:
         "word.rank",
         "note.ranks.of_rank",
         "note.ranks.place",
+        "view.of_kind",
+        "view.done",
     }
 
 
@@ -94,14 +95,6 @@ def test_number_and_noun_agree() -> None:
 def test_no_sentence_has_a_number_before_a_bare_plural() -> None:
     loose = re.compile(r"\{(count|total|entries|done|steps)\} (more )?(\w+s)\b")
     assert [text for text in words().sentences.values() if loose.search(text)] == []
-
-
-def test_phrase_for_one_and_for_many_is_known_in_both_forms() -> None:
-    known = phrases_from({"{count:number} [parameter is|parameters are] {what}": "{count} 个参数{what}"})
-    assert known.find("1 parameter is new") == "1 个参数new"
-    assert known.find("2 parameters are new") == "2 个参数new"
-    assert known.find("2 parameter is new") == "2 个参数new"
-    assert known.find("2 parameter are new") is None
 
 
 def test_advice_after_a_pass_fits_what_was_found() -> None:

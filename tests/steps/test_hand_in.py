@@ -65,7 +65,7 @@ def test_missing_partner_fails(folder: Path) -> None:
 
 def test_broken_log_fails_and_is_named(folder: Path) -> None:
     (folder / "loss_ref.npy").write_bytes(b"\x93NUMPY broken")
-    problems = [step.problem for step in check_folder(folder).steps if step.name == "loss"]
+    problems = [str(step.problem) for step in check_folder(folder).steps if step.name == "loss"]
     assert "loss_ref.npy" in problems[0]
 
 

@@ -167,11 +167,11 @@ plan = Plan((
 def test_side_that_raises_fails_its_step_and_not_the_others(tmp_path: Path) -> None:
     (tmp_path / "plan.py").write_text(BROKEN)
     result = run_plan(tmp_path / "plan.py", Options(folder=tmp_path / "out"))
-    assert result.steps[0].problem == "candidate: ValueError: no weights here"
+    assert str(result.steps[0].problem) == "candidate: ValueError: no weights here"
     assert result.steps[1].passed
     # A process that dies takes the later steps with it, and says so.
-    assert "its process ended with code 7" in result.steps[2].problem
-    assert "its process ended with code 7" in result.steps[3].problem
+    assert "its process ended with code 7" in str(result.steps[2].problem)
+    assert "its process ended with code 7" in str(result.steps[3].problem)
     assert not result.passed
 
 

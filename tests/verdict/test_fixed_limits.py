@@ -61,7 +61,7 @@ def test_incomparable_entry_fails(reference: np.ndarray, candidate: np.ndarray) 
 def test_one_element_and_scalar_are_the_same_and_said() -> None:
     found = aligned({"loss": np.ones(1)}, {"loss": np.array(1.0)})
     assert found.passed
-    assert "single number" in found.comparison.rows[0].view
+    assert "single number" in str(found.comparison.rows[0].view)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from reprod_log.measure.comparison import measure
+from reprod_log.messages import message
 from reprod_log.pairing import Pair, Pairing, match
 from reprod_log.pairing.pairing import View
 from reprod_log.recording import Key, Recording, entry_of
@@ -144,7 +145,13 @@ def test_entries_that_cannot_be_measured_leave_a_gap() -> None:
 def test_view_of_a_pair_is_kept_for_the_truth() -> None:
     weight = np.arange(6.0).reshape(2, 3)
     wide = entry_of(f"float64@{KEY}", weight)
-    turned = Pair(entry_of(KEY, weight), entry_of(KEY, weight.T.copy()), "structure", 0.5, View("transposed", (1, 0)))
+    turned = Pair(
+        entry_of(KEY, weight),
+        entry_of(KEY, weight.T.copy()),
+        "structure",
+        0.5,
+        View(message("view.transposed"), (1, 0)),
+    )
     reference = Recording((turned.reference, wide))
     (one,) = calibrate(Pairing((turned,)), reference=reference).evidence
     assert one.float32 is not None

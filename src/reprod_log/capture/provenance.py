@@ -178,7 +178,7 @@ def caveat_notes(tree: Tree, called: Collection[Node], caveat: Callable[[Any], s
     for node in tree.nodes:
         id = caveat(node.content) if node in called else ""
         if id:
-            found.setdefault((id, node.type), []).append(node.path or "the model")
+            found.setdefault((id, node.type), []).append(node.path)
     return [message(id, paths=Names(paths), type=type) for (id, type), paths in found.items()]
 
 

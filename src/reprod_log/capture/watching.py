@@ -32,7 +32,7 @@ from reprod_log.frameworks import Framework, framework_of
 from reprod_log.frameworks.module_tree import Node, Root, Slot, Tree
 from reprod_log.frameworks.nests import flatten
 from reprod_log.frameworks.tensors import view
-from reprod_log.messages import Message
+from reprod_log.messages import Foreign, Message, message
 from reprod_log.recording import PHASES, Array, Key, Recording
 from reprod_log.recording.recorder import Pool, Recorder
 from reprod_log.recording.stores import store_for
@@ -220,7 +220,11 @@ class Run:
         try:
             recording.save(path)
         except WriteFailed as error:
-            return replace(recording, complete=False, notes=(*recording.notes, str(error)))
+            return replace(
+                recording,
+                complete=False,
+                notes=(*recording.notes, message("note.recording.not_saved", why=Foreign(error))),
+            )
         return replace(recording, source=str(path))
 
     def _why_nothing(self) -> str:

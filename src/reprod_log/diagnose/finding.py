@@ -166,11 +166,6 @@ def side(name: str) -> Message:
     return message("word.reference" if name == "reference" else "word.candidate")
 
 
-def layer(path: str) -> Name | Message:
-    """A layer by its path; the model itself has none."""
-    return Name(path) if path else message("word.the_model")
-
-
 def as_message(what: Message | str) -> Message:
     """A sentence that comes as text (from a file of the first edition) as a message."""
     return what if isinstance(what, Message) else Message.from_dict(what)

@@ -13,9 +13,9 @@ import numpy as np
 
 from reprod_log.diagnose.case import Both, Case, CaseData
 from reprod_log.diagnose.engine import Hypothesis, Where
-from reprod_log.diagnose.finding import Finding, layer, side
+from reprod_log.diagnose.finding import Finding, side
 from reprod_log.diagnose.fits import other_factor, shown_ratio
-from reprod_log.messages import Message, Number, message
+from reprod_log.messages import Message, Name, Number, message
 from reprod_log.pairing.values import factor, relative
 from reprod_log.recording import Array, Key
 
@@ -392,7 +392,7 @@ def _loss_function(case: Case) -> Iterable[Finding]:
         return
     found = None
     if ratio is not None:
-        term = layer(path) if path else message("word.the_output")
+        term = Name(path) if path else message("word.the_output")
         found = Explanation(
             message("word.loss.weight_of_term", path=term, ratio=shown_ratio(ratio)),
             message("evidence.loss.weight_of_term"),
@@ -404,7 +404,7 @@ def _loss_function(case: Case) -> Iterable[Finding]:
         rule="loss_function",
         cause=message("cause.loss_function", what=found.cause if found else message("word.loss.unknown")),
         evidence=(
-            message("evidence.outputs_of_agree", path=layer(path)),
+            message("evidence.outputs_of_agree", path=Name(path)),
             found.evidence if found else message("evidence.loss.no_constant"),
         ),
         confidence="consistent" if found else "possible",

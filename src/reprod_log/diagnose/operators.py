@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from reprod_log.diagnose.case import Case, layer_states
 from reprod_log.diagnose.engine import Explains
-from reprod_log.diagnose.finding import Finding, layer, side
+from reprod_log.diagnose.finding import Finding, side
 from reprod_log.experiments.operators import Culprits, culprits_in, culprits_in_loss
 from reprod_log.experiments.passes import FLOAT64, Experiments
 from reprod_log.frameworks.contract import Operator
@@ -47,7 +47,7 @@ def operators_at_fault(case: Case, runs: Experiments, tried: Sequence[Finding]) 
             continue
         calls = call, runs.their_calls.get(call.path, call)
         found = culprits_in(runs.ours, runs.theirs, calls, runs.partners[call.path], FLOAT64)
-        place, key = layer(call.path), _key(call.path, backward=not isinstance(found, str) and found.backward)
+        place, key = Name(call.path), _key(call.path, backward=not isinstance(found, str) and found.backward)
         if isinstance(found, str):
             yield _untraced(place, found)
         elif found and found.written:

@@ -272,7 +272,7 @@ class Modules(Protocol):
         """The module inside, when this one only wraps it (data parallel, compiled) and its name should not show."""
 
     def opaque(self, module: Any) -> str:
-        """Why the calls of its children cannot be recorded ('it is compiled'); '' when they can."""
+        """The id of the reason why calls of its children cannot be recorded ("it is compiled"); '' when they can."""
 
     def caveat(self, module: Any) -> str:
         """The id of a note (with places for paths and type) on what recording it changes; '' when nothing."""

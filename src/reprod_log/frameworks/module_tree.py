@@ -9,7 +9,7 @@ from typing import Any
 
 from reprod_log.frameworks.contract import Framework, OwnTensor
 from reprod_log.layers.lookup import kind_of, of_the_tables
-from reprod_log.messages import Foreign, Message, Name, message
+from reprod_log.messages import Message, Name, message
 from reprod_log.recording import ModuleInfo
 from reprod_log.recording.shards import Shard
 
@@ -139,14 +139,7 @@ class Tree:
         self.nodes.append(node)
         self._node_of[id(module)] = self._node_of[id(content)] = node
         if reason and can_record:
-            self.notes.append(
-                message(
-                    "note.capture.opaque",
-                    path=Name(repr(node.path or "the model")),
-                    type=node.type,
-                    why=Foreign(reason),
-                )
-            )
+            self.notes.append(message("note.capture.opaque", path=Name(node.path), type=node.type, why=message(reason)))
         self._take_parameters(node)
         for name, child in self._modules.children(content):
             below = f"{inside}.{name}" if inside else name

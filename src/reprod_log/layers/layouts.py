@@ -12,11 +12,12 @@ of the weight), `weight.left` and `weight.right` (the vectors of the power itera
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from reprod_log.layers.lookup import find_layer
 from reprod_log.layers.rows import Column, TensorMap
 from reprod_log.layers.transform import FLAT, KEEP, Shape, Transform
+from reprod_log.messages import Message, message
 from reprod_log.recording import Array
 
 
@@ -54,20 +55,20 @@ class TensorView:
         parts = [piece.transform.split(arrays[piece.tensor])[piece.part] for piece in self.pieces]
         return self.joined.join(parts, shape)
 
-    def __str__(self) -> str:
+    @property
+    def steps(self) -> tuple[Message, ...]:
+        """What is done to the candidate's tensors; the shape, where nothing else is."""
         if self.unchanged:
-            return "as is"
+            return (message("view.reshaped"),)
         first = self.pieces[0]
-        words = [
-            str(replace(step, parts=1)) for step in (first.transform, self.joined) if replace(step, parts=1) != KEEP
-        ]
+        out, back = first.transform.steps, self.joined.steps
         # Transposed on the way out of one layout and again into the other: only the cutting is left.
-        words = [] if len(words) == 2 and words[0] == words[1] else words
+        found = [] if out == back else [*out, *back]
         if len(self.pieces) < first.transform.parts:
-            words.append(f"part {first.part + 1} of {first.transform.parts}")
+            found.append(message("view.part", place=first.part + 1, count=first.transform.parts))
         elif len(self.candidate) > 1:
-            words.append(f"{len(self.candidate)} joined")
-        return ", ".join(words) or "as is"
+            found.append(message("view.joined", count=len(self.candidate)))
+        return tuple(found) or (message("view.reordered"),)
 
 
 def stored_transform(type_name: str, name: str, names: Collection[str] = ()) -> Transform:

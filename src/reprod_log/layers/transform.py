@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from reprod_log.messages import Message, message
 from reprod_log.recording import Array
 
 Shape = tuple[int, ...]
@@ -70,17 +71,17 @@ class Transform:
             shape = tuple(shape[axis] for axis in self.axes)
         return (int(np.prod(shape, dtype=np.int64)),) if self.flat else shape
 
-    def __str__(self) -> str:
-        words = []
+    @property
+    def steps(self) -> tuple[Message, ...]:
+        """What it does to the elements, before anything is cut."""
+        found = []
         if self.axes == (1, 0):
-            words.append("transposed")
+            found.append(message("view.transposed"))
         elif self.axes is not None:
-            words.append(f"axes {self.axes}")
+            found.append(message("view.axes", axes=str(self.axes)))
         if self.flat:
-            words.append("reshaped")
-        if self.parts > 1:
-            words.append(f"{self.parts} parts")
-        return ", ".join(words) or "as is"
+            found.append(message("view.reshaped"))
+        return tuple(found)
 
 
 KEEP = Transform()

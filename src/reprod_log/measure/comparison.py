@@ -33,6 +33,10 @@ _MOST_HINTS = 100_000
 """Likeness is quadratic to find; a thousand missing names need no hints."""
 
 
+_SENTENCES = ("incomparable", "view")
+"""Fields that are messages: a file has their English text, and their ids beside it."""
+
+
 class Compared(NamedTuple):
     """One pair as it was measured; holds no tensor, so it can be stored and judged again."""
 
@@ -48,7 +52,7 @@ class Compared(NamedTuple):
     """Why there is no measurement."""
     how: How = "name"
     confidence: float = 1.0
-    view: str = ""
+    view: Message | None = None
     """What was rearranged to compare them, and why that was allowed."""
     layer_type: str = ""
     samples: Samples = ()
@@ -59,9 +63,11 @@ class Compared(NamedTuple):
     def to_dict(self) -> dict[str, Any]:
         data = self._asdict()
         data["key"], data["candidate_key"] = str(self.key), str(self.candidate_key)
-        data["incomparable"] = "" if self.incomparable is None else str(self.incomparable)
-        if self.incomparable is not None:
-            data["incomparable_id"] = self.incomparable.to_dict(text=False)
+        for name in _SENTENCES:
+            sentence: Message | None = data[name]
+            data[name] = "" if sentence is None else str(sentence)
+            if sentence is not None:
+                data[f"{name}_id"] = sentence.to_dict(text=False)
         data["measurement"] = None if self.measurement is None else self.measurement.to_dict()
         data["worst_elements"] = [one.to_dict() for one in self.worst_elements]
         return data
@@ -70,9 +76,9 @@ class Compared(NamedTuple):
     def from_dict(cls, data: Mapping[str, Any]) -> Compared:
         values = {name: value for name, value in data.items() if name in cls._fields}
         values["key"], values["candidate_key"] = Key.parse(values["key"]), Key.parse(values["candidate_key"])
-        reason = values.get("incomparable", "")
-        written = {**data["incomparable_id"], "text": reason} if "incomparable_id" in data else reason
-        values["incomparable"] = Message.from_dict(written) if reason else None
+        for name in _SENTENCES:
+            text, id = values.get(name, ""), data.get(f"{name}_id")
+            values[name] = Message.from_dict({**id, "text": text} if id else text) if text else None
         values["reference_shape"] = tuple(values["reference_shape"])
         values["candidate_shape"] = tuple(values["candidate_shape"])
         if values["measurement"] is not None:
@@ -273,7 +279,7 @@ def _row(
         incomparable,
         pair.how,
         pair.confidence,
-        view.reason if view is not None else "",
+        None if view is None else view.reason,
         reference.layer_type,
         samples,
         worst_elements,

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from reprod_log.errors import UsageError, counted, listed
-from reprod_log.messages.phrases import Phrases, phrases
 
 _FOLDER = Path(__file__).parent
 PLACE = re.compile(r"\{(\w+)(?::([^{}|]*)\|([^{}|]*))?\}")
@@ -26,7 +25,7 @@ _NUMBER_FORM = re.compile(r",?(\.[0-9]{1,2})?[defg%]?")
 
 
 class Name(str):
-    """A key, a path, a class: text of the user's program. A format shows it as it shows code."""
+    """A key, a path, a class: text of the user's program, shown as code. The empty path names the whole model."""
 
     __slots__ = ()
 
@@ -197,13 +196,11 @@ class Words:
 
     language: str
     sentences: Mapping[str, str] = field(repr=False)
-    phrases: Phrases = field(repr=False)
-    """How sentences are said that come as English text."""
 
     def __call__(self, what: Text, *, name: Callable[[str], str] = str) -> str:
-        """The sentence, its places filled; names go through `name`. English text is said as the language has it."""
+        """The sentence, its places filled; names go through `name`. Text of the first edition stays as it is."""
         if isinstance(what, str):
-            return self.phrases(what)
+            return what
         if isinstance(what, tuple):
             return self.sentences["semicolon"].join(self(one, name=name) for one in what)
 
@@ -217,11 +214,11 @@ class Words:
 
     def _filled(self, value: object, name: Callable[[str], str]) -> object:
         if isinstance(value, (Name, Code)):
-            return name(value)
-        if isinstance(value, (Message, Foreign)):
+            return self._named(value, name)
+        if isinstance(value, Message):
             return self(value, name=name)
         if isinstance(value, Names):
-            shown = self.sentences["comma"].join(name(one) for one in value[:_MOST_NAMES])
+            shown = self.sentences["comma"].join(self._named(one, name) for one in value[:_MOST_NAMES])
             more = len(value) - _MOST_NAMES
             return shown if more <= 0 else self(message("list.more", shown=Foreign(shown), count=more))
         if isinstance(value, Parts):
@@ -229,6 +226,10 @@ class Words:
         if isinstance(value, tuple):
             return self.sentences["comma"].join(str(self._filled(one, name)) for one in value)
         return value
+
+    def _named(self, one: str, name: Callable[[str], str]) -> str:
+        """A name as a format shows it; the empty path is that of the whole model."""
+        return name(one) if one else self.sentences["word.the_model"]
 
     def get(self, id: str) -> str:
         """A sentence without arguments."""
@@ -242,7 +243,7 @@ def words(language: str = "en") -> Words:
     if language not in known:
         raise UsageError(f"no language {language!r} in reports; known are {listed(known)}")
     sentences = json.loads((_FOLDER / f"{language}.json").read_text(encoding="utf-8"))
-    return Words(language, sentences, phrases(language))
+    return Words(language, sentences)
 
 
 def known_languages() -> tuple[str, ...]:

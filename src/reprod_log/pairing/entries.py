@@ -213,8 +213,8 @@ class _Finder:
         if not entry.shape or any(not part.shape for part in parts):
             # Counters and powers kept per parameter (beta1_pow) have no layout.
             return Pair(entry, parts[0], how, CONFIDENCE[how], one_element_view(entry, parts[0]))
-        reason = View(f"{view.kind}: {view}")
-        return Pair(entry, viewed_entry(view, parts, entry), how, CONFIDENCE[how], reason)
+        reason = message("view.of_kind", kind=view.kind, steps=view.steps)
+        return Pair(entry, viewed_entry(view, parts, entry), how, CONFIDENCE[how], View(reason))
 
     def is_structural(self, entry: Entry) -> bool:
         """Whether an entry of the reference belongs to a module without partner that holds nothing of its own."""
@@ -352,7 +352,7 @@ def one_element_view(reference: Entry, candidate: Entry) -> View | None:
     """The view that makes (1,) and () the same thing: old paddle losses are 1-element arrays."""
     if reference.shape == candidate.shape or {reference.shape, candidate.shape} != {(), (1,)}:
         return None
-    return View("(1,) and () are the same single number", shape=reference.shape)
+    return View(message("view.one_number"), shape=reference.shape)
 
 
 def constants(recording: Recording) -> frozenset[str]:

@@ -49,12 +49,13 @@ def output_view(reference: Entry, candidate: Entry, ours: ModuleInfo | None, the
     if rank >= 3 and left != right:
         axes = (0, rank - 1, *range(1, rank - 1)) if right else (0, *range(2, rank), 1)
         if tuple(candidate.shape[axis] for axis in axes) == reference.shape:
-            return View(f"{theirs.type} keeps channels {'last' if right else 'first'}", axes=axes)
+            return View(message("view.channels_last" if right else "view.channels_first", type=theirs.type), axes=axes)
     # Only the sequence itself: states and weights that come beside it have no time axis.
     if rank == 3 and is_sequence_role(ours, reference.key.role) and time_and_batch_exchanged(ours, theirs):
         axes = (1, 0, 2)
         if tuple(candidate.shape[axis] for axis in axes) == reference.shape:
-            return View(f"{theirs.type} has {'batch' if batch_first(theirs) else 'time'} first", axes=axes)
+            id = "view.batch_first" if batch_first(theirs) else "view.time_first"
+            return View(message(id, type=theirs.type), axes=axes)
     return None
 
 
@@ -75,7 +76,7 @@ def row_view(reference: Entry, candidate: Entry, ours: ModuleInfo | None, theirs
         fitting = [axes for axes in fitting if _rows_agree(reference, candidate, axes)]
     if len(fitting) != 1 or fitting[0] == tuple(range(rank)):
         return None
-    return View(f"{theirs.type} works row by row, and the rows come along other axes", axes=fitting[0])
+    return View(message("view.rows", type=theirs.type), axes=fitting[0])
 
 
 def _rows_agree(reference: Entry, candidate: Entry, axes: tuple[int, ...]) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeVar
 
+from reprod_log.messages import message
 from reprod_log.pairing.names import affine_role, attention_role, closeness, numbers, plain
 from reprod_log.pairing.units import BARE, PairedBy, Signature, Unit, UnitPair, single
 
@@ -225,7 +226,7 @@ def lone_bare_units(sources: Iterable[Unit], targets: Iterable[Unit]) -> list[Un
     """Bare tensors that are the only ones of their shape on either side: a guess that needs proof by values."""
     here, there = by_signature(sources), by_signature(targets)
     return [
-        UnitPair(group[0], there[signature][0], "only fit", "found by its shape and by the outputs of the whole model")
+        UnitPair(group[0], there[signature][0], "only fit", message("note.transfer.by_shape"))
         for signature, group in here.items()
         if signature[0] == BARE and len(group) == len(there.get(signature, [])) == 1
     ]

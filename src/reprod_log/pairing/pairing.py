@@ -19,10 +19,10 @@ CONFIDENCE: Mapping[How, float] = {"name": 1.0, "rename": 1.0, "structure": 0.9,
 class View:
     """A rearrangement of the candidate's axes that makes it comparable; never a change of values.
 
-    `axes` is a transposition, `shape` a reshape after it; `reason` says what allowed it.
+    `axes` is a transposition, `shape` a reshape after it; `reason` states what allowed it.
     """
 
-    reason: str
+    reason: Message
     axes: tuple[int, ...] | None = None
     shape: tuple[int, ...] | None = None
 

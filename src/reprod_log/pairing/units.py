@@ -16,6 +16,7 @@ from reprod_log.layers.layouts import kept_in_other_form
 from reprod_log.layers.lookup import family_of, find_layer, layer_kind
 from reprod_log.layers.rows import Column, TensorMap
 from reprod_log.layers.transform import KEEP, Shape, Transform
+from reprod_log.messages import Message
 from reprod_log.recording import ModuleInfo, Recording
 
 # The kind of a unit that is one tensor outside any known layer.
@@ -116,7 +117,7 @@ class UnitPair:
     source: Unit
     target: Unit
     how: PairedBy
-    note: str = ""
+    note: Message | None = None
 
     @property
     def settled(self) -> bool:

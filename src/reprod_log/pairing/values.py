@@ -16,6 +16,7 @@ import numpy as np
 
 from reprod_log.errors import counted
 from reprod_log.frameworks.contract import LayerCall
+from reprod_log.messages import Name, message
 from reprod_log.pairing.names import attention_role, closeness
 from reprod_log.pairing.order import lone_bare_units
 from reprod_log.pairing.units import BARE, PIECE, PairedBy, Signature, Unit, UnitPair
@@ -356,7 +357,7 @@ class Settlement:
         if context.first is None:
             return pairs
         end = self._position(context.first)
-        note = f"by order alone: the models differ from '{context.first.target.path}' on"
+        note = message("note.transfer.order_alone", path=Name(context.first.target.path))
         return tuple(
             replace(pair, note=note) if pair.how == "execution order" and self._position(pair) >= end else pair
             for pair in pairs

@@ -85,7 +85,7 @@ class Coverage:
     by_phase: tuple[tuple[str, Counter[Status]], ...]
     matched: tuple[tuple[str, int], ...]
     """How pairs were found: by name, rename, structure, order or value."""
-    rearranged: tuple[tuple[str, int], ...]
+    rearranged: tuple[tuple[Message, int], ...]
     """The views that made a pair comparable, and how many pairs needed them."""
 
 
@@ -112,7 +112,7 @@ def coverage(alignment: Alignment, rows: tuple[ReportRow, ...]) -> Coverage:
         steps=tuple(sorted({row.key.step for row in comparison.rows if row.key.step is not None})),
         by_phase=tuple(by_phase.items()),
         matched=tuple(Counter(row.how for row in comparison.rows).most_common()),
-        rearranged=tuple(Counter(row.view for row in comparison.rows if row.view).most_common()),
+        rearranged=tuple(Counter(row.view for row in comparison.rows if row.view is not None).most_common()),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 from reprod_log.alignment import Alignment
 from reprod_log.diagnose import Finding
 from reprod_log.measure.comparison import Compared
-from reprod_log.messages import Message, Name, Text, Words, message, words
+from reprod_log.messages import Message, Name, Number, Text, Words, message, words
 from reprod_log.recording import Key
 from reprod_log.recording.recording import Source
 from reprod_log.report.view import SEVERITY, ReportRow, accepted_keys, plain, remarks, rows
@@ -309,7 +309,14 @@ def _doubts(alignment: Alignment, divergence: ReportRow | None) -> list[Message]
     unsure = unproven_pairs(alignment)
     if unsure:
         least = min(unsure, key=lambda row: row.confidence)
-        found.append(message("doubt.match", count=len(unsure), how=least.how, confidence=f"{least.confidence:.0%}"))
+        found.append(
+            message(
+                "doubt.match",
+                count=len(unsure),
+                how=message(f"how.{least.how}"),
+                confidence=Number(least.confidence, ".0%"),
+            )
+        )
     if alignment.floor is not None and alignment.floor.notes:
         found.append(message("doubt.floor", note=alignment.floor.notes[0]))
     if alignment.passed:

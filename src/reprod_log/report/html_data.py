@@ -12,13 +12,11 @@ from markupsafe import Markup, escape
 
 from reprod_log.alignment import Alignment
 from reprod_log.measure.measurement import Measurement, Worst
-from reprod_log.messages import Foreign, Message, Text, Words, known_languages, message, words
+from reprod_log.messages import Text, Words, known_languages, message, words
 from reprod_log.recording import Key
 from reprod_log.report.curves import Curve
-from reprod_log.report.facts import policy_rules
-from reprod_log.report.first_screen import first_screen
 from reprod_log.report.groups import HeatMap
-from reprod_log.report.view import MARKS, SEVERITY, ReportRow, number, plain, remarks, times
+from reprod_log.report.view import MARKS, SEVERITY, ReportRow, number, plain, times
 
 STATISTICS = ("rel_l2", "max_abs", "mean_abs", "max_rel", "mean_rel", "cosine_distance")
 DERIVED = ("times_limit", "floor", "times_floor", "relative_floor", "relative_float64", "relative_own")
@@ -33,7 +31,9 @@ _FULL_PICTURES = 12
 """The first entries that do not pass keep all their samples: those are the ones people open."""
 
 
-def page_data(alignment: Alignment, rows: Sequence[ReportRow], curves: Iterable[Curve]) -> dict[str, Any]:
+def page_data(
+    alignment: Alignment, rows: Sequence[ReportRow], curves: Iterable[Curve], sentences: Sentences
+) -> dict[str, Any]:
     """Everything the script draws from. Numbers are cut to what a picture can show; the JSON report has them whole."""
     columns: dict[str, list[Any]] = {name: [short(row.number(name)) for row in rows] for name in STATISTICS}
     columns |= {name: [short(getattr(row, name)) for row in rows] for name in DERIVED}
@@ -46,71 +46,55 @@ def page_data(alignment: Alignment, rows: Sequence[ReportRow], curves: Iterable[
         "path": [plain(row.key.path) for row in rows],
         "status": [SEVERITY.index(row.status) for row in rows],
         "numbers": columns,
-        "details": [_detail(row, most) for row, most in zip(rows, _samples_for(rows), strict=True)],
+        "details": [_detail(row, most, sentences) for row, most in zip(rows, _samples_for(rows), strict=True)],
         "curves": [_curve(curve) for curve in curves],
         "findings": [
             [
-                english(one.cause),
-                english(one.evidence),
-                english(one.advice),
+                *(sentences.number(text) if text else None for text in (one.cause, one.evidence, one.advice)),
                 one.confidence,
                 [plain(key) for key in one.keys],
             ]
             for one in alignment.findings
         ],
-        "words": page_words(),
-        "phrases": phrases_for(tuple(_texts(alignment, rows))),
     }
 
 
-BY_TEXT = ("cause.", "evidence.", "advice.", "word.", "reason.", "basis.", "note.")
-"""Rows that a page has as sentences, by their English text: it needs few of them, and they are half of a table."""
+_MADE_BEFORE = ("advice.", "basis.", "cause.", "evidence.", "note.", "reason.", "view.", "word.")
+"""Rows that no script fills in: a page has the few sentences that it needs of them, and they are half of a table."""
 
 
 def page_words() -> dict[str, dict[str, str]]:
     """The rows that a page's script fills in itself, by language."""
     tables = {language: words(language).sentences for language in known_languages()}
     return {
-        language: {id: row for id, row in table.items() if not id.startswith(BY_TEXT)}
+        language: {id: row for id, row in table.items() if not id.startswith(_MADE_BEFORE)}
         for language, table in tables.items()
     }
 
 
-def english(what: Text) -> str:
-    """A sentence as pages know it before it is translated."""
-    return plain(words()(what))
+def in_languages(what: Text) -> dict[str, str]:
+    """The sentence in every language, by the language's code."""
+    return {language: plain(words(language)(what)) for language in known_languages()}
 
 
-def _texts(alignment: Alignment, rows: Iterable[ReportRow]) -> Iterator[Text]:
-    """Every sentence of the page that is known by its English text."""
-    screen = first_screen(alignment)
-    yield from (*screen.advice, *screen.cause, message("cause.more", count=len(screen.more_causes)))
-    for found in alignment.findings:
-        yield from (found.cause, found.evidence, found.advice)
-    for row in rows:
-        yield from (row.reason, row.judgement.evidence.message)
-        if row.compared is not None:
-            yield row.compared.view
-        if row.measurement is not None:
-            yield from row.measurement.notes
-    for note in remarks(alignment):
-        yield from (value for value in note.arguments.values() if isinstance(value, (Foreign, Message)))
-    yield from (rule.reason for rule in policy_rules(alignment))
+class Sentences:
+    """The sentences of one page in every language; its script knows each by a number."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[str, ...], int] = {}
+
+    def number(self, what: Text) -> int:
+        return self._numbers.setdefault(tuple(in_languages(what).values()), len(self._numbers))
+
+    def by_language(self) -> dict[str, list[str]]:
+        """All sentences numbered so far, in their order."""
+        return {language: [one[at] for one in self._numbers] for at, language in enumerate(known_languages())}
 
 
-def phrases_for(texts: Sequence[Text]) -> dict[str, dict[str, str]]:
-    """By language: how it says each of the sentences, where it has words of its own for them."""
-    found: dict[str, dict[str, str]] = {}
-    for language in known_languages():
-        told = words(language)
-        pairs = ((english(text), plain(told(text))) for text in dict.fromkeys(texts) if text)
-        found[language] = {text: translated for text, translated in pairs if text != translated}
-    return found
-
-
-def said(what: Message) -> dict[str, Any]:
-    """A sentence for the script: its id and its values, which may be sentences themselves."""
-    return {"id": what.id, "values": {name: _value(value) for name, value in what.arguments.items()}}
+def embedded(data: dict[str, Any]) -> str:
+    """JSON that nothing inside can end early: no `<` is left in it."""
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 def short(value: float | None, digits: int = 4) -> float | str | None:
@@ -121,16 +105,6 @@ def short(value: float | None, digits: int = 4) -> float | str | None:
         return str(value)
     rounded = float(f"{value:.{digits}g}")
     return int(rounded) if rounded.is_integer() and abs(rounded) < 1e6 else rounded
-
-
-def _value(value: object) -> Any:
-    if isinstance(value, Message):
-        return {"text": english(value)} if value.id.startswith(BY_TEXT) else said(value)
-    if isinstance(value, Foreign):
-        return {"text": plain(value)}
-    if isinstance(value, tuple):
-        return [_value(one) for one in value]
-    return value if isinstance(value, (int, float)) else plain(str(value))
 
 
 def _samples_for(rows: Sequence[ReportRow]) -> Iterator[int]:
@@ -147,12 +121,12 @@ def _thinned(samples: Sequence[tuple[float, float]], most: int) -> Sequence[tupl
     return [samples[round(at * (len(samples) - 1) / (most - 1))] for at in range(most)]
 
 
-def _detail(row: ReportRow, samples: int) -> dict[str, Any]:
+def _detail(row: ReportRow, samples: int, sentences: Sentences) -> dict[str, Any]:
     """The page of one entry; what is empty is left out."""
     judgement, compared = row.judgement, row.compared
     found: dict[str, Any] = {
-        "reason": english(row.reason),
-        "evidence": english(judgement.evidence.message),
+        "reason": sentences.number(row.reason) if row.reason else None,
+        "evidence": sentences.number(judgement.evidence.message),
         "checks": [
             [one.metric, short(one.value), short(one.limit), one.passed, short(one.floor)] for one in judgement.checks
         ],
@@ -164,22 +138,22 @@ def _detail(row: ReportRow, samples: int) -> dict[str, Any]:
             "layer": plain(compared.layer_type),
             "how": compared.how,
             "confidence": compared.confidence if compared.confidence < 1 else None,
-            "view": plain(compared.view),
+            "view": None if compared.view is None else sentences.number(compared.view),
             "candidate": plain(compared.candidate_key) if compared.candidate_key != compared.key else "",
             "samples": [short(value, 9) for pair in _thinned(compared.samples, samples) for value in pair],
             "worst": [_element(one) for one in compared.worst_elements],
         }
     if row.measurement is not None:
-        found |= _measured(row.measurement)
+        found |= _measured(row.measurement, sentences)
     return {name: value for name, value in found.items() if value not in ("", None, [], {})}
 
 
-def _measured(measured: Measurement) -> dict[str, Any]:
+def _measured(measured: Measurement, sentences: Sentences) -> dict[str, Any]:
     return {
         "octaves": [part for octave in measured.octaves for part in octave],
         "sides": [[short(getattr(side, name)) for name in SIDE] for side in (measured.reference, measured.candidate)],
         "counts": [short(getattr(measured, name), 6) for name in COUNTS],
-        "notes": [english(note) for note in measured.notes],
+        "notes": [sentences.number(note) for note in measured.notes],
     }
 
 
@@ -220,20 +194,22 @@ def entry_columns(rows: Sequence[ReportRow]) -> list[str]:
 
 @dataclass(frozen=True)
 class HtmlParts:
-    """What the template calls; every text carries its id, so that the script can say it in another language."""
+    """What the template calls; every text has its id or number, so that the script can show it in another language."""
 
     words: Words
+    sentences: Sentences
 
     def t(self, id: str) -> Markup:
         """A sentence without values."""
         return Markup('<span data-t="{}">{}</span>').format(id, self.words.get(id))
 
     def say(self, what: Text) -> Markup:
-        """A sentence with values, or one that the page knows by its English text."""
-        if isinstance(what, (str, tuple)) or what.id.startswith(BY_TEXT):
-            return Markup('<bdi data-text="{}">{}</bdi>').format(english(what), plain(self.words(what)))
-        values = json.dumps(said(what), ensure_ascii=False)
-        return Markup('<span data-say="{}">{}</span>').format(values, plain(self.words(what)))
+        """A sentence with values."""
+        return Markup('<bdi data-say="{}">{}</bdi>').format(self.sentences.number(what), plain(self.words(what)))
+
+    def data(self, data: dict[str, Any]) -> Markup:
+        """What the script works with; the last thing on a page, for it has the sentences of all that stands before."""
+        return Markup(embedded({**data, "words": page_words(), "sentences": self.sentences.by_language()}))
 
     def sentence(self, id: str, **values: object) -> Markup:
         return self.say(message(id, **values))

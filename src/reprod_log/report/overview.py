@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import TextIO
 
 from reprod_log.errors import UsageError
-from reprod_log.messages import Foreign, Message, Name, message, words
+from reprod_log.messages import Message, Name, message, words
 from reprod_log.recording.files import replacing
 from reprod_log.report import render_report, write_report
 from reprod_log.report.first_screen import screen_headline
-from reprod_log.report.formats.html import content_policy, embedded, page, scripts
+from reprod_log.report.formats.html import content_policy, page, scripts
 from reprod_log.report.formats.markdown import LIMIT, Section, code, text
 from reprod_log.report.github import MOST_ANNOTATIONS, tell, workflow_command
-from reprod_log.report.html_data import page_words, phrases_for
 from reprod_log.report.view import MARKS
 from reprod_log.steps.overview import Overview, StepResult
 from reprod_log.verdict import Status
@@ -72,8 +71,7 @@ def _row(step: StepResult) -> OverviewRow:
     if step.alignment is None:
         # Of two logs one is there: nothing went wrong, its partner is missing.
         unmatched = (step.reference is None) != (step.candidate is None)
-        problem = step.problem if isinstance(step.problem, Message) else Foreign(step.problem)
-        return OverviewRow(step.name, Status.UNMATCHED.value if unmatched else "ERROR", "", problem)
+        return OverviewRow(step.name, Status.UNMATCHED.value if unmatched else "ERROR", "", step.problem or "")
     divergence = step.alignment.first_divergence
     findings = [one for one in step.alignment.findings if one.kind != "remark"] or list(step.alignment.findings)
     answer: Message | str = findings[0].cause if findings else (divergence and divergence.reason) or ""
@@ -160,21 +158,15 @@ def _html(overview: Overview, path: Path, language: str) -> str:
             write_report(step.alignment, folder / f"{name}.html", language=language)
             links[place] = f"{folder.name}/{name}.html"
     script = scripts(*_SCRIPTS)
-    rows = rows_of(overview)
-    data = {
-        "words": page_words(),
-        "statuses": [],
-        "phrases": phrases_for([row.answer for row in rows]),
-    }
     return page(
         "overview.html.j2",
         language=language,
         summary=summary_of(overview),
-        rows=rows,
+        rows=rows_of(overview),
         links=links,
         marks=MARKS,
         version=__version__,
-        data=embedded(data),
+        data={"statuses": []},
         script=script,
         content_policy=content_policy([script]),
         status="PASS" if overview.passed else "FAIL",

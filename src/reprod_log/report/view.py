@@ -176,15 +176,14 @@ def remarks(alignment: Alignment) -> tuple[Message, ...]:
             lines.append(message(f"doubt.incomplete.{name}"))
         lines += [message("remark.side", side=message(name), note=_as_argument(note)) for note in side.notes]
     noted: dict[Message | str, list[Key]] = {}
-    views: dict[str, list[Key]] = {}
+    views: dict[Message, list[Key]] = {}
     for row in alignment.comparison.rows:
-        if row.view:
+        if row.view is not None:
             views.setdefault(row.view, []).append(row.key)
         for note in row.measurement.notes if row.measurement else ():
             noted.setdefault(note, []).append(row.key)
     lines += [
-        message("remark.view", view=Foreign(why), keys=Foreign(listed(map(str, keys), most=3)))
-        for why, keys in views.items()
+        message("remark.view", view=why, keys=Foreign(listed(map(str, keys), most=3))) for why, keys in views.items()
     ]
     lines += [
         message("remark.of", note=_as_argument(why), keys=Foreign(listed(map(str, keys), most=3)))

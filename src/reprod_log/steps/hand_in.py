@@ -10,7 +10,7 @@ from pathlib import Path
 from reprod_log.alignment import align
 from reprod_log.errors import RecordingError, UsageError
 from reprod_log.frameworks.installed import FRAMEWORKS, USUAL_REFERENCE
-from reprod_log.messages import Names, message
+from reprod_log.messages import Foreign, Names, message
 from reprod_log.recording import npy
 from reprod_log.recording.stores import load
 from reprod_log.steps import SUBJECTS
@@ -136,7 +136,8 @@ def _step(folder: Path, name: str, paths: dict[str, list[Path]], limits: tuple[s
         sides = load(reference, trust=trust), load(candidate, trust=trust)
         alignment = subject.compare(*sides, limits=limits) if subject else align(*sides, limits=limits)
     except RecordingError as error:
-        return StepResult(name, subject, reference, candidate, problem=str(error), published=published)
+        problem = message("text", text=Foreign(error))
+        return StepResult(name, subject, reference, candidate, problem=problem, published=published)
     return StepResult(name, subject, reference, candidate, alignment, published=published)
 
 

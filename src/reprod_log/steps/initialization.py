@@ -169,7 +169,7 @@ init = Subject(
     title="initialisation",
     words=("init", "initial", "initialization", "initialisation"),
     limits=("max_abs:1e-3",),
-    why="the guides' figure for mean and standard deviation",
+    why=message("reason.limit.guides.statistics"),
     record=_record,
     limits_of=_limits,
 )

@@ -115,7 +115,7 @@ forward = Subject(
     title="forward pass",
     words=("forward", "model", "logits", "network"),
     limits=("mean_abs:1e-6",),
-    why="the guides' threshold",
+    why=message("reason.limit.guides"),
     record=_record_forward,
     together=_align_forward,
 )
@@ -197,7 +197,7 @@ backward = Subject(
     title="backward pass",
     words=("bp", "backward", "backprop", "grad", "gradient", "gradients"),
     limits=("mean_abs:1e-6",),
-    why="the guides' threshold",
+    why=message("reason.limit.guides"),
     record=_record_backward,
     together=_align_backward,
 )
@@ -277,7 +277,7 @@ training = Subject(
     title="training accuracy",
     words=("train", "training"),
     limits=("mean_abs:0.0015",),
-    why="the guides' tolerance for a score in [0, 1] after independent training runs",
+    why=message("reason.limit.guides.score"),
     record=_record_training,
     limits_of=_training_limits,
 )
@@ -349,7 +349,7 @@ inference = Subject(
     title="inference engine",
     words=("output", "infer", "inference", "export", "deploy"),
     limits=("mean_abs:1e-5",),
-    why="the guides' threshold for fused inference kernels",
+    why=message("reason.limit.guides.fused"),
     record=_record_inference,
     together=_both_engines,
 )

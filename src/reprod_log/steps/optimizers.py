@@ -262,7 +262,7 @@ optimizer = Subject(
     title="optimizer",
     words=("optimizer", "optim", "optimiser"),
     limits=("rel_l2:1e-6",),
-    why="an update from equal gradients differs by the rounding of a few operations",
+    why=message("reason.limit.update"),
     record=_record_optimizer,
     together=_optimizers_together,
 )
@@ -312,7 +312,7 @@ regularization = Subject(
     title="regularization",
     words=("regularization", "regularizer", "regular", "decay"),
     limits=("max_rel:1e-6",),
-    why="coefficients are settings: they agree up to the float32 in which some are kept",
+    why=message("reason.limit.coefficients"),
     record=_record_regularization,
     together=_regularization_together,
 )

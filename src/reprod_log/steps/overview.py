@@ -21,8 +21,8 @@ class StepResult:
     reference: Path | None
     candidate: Path | None
     alignment: Alignment | None = None
-    problem: Message | str = ""
-    """Why nothing could be compared; text is that of an error."""
+    problem: Message | None = None
+    """Why nothing could be compared."""
     published: str = ""
     """The verdict of the committed diff log: 'passed', 'failed' or ''."""
     skipped: bool = False
@@ -30,7 +30,7 @@ class StepResult:
 
     @property
     def passed(self) -> bool:
-        return self.alignment is not None and self.alignment.passed and not self.problem
+        return self.alignment is not None and self.alignment.passed and self.problem is None
 
     @property
     def status(self) -> Status:
@@ -62,7 +62,7 @@ class Overview:
                     "subject": "" if step.subject is None else step.subject.name,
                     "status": "SKIPPED" if step.skipped else str(step.status),
                     "passed": step.passed,
-                    "problem": str(step.problem),
+                    "problem": "" if step.problem is None else str(step.problem),
                     "alignment": "" if step.alignment is None else f"{step.name}/alignment.json",
                 }
                 for step in self.steps

@@ -19,6 +19,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from reprod_log.alignment import Alignment
+from reprod_log.messages import Foreign, Parts, message
 from reprod_log.recording import Recording
 from reprod_log.recording.files import replacing
 from reprod_log.steps import subject_named
@@ -75,7 +76,8 @@ def _together(step: Step) -> StepResult:
     try:
         alignment = subject.run(step.reference(), step.candidate(), **step.arguments_for("run"))
     except Exception as error:  # whatever the plan's code raises is this step's problem, not the end of the plan
-        return StepResult(step.title, subject, None, None, problem=f"{type(error).__name__}: {error}")
+        problem = message("text", text=Foreign(f"{type(error).__name__}: {error}"))
+        return StepResult(step.title, subject, None, None, problem=problem)
     return StepResult(step.title, subject, None, None, alignment)
 
 
@@ -108,8 +110,11 @@ class _Apart:
         paths = {side: _place(self._folder, step, side) for side in SIDES}
         problems = {side: self._processes[step.process or side].problem(step.title, side) for side in SIDES}
         alignment: Alignment | None = None
-        problem = "; ".join(f"{side}: {found}" for side, found in problems.items() if found)
-        if not problem:
+        found = Parts(
+            message("remark.side", side=message(side), note=Foreign(text)) for side, text in problems.items() if text
+        )
+        problem = message("reason.several", reasons=found) if found else None
+        if problem is None:
             arguments = step.arguments_for("compare")
             alignment = subject.compare(paths["reference"], paths["candidate"], **arguments)
         return StepResult(step.title, subject, paths["reference"], paths["candidate"], alignment, problem)

@@ -152,7 +152,7 @@ lr = Subject(
     title="learning rate",
     words=("lr", "scheduler", "schedule", "learning"),
     limits=("max_rel:1e-6",),
-    why="relative to the rate: the guides' absolute 1e-6 is 3 % of a rate of 3e-5",
+    why=message("reason.limit.relative_rate"),
     record=_record,
     limits_of=_limits,
 )

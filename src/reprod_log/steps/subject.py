@@ -40,7 +40,7 @@ class Subject:
     words: tuple[str, ...]
     """Words in a file's name that mean this step."""
     limits: tuple[str, ...]
-    why: str
+    why: Message
     """The reason for the limits."""
     record: Callable[..., Recording]
     limits_of: Callable[..., OwnLimits] | None = None
@@ -64,7 +64,7 @@ class Subject:
         if not limits and self.limits_of is not None:
             limits, notes = self.limits_of(reference, candidate, **settings)
         if not limits and not has_float64(reference):
-            limits = self.limits
+            limits = tuple(replace(Limit.parse(one), reason=self.why) for one in self.limits)
         alignment = align(reference, candidate, limits=limits)
         if not notes:
             return alignment

@@ -13,6 +13,7 @@ from reprod_log.capture.eager import runner_of
 from reprod_log.errors import UsageError
 from reprod_log.frameworks import Framework, watchable
 from reprod_log.frameworks.nests import mapped
+from reprod_log.messages import message
 from reprod_log.recording import Array, Key, Provenance, Recording, current_provenance
 from reprod_log.recording.entry import content_hash
 from reprod_log.recording.recorder import Recorder
@@ -144,7 +145,7 @@ data = Subject(
     title="data reading",
     words=("data", "dataset", "dataloader", "dataload"),
     limits=("max_abs:0",),
-    why="the same file read by the same rule gives the same bits",
+    why=message("reason.limit.same_file"),
     record=_record_data,
 )
 
@@ -167,7 +168,7 @@ metric = Subject(
     title="metric",
     words=("metric", "metrics", "eval", "acc", "val"),
     limits=("mean_abs:1e-6",),
-    why="the guides' threshold",
+    why=message("reason.limit.guides"),
     record=_record_metric,
 )
 
@@ -211,6 +212,6 @@ loss = Subject(
     title="loss",
     words=("loss", "losses", "criterion"),
     limits=("mean_abs:1e-6",),
-    why="the guides' threshold",
+    why=message("reason.limit.guides"),
     record=_record_loss,
 )

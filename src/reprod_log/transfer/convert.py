@@ -14,6 +14,7 @@ from reprod_log.frameworks.module_tree import join
 from reprod_log.layers.lookup import layer_kind
 from reprod_log.layers.rows import Column, TensorMap
 from reprod_log.layers.transform import Shape
+from reprod_log.messages import message
 from reprod_log.pairing.live import Inputs, Order, Survey, survey
 from reprod_log.pairing.units import BARE, Part, Unit, UnitPair
 from reprod_log.pairing.weight_map import Move, TransferPlan, make_plan
@@ -172,7 +173,7 @@ def _job(
 
 
 def _row(move: Move, weights: Mapping[str, Array]) -> TransferRow:
-    reshaped = move.view.unchanged and [weights[name].shape for name in move.sources] != [move.shape]
+    same = move.view.unchanged and [weights[name].shape for name in move.sources] == [move.shape]
     return TransferRow(
         target=move.target,
         source=move.sources,
@@ -180,7 +181,7 @@ def _row(move: Move, weights: Mapping[str, Array]) -> TransferRow:
         how=move.pair.how,
         verified="unverified",
         check="by names and shapes only",
-        note="reshaped" if reshaped else "" if move.view.unchanged else str(move.view),
+        notes=() if same else (message("view.done", steps=move.view.steps),),
         layer=move.pair.target.path,
         source_layer=move.pair.source.path,
     )

@@ -16,6 +16,7 @@ from reprod_log.layers.optimizers import (
     from_canonical,
     to_canonical,
 )
+from reprod_log.messages import message
 from reprod_log.pairing.live import Inputs, Order, Survey
 from reprod_log.pairing.weight_map import Move
 from reprod_log.recording import Array
@@ -174,7 +175,7 @@ def _rows(move: Move, state: Mapping[str, Array]) -> list[TransferRow]:
             how=move.pair.how,
             verified="unverified",
             check="state follows its weight's rule",
-            note="" if move.view.unchanged else str(move.view),
+            notes=() if move.view.unchanged else (message("view.done", steps=move.view.steps),),
             layer=move.pair.target.path,
             source_layer=move.pair.source.path,
         )

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from reprod_log.errors import TransferError, counted, listed
-from reprod_log.messages import Message
+from reprod_log.messages import Message, words
 from reprod_log.pairing.weight_map import TransferPlan
 from reprod_log.transfer.verification import Status
 
@@ -17,7 +17,7 @@ class TransferRow:
     """One tensor of the target: which source tensors fill it, by which rule, how paired and how checked.
 
     `layer` is the target's layer and `source_layer` its partner. `check` says what the check rests on or why there is
-    none; `note` says what was done to the values (transposed, cast).
+    none; `notes` state what was done to the values (transposed, cast).
     """
 
     target: str
@@ -26,9 +26,14 @@ class TransferRow:
     how: str
     verified: Status
     check: str = ""
-    note: str = ""
+    notes: tuple[Message, ...] = ()
     layer: str = ""
     source_layer: str = ""
+
+    @property
+    def note(self) -> str:
+        """The notes in English."""
+        return words()(self.notes)
 
 
 @dataclass(frozen=True)

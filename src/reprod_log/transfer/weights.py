@@ -144,16 +144,14 @@ def _runs(found: Correspondence) -> Runs | None:
 
 def _row(source: Survey, target: Survey, move: Move, check: Check | None) -> TransferRow:
     check = check or Check("unverified", "not asked for")
-    notes = [move.pair.note]
+    notes = [] if move.pair.note is None else [move.pair.note]
     shapes = [source.shape(name) for name in move.sources]
-    if not move.view.unchanged:
-        notes.append(str(move.view))
-    elif shapes != [move.shape]:
-        notes.append("reshaped")
+    if not move.view.unchanged or shapes != [move.shape]:
+        notes.append(message("view.done", steps=move.view.steps))
     dtypes = sorted({source.dtype(name) for name in move.sources})
     own = target.dtype(move.target)
     if dtypes != [own]:
-        notes.append(f"cast {', '.join(dtypes)} to {own}")
+        notes.append(message("note.transfer.cast", before=tuple(dtypes), after=own))
     return TransferRow(
         target=move.target,
         source=move.sources,
@@ -161,7 +159,7 @@ def _row(source: Survey, target: Survey, move: Move, check: Check | None) -> Tra
         how=move.pair.how,
         verified=check.status,
         check=check.why,
-        note="; ".join(note for note in notes if note),
+        notes=tuple(notes),
         layer=move.pair.target.path,
         source_layer=move.pair.source.path,
     )

@@ -13,8 +13,8 @@ from rich.text import Text
 from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOTHING_COMPARED
 from reprod_log.cli.answer import tell_written
 from reprod_log.cli.options import Language, Limits, OverviewReports, Trust
-from reprod_log.messages import Words, words
-from reprod_log.report.first_screen import headline
+from reprod_log.messages import Name, Words, message, words
+from reprod_log.report.first_screen import screen_headline
 from reprod_log.report.overview import announce_overview, summary_of, write_overview
 from reprod_log.report.terminal import STYLES, terminal
 from reprod_log.report.view import plain
@@ -83,8 +83,10 @@ def _worst(step: StepResult) -> str:
 
 
 def _why(step: StepResult, render: Words) -> str:
-    if step.problem or step.alignment is None:
-        return render(step.problem)
+    if step.problem is not None or step.alignment is None:
+        return render(step.problem or "")
     first = step.alignment.first_divergence
-    answer = headline(step.alignment, language=render.language)
-    return f"{answer}; {render.get('first')}: {first.key}: {render(first.reason or '')}" if first else answer
+    answer = screen_headline(step.alignment)
+    if first is None:
+        return render(answer)
+    return render(message("check.failed", answer=answer, key=Name(first.key), reason=first.reason or ""))

@@ -17,6 +17,7 @@ from reprod_log.capture.script import run_script
 from reprod_log.cli import INTERRUPTED, NOT_ALIGNED
 from reprod_log.cli.output import program_output
 from reprod_log.errors import CaptureError, ReprodLogError, UsageError, counted
+from reprod_log.messages import Code, Message, message
 from reprod_log.recording import Recording
 from reprod_log.recording.stores import load, save
 from reprod_log.report.view import plain
@@ -168,14 +169,16 @@ def _add_pass(path: Path, more: Recording) -> None:
     save(whole, path)
 
 
-def _other_call(recording: Recording, more: Recording) -> list[str]:
+def _other_call(recording: Recording, more: Recording) -> list[Message]:
     """A note when the passes come from different scripts or arguments: they may still be the same program."""
     calls = [one.provenance.extra.get("run") for one in (recording, more)]
     plain, wide = (
         " ".join(map(str, [call.get("script", ""), *call.get("args", [])])) if isinstance(call, dict) else ""
         for call in calls
     )
-    return [f"the plain pass is of {plain!r}, the float64 pass of {wide!r}"] if plain and plain != wide else []
+    if not plain or plain == wide:
+        return []
+    return [message("note.recording.other_call", plain=Code(repr(plain)), wide=Code(repr(wide)))]
 
 
 def options_first(arguments: list[str], command: Any) -> list[str]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from reprod_log.diagnose.case import Both, Case, CaseData, shared_weights
 from reprod_log.diagnose.engine import Hypothesis, Where
-from reprod_log.diagnose.finding import Finding, layer, side
+from reprod_log.diagnose.finding import Finding, side
 from reprod_log.diagnose.fits import function_between, other_factor, shown_ratio
 from reprod_log.layers.lookup import layer_kind
 from reprod_log.layers.settings import setting_differences
@@ -205,7 +205,7 @@ def _partly_cut(case: Case, step: int) -> Iterable[Finding]:
         cause=message("cause.cut_graph.partly", path=path),
         evidence=(
             message("evidence.outputs_and_loss_agree"),
-            message("evidence.gradient_still_agrees", last=layer(right[-1].path), path=path),
+            message("evidence.gradient_still_agrees", last=Name(right[-1].path), path=path),
         ),
         confidence="possible",
         advice=(message("advice.look_at_uses", path=path),),
@@ -458,7 +458,7 @@ def _precision_cut(case: Case) -> Iterable[Finding]:
         name = next((name for name, low, high in _FORMATS if low <= share < high), "word.less_than_float32")
         yield Finding(
             rule="precision_cut",
-            cause=message("cause.precision_cut", path=layer(judgement.key.path), format=message(name)),
+            cause=message("cause.precision_cut", path=Name(judgement.key.path), format=message(name)),
             evidence=(message("evidence.error_in_its_precision", share=Number(share, ".1e")),),
             confidence="consistent",
             advice=(message("advice.look_for_casts"),),

@@ -114,7 +114,7 @@ def opaque(module: Any) -> str:
     # Inside, hooks would see no values (full_graph=True) or be translated themselves (full_graph=False).
     converted = isinstance(vars(module).get("forward"), StaticFunction)
     if converted and ProgramTranslator.get_instance().enable_to_static:
-        return "it is converted by to_static; record it after paddle.jit.enable_to_static(False) to see inside"
+        return "word.opaque.static"
     return ""
 
 

@@ -82,9 +82,9 @@ def wrapped(module: Any) -> Any | None:
 
 def opaque(module: Any) -> str:
     if isinstance(module, torch.jit.ScriptModule):
-        return "it is a TorchScript module; watch the Python model it was made from to see inside"
+        return "word.opaque.script"
     if _is_compiled_wrapper(module) or module._compiled_call_impl is not None:
-        return "it is compiled; record it under `with torch.compiler.set_stance('force_eager')`, or uncompiled"
+        return "word.opaque.compiled"
     return ""
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
-import json
 from dataclasses import replace
 from functools import lru_cache
 from importlib.util import find_spec
@@ -20,7 +19,7 @@ from reprod_log.report.curves import curves
 from reprod_log.report.facts import coverage, policy_rules, provenance_facts
 from reprod_log.report.first_screen import first_screen
 from reprod_log.report.groups import groups, heat_maps, module_tree
-from reprod_log.report.html_data import HtmlParts, entry_columns, heat_table, page_data
+from reprod_log.report.html_data import HtmlParts, Sentences, entry_columns, heat_table, page_data
 from reprod_log.report.view import MARKS, ReportRow, plain, remarks, rows
 from reprod_log.version import __version__
 
@@ -39,7 +38,8 @@ def render(alignment: Alignment, options: Options = USUAL) -> str:
     place = {row.key: row.place for row in shown}
     found_curves = curves(shown)
     columns = entry_columns(shown)
-    data = page_data(alignment, shown, found_curves) | {"columns": columns}
+    sentences = Sentences()
+    data = page_data(alignment, shown, found_curves, sentences) | {"columns": columns}
     data["first"] = place.get(screen.divergence.key) if screen.divergence else None
     library = bokeh_scripts()
     script = scripts(*_SCRIPTS)
@@ -63,7 +63,8 @@ def render(alignment: Alignment, options: Options = USUAL) -> str:
         remarks=remarks(alignment),
         marks=MARKS,
         version=__version__,
-        data=embedded(data),
+        data=data,
+        sentences=sentences,
         library=packed_library(),
         script=script,
         content_policy=content_policy([*library, script]),
@@ -105,7 +106,7 @@ def bokeh_scripts() -> list[str]:
 TEMPLATES = Path(__file__).parents[1] / "templates"
 
 
-def page(template: str, *, language: str = "en", **values: Any) -> str:
+def page(template: str, *, language: str = "en", sentences: Sentences | None = None, **values: Any) -> str:
     """The template filled in: autoescaped, with the report's style (`style`) and sentences (`p`) at hand."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -118,7 +119,9 @@ def page(template: str, *, language: str = "en", **values: Any) -> str:
     )
     environment.filters["plain"] = plain
     return environment.get_template(template).render(
-        p=HtmlParts(words(language)), style=(TEMPLATES / "report.css").read_text(encoding="utf-8"), **values
+        p=HtmlParts(words(language), sentences or Sentences()),
+        style=(TEMPLATES / "report.css").read_text(encoding="utf-8"),
+        **values,
     )
 
 
@@ -134,9 +137,3 @@ def content_policy(scripts: list[str]) -> str:
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'"
     )
-
-
-def embedded(data: dict[str, Any]) -> str:
-    """JSON that nothing inside can end early: no `<` is left in it."""
-    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

@@ -15,7 +15,7 @@ from reprod_log.errors import ReprodLogError
 from reprod_log.messages import words
 from reprod_log.recording.files import check_inside
 from reprod_log.report.first_screen import screen_headline
-from reprod_log.report.html_data import said
+from reprod_log.report.html_data import in_languages
 from reprod_log.report.view import MARKS, plain
 from reprod_log.verdict import Status
 
@@ -40,8 +40,8 @@ class Item:
     status: str = ""
     mark: str = ""
     headline: str = ""
-    says: dict[str, Any] = field(default_factory=dict)
-    """The headline for the script, which says it in the reader's language."""
+    says: dict[str, str] = field(default_factory=dict)
+    """The headline in every language, for the script to choose from."""
     first: str = ""
     sides: tuple[str, str] = ("", "")
 
@@ -127,7 +127,7 @@ class Listing:
                 "status": found.status.value,
                 "mark": MARKS[Status(found.status)],
                 "headline": words()(screen_headline(found)),
-                "says": said(screen_headline(found)),
+                "says": in_languages(screen_headline(found)),
                 "first": plain(first.key) if first is not None else "",
                 "sides": tuple(_side(side) for side in (found.reference, found.candidate)),
             }

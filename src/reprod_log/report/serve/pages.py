@@ -11,8 +11,8 @@ from reprod_log.recording import Entry, Recording
 from reprod_log.recording.stores import load
 from reprod_log.report.curves import named_steps
 from reprod_log.report.facts import origin_lines
-from reprod_log.report.formats.html import bokeh_scripts, embedded, page, scripts
-from reprod_log.report.html_data import page_words, short
+from reprod_log.report.formats.html import bokeh_scripts, page, scripts
+from reprod_log.report.html_data import in_languages, short
 from reprod_log.report.serve.listing import Listing
 from reprod_log.report.view import MARKS, SEVERITY, plain
 
@@ -54,11 +54,10 @@ def _scripts() -> dict[str, str]:
 
 def _page(template: str, **values: Any) -> str:
     data = {
-        "words": page_words(),
         "statuses": [{"name": one.value, "mark": MARKS[one], "passed": one.passed} for one in SEVERITY],
         "name": values.get("name", ""),
     }
-    return page(template, data=embedded(data), **values)
+    return page(template, data=data, **values)
 
 
 _MOST_KEYS = 500
@@ -74,7 +73,7 @@ def live_data(path: Path, other: Path | None = None) -> dict[str, Any]:
         "entries": len(recording),
         "complete": recording.complete,
         "steps": [recording.steps[0], recording.steps[-1]] if recording.steps else [],
-        "notes": [plain(str(note)) for note in recording.notes],
+        "notes": [in_languages(note) for note in recording.notes],
         "provenance": {plain(name): plain(text) for name, text in origin_lines(recording.provenance)},
         "curves": [
             {"name": plain(name), "values": _points(values), "other": _points(beside.get(name, {}))}

@@ -19,7 +19,7 @@ function checksPart(detail) {
     return [`${passed ? "✓" : "✗"} ${metric}`, shown(value), shown(limit), shown(floor), times];
   });
   return part(t("entry.checks"),
-    detail.reason ? make("p", {}, make("bdi", {}, said(detail.reason))) : null,
+    detail.reason !== undefined ? make("p", {}, make("bdi", {}, said(detail.reason))) : null,
     make("p", { class: "dim" }, `${t("evidence")}: ${said(detail.evidence)}`),
     rows.length ? table([t("entry.metric"), t("entry.value"), t("entry.limit"), t("floor"), t("times_floor")], rows) : null);
 }
@@ -56,7 +56,7 @@ const shownFully = (value) => typeof value === "number" ? String(value) : String
 function findingsPart(row) {
   const own = data.findings.filter(([, , , , keys]) => keys.includes(data.keys[row]) || keys.includes(data.path[row]));
   return own.length ? part(t("entry.findings"), ...own.map(([cause, evidence, advice, confidence]) =>
-    make("div", { class: "finding" }, make("p", {}, make("b", {}, said(cause)), " ", make("small", { class: "tag" }, t(confidence))), make("p", {}, said(evidence)), advice ? make("p", {}, "→ " + said(advice)) : null))) : null;
+    make("div", { class: "finding" }, make("p", {}, make("b", {}, said(cause)), " ", make("small", { class: "tag" }, t(confidence))), make("p", {}, said(evidence)), advice !== null ? make("p", {}, "→ " + said(advice)) : null))) : null;
 }
 
 // The same tensor at the other steps.

@@ -14,32 +14,23 @@ function remembered(name, value) {
 }
 
 function t(id, values = {}) {
-  const filled = (value) => {
-    if (Array.isArray(value)) return value.map(filled).join(t("comma"));
-    if (!value || typeof value !== "object") return String(value);
-    return value.text === undefined ? t(value.id, value.values) : said(value.text);
-  };
   const sentence = data.words[state.language][id];
   if (sentence === undefined) return id;
   // {count:entry|entries} is a number with its noun; # stands for the number where it does not come first.
   return sentence.replace(/\{(\w+)(?::([^{}|]*)\|([^{}|]*))?\}/g, (_, name, one, many) => {
-    if (one === undefined) return filled(values[name]);
+    if (one === undefined) return String(values[name]);
     const noun = Number(values[name]) === 1 ? one : many;
-    return noun.includes("#") ? noun.replaceAll("#", filled(values[name])) : `${filled(values[name])} ${noun}`;
+    return noun.includes("#") ? noun.replaceAll("#", values[name]) : `${values[name]} ${noun}`;
   });
 }
 
-// A sentence that came as English text, if the language has it in its own words.
-const said = (text) => data.phrases?.[state.language]?.[text] ?? text;
+// A sentence that the page has in every language, by its number.
+const said = (number) => data.sentences[state.language][number] ?? "";
 
 function translate() {
   root.lang = state.language === "zh" ? "zh-CN" : state.language;
   for (const one of document.querySelectorAll("[data-t]")) one.textContent = t(one.dataset.t);
-  for (const one of document.querySelectorAll("[data-say]")) {
-    const say = JSON.parse(one.dataset.say);
-    one.textContent = t(say.id, say.values);
-  }
-  for (const one of document.querySelectorAll("[data-text]")) one.textContent = said(one.dataset.text);
+  for (const one of document.querySelectorAll("[data-say]")) one.textContent = said(one.dataset.say);
   for (const name of ["placeholder", "title", "aria-label"]) {
     for (const one of document.querySelectorAll(`[data-t-${name}]`)) one.setAttribute(name, t(one.getAttribute(`data-t-${name}`)));
   }

@@ -39,7 +39,7 @@ function drawList(items) {
   const alignments = items.filter((one) => one.kind === "alignment"), recordings = items.filter((one) => one.kind === "recording");
   const none = (columns) => [make("tr", {}, make("td", { colspan: columns }, t("serve.none")))];
   document.querySelector("#alignments tbody").replaceChildren(...(alignments.length ? alignments.map((one) => line([
-    make("span", { class: "st " + one.status }, `${one.mark} ${one.status}`), link("/alignment", one), make("bdi", {}, one.says.id ? t(one.says.id, one.says.values) : one.headline),
+    make("span", { class: "st " + one.status }, `${one.mark} ${one.status}`), link("/alignment", one), make("bdi", {}, one.says[state.language] ?? one.headline),
     make("code", {}, one.first), one.sides.some(Boolean) ? make("span", {}, make("bdi", {}, one.sides[0]), " → ", make("bdi", {}, one.sides[1])) : "", one.time])) : none(6)));
   document.querySelector("#recordings tbody").replaceChildren(...(recordings.length ? recordings.map((one) => line([
     make("span", {}, link("/recording", one), " ", make("small", {}, one.sides[0])), one.growing ? "● " + t("serve.growing") : t("serve.complete"),
@@ -70,7 +70,7 @@ function liveChart(place, curve) {
 function drawRecording(found) {
   latest = found;
   const steps = found.steps.length ? `${t("step")} ${found.steps[0]}–${found.steps[1]}, ` : "";
-  say(`${found.complete ? t("serve.complete") : "● " + t("serve.growing")} · ${steps}${t("entries.count", { count: found.entries })} ${found.notes.join(" · ")}`);
+  say(`${found.complete ? t("serve.complete") : "● " + t("serve.growing")} · ${steps}${t("entries.count", { count: found.entries })} ${found.notes.map((note) => note[state.language]).join(" · ")}`);
   document.querySelector("#provenance tbody").replaceChildren(...Object.entries(found.provenance).map(([name, value]) => line([name, make("bdi", {}, value)])));
   const rows = found.keys.map(([key, dtype, shape]) => line([make("bdi", {}, key), dtype, shape.join("×") || "scalar"]));
   if (found.left_out) rows.unshift(make("tr", {}, make("td", { colspan: 3 }, t("table.more", { count: found.left_out, how: "reprod show --all" }))));
