@@ -1,4 +1,4 @@
-"""gear, the framework of one file, made known as a package from outside would be: through an entry point."""
+"""gear and twig, frameworks of one file each, made known as a package from outside would be: by an entry point."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def entry_points(monkeypatch):
     yield known
     monkeypatch.undo()
     frameworks._known.cache_clear()
-    lookup.register("gear", {})
+    for name in ("gear", "twig"):
+        lookup.register(name, {})
 
 
 @pytest.fixture
@@ -33,3 +34,11 @@ def gear(entry_points):
 
     entry_points(gear=gear)
     return gear
+
+
+@pytest.fixture
+def twig(entry_points):
+    import twig
+
+    entry_points(twig=twig)
+    return twig

@@ -1,4 +1,7 @@
-"""The contract, held by every framework: torch, paddle, and the one of the tests that has a single file."""
+"""The contract, held by every framework: torch, paddle, and two of the tests that have a single file each.
+
+`kit` is a framework whose modules run eagerly; `program` is any that runs, twig too, whose models are values.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,12 @@ import torch
 
 from reprod_log.capture import to_numpy
 from reprod_log.capture.eager import runner_of
+from reprod_log.capture.live import live_model
 from reprod_log.capture.probing import stand_ins, undisturbed
 from reprod_log.frameworks import contract, framework_of, known_names
 from reprod_log.frameworks.module_tree import Root, Tree, kind_of_module, named_modules, parameters_of
 from reprod_log.frameworks.side import Scope, Side, batches_of
+from reprod_log.layers.lookup import kind_of
 
 ROWS = np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32)
 
@@ -42,13 +47,33 @@ class PaddleNet(paddle.nn.Layer):
         return self.second(self.first(x))
 
 
-@pytest.fixture(params=["torch", "paddle", "gear"])
+EAGER = ("torch", "paddle", "gear")
+
+
+@pytest.fixture(params=EAGER)
 def kit(request):
-    """One framework with a small model and an optimizer for it."""
+    """One eager framework with a small model and an optimizer for it."""
+    return made_kit(request)
+
+
+@pytest.fixture(params=[*EAGER, "twig"])
+def program(request):
+    """One framework of any kind with a small model, a loss and an optimizer for it."""
+    return made_kit(request)
+
+
+def made_kit(request):
+    loss = squares
     if request.param == "torch":
         made, sgd = TorchNet, lambda model: torch.optim.SGD(model.parameters(), 0.1)
     elif request.param == "paddle":
         made, sgd = PaddleNet, lambda model: paddle.optimizer.SGD(0.1, parameters=model.parameters())
+    elif request.param == "twig":
+        twig, loss = request.getfixturevalue("twig"), squares_with_gradient
+        made, sgd = (
+            lambda: twig.Chain({"first": twig.Linear(5, 4), "second": twig.Linear(4, 3)}).model(),
+            twig_sgd(twig),
+        )
     else:
         gear = request.getfixturevalue("gear")
 
@@ -61,15 +86,26 @@ def kit(request):
 
         made, sgd = GearNet, lambda model: gear.SGD(model, 0.1)
     framework = framework_of(made())
-    return SimpleNamespace(name=request.param, framework=framework, model=made, sgd=sgd, tensors=framework.tensors)
+    return SimpleNamespace(
+        name=request.param, framework=framework, model=made, sgd=sgd, loss=loss, tensors=framework.tensors
+    )
+
+
+def twig_sgd(twig):
+    return lambda model: twig.SGD(0.1)
 
 
 def squares(outputs):
     return (outputs * outputs).mean()
 
 
-def state_of(kit, model):
-    return {name: to_numpy(tensor) for name, tensor in kit.framework.eager.modules.state_names(model).items()}
+def squares_with_gradient(outputs):
+    return squares(outputs), outputs * outputs.dtype.type(2 / outputs.size)
+
+
+def state_of(model):
+    live = live_model(model)
+    return {name: live.read(name) for name in live.file_names()}
 
 
 PARTS = {
@@ -78,7 +114,6 @@ PARTS = {
     "hooks": contract.Hooks,
     "optimizers": contract.Optimizers,
     "process": contract.Process,
-    "operators": contract.Operators,
     "distributed": contract.Distributed,
     "export": contract.Export,
 }
@@ -104,9 +139,8 @@ def test_every_function_has_the_parameters_of_the_contract(kit, part):
 
 def test_capabilities_follow_from_the_parts(kit):
     assert kit.framework.name in known_names()
-    assert {"watch", "gradient", "update", "float64", "isolate", "in_place"} <= kit.framework.can
-    assert ("export" in kit.framework.can) is (kit.framework.export is not None)
-    assert ("operators" in kit.framework.can) is (kit.framework.eager.operators is not None)
+    assert {"watch", "gradient", "update", "float64", "isolate"} <= kit.framework.can
+    assert ("operators" in kit.framework.can) is (kit.framework.eager.each_operator is not None)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "bool"])
@@ -250,7 +284,7 @@ def test_optimizer_is_described(kit):
 
 def test_stand_ins_leave_the_model_as_it_was(kit):
     model = kit.model()
-    before, tensor = state_of(kit, model), kit.framework.eager.modules.own(model.first)[0].tensor
+    before, tensor = state_of(model), kit.framework.eager.modules.own(model.first)[0].tensor
     zeros = {id(tensor): np.zeros(kit.tensors.facts(tensor).shape, np.float32)}
     given = kit.tensors.tensor(ROWS)
     plain = to_numpy(model(given))
@@ -261,17 +295,18 @@ def test_stand_ins_leave_the_model_as_it_was(kit):
     assert wide.dtype == np.float64
     np.testing.assert_allclose(wide, plain, rtol=1e-5, atol=1e-6)
     assert kit.framework.eager.modules.own(model.first)[0].tensor is tensor
-    for name, array in state_of(kit, model).items():
+    for name, array in state_of(model).items():
         np.testing.assert_array_equal(array, before[name])
 
 
 @pytest.mark.parametrize("dtype", [None, "float64"])
-def test_run_repeats_itself_and_leaves_the_side_alone(kit, dtype):
-    model = kit.model()
-    before = state_of(kit, model)
-    side = Side(model, loss=squares, optimizer=kit.sgd)
+def test_run_repeats_itself_and_leaves_the_side_alone(program, dtype):
+    model = program.model()
+    before = state_of(model)
+    side = Side(model, loss=program.loss, optimizer=program.sgd)
     runs = [
-        runner_of(kit.framework).run(side, batches_of((ROWS,), None, 2), Scope(dtype=dtype, run="x")) for _ in range(2)
+        runner_of(program.framework).run(side, batches_of((ROWS,), None, 2), Scope(dtype=dtype, run="x"))
+        for _ in range(2)
     ]
     assert {entry.key.run for entry in runs[0].entries} == {"x"}
     assert {entry.key.phase for entry in runs[0].entries} >= {"forward", "loss", "backward", "gradient", "update"}
@@ -279,22 +314,23 @@ def test_run_repeats_itself_and_leaves_the_side_alone(kit, dtype):
         assert one.key == other.key
         np.testing.assert_array_equal(one.array(), other.array())
     assert runs[0].entries[0].dtype == (dtype or "float32")
-    for name, array in state_of(kit, model).items():
+    for name, array in state_of(model).items():
         np.testing.assert_array_equal(array, before[name])
 
 
-def test_gradients_are_put_in_while_it_runs(kit):
-    side = Side(kit.model(), loss=squares, optimizer=kit.sgd)
-    name = next(iter(state_of(kit, side.model)))
-    wanted = np.full(state_of(kit, side.model)[name].shape, 0.5, np.float32)
-    recording = runner_of(kit.framework).run(side, batches_of((ROWS,), None, 1), Scope(gradients={0: {name: wanted}}))
+def test_gradients_are_put_in_while_it_runs(program):
+    side = Side(program.model(), loss=program.loss, optimizer=program.sgd)
+    name = next(iter(state_of(side.model)))
+    wanted = np.full(state_of(side.model)[name].shape, 0.5, np.float32)
+    batches, scope = batches_of((ROWS,), None, 1), Scope(gradients={0: {name: wanted}})
+    recording = runner_of(program.framework).run(side, batches, scope)
     np.testing.assert_allclose(recording[f"step0/update/{name}"].array(), -0.1 * wanted, rtol=1e-5)
     assert not np.array_equal(recording[f"step0/gradient/{name}:raw"].array(), wanted)
 
 
-def test_layer_is_run_alone_as_it_was_called(kit):
-    side = Side(kit.model(), loss=squares)
-    runner = runner_of(kit.framework)
+def test_layer_is_run_alone_as_it_was_called(program):
+    side = Side(program.model(), loss=program.loss)
+    runner = runner_of(program.framework)
     calls = {call.path: call for call in runner.calls(side, ((ROWS,), None))}
     assert list(calls) == ["first", "second", ""]
     given = calls["second"]
@@ -311,6 +347,55 @@ def test_layer_is_run_alone_as_it_was_called(kit):
     )
     wide = runner.call(side, "second", given, Scope(dtype="float64"), lambda role, shape: ones)
     assert wide.outputs["output"].dtype == np.float64
+
+
+def test_model_is_known_by_names_and_arrays(program):
+    live = live_model(program.model())
+    assert [(one.path, one.parent) for one in live.modules] == [("", None), ("first", ""), ("second", "")]
+    layer = live.modules[1]
+    assert kind_of(layer.classes, program.framework.name) == "linear"
+    assert sorted(len(layer.inside[name].shape) for name in layer.own) == [1, 2]
+    assert all(one.trained for one in layer.inside.values())
+    for name, first in live.file_names().items():
+        assert live.read(name).shape == live.read(first).shape
+
+
+def test_values_are_written_all_at_once(program):
+    model = program.model()
+    before = state_of(model)
+    written = live_model(model).write({name: array + 1 for name, array in before.items()})
+    for name, array in state_of(written).items():
+        np.testing.assert_array_equal(array, before[name] + 1)
+
+
+def test_first_calls_are_those_of_a_run_in_evaluation_mode(program):
+    live = live_model(program.model())
+    calls = live.calls((ROWS,), {}, paths=("first", "second"), arrays={})
+    assert list(calls) == ["first", "second", ""]
+    np.testing.assert_array_equal(calls["first"].inputs[0], ROWS)
+    np.testing.assert_array_equal(calls["second"].inputs[0], calls["first"].outputs[0])
+    zeros = {name: np.zeros_like(array) for name, array in state_of(live.model).items()}
+    changed = live.calls((ROWS,), {}, paths=("second",), arrays=zeros)
+    assert list(changed) == ["second", ""]
+    assert not np.any(changed[""].outputs[0])
+    wide = live.call("first", (ROWS.astype(np.float64),), arrays={}, dtype="float64")
+    assert wide[0].dtype == np.float64
+    np.testing.assert_allclose(wide[0], calls["first"].outputs[0], rtol=1e-5, atol=1e-6)
+
+
+def test_values_of_a_scope_stand_in_for_one_run(program):
+    side, runner = Side(program.model()), runner_of(program.framework)
+    before = state_of(side.model)
+    changed = next(name for name, array in before.items() if name.startswith("second.") and array.ndim == 1)
+    scope = Scope(state={changed: before[changed] + 1}, evaluation=True)
+    batches = batches_of((ROWS,), None, 1)
+    plain, moved = (runner.run(side, batches, one)["step0/forward/#0:output"].array() for one in (Scope(), scope))
+    np.testing.assert_allclose(moved, plain + 1, rtol=1e-6)
+    call = next(one for one in runner.calls(side, batches[0]) if one.path == "second")
+    alone = runner.call(side, "second", call, scope, lambda role, shape: None)
+    np.testing.assert_allclose(alone.outputs["output"], moved, rtol=1e-5, atol=1e-6)
+    for name, array in state_of(side.model).items():
+        np.testing.assert_array_equal(array, before[name])
 
 
 def test_function_is_evaluated_with_the_gradients_of_its_arguments(kit):

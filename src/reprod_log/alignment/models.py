@@ -76,7 +76,10 @@ def align_models(
     batches = batches_for(ours, inputs, targets, steps)
     if detailed is not None and detailed < 1:
         raise UsageError(f"detailed is {detailed}: at least the first iteration must be kept whole")
-    notes, tables = _transfer(ours.model, theirs.model, batches[0][0], options.rename) if transfer else ([], ())
+    notes: list[Message] = []
+    tables: tuple[str, ...] = ()
+    if transfer:
+        theirs, notes, tables = _transfer(ours, theirs, batches[0][0], options.rename)
     runs = Experiments(ours, theirs, batches, options.rename, progress, quick, detailed, notes, tables)
     recordings = runs.recordings()
     return prove(align_with(*recordings, options), runs, *recordings)
@@ -95,8 +98,9 @@ def sides_of(
         Side(model, _of(loss, side), _of(optimizer, side), _of(step, side))
         for side, model in enumerate((reference, candidate))
     )
-    _check_callable(ours)
-    _check_callable(theirs)
+    for side in (ours, theirs):
+        _check_callable(side)
+        _check_capable(side)
     return ours, theirs
 
 
@@ -137,6 +141,15 @@ def _check_callable(program: Side) -> None:
             raise UsageError(f"{name} is a {type(given).__name__}; give {meant}")
 
 
+def _check_capable(program: Side) -> None:
+    """Refuse to train what cannot be: the other side's gradients and updates would have no partners."""
+    can, name = program.framework.can, program.framework.name
+    if (program.loss is not None or program.step is not None) and "gradient" not in can:
+        raise UsageError(f"models of {name} have no gradients: leave loss, step and optimizer out")
+    if program.optimizer is not None and "update" not in can:
+        raise UsageError(f"models of {name} cannot be trained here: leave the optimizer out")
+
+
 def _of(given: Any, side: int) -> Any:
     if isinstance(given, tuple):
         if len(given) != 2:
@@ -146,21 +159,23 @@ def _of(given: Any, side: int) -> Any:
 
 
 def _transfer(
-    reference: Any, candidate: Any, inputs: Any, rename: Mapping[str, str] | None
-) -> tuple[list[Message], tuple[str, ...]]:
-    """Carry the weights over; gives what was taken on trust, in a sentence each, and which tables were replaced."""
-    there = as_mapping(candidate)
+    ours: Side, theirs: Side, inputs: Any, rename: Mapping[str, str] | None
+) -> tuple[Side, list[Message], tuple[str, ...]]:
+    """The candidate with the reference's weights, what was taken on trust, and which of its tables were replaced."""
+    there = dict(as_mapping(theirs.model))
     notes: list[Message] = []
     tables: list[str] = []
-    for name, source in as_mapping(reference).items():
+    for name, source in as_mapping(ours.model).items():
         if name not in there:
             raise UsageError(f"the candidate has no model {name!r}; it has {', '.join(map(repr, there))}")
         # Several models have inputs of each other's making, so only a single one can be run for proof.
         before = own_tables(there[name])
         doubts, report = _carry(source, there[name], inputs if name == "" else None, rename)
+        there[name] = report.model
         notes += doubts
         tables += [f"{name}.{table}" if name else table for table in replaced_tables(before, there[name], report)]
-    return notes, tuple(tables)
+    model = there if isinstance(theirs.model, Mapping) else there[""]
+    return replace(theirs, model=model), notes, tuple(tables)
 
 
 def _carry(

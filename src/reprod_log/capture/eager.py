@@ -12,11 +12,11 @@ import numpy as np
 from reprod_log.capture.traces import OperatorTrace
 from reprod_log.capture.watching import watch
 from reprod_log.frameworks import Framework
-from reprod_log.frameworks.contract import Call, Capability, Cotangent, Evaluated, OwnTensor, Runner, Trace
+from reprod_log.frameworks.contract import Call, Cotangent, Evaluated, OwnTensor, Runner, Trace
 from reprod_log.frameworks.hooks import Undo
 from reprod_log.frameworks.module_tree import buffers_of, join, kind_of_module, named_modules, parameters_of
 from reprod_log.frameworks.nests import flatten, is_portable, mapped
-from reprod_log.frameworks.side import Batch, Scope, Side
+from reprod_log.frameworks.side import Batch, Scope, Side, as_mapping
 from reprod_log.frameworks.tensors import cast_floating, to_numpy
 from reprod_log.layers.arrangement import canonical_output
 from reprod_log.layers.lookup import layer_kind
@@ -25,13 +25,11 @@ from reprod_log.recording import Array, Recording
 
 def runner_of(framework: Framework) -> Runner:
     """The framework's own runner, or the one that all eager frameworks share."""
-    return framework.runner or EAGER
+    return framework.programs or EAGER
 
 
 class EagerRunner:
     """Runs programs of every eager framework; each run begins with a copy of the model and puts random state back."""
-
-    can: frozenset[Capability] = frozenset()
 
     def run(self, side: Side, batches: Sequence[Batch], scope: Scope) -> Recording:
         if scope.full_steps is None:
@@ -48,8 +46,7 @@ class EagerRunner:
     def calls(self, side: Side, batch: Batch) -> list[Call]:
         framework = side.framework
         calls: dict[str, Call] = {}
-        with _from_the_start(framework, Scope()), ExitStack() as undo:
-            model = side.fresh()
+        with _started(side, None, Scope()) as model, ExitStack() as undo:
             for path, module in named_modules(framework, model):
                 undo.callback(_record_first_call(framework, path, module, calls))
             undo.enter_context(shared_masks(framework, model, Masks()))
@@ -62,20 +59,9 @@ class EagerRunner:
                 side.iterate(model, optimizer, inputs, targets)
         return list(calls.values())
 
-    def call(
-        self,
-        side: Side,
-        path: str,
-        call: Call,
-        scope: Scope,
-        cotangent: Cotangent,
-        change: Callable[[Any], None] | None = None,
-    ) -> Evaluated:
+    def call(self, side: Side, path: str, call: Call, scope: Scope, cotangent: Cotangent) -> Evaluated:
         framework = side.framework
-        with _from_the_start(framework, scope):
-            module = side.copied(side.modules[path], scope.dtype)
-            if change is not None:
-                change(module)
+        with _started(side, path, scope) as module:
             given, leaves = as_leaves(framework, (call.args, dict(call.kwargs)), scope.dtype)
             with shared_masks(framework, module, Masks()):
                 output = _canonical(framework, module, module(*given[0], **given[1]))
@@ -110,8 +96,7 @@ class EagerRunner:
     def operators_of_call(self, side: Side, path: str, call: Call, scope: Scope, cotangent: Cotangent) -> Trace:
         framework = side.framework
         listener = OperatorTrace(framework)
-        with _from_the_start(framework, scope):
-            module = side.copied(side.modules[path], scope.dtype)
+        with _started(side, path, scope) as module:
             (args, kwargs), _ = as_leaves(framework, (call.args, dict(call.kwargs)), scope.dtype)
             listener.given((args, kwargs))
             with shared_masks(framework, module, Masks()), listener.recording():
@@ -123,8 +108,7 @@ class EagerRunner:
     def operators_of_loss(self, side: Side, batch: Batch, scope: Scope) -> Trace:
         framework = side.framework
         listener = OperatorTrace(framework)
-        with _from_the_start(framework, scope):
-            model = side.fresh(scope.dtype)
+        with _started(side, None, scope) as model:
             wanted = None if batch[1] is None else side.tensors(batch[1], scope.dtype)
             with shared_masks(framework, model, Masks()):
                 outputs = side.call(model, side.tensors(batch[0], scope.dtype))
@@ -144,21 +128,39 @@ EAGER = EagerRunner()
 
 
 @contextmanager
-def _from_the_start(framework: Framework, scope: Scope) -> Iterator[None]:
-    """The precision and seed that a run begins with; random state is put back."""
-    process = framework.eager.process
+def _started(side: Side, path: str | None, scope: Scope) -> Iterator[Any]:
+    """A copy of the model, or of one module of it, as a run of this scope begins; random state is put back."""
+    framework, process = side.framework, side.framework.eager.process
     with ExitStack() as undo:
         undo.callback(process.set_random_state, process.random_state())
         if scope.dtype is not None:
             undo.enter_context(process.precision(scope.dtype))
         process.seed(scope.seed)
-        yield
+        made = side.copied(side.model if path is None else side.modules[path], scope.dtype)
+        if scope.state or scope.settings:
+            _put_in_scope(framework, made, path or "", scope)
+        if scope.evaluation:
+            for one in as_mapping(made).values():
+                undo.enter_context(framework.eager.modules.quiet(one))
+        yield made
+
+
+def _put_in_scope(framework: Framework, made: Any, path: str, scope: Scope) -> None:
+    """Give a copy the values and settings of the scope in place of its own."""
+    modules = framework.eager.modules
+    for place, module in named_modules(framework, made):
+        for name, value in scope.settings.get(join(path, place) if place else path, {}).items():
+            modules.set_setting(module, name, value)
+        for one in modules.own(module):
+            array = scope.state.get(".".join(part for part in (path, place, one.name) if part))
+            if array is not None:
+                framework.eager.hooks.write(one.tensor, array)
+        modules.refresh(module)
 
 
 def _run(side: Side, batches: Sequence[Batch], scope: Scope) -> Recording:
     framework, dtype = side.framework, scope.dtype
-    with _from_the_start(framework, scope), ExitStack() as undo:
-        model = side.fresh(dtype)
+    with _started(side, None, scope) as model, ExitStack() as undo:
         optimizer, scheduler = side.make_optimizer(model)
         masks = Masks()
         undo.enter_context(shared_masks(framework, model, masks))

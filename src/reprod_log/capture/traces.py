@@ -47,10 +47,10 @@ class OperatorTrace:
     @contextmanager
     def recording(self) -> Iterator[None]:
         """While it lasts, every operator is recorded."""
-        operators = self._framework.eager.operators
-        if operators is None:
+        each_operator = self._framework.eager.each_operator
+        if each_operator is None:
             raise CaptureError(f"operators of {self._framework.name} cannot be recorded one by one")
-        with operators.each_operator(self._called):
+        with each_operator(self._called):
             yield
 
     def _called(self, name: str, given: Any, result: Any, function: type | None = None) -> None:

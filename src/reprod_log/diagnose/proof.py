@@ -5,7 +5,7 @@ When the error is gone, the cause is proven.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +26,7 @@ from reprod_log.pairing import match
 from reprod_log.pairing.live import survey
 from reprod_log.pairing.units import BARE
 from reprod_log.recording import Array, Entry, Key, Recording
-from reprod_log.transfer import TransferReport, transfer_weights
+from reprod_log.transfer import TransferReport
 from reprod_log.verdict import CalibratedPolicy, Status, calibrate, judge_calibrated
 
 _CONSEQUENCES = Explains(frozenset({"constant_factor", "statistics"}), by="proven", same_layers=True)
@@ -121,9 +121,13 @@ class _Prover:
             return None
         entries: list[Entry] = []
         for dtype in (None, FLOAT64):
-            scope = Scope(run=f"isolated.{dtype}" if dtype else "isolated", dtype=dtype)
-            change = self._change(fix, dtype)
-            found, _ = run_alone(self._runs.theirs, calls, scope, paths={fix.layer: path}, change=change)
+            scope = Scope(
+                run=f"isolated.{dtype}" if dtype else "isolated",
+                dtype=dtype,
+                state=self._runs.weights_for(fix.layer) if fix.weights else {},
+                settings={path: fix.settings},
+            )
+            found, _ = run_alone(self._runs.theirs, calls, scope, paths={fix.layer: path})
             entries += found
         if not entries:
             return None
@@ -145,17 +149,6 @@ class _Prover:
         # What the policy accepts passes with whatever error it has.
         held = [check for one in mine for check in one.checks if check.passed and check.limit]
         return max((check.value / check.limit for check in held), default=0.0)
-
-    def _change(self, fix: Fix, dtype: str | None) -> Callable[[Any], None]:
-        def change(module: Any) -> None:
-            for name, value in fix.settings.items():
-                self._runs.theirs.framework.eager.modules.set_setting(module, name, value)
-            if fix.weights:
-                reference = self._runs.ours
-                ours = reference.copied(reference.modules[fix.layer], dtype)
-                transfer_weights(ours, module, on_difference="report")
-
-        return change
 
 
 def _needed(recording: Recording) -> Recording:

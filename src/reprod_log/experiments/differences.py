@@ -70,8 +70,6 @@ def _slope(side: Side, call: Call, role: str, path: str, direction: Array) -> Sl
 
 
 def _run(side: Side, call: Call, path: str) -> Evaluated | None:
-    if path not in side.modules:
-        return None
     scope = Scope(run="finite", dtype=FLOAT64)
     try:
         return runner_of(side.framework).call(side, path, call, scope, cotangent_of(call))

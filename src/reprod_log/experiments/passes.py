@@ -7,9 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from reprod_log.capture.eager import runner_of
+from reprod_log.capture.live import live_model
 from reprod_log.errors import CaptureError, ReprodLogError, first_line
 from reprod_log.experiments.regions import run_alone
-from reprod_log.frameworks.contract import Call
+from reprod_log.frameworks.contract import Call, Capability
+from reprod_log.frameworks.module_tree import join
 from reprod_log.frameworks.side import Batch, Scope, Side, as_mapping
 from reprod_log.measure.comparison import measure_pair
 from reprod_log.messages import Foreign, Name, Note, message
@@ -56,6 +58,7 @@ class Experiments:
         """The same for the candidate's layers, by the reference's paths: the reference's tensors, as they take them."""
         self.partners: dict[str, str] = {}
         """The candidate's path for each layer of the reference that was run alone."""
+        self._plan = TransferPlan((), ())
 
     def recordings(self) -> tuple[Recording, Recording]:
         """The recording of each side, with all passes in it."""
@@ -69,14 +72,41 @@ class Experiments:
         for place, (name, side) in enumerate((("reference", self.ours), ("candidate", self.theirs))):
             extra[place].extend(self._wide(name, side, place))
         layers = match_layers(reference, candidate, rename=self.rename)
-        self._isolate(reference, candidate, layers, extra)
+        shapes = {
+            join(module.path, name): shape for module in candidate.modules for name, shape in module.parameters.items()
+        }
+        self._plan = make_plan(layers.units, shapes)
+        if self._both_can("isolate"):
+            self._isolate(reference, candidate, layers, extra)
         if not self.quick and self.ours.optimizer is not None and self.theirs.optimizer is not None:
-            self._inject(reference, candidate, layers, extra)
+            self._inject(reference, extra)
         whole = [
             replace(main, entries=(*main.entries, *more), notes=(*main.notes, *notes))
             for main, more, notes in zip(mains, extra, self._notes, strict=True)
         ]
         return whole[0], whole[1]
+
+    def weights_for(self, layer: str) -> dict[str, Array]:
+        """The reference's values for the tensors of one of its layers, by the candidate's names and in its layouts."""
+        models = {name: live_model(model) for name, model in as_mapping(self.ours.model).items()}
+
+        def read(name: str) -> Array:
+            root = next(one for one in models if not one or name.startswith(f"{one}."))
+            return models[root].read(name.removeprefix(f"{root}."))
+
+        moves = [move for move in self._plan.moves if all(_is_below(name, layer) for name in move.sources)]
+        return {move.target: move.apply(read) for move in moves}
+
+    def _both_can(self, capability: Capability) -> bool:
+        """Whether both sides can do it; with a note about each that cannot."""
+        ours, theirs = self._can(0, capability), self._can(1, capability)
+        return ours and theirs
+
+    def _can(self, place: int, capability: Capability) -> bool:
+        framework = (self.ours, self.theirs)[place].framework
+        if capability not in framework.can:
+            self._notes[place].append(message(f"note.experiments.cannot.{capability}", framework=framework.name))
+        return capability in framework.can
 
     def _reported(self, what: str, do: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         self._progress(what, self._done, self._total)
@@ -104,6 +134,8 @@ class Experiments:
 
     def _wide(self, name: str, side: Side, place: int) -> tuple[Entry, ...]:
         scope = Scope(run=FLOAT64, dtype=FLOAT64, full_steps=self.detailed)
+        if not self._can(place, "float64"):
+            return ()
         try:
             recording: Recording = self._reported(f"{name} in float64", _run, side, self.batches, scope)
         except ReprodLogError:
@@ -153,12 +185,15 @@ class Experiments:
         """The calls of both sides; modules of the user's own are given arguments as they take them."""
         own = {module.path for module in candidate.modules if module.path and not module.kind}
         seen = {call.path: call for call in self._their_first_calls()}
+        backward = self._both_can("gradient")
         ours: list[Call] = []
         theirs: dict[str, Call] = {}
         for call in calls:
             partner = self.partners.get(call.path, "")
             other = seen.get(partner)
             call = call if other is None else with_shared_outputs(call, other)
+            # Without an output that is given a gradient, nothing goes back on either side.
+            call = call if backward else replace(call, shared=frozenset())
             ours.append(call)
             fitting = arranged(call, other) if other is not None and partner in own else call
             if fitting is not None:
@@ -170,21 +205,9 @@ class Experiments:
                 )
         return ours, theirs
 
-    def _inject(
-        self,
-        reference: Recording,
-        candidate: Recording,
-        layers: Layers,
-        extra: tuple[list[Entry], list[Entry]],
-    ) -> None:
+    def _inject(self, reference: Recording, extra: tuple[list[Entry], list[Entry]]) -> None:
         gradients = _gradients_by_step(reference)
         last = max(gradients, default=0)
-        shapes = {
-            f"{module.path}.{name}".lstrip("."): shape
-            for module in candidate.modules
-            for name, shape in module.parameters.items()
-        }
-        plan = make_plan(layers.units, shapes)
         # With its own gradients the reference runs as it ran before.
         extra[0].extend(
             replace(entry, key=entry.key.in_run("injected"))
@@ -193,7 +216,7 @@ class Experiments:
         )
         passes: tuple[tuple[int, str, Side, str | None, Mapping[int, Mapping[str, Array]]], ...] = (
             (0, "reference", self.ours, FLOAT64, gradients),
-            (1, "candidate", self.theirs, None, {step: _transferred(plan, by) for step, by in gradients.items()}),
+            (1, "candidate", self.theirs, None, {step: _transferred(self._plan, by) for step, by in gradients.items()}),
         )
         for place, name, side, dtype, given in passes:
             run = f"injected.{dtype}" if dtype else "injected"
@@ -208,6 +231,10 @@ class Experiments:
                 self._notes[place].append(message("note.experiments.not_injected", why=Foreign(first_line(error))))
                 continue
             extra[place].extend(recording.entries)
+
+
+def _is_below(name: str, layer: str) -> bool:
+    return not layer or name.startswith(f"{layer}.")
 
 
 def _run(side: Side, batches: Sequence[Batch], scope: Scope) -> Recording:

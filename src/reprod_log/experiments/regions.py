@@ -6,7 +6,7 @@ A module's own error then stands apart from what it inherited from those before 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,9 +22,6 @@ from reprod_log.messages import Foreign, Message, Name, message
 from reprod_log.recording import Array, Entry, Key
 from reprod_log.recording.recorder import Recorder
 
-Change = Callable[[Any], None]
-"""Made to the copy of a module before it is run."""
-
 
 def run_alone(
     side: Side,
@@ -33,12 +30,11 @@ def run_alone(
     *,
     paths: Mapping[str, str],
     exchanged: Collection[str] = (),
-    change: Change | None = None,
 ) -> tuple[tuple[Entry, ...], tuple[Message, ...]]:
     """Entries of every module run alone, and notes about those that could not be.
 
     `paths` maps the reference's paths (those of `calls`) to this side's; modules in `exchanged` want time and batch
-    the other way round. `change` is made to the copy of each module before it is run.
+    the other way round.
     """
     runner = runner_of(side.framework)
     recorder = Recorder()
@@ -47,12 +43,12 @@ def run_alone(
     for call in calls:
         path = paths.get(call.path)
         # A model may wrap what the other side is as a whole: the outer and the inner module then have one partner.
-        if path is None or path not in side.modules or path in done:
+        if path is None or path in done:
             continue
         done.add(path)
         given = time_and_batch_first(call) if call.path in exchanged else call
         try:
-            found = runner.call(side, path, given, scope, cotangent_of(given), change)
+            found = runner.call(side, path, given, scope, cotangent_of(given))
         except Exception as error:  # a layer may raise anything on a foreign input; the reason is kept
             notes.append(_not_alone(path, side.framework.name, scope.dtype, first_line(error)))
             continue

@@ -40,11 +40,8 @@ def framework_of(thing: Any) -> Framework:
     """
     for framework in loaded():
         parts = framework.parts
-        if parts is None:
-            if framework.tensors.is_tensor(thing):
-                break
-        elif (
-            parts.modules.is_module(thing) or parts.optimizers.is_optimizer(thing) or framework.tensors.is_tensor(thing)
+        if framework.owns(thing) or (
+            parts is not None and (parts.optimizers.is_optimizer(thing) or framework.tensors.is_tensor(thing))
         ):
             return framework
     raise _nobody_owns(thing)
@@ -53,8 +50,7 @@ def framework_of(thing: Any) -> Framework:
 def owner_of_model(model: Any) -> Framework:
     """The loaded framework that a model belongs to; UsageError when it is not a model of any."""
     for framework in loaded():
-        parts, models = framework.parts, framework.models
-        if (parts is not None and parts.modules.is_module(model)) or (models is not None and models.owns(model)):
+        if framework.owns(model):
             return framework
     raise UsageError(f"Expected a model of {watchable_names()}, got a {_class_of(model)}.{_stand_in_hint(model)}")
 
@@ -113,8 +109,10 @@ def is_loaded(name: str) -> bool:
     package's folder is not the one its name says.
     """
     module = sys.modules.get(name)
-    if module is None or getattr(module, "Tensor", getattr(module, "Array", None)) is None:
-        # Missing, or found in the middle of its own import.
+    if module is None or (
+        # In the middle of its own import; one that has its tensors already can be asked.
+        getattr(module.__spec__, "_initializing", False) and not hasattr(module, "Tensor")
+    ):
         return False
     file = getattr(module, "__file__", None)
     return file is None or name in (Path(file).stem, Path(file).parent.name)

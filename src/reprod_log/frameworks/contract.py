@@ -3,23 +3,24 @@
 A framework is one value, `FRAMEWORK`, made of parts. Each part is described here by a protocol, and is a module with
 the functions of that protocol (`torch/modules.py`) or an object with these methods.
 
-    tensors                            every framework: its tensors as arrays
-    parts                              modules that run eagerly: modules, hooks, optimizers, process, operators
-    models, runner                     functions and graphs bring their own; for eager frameworks capture/ has them
-    distributed, export, checkpoints   optional
+    tensors               every framework: its tensors as arrays
+    parts                 modules that run eagerly: modules, hooks, optimizers, process, operators
+    programs              functions over trees and graphs instead: models as values, and how these run
+    distributed, export   optional
 
-A part that is missing is a capability that the framework does not have; `Framework.can` names those that it has.
+A framework with `parts` is run by capture/eager.py; one with `programs` runs by itself, and writes five functions
+(owns, layers, state, with_state, run) and what else it `can`.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -36,13 +37,9 @@ if TYPE_CHECKING:
 
 Shape = tuple[int, ...]
 
-Capability = Literal[
-    "watch", "gradient", "update", "float64", "isolate", "operators", "in_place", "optimizer_state", "scaler",
-    "distributed", "export", "checkpoints",
-]  # fmt: skip
-_EAGER: frozenset[Capability] = frozenset(
-    ("watch", "gradient", "update", "float64", "isolate", "in_place", "optimizer_state", "scaler")
-)
+Capability = Literal["watch", "gradient", "update", "float64", "isolate", "operators"]
+"""What can be done with a model besides running it: what a framework cannot do is evidence that is missing."""
+_EAGER: frozenset[Capability] = frozenset(("watch", "gradient", "update", "float64", "isolate"))
 
 
 # ---- values ---------------------------------------------------------------------------------------------------------
@@ -456,17 +453,8 @@ class Process(Protocol):
         """What makes runs repeatable."""
 
 
-class OperatorHook(Protocol):
-    """Called after an operator: its name, what it was given and gave, its class if its backward is written by hand."""
-
-    def __call__(self, name: str, given: Any, result: Any, function: type | None = None) -> None: ...
-
-
-class Operators(Protocol):
-    """The operators that a program calls."""
-
-    def each_operator(self, call: OperatorHook) -> AbstractContextManager[None]:
-        """While it lasts, `call` is called after every operator of the user's code."""
+OperatorHook = Callable[..., None]
+"""Called after an operator as (name, what it was given, what it gave, its class if its backward is written by hand)."""
 
 
 class Distributed(Protocol):
@@ -494,18 +482,6 @@ class Export(Protocol):
         """A function from inputs (arrays) to outputs, run by the exported engine."""
 
 
-class Checkpoints(Protocol):
-    """The framework's own weight files."""
-
-    SUFFIXES: tuple[str, ...]
-
-    def read(self, path: Path) -> Any:
-        """What the file holds, with every tensor as an array."""
-
-    def write(self, file: BinaryIO, arrays: Mapping[str, Array]) -> None:
-        """Write named arrays as a file of the framework."""
-
-
 @dataclass(frozen=True)
 class Eager:
     """The parts of a framework whose modules run eagerly. Only frameworks/ and capture/ call them."""
@@ -514,77 +490,8 @@ class Eager:
     hooks: Hooks
     optimizers: Optimizers
     process: Process
-    operators: Operators | None = None
-
-
-class LiveOptimizer(Protocol):
-    """An optimizer's state by the names of a model's parameters."""
-
-    @property
-    def updates(self) -> frozenset[str]:
-        """The names of the parameters that it updates."""
-
-    def constants(self, name: str) -> dict[str, float]:
-        """The numbers that the state of a parameter depends on: lr, beta1, beta2."""
-
-    def is_kept(self, name: str, slot: Slot) -> bool:
-        """Whether it keeps this slot of its column for a parameter with its present settings."""
-
-    def read(self, name: str) -> dict[str, Array]:
-        """The state of one parameter under the framework's own names; empty before the first step."""
-
-    def write(self, name: str, slots: Mapping[str, Array]) -> None:
-        """Replace the state of one parameter; an empty one is as before the first step."""
-
-
-class LiveModel(Protocol):
-    """One model by names and arrays: all that pairing and transfer ask. Runs leave it as it was."""
-
-    @property
-    def framework(self) -> Framework: ...
-
-    @property
-    def model(self) -> Any:
-        """The model itself, without what only wraps it."""
-
-    @property
-    def modules(self) -> tuple[ModuleFacts, ...]:
-        """Every module once, under its first path, a module before those inside it."""
-
-    def file_names(self) -> dict[str, str]:
-        """Every name that the framework's own files would have, with the first name of the same tensor."""
-
-    def read(self, name: str) -> Array:
-        """A copy of the values."""
-
-    def write(self, arrays: Mapping[str, Array]) -> None:
-        """Overwrite values in place, all or none."""
-
-    def gradient(self, name: str) -> Array | None: ...
-
-    def set_gradients(self, arrays: Mapping[str, Array | None]) -> None: ...
-
-    def optimizer(self, optimizer: Any) -> LiveOptimizer:
-        """The state of an optimizer of this model."""
-
-    def calls(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, paths: Iterable[str], arrays: Mapping[str, Array]
-    ) -> dict[str, LayerCall]:
-        """The first calls of the modules at these paths in one run in evaluation mode, in the order of their ends.
-
-        Tensors named in `arrays` have these values while it lasts.
-        """
-
-    def call(self, path: str, args: tuple[Any, ...], *, arrays: Mapping[str, Array], dtype: str) -> tuple[Array, ...]:
-        """The outputs of one module alone, in evaluation mode, in `dtype`, with the values of `arrays`."""
-
-
-class Models(Protocol):
-    """How models are opened that do not run eagerly; eager ones are opened by capture/live.py."""
-
-    def owns(self, model: object) -> bool: ...
-
-    def open(self, model: Any) -> LiveModel: ...
+    each_operator: Callable[[OperatorHook], AbstractContextManager[None]] | None = None
+    """While it lasts, the hook is called after every operator of the user's code."""
 
 
 Cotangent = Callable[[str, Shape], "Array | None"]
@@ -592,10 +499,7 @@ Cotangent = Callable[[str, Shape], "Array | None"]
 
 
 class Runner(Protocol):
-    """Where programs run. Eager frameworks get theirs from capture/eager.py; functions and graphs bring their own."""
-
-    can: frozenset[Capability]
-    """What it can do; of an eager framework its parts say it."""
+    """Where programs run: that of eager frameworks is capture/eager.py, functions and graphs bring their own."""
 
     def run(self, side: Side, batches: Sequence[tuple[Any, Any]], scope: Scope) -> Recording:
         """The recording of all batches, from the side's own start. The side is not changed."""
@@ -603,16 +507,8 @@ class Runner(Protocol):
     def calls(self, side: Side, batch: tuple[Any, Any]) -> list[Call]:
         """The first call of every module that was given tensors and plain values only, children before parents."""
 
-    def call(
-        self,
-        side: Side,
-        path: str,
-        call: Call,
-        scope: Scope,
-        cotangent: Cotangent,
-        change: Callable[[Any], None] | None = None,
-    ) -> Evaluated:
-        """The module at `path` alone on what `call` says, forward and backward; `change` is made to its copy first."""
+    def call(self, side: Side, path: str, call: Call, scope: Scope, cotangent: Cotangent) -> Evaluated:
+        """The module at `path` alone on what `call` says, forward and backward."""
 
     def evaluate(
         self, framework: Framework, function: Callable[..., Any], arguments: Sequence[Any], dtype: str | None
@@ -626,53 +522,64 @@ class Runner(Protocol):
         """Every operator of the loss, on what the model makes of a batch."""
 
 
+class Programs(Runner, Protocol):
+    """Models as values, and how they run: functions over trees of parameters, graphs.
+
+    DefaultPrograms (defaults.py) has what a framework without gradients, operators and layers run alone leaves out.
+    """
+
+    can: frozenset[Capability]
+
+    def owns(self, model: object) -> bool: ...
+
+    def layers(self, model: Any) -> tuple[ModuleFacts, ...]:
+        """Every module once, under its first path, a module before those inside it."""
+
+    def state(self, model: Any) -> Mapping[str, Array]:
+        """The values of every tensor that `layers` names, by its path."""
+
+    def with_state(self, model: Any, arrays: Mapping[str, Array]) -> Any:
+        """The model with these values in place of its own, which it keeps."""
+
+
 @dataclass(frozen=True)
 class Framework:
-    """One framework. A part that is None is a capability that it does not have."""
+    """One framework: `parts` or `programs`, where more is known of it than its tensors."""
 
     name: str
     """Of its top-level module, of its column in the tables of layers/, of its folder."""
     tensors: Tensors
     parts: Eager | None = None
-    models: Models | None = None
-    """How its models are opened, where they do not run eagerly."""
-    runner: Runner | None = None
-    """How its programs run, where they do not run eagerly."""
+    programs: Programs | None = None
     distributed: Distributed | None = None
     export: Export | None = None
-    checkpoints: Checkpoints | None = None
     columns: Mapping[str, Column] = field(default_factory=dict)
     """By kind of layer: a framework from outside brings what the table of layers says of the others."""
     optimizers: Mapping[str, OptimizerColumn] = field(default_factory=dict)
     """By kind of optimizer: the same for the table of optimizers."""
-    lacks: frozenset[Capability] = field(default_factory=frozenset)
-    """What the parts would promise and this framework cannot do."""
 
     @property
     def eager(self) -> Eager:
         """The parts of an eager framework; CaptureError when it is none."""
         if self.parts is None:
             raise CaptureError(
-                f"models of {self.name} cannot be watched or run, only its tensors are known; record them by hand with "
-                "run.log(name, tensor)"
+                f"models of {self.name} cannot be watched while a program calls them; record their tensors by hand "
+                "with run.log(name, tensor)"
             )
         return self.parts
 
     @property
     def can(self) -> frozenset[Capability]:
-        """What can be done with models of this framework, computed from its parts."""
-        found: set[Capability] = set(_EAGER) if self.parts is not None else set()
-        if self.runner is not None:
-            found |= self.runner.can
-        if self.parts is not None and self.parts.operators is not None:
-            found.add("operators")
-        optional: tuple[tuple[Capability, object], ...] = (
-            ("distributed", self.distributed),
-            ("export", self.export),
-            ("checkpoints", self.checkpoints),
-        )
-        found |= {name for name, part in optional if part is not None}
-        return frozenset(found) - self.lacks
+        """What can be done with models of this framework."""
+        if self.parts is None:
+            return frozenset() if self.programs is None else self.programs.can
+        return _EAGER if self.parts.each_operator is None else _EAGER | {"operators"}
+
+    def owns(self, model: object) -> bool:
+        """Whether it is a model of this framework."""
+        if self.parts is not None:
+            return self.parts.modules.is_module(model)
+        return self.programs is not None and self.programs.owns(model)
 
 
 def framework_from(found: Any, where: str) -> Framework:

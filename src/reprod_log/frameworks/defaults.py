@@ -5,12 +5,24 @@ A small framework derives its parts from these classes and writes only what is l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from reprod_log.frameworks.contract import KeptForm, ParameterTreatment, Switch
+from reprod_log.errors import CaptureError
+from reprod_log.frameworks.contract import (
+    Call,
+    Capability,
+    Cotangent,
+    Evaluated,
+    Framework,
+    KeptForm,
+    ParameterTreatment,
+    Switch,
+    Trace,
+)
 from reprod_log.frameworks.hooks import Undo, passing, plain_setting
+from reprod_log.frameworks.side import Batch, Scope, Side
 from reprod_log.layers.optimizers import Slot
 from reprod_log.recording import Array
 
@@ -142,3 +154,26 @@ class DefaultProcess:
 
     def switches(self) -> list[Switch]:
         return []
+
+
+class DefaultPrograms:
+    """Programs that can only be run as a whole, forward: graphs without gradients."""
+
+    can: frozenset[Capability] = frozenset()
+
+    def calls(self, side: Side, batch: Batch) -> list[Call]:
+        raise CaptureError(f"layers of {side.framework.name} cannot be run alone")
+
+    def call(self, side: Side, path: str, call: Call, scope: Scope, cotangent: Cotangent) -> Evaluated:
+        raise CaptureError(f"layers of {side.framework.name} cannot be run alone")
+
+    def evaluate(
+        self, framework: Framework, function: Callable[..., Any], arguments: Sequence[Any], dtype: str | None
+    ) -> Evaluated:
+        raise CaptureError(f"functions of {framework.name} have no gradients")
+
+    def operators_of_call(self, side: Side, path: str, call: Call, scope: Scope, cotangent: Cotangent) -> Trace:
+        raise CaptureError(f"operators of {side.framework.name} cannot be recorded one by one")
+
+    def operators_of_loss(self, side: Side, batch: Batch, scope: Scope) -> Trace:
+        raise CaptureError(f"operators of {side.framework.name} cannot be recorded one by one")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from reprod_log.frameworks.contract import Framework, OwnTensor
+from reprod_log.frameworks.contract import Framework, ModuleFacts, OwnTensor
 from reprod_log.layers.lookup import kind_of, of_the_tables
 from reprod_log.messages import Message, Name, message
 from reprod_log.recording import ModuleInfo
@@ -250,6 +250,20 @@ def kind_of_module(framework: Framework, module: Any) -> str:
 @of_the_tables
 def _kind_of_class(cls: type, framework: str) -> str:
     return kind_of((f"{one.__module__}.{one.__name__}" for one in cls.__mro__), framework)
+
+
+def info_of(facts: ModuleFacts, framework: str) -> ModuleInfo:
+    """A module of a model that is a value, as recordings describe it."""
+    kind = kind_of(facts.classes, framework)
+    own = (one for one in facts.classes if one.startswith(f"{framework}."))
+    return ModuleInfo(
+        path=facts.path,
+        type=facts.classes[0].rpartition(".")[2],
+        kind=kind,
+        origin=next(own, facts.classes[0]) if kind else facts.classes[0],
+        parameters={name: facts.inside[name].shape or () for name in facts.own},
+        settings=facts.settings,
+    )
 
 
 def named_modules(framework: Framework, model: Any) -> Iterator[tuple[str, Any]]:

@@ -104,7 +104,8 @@ def _rebuilt(structure: Any, items: list[tuple[str, Any]], new: list[Any]) -> An
             same[key] = value
         return same
     if isinstance(structure, tuple) and hasattr(structure, "_fields"):
-        return type(structure)(*new)
+        # Past a constructor that wants tensors (a packed sequence), where arrays stand for them.
+        return type(structure)._make(new)  # type: ignore[attr-defined]  # every named tuple has it
     if isinstance(structure, (tuple, list)):
         return type(structure)(new)
     if all(one is before for one, (_, before) in zip(new, items, strict=True)):

@@ -147,6 +147,12 @@ class Scope:
     brief: Sequence[str] = BRIEF
     gradients: Mapping[int, Mapping[str, Array]] = field(default_factory=dict)
     """Put in the place of the computed ones after each backward pass, by step and path."""
+    state: Mapping[str, Array] = field(default_factory=dict)
+    """Values that tensors of the model have in this run instead of their own, by path."""
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Settings that modules have in this run instead of their own, by path and native name."""
+    evaluation: bool = False
+    """In evaluation mode, without gradients, whatever mode the model is in."""
 
 
 def batches_of(inputs: Any, targets: Any, steps: int) -> list[Batch]:

@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from reprod_log.capture.live import live_model
+from reprod_log.capture.live import LiveModel, live_model
 from reprod_log.errors import TransferError, UsageError, first_line, listed
-from reprod_log.frameworks.contract import KeptForm, LiveModel, ModuleFacts, StateFacts
+from reprod_log.frameworks.contract import KeptForm, ModuleFacts, StateFacts
 from reprod_log.frameworks.module_tree import join
 from reprod_log.frameworks.tensors import plain_batch
 from reprod_log.layers.lookup import column_of, family_of, find_layer, layer_kind

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from reprod_log.capture.live import LiveOptimizer
 from reprod_log.errors import TransferError, UsageError, counted
-from reprod_log.frameworks.contract import LiveOptimizer
 from reprod_log.layers.optimizers import (
     STEP,
     OptimizerColumn,

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import Any
 
 from reprod_log.errors import TransferError, counted, listed
 from reprod_log.messages import Message, words
@@ -51,6 +52,8 @@ class TransferReport:
     doubts: tuple[Message, ...] = ()
     """What was taken for granted and may be why the models differ."""
     plan: TransferPlan | None = field(default=None, repr=False, compare=False)
+    model: Any = field(default=None, repr=False, compare=False)
+    """The target with its new weights: the very model that was given, unless models of its framework are values."""
 
     @property
     def complete(self) -> bool:

@@ -3,7 +3,7 @@
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -44,7 +44,8 @@ def transfer_weights(
     Nothing is written unless everything has a place: `allow_left` (patterns of tensor names) loosens that. With
     `verify` every pair of layers is run on one input first; a layer that computes something else is refused as well,
     unless `on_difference="report"`. With `dry_run` nothing is refused and nothing is written; the report says what
-    would happen.
+    would happen. A model that is a value (a function over a tree of parameters, a graph) stays as it is: the report's
+    `model` has the weights.
     """
     if on_difference not in ("raise", "report"):
         raise UsageError(f"on_difference is 'raise' or 'report', not {on_difference!r}.")
@@ -62,8 +63,7 @@ def transfer_weights(
     if dry_run:
         return report
     refuse_incomplete(report, on_difference)
-    prepared.target.live.write(prepared.plan.apply(prepared.source.read))
-    return report
+    return replace(report, model=prepared.target.live.write(prepared.plan.apply(prepared.source.read)))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from reprod_log.frameworks.contract import Eager, Framework
 from reprod_log.frameworks.torch import (
-    checkpoints,
     distributed,
     export,
     hooks,
@@ -16,8 +15,7 @@ from reprod_log.frameworks.torch import (
 FRAMEWORK = Framework(
     name="torch",
     tensors=tensors,
-    parts=Eager(modules, hooks, optimizers, process, operators),
+    parts=Eager(modules, hooks, optimizers, process, operators.each_operator),
     distributed=distributed,
     export=export,
-    checkpoints=checkpoints,
 )
