@@ -141,7 +141,7 @@ def summary(alignment: Alignment) -> str:
     first = alignment.verdict.first_divergence
     if first is not None:
         lines.append(f"first: {first.key}: {first.reason}")
-    lines += [f"{one.kind}: {one.cause}" for one in alignment.findings if one.kind != "suspicious pass"]
+    lines += [f"{one.kind}: {one.cause}" for one in alignment.findings if one.kind != "doubt"]
     return "\n".join(lines)
 
 

@@ -46,7 +46,7 @@ def test_backward_check_passes_when_both_sides_really_run(fnet):
     assert log.verdict == "diff check passed"
     assert "torch loss_9" in printed
     assert "paddle loss_9" in printed
-    assert "suspicious pass" not in fnet.run("reprod", "compare", "bp_align_torch.npy", "bp_align_paddle.npy")
+    fnet.run("reprod", "compare", "bp_align_torch.npy", "bp_align_paddle.npy")
 
 
 def test_each_side_loads_its_own_framework_only(fnet):
@@ -61,7 +61,8 @@ def test_published_backward_check_is_ten_zeros_when_torch_meets_itself(fnet):
     assert log.verdict == "diff check passed"
     assert log.differences == dict.fromkeys(LOSSES, 0.0)
     assert "paddle loss" not in printed
-    assert "suspicious pass" in fnet.run("reprod", "compare", "bp_align_torch.npy", "bp_align_paddle.npy")
+    noted = fnet.run("reprod", "compare", "bp_align_torch.npy", "bp_align_paddle.npy", exit_code=4)
+    assert noted.startswith("NOT PROVEN")
 
 
 def test_old_adamw_fails_from_the_first_update_when_paddle_really_runs(fnet):

@@ -61,5 +61,7 @@ def test_published_backward_passes_though_the_weight_decay_is_missing(mvf):
     mvf.check("alignment/step4/check_step4.py")
 
     assert mvf.log("alignment/step4/bp_align_diff.log").verdict == "diff check passed"
-    noted = mvf.run("reprod", "compare", *(f"alignment/step4/bp_align_{side}.npy" for side in ("torch", "paddle")))
-    assert "suspicious pass" in noted
+    noted = mvf.run(
+        "reprod", "compare", *(f"alignment/step4/bp_align_{side}.npy" for side in ("torch", "paddle")), exit_code=4
+    )
+    assert noted.startswith("NOT PROVEN")

@@ -18,6 +18,7 @@ from reprod_log.messages import Name, message, words
 from reprod_log.report.formats.markdown import LIMIT
 from reprod_log.report.overview import markdown, rows_of, summary_of, write_overview
 from reprod_log.steps.overview import Overview, StepResult
+from reprod_log.verdict import Status
 
 
 def step(name: str, **known: object) -> StepResult:
@@ -29,7 +30,7 @@ def overview(*steps: StepResult) -> Overview:
 
 
 def odd() -> StepResult:
-    idle = Finding("constant_sequence", message("cause.constant_sequence", name=Name("lr")), kind="suspicious pass")
+    idle = Finding("made", message("cause.constant_sequence", name=Name("lr")), kind="doubt")
     return step("lr", alignment=replace(fixed(wrong=False), findings=(idle,)))
 
 
@@ -45,11 +46,25 @@ ALL = (
 def test_every_step_has_its_line_and_colour() -> None:
     found = overview(*ALL)
     rows = rows_of(found)
-    assert [row.word for row in rows] == ["PASS", "PASS", "FAIL", "ERROR", "SKIPPED"]
-    assert [row.status.value for row in rows] == ["PASS", "SUSPECT", "FAIL", "NOTHING", "NOTHING"]
-    assert words()(summary_of(found)) == "NOT ALIGNED: 2 of 5 steps of a plan pass, 1 of them without proving anything"
-    assert words("zh")(summary_of(found)) == "未对齐：a plan 的 5 个步骤中有 2 个通过，其中 1 个说明不了什么"
+    assert [row.word for row in rows] == ["PASS", "UNPROVEN", "FAIL", "ERROR", "SKIPPED"]
+    assert [row.status.value for row in rows] == ["PASS", "UNPROVEN", "FAIL", "NOTHING", "NOTHING"]
+    assert words()(summary_of(found)) == "NOT ALIGNED: 1 of 5 steps of a plan pass"
+    assert words("zh")(summary_of(found)) == "未对齐：a plan 的 5 个步骤中有 1 个通过"
     assert words("zh")(rows[1].answer) == "学习率 lr 从未变化"
+
+
+def test_steps_that_prove_nothing_are_amber_until_they_are_allowed() -> None:
+    found = overview(ALL[0], odd(), step("training", skipped=True))
+    assert found.status is Status.UNPROVEN
+    told = words()(summary_of(found))
+    assert told == "NOT PROVEN: 1 of 3 steps of a plan pass, the others prove nothing"
+    assert markdown(found).startswith(f"# ! {told}")
+    assert overview(*ALL).status is Status.FAIL
+    allowed = overview(ALL[0], odd().allowing_unproven())
+    assert allowed.status is Status.PASS
+    assert rows_of(allowed)[1].status is Status.UNPROVEN
+    told = words()(summary_of(allowed))
+    assert told == "ALIGNED: 2 of 2 steps of a plan pass, 1 of them allowed to pass without proving anything"
 
 
 def test_nothing_done_does_not_pass() -> None:
@@ -93,7 +108,7 @@ def test_markdown_fits_a_comment_and_says_what_it_left_out() -> None:
     text = markdown(overview(*(step(f"s{place}", alignment=fixed()) for place in range(40))), full=True)
     assert len(text) <= LIMIT
     assert re.search(r"the reports of \d+ steps are left out here", text)
-    assert markdown(overview(*ALL)).startswith("# ✗ NOT ALIGNED: 2 of 5 steps of a plan pass")
+    assert markdown(overview(*ALL)).startswith("# ✗ NOT ALIGNED: 1 of 5 steps of a plan pass")
 
 
 @pytest.fixture

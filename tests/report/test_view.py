@@ -83,11 +83,11 @@ def test_two_mistakes_of_one_rule_are_both_on_the_first_screen() -> None:
     assert screen.shown_causes == tuple(two)
 
 
-def test_suspicious_passes_are_no_causes_and_weaken_the_verdict() -> None:
-    odd = finding_of("a", "a constant", "e", kind="suspicious pass")
+def test_doubts_are_no_causes_and_weaken_the_verdict() -> None:
+    odd = finding_of("a", "a constant", "e", kind="doubt")
     plain, doubted = fixed(wrong=False), replace(fixed(wrong=False), findings=(odd,))
     assert first_screen(doubted).causes == ()
-    assert first_screen(doubted).suspicious == (odd,)
+    assert first_screen(doubted).doubts == (odd,)
     assert (first_screen(plain).certainty.level, first_screen(doubted).certainty.level) == ("fair", "weak")
 
 

@@ -13,9 +13,10 @@ from reprod_log.errors import UsageError, counted
 from reprod_log.messages import Name, known_languages, message, words
 from reprod_log.recording.key import PHASES
 from reprod_log.report.first_screen import first_screen
-from reprod_log.verdict import CalibratedPolicy
+from reprod_log.verdict import CalibratedPolicy, Policy
 
 LANGUAGES = known_languages()
+ALLOWED = Policy.fixed(allow_unproven=True)
 
 
 def test_there_are_english_and_chinese() -> None:
@@ -99,9 +100,11 @@ def test_no_sentence_has_a_number_before_a_bare_plural() -> None:
 
 def test_advice_after_a_pass_fits_what_was_found() -> None:
     same = Recording.from_arrays({f"loss_{step}": np.full(1, 1.0 + step / 7, "float32") for step in range(6)})
-    odd = finding_of("made", "it could not fail", "", "consistent", "", kind="suspicious pass")
-    whole = align(same, same)
+    odd = finding_of("made", "it could not fail", "", "consistent", "", kind="doubt")
+    whole = align(same, Recording.from_arrays({"loss_0": same["loss_0"].array()}), allow_unmatched="*")
     told = [words()(one) for one in first_screen(replace(whole, findings=(odd,))).advice]
-    assert told == [words().get("advice.suspicious")]
+    assert told == [words().get("advice.unproven")]
+    let = [words()(one) for one in first_screen(replace(whole, policy=ALLOWED, findings=(odd,))).advice]
+    assert let == [words().get("advice.allowed_unproven")]
     calm = [words()(one) for one in first_screen(replace(whole, findings=())).advice]
     assert calm == [words().get("advice.passed.fixed")]

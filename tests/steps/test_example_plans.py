@@ -16,7 +16,7 @@ def test_alexnet_is_aligned_in_every_step(tmp_path: Path) -> None:
     assert sides == {("torch", "paddle"), ("paddle", "paddle")}
     assert len({one.reference.provenance.extra["fake_data"] for one in found.values()}) == 1
     assert found["backward"].policy.name == "calibrated"
-    assert not [finding for one in found.values() for finding in one.findings if finding.kind == "suspicious pass"]
+    assert not [finding for one in found.values() for finding in one.doubts]
     assert (tmp_path / "report_steps" / "backward.html").is_file()
 
 

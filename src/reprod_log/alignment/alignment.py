@@ -13,14 +13,23 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from reprod_log.diagnose import Case, Finding
+from reprod_log.diagnose import Case, Finding, diagnose_again
 from reprod_log.errors import NotAligned, UnreadableFile
 from reprod_log.measure.comparison import Compared, Comparison
 from reprod_log.recording import Key
 from reprod_log.recording.encoding import check_types
 from reprod_log.recording.files import replacing
 from reprod_log.recording.recording import Source
-from reprod_log.verdict import CalibratedPolicy, Judgement, NoiseFloor, Policy, Status, Verdict, verdict_of
+from reprod_log.verdict import (
+    CalibratedPolicy,
+    Judgement,
+    NoiseFloor,
+    Policy,
+    Status,
+    Verdict,
+    require_proven,
+    verdict_of,
+)
 
 SCHEMA = "reprod_log alignment"
 SCHEMA_VERSION = 2
@@ -43,9 +52,19 @@ class Alignment:
     floor: NoiseFloor | None = None
     """What rounding alone does, when the recordings tell."""
 
+    def __post_init__(self) -> None:
+        # Here, so that no way of making an alignment passes with a doubt in it.
+        verdict = require_proven(self.verdict, proven=not self.doubts, allow_unproven=self.policy.allow_unproven)
+        object.__setattr__(self, "verdict", verdict)
+
+    @property
+    def doubts(self) -> tuple[Finding, ...]:
+        """Why a pass would prove nothing."""
+        return tuple(one for one in self.findings if one.kind == "doubt")
+
     @property
     def passed(self) -> bool:
-        """True only if something was compared, everything passed, and nothing was left over on either side."""
+        """True only if something was compared, everything passed, nothing was left over, and there is no doubt."""
         return self.verdict.passed
 
     @property
@@ -77,7 +96,9 @@ class Alignment:
 
     def judged_by(self, policy: Policy | CalibratedPolicy) -> Alignment:
         """The same measurements under another policy."""
-        return replace(self, policy=policy, verdict=verdict_of(self.comparison, policy, self.floor, self._complete))
+        verdict = verdict_of(self.comparison, policy, self.floor, self._complete)
+        findings = diagnose_again(replace(self.case, policy=policy, verdict=verdict), self.findings)
+        return replace(self, policy=policy, verdict=verdict, findings=findings)
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain values. The verdict is written for readers; reading back judges again."""

@@ -39,6 +39,7 @@ def align_models(
     limits: str | Iterable[Limit | str] = (),
     allow_unmatched: str | Iterable[str] = (),
     accept: str | Iterable[str] = (),
+    allow_unproven: bool = False,
     equal_nan: bool = False,
     threads: int | None = None,
     quick: bool = False,
@@ -60,7 +61,8 @@ def align_models(
     transfer               carry the reference's weights over first (changes the candidate; its other state stays)
     quick                  only isolation and the float64 run, without the precision tier
 
-    `rename`, `policy`, `limits`, `allow_unmatched`, `accept`, `equal_nan` and `threads` are those of `align`.
+    `rename`, `policy`, `limits`, `allow_unmatched`, `accept`, `allow_unproven`, `equal_nan` and `threads` are those of
+    `align`.
     Neither model is trained: all runs use copies. Dropout layers get the same masks on both sides.
     """
     options = AlignOptions.of(
@@ -69,6 +71,7 @@ def align_models(
         limits=limits,
         allow_unmatched=allow_unmatched,
         accept=accept,
+        allow_unproven=allow_unproven,
         equal_nan=equal_nan,
         threads=threads,
     )

@@ -27,6 +27,8 @@ class AlignOptions:
     """Patterns of keys whose difference is known and accepted; they pass, and reports show it."""
     allow_incomplete: bool = False
     """Whether a recording that was cut short may pass with what it has."""
+    allow_unproven: bool = False
+    """Whether a pass that proves nothing may pass all the same; reports show the doubts."""
     equal_nan: bool = False
     """Whether NaN on both sides at the same place counts as equal."""
     dims: Mapping[str, str] | None = None
@@ -79,5 +81,6 @@ class AlignOptions:
             allow_unmatched=(*policy.allow_unmatched, *self.allow_unmatched),
             accept=(*policy.accept, *self.accept),
             allow_incomplete=policy.allow_incomplete or self.allow_incomplete,
+            allow_unproven=policy.allow_unproven or self.allow_unproven,
             equal_nan=policy.equal_nan or self.equal_nan,
         )

@@ -32,6 +32,7 @@ def align(
     allow_unmatched: str | Iterable[str] = (),
     accept: str | Iterable[str] = (),
     allow_incomplete: bool = False,
+    allow_unproven: bool = False,
     equal_nan: bool = False,
     dims: Mapping[str, str] | None = None,
     mesh: Mapping[str, int] | None = None,
@@ -47,7 +48,8 @@ def align(
     (see `load_ranks` and `join_ranks` of reprod_log.ranks).
     Give a `policy` or `limits`, not both. Without either the calibrated rule judges when the reference also ran in
     float64, fixed limits otherwise. `allow_unmatched`, `accept`, `allow_incomplete` (a recording that was cut short may
-    pass with what it has) and `equal_nan` loosen whichever policy holds.
+    pass with what it has), `allow_unproven` (a pass that proves nothing may pass) and `equal_nan` loosen whichever
+    policy holds.
     Pairs are measured on `threads` of this process (None: one per core), or by any `executor` of concurrent.futures;
     one that runs elsewhere must see the recordings under the same paths or URLs. Neither changes the result.
     `elements` keeps a few single elements of each pair, of which HTML reports make pictures; nothing else needs them.
@@ -59,6 +61,7 @@ def align(
         allow_unmatched=allow_unmatched,
         accept=accept,
         allow_incomplete=allow_incomplete,
+        allow_unproven=allow_unproven,
         equal_nan=equal_nan,
         dims=dims,
         mesh=mesh,

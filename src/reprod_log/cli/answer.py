@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.text import Text
 
 from reprod_log.alignment import Alignment
-from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOTHING_COMPARED
+from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOT_PROVEN, NOTHING_COMPARED
 from reprod_log.cli.groups import Output
 from reprod_log.report import write_report
 from reprod_log.report.github import announce
@@ -53,7 +53,9 @@ def show(alignment: Alignment, output: Output) -> None:
 
 
 def exit_code(alignment: Alignment) -> int:
-    """0 aligned, 1 not aligned, 5 nothing compared."""
+    """0 aligned, 1 not aligned, 4 not proven, 5 nothing compared."""
+    if alignment.status is Status.UNPROVEN:
+        return NOT_PROVEN
     if alignment.status is Status.NOTHING:
         return NOTHING_COMPARED
     return ALIGNED if alignment.passed else NOT_ALIGNED

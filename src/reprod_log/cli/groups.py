@@ -13,6 +13,7 @@ from reprod_log.cli.options import (
     Accept,
     AllowIncomplete,
     AllowUnmatched,
+    AllowUnproven,
     AllRows,
     EqualNan,
     Full,
@@ -34,6 +35,7 @@ class Judging:
     allow_unmatched: AllowUnmatched = field(default_factory=list)
     accept: Accept = field(default_factory=list)
     allow_incomplete: AllowIncomplete = False
+    allow_unproven: AllowUnproven = False
     equal_nan: EqualNan = False
 
     def options(self, **others: Any) -> AlignOptions:
@@ -43,6 +45,7 @@ class Judging:
             allow_unmatched=self.allow_unmatched,
             accept=self.accept,
             allow_incomplete=self.allow_incomplete,
+            allow_unproven=self.allow_unproven,
             equal_nan=self.equal_nan,
             **others,
         )

@@ -39,6 +39,9 @@ Accept = Annotated[
 AllowIncomplete = Annotated[
     bool, typer.Option("--allow-incomplete", help="An incomplete recording may pass with what it has.")
 ]
+AllowUnproven = Annotated[
+    bool, typer.Option("--allow-unproven", help="A pass that proves nothing may pass; the doubts are shown.")
+]
 Dims = Annotated[
     list[str],
     typer.Option(

@@ -1,12 +1,14 @@
-"""diagnose: hypotheses about known causes and about passes that prove nothing; they never change the verdict."""
+"""diagnose: hypotheses about known causes, and doubts about passes that prove nothing."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.engine import find
 from reprod_log.diagnose.finding import Finding, Fix, ranked
 
-__all__ = ["Case", "Finding", "Fix", "diagnose", "ranked"]
+__all__ = ["Case", "Finding", "Fix", "diagnose", "diagnose_again", "ranked"]
 
 
 def diagnose(case: Case) -> tuple[Finding, ...]:
@@ -15,3 +17,12 @@ def diagnose(case: Case) -> tuple[Finding, ...]:
     from reprod_log.diagnose.hypotheses import HYPOTHESES
 
     return ranked(find(HYPOTHESES, case))
+
+
+def diagnose_again(case: Case, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings of a case that another policy judged: doubts look at the numbers anew, what needs data stays."""
+    from reprod_log.diagnose.hypotheses.doubts import HYPOTHESES
+
+    again = [one for one in HYPOTHESES if not one.where.data]
+    rules = {one.rule for one in again}
+    return ranked([*(one for one in findings if one.rule not in rules), *find(again, case)])

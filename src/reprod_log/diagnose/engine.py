@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Confidence, Finding
 from reprod_log.errors import ValuesNotRecorded
-from reprod_log.verdict import CalibratedPolicy
+from reprod_log.verdict import CalibratedPolicy, Status
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,8 @@ class Where:
 
     data: bool = True
     """The recordings themselves are at hand, not only what was measured."""
+    compared: bool = True
+    """Something was compared; where nothing was, nothing differs."""
     steps: int = 0
     """At least so many steps were recorded."""
     failures: bool = False
@@ -31,6 +33,8 @@ class Where:
 
     def holds(self, case: Case) -> bool:
         if self.data and (case.recorded is None or len(case.recorded.steps) < self.steps):
+            return False
+        if self.compared and case.verdict.status is Status.NOTHING:
             return False
         if self.joined and (case.recorded is None or not case.recorded.joined):
             return False
@@ -65,7 +69,7 @@ class Explains:
 class Hypothesis:
     """Something that is often the cause: where to look for it, and how.
 
-    `look` reads numbers and never changes a verdict; on a healthy pair it finds nothing.
+    `look` reads numbers; on a healthy pair it finds nothing. Of its findings only a doubt changes a verdict.
     """
 
     rule: str

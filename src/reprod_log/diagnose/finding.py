@@ -1,4 +1,7 @@
-"""Finding: a named cause or a remark, with its evidence. Findings never change a verdict."""
+"""Finding: a named cause, a doubt or a remark, with its evidence.
+
+Causes and remarks never change a verdict. A doubt says that a pass proves nothing: it makes it NOT PROVEN.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,9 @@ from reprod_log.messages import Message, Name, Names, message, words
 from reprod_log.recording import Key
 
 Confidence = Literal["proven", "consistent", "possible"]
-Kind = Literal["cause", "suspicious pass", "remark"]
+Kind = Literal["cause", "doubt", "remark"]
 _CERTAINTY = {"proven": 0, "consistent": 1, "possible": 2}
-_WEIGHT = {"cause": 0, "suspicious pass": 1, "remark": 2}
+_WEIGHT = {"cause": 0, "doubt": 1, "remark": 2}
 _MOST_KEYS = 5
 
 
@@ -84,8 +87,12 @@ class Finding:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Finding:
-        """What `to_dict` wrote; the first edition wrote sentences alone, and before 2026-11-16 one fix or none."""
+        """What `to_dict` wrote; the first edition wrote sentences alone, and before 2026-11-16 one fix or none and
+        suspicious passes.
+        """
         values = dict(data)
+        if values.get("kind") == "suspicious pass":
+            values["kind"] = "doubt"
         values["keys"] = tuple(map(Key.parse, values.get("keys", ())))
         one = values.pop("mend", None)
         fixes = values.pop("mends", () if one is None else (one,))
@@ -107,7 +114,7 @@ def _texts(sentence: str) -> tuple[str, ...]:
 
 
 def ranked(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Causes before suspicions before remarks, each the surest first; one mistake in many layers is reported once."""
+    """Causes before doubts before remarks, each the surest first; one mistake in many layers is reported once."""
     return tuple(sorted(merged(findings), key=lambda one: (_WEIGHT[one.kind], _CERTAINTY[one.confidence], one.rule)))
 
 

@@ -203,7 +203,7 @@ def transferred_tables(names: tuple[str, ...]) -> list[Finding]:
     return [
         Finding(
             rule="carried_tables",
-            kind="suspicious pass",
+            kind="doubt",
             cause=message("cause.carried_tables", names=Names(names)),
             evidence=(message("evidence.tables_replaced"),),
             confidence="possible",

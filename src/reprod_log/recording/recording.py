@@ -72,7 +72,7 @@ def current_provenance(**known: Any) -> Provenance:
         "threads": _thread_count(),
         "command": " ".join(sys.argv),
         "git_commit": git_commit(),
-        "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "time": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
         "python": platform.python_version(),
         "numpy": np.__version__,
         "platform": f"{platform.system()} {platform.machine()}",

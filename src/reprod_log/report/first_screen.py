@@ -36,8 +36,8 @@ class FirstScreen:
     last_agreement: ReportRow | None
     causes: tuple[Finding, ...]
     """What the rules found, the surest first."""
-    suspicious: tuple[Finding, ...]
-    """Passes that prove nothing."""
+    doubts: tuple[Finding, ...]
+    """Why a pass proves nothing."""
     observations: tuple[Finding, ...]
     advice: tuple[Text, ...]
     warnings: tuple[Message, ...] = ()
@@ -98,7 +98,7 @@ def first_screen(alignment: Alignment, *, all_rows: tuple[ReportRow, ...] | None
         divergence=divergence,
         last_agreement=None if last is None else by_key[last.key],
         causes=tuple(causes),
-        suspicious=tuple(one for one in alignment.findings if one.kind == "suspicious pass"),
+        doubts=alignment.doubts,
         observations=tuple(one for one in alignment.findings if one.kind == "remark"),
         advice=_advice(alignment, divergence, tuple(causes)),
         warnings=tuple(map(_warning, unused_patterns(alignment.comparison, alignment.policy))),
@@ -128,8 +128,8 @@ def screen_headline(alignment: Alignment) -> Message:
     total, counts = len(verdict.judgements), verdict.counts
     if verdict.status is Status.NOTHING:
         return message("headline.nothing")
-    if verdict.status is Status.INCOMPLETE:
-        return message("headline.incomplete", total=total)
+    if verdict.status in (Status.INCOMPLETE, Status.UNPROVEN):
+        return message(f"headline.{verdict.status.value.lower()}", total=total)
     suspects, known = counts.get(Status.SUSPECT, 0), counts.get(Status.ACCEPTED, 0)
     passed = counts.get(Status.PASS, 0) + suspects
     if verdict.passed:
@@ -158,8 +158,8 @@ def _advice(alignment: Alignment, divergence: ReportRow | None, causes: tuple[Fi
 
 def _advice_after_a_pass(alignment: Alignment) -> Message:
     """What is left to do when all passes: most for a pass that proves nothing."""
-    if any(one.kind == "suspicious pass" for one in alignment.findings):
-        return message("advice.suspicious")
+    if alignment.doubts:
+        return message("advice.allowed_unproven")
     if alignment.status is Status.SUSPECT:
         return message("advice.suspect")
     if accepted_keys(alignment):
@@ -170,8 +170,8 @@ def _advice_after_a_pass(alignment: Alignment) -> Message:
 def _general_advice(alignment: Alignment, divergence: ReportRow | None) -> tuple[Message, ...]:
     if alignment.status is Status.NOTHING:
         return (message("advice.nothing"),)
-    if alignment.status is Status.INCOMPLETE:
-        return (message("advice.incomplete"),)
+    if alignment.status in (Status.INCOMPLETE, Status.UNPROVEN):
+        return (message(f"advice.{alignment.status.value.lower()}"),)
     if divergence is None:
         if not alignment.passed:
             return (message("advice.unmatched"),)
@@ -215,8 +215,8 @@ def first_lines(screen: FirstScreen, words: Words) -> list[Line]:
     if screen.shown_causes:
         # It is about them; other findings bring their own.
         lines, advice = lines + advice, []
-    for found in screen.suspicious:
-        lines += _finding(found, words.get("suspicious"), words)
+    for found in screen.doubts:
+        lines += _finding(found, words.get("doubt"), words)
     for found in screen.observations:
         lines += _finding(found, words.get("note"), words)
     lines += advice
@@ -319,10 +319,9 @@ def _doubts(alignment: Alignment, divergence: ReportRow | None) -> list[Message]
         )
     if alignment.floor is not None and alignment.floor.notes:
         found.append(message("doubt.floor", note=alignment.floor.notes[0]))
+    if alignment.doubts and (alignment.passed or alignment.status is Status.UNPROVEN):
+        found.append(message("doubt.unproven", count=len(alignment.doubts)))
     if alignment.passed:
-        idle = sum(one.kind == "suspicious pass" for one in alignment.findings)
-        if idle:
-            found.append(message("doubt.suspicious", count=idle))
         if alignment.verdict.allowed:
             found.append(message("doubt.allowed", count=len(alignment.verdict.allowed)))
         accepted = accepted_keys(alignment)

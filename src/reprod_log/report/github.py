@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TextIO
 
 from reprod_log.alignment import Alignment
-from reprod_log.report.first_screen import first_screen, headline
+from reprod_log.report.first_screen import FirstScreen, first_screen, headline
 from reprod_log.report.view import plain, rows, shortened
 from reprod_log.verdict import Status
 
@@ -51,8 +51,9 @@ def workflow_commands(alignment: Alignment) -> list[str]:
     screen = first_screen(alignment)
     if screen.passed:
         lines = [workflow_command("notice", "reprod_log", headline(alignment))]
-        lines += [workflow_command("warning", "suspicious pass", str(found.cause)) for found in screen.suspicious]
-        return lines[: MOST_ANNOTATIONS + 1]
+        return [*lines, *_doubts(screen)][: MOST_ANNOTATIONS + 1]
+    if alignment.status is Status.UNPROVEN:
+        return [workflow_command("warning", "reprod_log", headline(alignment)), *_doubts(screen)][:MOST_ANNOTATIONS]
     failed = [row for row in rows(alignment) if not row.status.passed]
     first = screen.divergence
     if first is not None:
@@ -64,6 +65,10 @@ def workflow_commands(alignment: Alignment) -> list[str]:
     return lines + [
         workflow_command("error", f"{row.status.value} {row.key}", str(row.reason) or row.status.value) for row in shown
     ]
+
+
+def _doubts(screen: FirstScreen) -> list[str]:
+    return [workflow_command("warning", "not proven", str(found.cause)) for found in screen.doubts]
 
 
 def workflow_command(kind: str, title: str, message: str) -> str:

@@ -36,7 +36,7 @@ class OverviewRow:
     answer: Message | str
     """The surest cause or note, else why it did not pass, else how much passed."""
     doubtful: bool = False
-    """It passes, and a finding says that this proves nothing."""
+    """It passes although a doubt says that this proves nothing, because that was allowed."""
 
     @property
     def finding(self) -> str:
@@ -47,7 +47,7 @@ class OverviewRow:
     def status(self) -> Status:
         """The status whose colour the line has."""
         if self.doubtful:
-            return Status.SUSPECT
+            return Status.UNPROVEN
         return Status(self.word) if self.word in Status.__members__ else Status.NOTHING
 
 
@@ -59,7 +59,7 @@ def rows_of(overview: Overview) -> tuple[OverviewRow, ...]:
 def summary_of(overview: Overview) -> Message:
     """The answer of all steps in one line."""
     done = sum(step.passed for step in overview.steps)
-    word = "pass" if overview.passed else "fail"
+    word = overview.status.value.lower()
     found = message(f"{overview.kind}.{word}", done=done, total=len(overview.steps), title=Name(overview.title))
     doubtful = sum(row.doubtful for row in rows_of(overview))
     return message("plan.doubtful", sentence=found, count=doubtful) if doubtful else found
@@ -80,7 +80,7 @@ def _row(step: StepResult) -> OverviewRow:
         total = len(step.alignment.verdict.judgements)
         answer = message("plan.entries", total=total) if passed else screen_headline(step.alignment)
     key = str(divergence.key) if divergence else ""
-    doubtful = step.passed and any(one.kind == "suspicious pass" for one in step.alignment.findings)
+    doubtful = step.passed and bool(step.alignment.doubts)
     return OverviewRow(step.name, step.alignment.status.value, key, answer, doubtful)
 
 
@@ -113,7 +113,7 @@ def markdown(overview: Overview, *, language: str = "en", full: bool = False, mo
         for row in rows_of(overview)
     ]
     titles = [told.get(name) for name in ("plan.step", "status", "first", "plan.finding")]
-    mark = MARKS[Status.PASS if overview.passed else Status.FAIL]
+    mark = MARKS[overview.status]
     parts = [f"# {mark} {text(told(summary_of(overview)))}\n", Section("", titles, lines).render()]
     left, room = 0, most - sum(map(len, parts)) - 500
     for step in sorted(overview.steps, key=lambda step: step.passed):
@@ -137,14 +137,16 @@ def announce_overview(overview: Overview, stream: TextIO) -> None:
 
 
 def _commands(overview: Overview) -> list[str]:
-    kind = "notice" if overview.passed else "error"
-    lines = [workflow_command(kind, "reprod_log", words()(summary_of(overview)))]
+    lines = [workflow_command(_ANNOTATED[overview.status], "reprod_log", words()(summary_of(overview)))]
     for row, step in zip(rows_of(overview), overview.steps, strict=True):
         if not step.passed or row.doubtful:
             where = f"{row.first}: " if row.first else ""
-            kind = "warning" if step.passed else "error"
+            kind = "warning" if step.passed else _ANNOTATED.get(row.status, "error")
             lines.append(workflow_command(kind, f"{row.word} {row.name}", f"{where}{row.finding}"))
     return lines[:MOST_ANNOTATIONS]
+
+
+_ANNOTATED = {Status.PASS: "notice", Status.UNPROVEN: "warning", Status.FAIL: "error"}
 
 
 def _html(overview: Overview, path: Path, language: str) -> str:
@@ -169,5 +171,5 @@ def _html(overview: Overview, path: Path, language: str) -> str:
         data={"statuses": []},
         script=script,
         content_policy=content_policy([script]),
-        status="PASS" if overview.passed else "FAIL",
+        status=overview.status,
     )

@@ -30,6 +30,7 @@ STYLES = {
     Status.FAIL: "bold red",
     Status.UNMATCHED: "magenta",
     Status.INCOMPARABLE: "magenta",
+    Status.UNPROVEN: "bold yellow",
     Status.INCOMPLETE: "bold red",
     Status.NOTHING: "bold red",
 }

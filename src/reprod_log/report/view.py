@@ -23,6 +23,7 @@ SEVERITY = (
     Status.UNMATCHED,
     Status.INCOMPARABLE,
     Status.FAIL,
+    Status.UNPROVEN,
     Status.INCOMPLETE,
     Status.NOTHING,
 )
@@ -35,6 +36,7 @@ MARKS = {
     Status.FAIL: "✗",
     Status.UNMATCHED: "∅",
     Status.INCOMPARABLE: "≠",
+    Status.UNPROVEN: "!",
     Status.INCOMPLETE: "…",
     Status.NOTHING: "∅",
 }

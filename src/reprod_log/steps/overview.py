@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,6 +32,12 @@ class StepResult:
     def passed(self) -> bool:
         return self.alignment is not None and self.alignment.passed and self.problem is None
 
+    def allowing_unproven(self) -> StepResult:
+        """The same, where a pass that proves nothing passes."""
+        if self.alignment is None:
+            return self
+        return replace(self, alignment=self.alignment.judged_by(replace(self.alignment.policy, allow_unproven=True)))
+
     @property
     def status(self) -> Status:
         """The alignment's, or NOTHING when there is none."""
@@ -51,11 +57,21 @@ class Overview:
     def passed(self) -> bool:
         return bool(self.steps) and all(step.passed for step in self.steps)
 
+    @property
+    def status(self) -> Status:
+        """One word for all steps: UNPROVEN when nothing but that keeps them from passing."""
+        if self.passed:
+            return Status.PASS
+        left = [step for step in self.steps if not step.passed and not step.skipped]
+        unproven = all(step.status is Status.UNPROVEN and step.problem is None for step in left)
+        return Status.UNPROVEN if left and unproven else Status.FAIL
+
     def to_dict(self) -> dict[str, Any]:
         """The table as plain values; the alignments lie beside it."""
         return {
             "title": self.title,
             "passed": self.passed,
+            "status": str(self.status),
             "steps": [
                 {
                     "name": step.name,

@@ -22,6 +22,7 @@ def assert_aligned(
     rename: Mapping[str, str] | None = None,
     allow_unmatched: str | Iterable[str] = (),
     accept: str | Iterable[str] = (),
+    allow_unproven: bool = False,
     equal_nan: bool = False,
 ) -> Alignment:
     """The alignment of the two, if it passes; else NotAligned (an AssertionError) with the first screen as its text.
@@ -38,6 +39,7 @@ def assert_aligned(
         rename=rename,
         allow_unmatched=allow_unmatched,
         accept=accept,
+        allow_unproven=allow_unproven,
         equal_nan=equal_nan,
     )
     found = align_with(recording_of(reference), recording_of(candidate), options)

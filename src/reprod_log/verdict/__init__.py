@@ -1,7 +1,7 @@
 """verdict: fixed limits, or what rounding alone does, turn measurements into judgements and a verdict."""
 
 from reprod_log.verdict.calibrated import judge_calibrated, verdict_of
-from reprod_log.verdict.fixed import Check, Judgement, Verdict, judge, require_complete
+from reprod_log.verdict.fixed import Check, Judgement, Verdict, judge, require_complete, require_proven
 from reprod_log.verdict.floor import FloorEvidence, NoiseFloor, calibrate
 from reprod_log.verdict.policy import DEFAULT_LIMITS, CalibratedPolicy, Limit, Policy, UnusedPattern, unused_patterns
 from reprod_log.verdict.status import Basis, Status
@@ -23,6 +23,7 @@ __all__ = [
     "judge",
     "judge_calibrated",
     "require_complete",
+    "require_proven",
     "unused_patterns",
     "verdict_of",
 ]

@@ -102,6 +102,13 @@ def require_complete(verdict: Verdict, *, complete: bool, allow_incomplete: bool
     return replace(verdict, status=Status.INCOMPLETE)
 
 
+def require_proven(verdict: Verdict, *, proven: bool, allow_unproven: bool) -> Verdict:
+    """The verdict, unless it would pass although a doubt says that this proves nothing."""
+    if proven or allow_unproven or not verdict.passed:
+        return verdict
+    return replace(verdict, status=Status.UNPROVEN)
+
+
 def judge(comparison: Comparison, policy: Policy) -> Verdict:
     """The verdict of `policy` on everything that was compared, or could not be."""
     keys = {row.key for row in comparison.rows}

@@ -148,6 +148,8 @@ class Policy:
     """Patterns of keys whose difference is known and accepted; they pass and say so."""
     allow_incomplete: bool = False
     """Whether a recording that was cut short may pass with what it has."""
+    allow_unproven: bool = False
+    """Whether a pass that proves nothing may pass all the same; the doubts are shown."""
 
     def __post_init__(self) -> None:
         given = (self.limits,) if isinstance(self.limits, (str, Limit)) else self.limits
@@ -166,6 +168,7 @@ class Policy:
         allow_unmatched: str | Iterable[str] = (),
         accept: str | Iterable[str] = (),
         allow_incomplete: bool = False,
+        allow_unproven: bool = False,
     ) -> Policy:
         """The given limits, and the defaults for what they do not speak of. Exact kinds stay exact unless named."""
         limits = (limits,) if isinstance(limits, str) else limits
@@ -176,6 +179,7 @@ class Policy:
             allow_unmatched=patterns(allow_unmatched, name="allow_unmatched"),
             accept=patterns(accept, name="accept"),
             allow_incomplete=allow_incomplete,
+            allow_unproven=allow_unproven,
         )
 
     def limits_for(self, key: str, dtype: str) -> dict[str, Limit]:
@@ -216,6 +220,7 @@ class Policy:
             allow_unmatched=tuple(data["allow_unmatched"]),
             accept=tuple(data.get("accept", ())),
             allow_incomplete=bool(data.get("allow_incomplete", False)),
+            allow_unproven=bool(data.get("allow_unproven", False)),
         )
 
 
@@ -246,6 +251,8 @@ class CalibratedPolicy:
     """Patterns of keys whose difference is known and accepted; they pass and say so."""
     allow_incomplete: bool = False
     """Whether a recording that was cut short may pass with what it has."""
+    allow_unproven: bool = False
+    """Whether a pass that proves nothing may pass all the same; the doubts are shown."""
     equal_nan: bool = False
     name: str = "calibrated"
 

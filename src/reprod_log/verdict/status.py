@@ -24,6 +24,8 @@ class Status(str, Enum):
     """Both are there, but shapes or kinds forbid comparing them."""
     INCOMPLETE = "INCOMPLETE"
     """What was compared agrees, but a recording was cut short: the rest is not known. Only of a whole comparison."""
+    UNPROVEN = "UNPROVEN"
+    """All passes, but could not have failed, or the evidence contradicts itself. Only of a whole comparison."""
     NOTHING = "NOTHING"
     """Nothing was compared. Only a whole comparison can have this status."""
 

@@ -12,9 +12,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOTHING_COMPARED
+from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOT_PROVEN, NOTHING_COMPARED
 from reprod_log.cli.answer import tell_written
-from reprod_log.cli.options import Language, OverviewReports
+from reprod_log.cli.options import AllowUnproven, Language, OverviewReports
 from reprod_log.messages import Words, words
 from reprod_log.report.overview import OverviewRow, announce_overview, rows_of, summary_of, write_overview
 from reprod_log.report.terminal import STYLES, terminal
@@ -43,6 +43,7 @@ def run(
         list[str], typer.Option("--only", metavar="STEP", help="Only this step; may be given several times.")
     ] = [],  # noqa: B006  # typer's way of saying 'none given'
     stop: Annotated[bool, typer.Option("--stop", help="Skip the steps after the first that does not pass.")] = False,
+    allow_unproven: AllowUnproven = False,
     together: Annotated[
         bool, typer.Option("--together", help="Run both sides in this process, where each layer is also run alone.")
     ] = False,
@@ -53,11 +54,12 @@ def run(
     render = words(language)
     options = Options(full=full, as_published=as_published, folder=output)
     with _step_status() as update:
-        overview = run_plan(plan, options, only=only, stop=stop, together=together, progress=update)
+        overview = run_plan(
+            plan, options, only=only, stop=stop, together=together, allow_unproven=allow_unproven, progress=update
+        )
     console = terminal()
     rows = rows_of(overview)
-    status = Status.PASS if overview.passed else Status.FAIL
-    console.print(Text(plain(render(summary_of(overview))), style=STYLES[status]))
+    console.print(Text(plain(render(summary_of(overview))), style=STYLES[overview.status]))
     console.print(_table(rows, render))
     for row in rows:
         finding = render(row.answer)
@@ -104,8 +106,8 @@ def _step_status() -> Iterator[Callable[[str, int, int], None]]:
 
 
 def _exit_code(overview: Overview) -> int:
-    if overview.passed:
-        return ALIGNED
+    if overview.status is not Status.FAIL:
+        return ALIGNED if overview.passed else NOT_PROVEN
     compared = [step for step in overview.steps if step.alignment is not None]
     nothing = all(step.status is Status.NOTHING for step in compared)
     failed = any(step.problem for step in overview.steps)

@@ -10,9 +10,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOTHING_COMPARED
+from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOT_PROVEN, NOTHING_COMPARED
 from reprod_log.cli.answer import tell_written
-from reprod_log.cli.options import Language, Limits, OverviewReports, Trust
+from reprod_log.cli.options import AllowUnproven, Language, Limits, OverviewReports, Trust
 from reprod_log.messages import Name, Words, message, words
 from reprod_log.report.first_screen import screen_headline
 from reprod_log.report.overview import announce_overview, summary_of, write_overview
@@ -31,10 +31,11 @@ def run(
     report: OverviewReports = [],  # noqa: B006
     language: Language = "en",
     trust: Trust = False,
+    allow_unproven: AllowUnproven = False,
 ) -> int:
     """Judge a finished hand-in: pair the logs by their names and compare all pairs."""
     render = words(language)
-    hand_in = check_folder(folder, limits=limit, trust=trust)
+    hand_in = check_folder(folder, limits=limit, trust=trust, allow_unproven=allow_unproven)
     console = terminal()
     if not hand_in.steps:
         why = "has a side in its name, such as a framework, ref or candidate"
@@ -42,15 +43,14 @@ def run(
         console.print(Text(text, style="bold red"))
         return NOTHING_COMPARED
     failed = [step for step in hand_in.steps if not step.passed]
-    status = Status.PASS if hand_in.passed else Status.FAIL
-    console.print(Text(plain(render(summary_of(hand_in))), style=STYLES[status]))
+    console.print(Text(plain(render(summary_of(hand_in))), style=STYLES[hand_in.status]))
     console.print(_table(hand_in, render))
     for step in failed:
         console.print(Text(plain(f"{step.name}: {_why(step, render)}")))
     for path in report:
         tell_written(write_overview(hand_in, path, language=language))
     announce_overview(hand_in, sys.stdout)
-    return ALIGNED if hand_in.passed else NOT_ALIGNED
+    return {Status.PASS: ALIGNED, Status.UNPROVEN: NOT_PROVEN}.get(hand_in.status, NOT_ALIGNED)
 
 
 def _table(hand_in: Overview, render: Words) -> Table:
@@ -85,6 +85,8 @@ def _worst(step: StepResult) -> str:
 def _why(step: StepResult, render: Words) -> str:
     if step.problem is not None or step.alignment is None:
         return render(step.problem or "")
+    if step.alignment.status is Status.UNPROVEN:
+        return render(step.alignment.doubts[0].cause)
     first = step.alignment.first_divergence
     answer = screen_headline(step.alignment)
     if first is None:

@@ -24,6 +24,7 @@ from reprod_log.recording import Recording
 from reprod_log.recording.stores import load
 from reprod_log.report.first_screen import headline
 from reprod_log.report.view import plain
+from reprod_log.verdict import Status
 
 NAME = "zoom"
 
@@ -71,7 +72,7 @@ def run(
     sides = load(reference, trust=trust), load(candidate, trust=trust)
     options = judging.options(rename=rename_map(rename))
     rough = align_with(*sides, options)
-    if rough.passed:
+    if rough.passed or rough.status is Status.UNPROVEN:
         typer.echo(f"nothing to zoom into: {plain(headline(rough, language=output.language))}")
         return exit_code(rough)
     place = first_place(rough, places)

@@ -1,7 +1,8 @@
 """hypotheses: what is often the cause, a table of where to look for it and how.
 
 A hypothesis has a comment that says what it looks for and why, a function `look(case)` that yields findings, and a row
-in the table of its file. It reads numbers and never changes a verdict; on a healthy pair it finds nothing.
+in the table of its file. It reads numbers; on a healthy pair it finds nothing. Only a doubt changes a verdict: it makes
+a pass NOT PROVEN.
 """
 
 from __future__ import annotations

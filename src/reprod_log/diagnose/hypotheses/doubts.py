@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterable
+from dataclasses import replace
 from glob import escape
+from pathlib import Path
 
 import numpy as np
 
 from reprod_log.diagnose.case import Case, Point
 from reprod_log.diagnose.engine import Hypothesis, Where
-from reprod_log.diagnose.finding import Finding, as_message, side
+from reprod_log.diagnose.finding import Finding, Kind, as_message, side
 from reprod_log.diagnose.schedules import is_rate
+from reprod_log.frameworks.installed import FRAMEWORKS
 from reprod_log.measure.comparison import Compared
-from reprod_log.messages import Message, Name, Names, Number, message
-from reprod_log.recording import Key, Recording
-from reprod_log.verdict import CalibratedPolicy, Policy, Status, judge_calibrated
+from reprod_log.messages import Code, Message, Name, Names, Number, message
+from reprod_log.recording import Key, Provenance, Recording
+from reprod_log.verdict import DEFAULT_LIMITS, CalibratedPolicy, Limit, Policy, Status, judge_calibrated
 
 _MOST_KEYS = 20
 
@@ -44,7 +49,7 @@ def _never_changes(name: str, many: Message, points: tuple[Point, ...]) -> Findi
     value = np.format_float_scientific(points[0].measurement.reference.mean, trim="-")
     return Finding(
         rule="constant_sequence",
-        kind="suspicious pass",
+        kind="doubt",
         cause=message("cause.constant_sequence", name=Name(name)),
         evidence=(message("evidence.constant_on_both_sides", many=many, value=value),),
         advice=(message("advice.step_both_schedulers"),),
@@ -53,6 +58,11 @@ def _never_changes(name: str, many: Message, points: tuple[Point, ...]) -> Findi
 
 
 # A recording that was cut short, or lost a part: entries without a partner are then no difference of the models.
+
+
+def _kind(case: Case) -> Kind:
+    """Where nothing was compared nothing differs, so there is no cause to name."""
+    return "remark" if case.verdict.status is Status.NOTHING else "cause"
 
 
 def _cut_short(case: Case) -> Iterable[Finding]:
@@ -68,6 +78,7 @@ def _cut_short(case: Case) -> Iterable[Finding]:
             rule="cut_short",
             cause=message("cause.cut_short", side=side(name), notes=notes),
             evidence=(message("evidence.no_partner_there", count=len(missing), keys=Names(map(str, missing))),),
+            kind=_kind(case),
             # That it is incomplete is certain; that all of what is missing is missing for this reason is not.
             confidence="consistent",
             advice=(message("advice.record_to_its_end", side=side(name)),),
@@ -97,7 +108,7 @@ def _flat_loss(case: Case) -> Iterable[Finding]:
         if moved < _MOVES and all(point.judgement.status.passed for point in points):
             yield Finding(
                 rule="flat_loss",
-                kind="suspicious pass",
+                kind="doubt",
                 cause=message("cause.flat_loss", name=Name(name)),
                 evidence=(message("evidence.loss_moves", moved=Number(moved, ".1e"), count=len(points)),),
                 advice=(message("advice.compare_updates_too"),),
@@ -124,7 +135,7 @@ def _identical_losses(case: Case) -> Iterable[Finding]:
         if len(values) > 1 and all(point.measurement.identical for point in points):
             yield Finding(
                 rule="identical_losses",
-                kind="suspicious pass",
+                kind="doubt",
                 cause=message("cause.identical_losses", name=Name(name), count=len(points)),
                 evidence=(message("evidence.frameworks_round_apart"),),
                 advice=(message("advice.losses_of_their_own"),),
@@ -132,7 +143,8 @@ def _identical_losses(case: Case) -> Iterable[Finding]:
             )
 
 
-# A limit that is large beside the values: it would let a wrong number through.
+# A limit that is large beside the values: it would let a wrong number through. Where it is larger than the values
+# themselves even zeros would pass; unless someone chose that limit, the pass proves nothing.
 
 _SHARE = 0.01
 """A limit of 1 % of the values or more: 1e-6 beside a learning rate of 3e-5 is 3 %."""
@@ -141,6 +153,7 @@ _ABSOLUTE = ("mean_abs", "max_abs", "min_abs", "rmse")
 
 def _limit_above_values(case: Case) -> Iterable[Finding]:
     wide: dict[Key, float] = {}
+    idle = False
     for key, row in case.rows.items():
         judgement = case.judgements[key]
         measured = row.measurement
@@ -150,11 +163,12 @@ def _limit_above_values(case: Case) -> Iterable[Finding]:
             absolute = check.metric in _ABSOLUTE and check.floor is None
             if absolute and check.limit >= _SHARE * measured.reference.rms and not _made_for(case, row, check.metric):
                 wide[key] = max(wide.get(key, 0.0), check.limit / measured.reference.rms)
+                idle = idle or (wide[key] >= 1 and _is_usual(case, row, check.metric))
     if wide:
         worst = max(wide, key=lambda key: wide[key])
         yield Finding(
             rule="limit_above_values",
-            kind="suspicious pass",
+            kind="doubt" if idle else "remark",
             cause=message("cause.limit_above_values", keys=Names(map(str, wide))),
             evidence=(message("evidence.limit_of_values", key=Name(worst), share=Number(wide[worst], ".0%")),),
             advice=(message("advice.relative_limit"),),
@@ -164,10 +178,20 @@ def _limit_above_values(case: Case) -> Iterable[Finding]:
 
 def _made_for(case: Case, row: Compared, metric: str) -> bool:
     """Whether the limit was worked out for this entry, as the spread of a sample is for its statistics."""
-    if not isinstance(case.policy, Policy):
-        return False
-    limit = case.policy.limits_for(str(row.key), row.reference_dtype).get(metric)
+    limit = _limit_of(case, row, metric)
     return limit is not None and limit.keys == escape(str(row.key))
+
+
+def _is_usual(case: Case, row: Compared, metric: str) -> bool:
+    """Whether nobody chose the limit: it is the one that holds when none is given."""
+    limit = _limit_of(case, row, metric)
+    return limit is not None and any((one, one.reason) == (limit, limit.reason) for one in DEFAULT_LIMITS)
+
+
+def _limit_of(case: Case, row: Compared, metric: str) -> Limit | None:
+    if not isinstance(case.policy, Policy):
+        return None
+    return case.policy.limits_for(str(row.key), row.reference_dtype).get(metric)
 
 
 # Recordings of other lengths, or of other passes: what one side never ran has no partner, whatever its name.
@@ -199,6 +223,7 @@ def _other_steps(case: Case) -> Iterable[Finding]:
         cause=message("cause.other_length", ours=counts[0], theirs=counts[1]),
         evidence=(message("evidence.never_got_there", count=len(alone)),),
         confidence="consistent",
+        kind=_kind(case),
         advice=(message("advice.same_number_of_steps", longer=max(counts), shorter=min(counts)),),
         keys=tuple(alone[:_MOST_KEYS]),
     )
@@ -216,6 +241,7 @@ def _other_passes(case: Case) -> Iterable[Finding]:
                 cause=message("cause.other_length.passes", side=side(name), run=runs[0]),
                 evidence=(message("evidence.plain_pass_alone"),),
                 confidence="consistent",
+                kind=_kind(case),
                 advice=(message("advice.record_plain_pass", side=side(name)),),
                 keys=tuple(one.key for one in case.comparison.unmatched[:_MOST_KEYS]),
             )
@@ -281,39 +307,57 @@ def _rounding_or_defect(case: Case) -> Iterable[Finding]:
     )
 
 
-# Two recordings of the same program: the reference compared with itself proves nothing about a port.
+# One recording given twice proves nothing about a port, and neither does a program that poses as one of another
+# framework. The same framework twice, recorded as such (two versions, before and after a change), is a fair comparison.
 
 
 def _same_program(case: Case) -> Iterable[Finding]:
     left, right = case.reference, case.candidate
-    if left.source and left.source == right.source:
-        yield _same_run(message("evidence.same_source", source=Name(left.source)))
+    if case.data.reference is case.data.candidate or _is_one_place(left.source, right.source):
+        place = Name(left.source) if left.source else message("side.unknown")
+        yield _same_run(message("evidence.same_source", source=place))
         return
     ours, theirs = left.provenance, right.provenance
-    framework = (ours.framework, ours.framework_version)
-    if not ours.framework or framework != (theirs.framework, theirs.framework_version):
+    framework = " ".join((ours.framework, ours.framework_version)).strip()
+    made = [(one.command, one.git_commit, one.time, one.weights_hash) for one in (ours, theirs)]
+    many = _identical(case)
+    if many and ours.command and ours.time and made[0] == made[1] and not _is_live(case):
+        yield _same_run(message("evidence.same_command", framework=framework, command=Name(ours.command)))
         return
-    if ours.extra.get("engine") != theirs.extra.get("engine"):
-        # An engine is compared with the model it was exported from, which is of the same framework by nature.
-        return
-    version = " ".join(framework)
-    if ours.command and (ours.command, ours.git_commit, ours.time) == (theirs.command, theirs.git_commit, theirs.time):
-        yield _same_run(message("evidence.same_command", framework=version, command=Name(ours.command)))
-    elif many := _identical(case):
+    engines = {one.extra.get("engine") for one in (ours, theirs)}
+    # An engine is compared with the model it was exported from, which is of the same framework by nature.
+    if many and ours.framework and len(engines) == 1 and _versions(ours) == _versions(theirs):
         yield Finding(
             rule="same_program",
-            kind="suspicious pass",
-            cause=message("cause.same_program.framework", framework=ours.framework),
-            evidence=(message("evidence.equal_to_the_last_bit", framework=version, count=many),),
+            kind="remark",
+            cause=message("cause.same_program.framework", framework=framework),
+            evidence=(message("evidence.equal_to_the_last_bit", framework=framework, count=many),),
             confidence="consistent",
-            advice=(message("advice.compare_other_framework"),),
         )
+
+
+def _versions(provenance: Provenance) -> tuple[str, str]:
+    return provenance.framework, provenance.framework_version
+
+
+def _is_one_place(ours: str, theirs: str) -> bool:
+    """Whether two sources are one: the same path or URL, or two paths to the same file."""
+    if not ours or not theirs:
+        return False
+    return ours == theirs or (os.path.exists(ours) and os.path.realpath(ours) == os.path.realpath(theirs))
+
+
+def _is_live(case: Case) -> bool:
+    """Whether both sides were run here, by us: what they are is then known, and when they ran tells nothing."""
+    return any(key.run.startswith("isolated") for key in case.rows) or not (
+        case.reference.source or case.candidate.source
+    )
 
 
 def _same_run(evidence: Message) -> Finding:
     return Finding(
         rule="same_program",
-        kind="suspicious pass",
+        kind="doubt",
         cause=message("cause.same_program.run"),
         evidence=(evidence,),
         confidence="consistent",
@@ -323,13 +367,77 @@ def _same_run(evidence: Message) -> Finding:
 
 def _identical(case: Case) -> int:
     """How many floating results there are, if every one of them is bit-identical; inputs do not count."""
-    found = [
-        row
-        for row in case.rows.values()
-        if row.reference_dtype.startswith(("float", "bfloat", "complex")) and row.key.phase != "data"
-    ]
+    found = _computed(case)
     same = all(row.measurement is not None and row.measurement.identical for row in found)
     return len(found) if same and not case.comparison.unmatched else 0
+
+
+def _computed(case: Case) -> list[Compared]:
+    """The floating results; inputs do not count."""
+    return [
+        row
+        for row in case.rows.values()
+        if row.reference_dtype.startswith(("float", "bfloat", "complex")) and row.key.phase not in ("data", "lr")
+    ]
+
+
+# A recording whose name or layers are those of another framework than the one that is said to have made it.
+
+
+def _posing(case: Case) -> Iterable[Finding]:
+    known = {word: one.name for one in FRAMEWORKS for word in (one.name, *one.words)}
+    sides = (("reference", case.reference), ("candidate", case.candidate))
+    frameworks = [source.provenance.framework for _, source in sides]
+    for (name, source), framework, other in zip(sides, frameworks, reversed(frameworks), strict=True):
+        words = re.split(r"[^a-z0-9]+", Path(source.source).name.lower()) if source.source else []
+        claimed = {known[word] for word in words if word in known}
+        if framework and framework == other and claimed and framework not in claimed:
+            evidence = message("evidence.posing.name", source=Name(source.source))
+            yield _poses(name, framework, sorted(claimed)[0], evidence)
+    for name, recording in (("reference", case.data.reference), ("candidate", case.data.candidate)):
+        claimed_name = recording.provenance.framework
+        packages = {module.origin.partition(".")[0] for module in recording.modules} & set(known.values())
+        if claimed_name in known.values() and packages and claimed_name not in packages:
+            layer = next(one for one in recording.modules if one.origin.partition(".")[0] in packages)
+            evidence = message("evidence.posing.layer", layer=Name(layer.path), origin=Code(layer.origin))
+            yield _poses(name, sorted(packages)[0], claimed_name, evidence)
+
+
+def _poses(name: str, framework: str, claimed: str, evidence: Message) -> Finding:
+    return Finding(
+        rule="posing",
+        kind="doubt",
+        cause=message("cause.posing", side=side(name), framework=framework, claimed=claimed),
+        evidence=(evidence,),
+        confidence="consistent",
+        advice=(message("advice.compare_other_framework"),),
+    )
+
+
+# Two frameworks that computed the very same bits over a whole training: kernels round differently, so one of them was
+# compared with itself under another name. A few tensors agree by chance, or because nothing was rounded.
+
+_STEPS_OF_A_TRAINING = 3
+_ELEMENTS_OF_A_TRAINING = 2_000
+"""Fewer results may be equal because the model is tiny and its numbers are round."""
+
+
+def _identical_training(case: Case) -> Iterable[Finding]:
+    frameworks = [source.provenance.framework for source in (case.reference, case.candidate)]
+    if not all(frameworks) or frameworks[0] == frameworks[1] or _is_live(case) or not _identical(case):
+        return
+    rows = [row for row in _computed(case) if not row.key.run and row.key.phase in ("loss", "gradient", "update")]
+    steps = {row.key.step for row in rows if row.key.phase != "loss"}
+    elements = sum(row.measurement.count for row in rows if row.measurement is not None)
+    if len(steps) >= _STEPS_OF_A_TRAINING and elements >= _ELEMENTS_OF_A_TRAINING:
+        yield Finding(
+            rule="identical_training",
+            kind="doubt",
+            cause=message("cause.identical_training", ours=frameworks[0], theirs=frameworks[1], count=len(steps)),
+            evidence=(message("evidence.frameworks_round_apart"),),
+            confidence="consistent",
+            advice=(message("advice.compare_other_framework"),),
+        )
 
 
 # An output that is its own input: logging the fake data as `logits` on both sides passes whatever the model does.
@@ -346,7 +454,7 @@ def _value_equals_input(case: Case) -> Iterable[Finding]:
         if twin is not None:
             yield Finding(
                 rule="value_equals_input",
-                kind="suspicious pass",
+                kind="doubt",
                 cause=message("cause.value_equals_input", key=Name(row.key), twin=Name(twin.key)),
                 evidence=(message("evidence.same_statistics"),),
                 advice=(message("advice.log_what_was_returned"),),
@@ -375,14 +483,17 @@ def _same_statistics(one: Compared, two: Compared) -> bool:
 
 
 _NUMBERS = Where(data=False)
+_EVEN_IF_NOTHING = replace(_NUMBERS, compared=False)
 HYPOTHESES = (
     Hypothesis("constant_sequence", _constant_sequence, _NUMBERS),
-    Hypothesis("cut_short", _cut_short, _NUMBERS),
+    Hypothesis("cut_short", _cut_short, _EVEN_IF_NOTHING),
     Hypothesis("flat_loss", _flat_loss, _NUMBERS),
     Hypothesis("identical_losses", _identical_losses, _NUMBERS),
+    Hypothesis("identical_training", _identical_training, _NUMBERS),
     Hypothesis("limit_above_values", _limit_above_values, _NUMBERS),
-    Hypothesis("other_length", _other_length),
+    Hypothesis("other_length", _other_length, Where(compared=False)),
+    Hypothesis("posing", _posing),
     Hypothesis("rounding_or_defect", _rounding_or_defect, Where(data=False, calibrated=False)),
-    Hypothesis("same_program", _same_program, _NUMBERS),
+    Hypothesis("same_program", _same_program),
     Hypothesis("value_equals_input", _value_equals_input, _NUMBERS),
 )

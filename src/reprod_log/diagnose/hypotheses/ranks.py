@@ -51,7 +51,7 @@ def look(case: Case) -> Iterator[Finding]:
             found = one
             if case.verdict.passed and one.kind == "cause":
                 # What differs between ranks may be left out of the comparison, as a block that is cut elsewhere.
-                found = replace(one, kind="suspicious pass")
+                found = replace(one, kind="doubt")
             if len(joined) > 1:
                 found = replace(found, cause=message("cause.of_side", side=side(name), cause=found.cause))
             yield found
@@ -531,7 +531,7 @@ def _same_data(ranks: Group) -> Iterator[Finding]:
             confidence="consistent",
             advice=(message("advice.ranks.own_share"),),
             keys=tuple(steps[when[0]][:3]),
-            kind="suspicious pass",
+            kind="doubt",
         )
 
 
@@ -590,7 +590,7 @@ def _statistics(ranks: Group, differing: dict[str, ModuleInfo], kept: Statistics
         confidence="possible" if unknown else "consistent",
         advice=(message("advice.ranks.sync_or_broadcast"),),
         keys=keys,
-        kind="suspicious pass" if may_differ(ranks, differing, kept) else "cause",
+        kind="remark" if may_differ(ranks, differing, kept) else "cause",
     )
 
 

@@ -84,7 +84,7 @@ def _answer(alignment: Alignment, screen: FirstScreen, told: Words, *, full: boo
     if screen.more_causes and not full:
         lines.append(("cause", sentence(message("cause.more", count=len(screen.more_causes)))))
     lines += [("cause", sentence(one)) for one in screen.cause]
-    lines += [("suspicious", f"{sentence(one.cause)}<br>{sentence(one.evidence)}") for one in screen.suspicious]
+    lines += [("doubt", f"{sentence(one.cause)}<br>{sentence(one.evidence)}") for one in screen.doubts]
     lines.append(("what.to.do", "<br>".join(sentence(one) for one in screen.advice)))
     sure = [*screen.certainty.doubts, *screen.certainty.grounds]
     lines.append(("how.sure", "<br>".join([told.get(f"sure.{screen.certainty.level}"), *map(sentence, sure)])))
