@@ -122,13 +122,14 @@ def test_question_without_an_answer_is_wrong_use(folder: Path) -> None:
 def test_a_run_that_does_not_repeat_itself_is_told(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def other_run(command: list[str], cwd: str, target: Path) -> None:
+    def other_run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
         layer = command[command.index("--layers") + 1]
-        recorder = Recorder(target)
+        recorder = Recorder(command[command.index("-o") + 1])
         recorder.add(f"step2/forward/{layer}#0:output", np.zeros((20, 30), np.float32))
         recorder.close()
+        return subprocess.CompletedProcess(command, 0)
 
-    monkeypatch.setattr("reprod_log.cli.commands.zoom._run", other_run)
+    monkeypatch.setattr(subprocess, "run", other_run)
     assert zoom(folder, "bad", "--yes") == 0
     said = capsys.readouterr().err
     assert "the reference did not repeat itself: 1 of 1 entry" in said

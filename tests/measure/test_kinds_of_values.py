@@ -5,13 +5,11 @@ from __future__ import annotations
 import datetime
 import math
 from typing import Any
-from unittest import mock
 
 import ml_dtypes
 import numpy as np
 import pytest
 
-from reprod_log.measure import elements
 from reprod_log.measure.dtypes import (
     Arithmetic,
     dtype_name,
@@ -168,21 +166,8 @@ def test_samples_are_evenly_spaced_real_numbers() -> None:
     assert thinned(((1.0, 1.0), (2.0, 2.0)), 2) == ((1.0, 1.0), (2.0, 2.0))
 
 
-@pytest.mark.parametrize("block", [3, 4, 100])
-@pytest.mark.parametrize("most", [1, 2, 3, 5, 9])
-def test_worst_elements_are_the_largest_differences_in_any_blocks(block: int, most: int) -> None:
-    """By numpy alone: ties go to the earlier place, NaN on one side before every number, equal elements stay out."""
-    theirs = np.array([0.0, 2.0, 2.0, 5.0, 0.0, 2.0, 7.0, 0.5, 2.0, 7.0])
-    ours = np.zeros(10)
-    no_kernel = mock.patch.object(elements.kernel, "worst_places", return_value=None)
-    with mock.patch.object(elements, "BLOCK", block), no_kernel:
-        found = [one.index[0] for one in worst_elements(ours, theirs, most=most)]
-        assert found == [6, 9, 3, 1, 2, 5, 8, 7][:most]
-        ours[4], theirs[4] = math.nan, 1.0
-        ours[0] = theirs[0] = math.inf
-        found = [one.index[0] for one in worst_elements(ours, theirs, most=most)]
-        assert found == [4, 6, 9, 3, 1, 2, 5, 8, 7][:most]
-    assert worst_elements(ours, theirs, most=0) == ()
+def test_worst_elements_are_none_where_none_are_asked_for_or_there_is_no_size() -> None:
+    assert worst_elements(np.zeros(2), np.ones(2), most=0) == ()
     assert worst_elements(np.array(["a"]), np.array(["b"]), most=3) == ()
 
 

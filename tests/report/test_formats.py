@@ -282,15 +282,16 @@ def test_junit_counts_agree_with_its_cases() -> None:
             assert int(suite.attrib["failures"]) == len(suite.findall("testcase/failure"))
 
 
-def test_junit_of_thousands_has_a_case_per_phase_unless_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    from reprod_log.report.formats import junit as module
-
-    monkeypatch.setattr(module, "_MOST_CASES", 100)
-    assert junit(fixed()).attrib["tests"] == "24"
-    assert junit(fixed(), full=True).attrib["tests"] == "240"
-    failure = junit(fixed()).find("testsuite[@name='step0/forward']/testcase/failure")
+def test_junit_of_thousands_has_a_case_per_phase_unless_full() -> None:
+    keys = [f"step{step}/{phase}/x{i}" for step in range(2) for phase in ("forward", "gradient") for i in range(1300)]
+    ours = Recording.from_arrays(dict.fromkeys(keys, np.ones(1)))
+    theirs = Recording.from_arrays({key: np.full(1, 1 + key.endswith("7")) for key in keys})
+    made = align(ours, theirs)
+    assert junit(made).attrib["tests"] == "4"
+    assert junit(made, full=True).attrib["tests"] == "5200"
+    failure = junit(made).find("testsuite[@name='step0/forward']/testcase/failure")
     assert failure is not None
-    assert failure.attrib["message"] == "11 of 19 entries do not pass"
+    assert failure.attrib["message"] == "130 of 1300 entries do not pass"
 
 
 def test_junit_shows_hostile_names_as_text() -> None:

@@ -1,21 +1,22 @@
 """The noise floor from recordings made by hand: what is measured against what, and what it is called."""
 
 import math
-from concurrent.futures import Executor, ThreadPoolExecutor
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
 
+from reprod_log.errors import UsageError
 from reprod_log.measure.comparison import measure
 from reprod_log.messages import message
 from reprod_log.pairing import Pair, Pairing, match
 from reprod_log.pairing.pairing import View
-from reprod_log.recording import Key, Recording, entry_of
+from reprod_log.recording import Array, Entry, Key, Recording, entry_of
 from reprod_log.verdict import FloorEvidence, NoiseFloor, calibrate
-from reprod_log.verdict import floor as floor_module
 
 KEY = "step0/forward/fc#0:output"
 TRUTH = np.array([1.0, 2.0, 3.0])
@@ -212,26 +213,33 @@ def test_evidence_of_a_mode_is_found_by_it() -> None:
 
 def test_what_the_comparison_has_is_not_measured_again() -> None:
     reference, candidate = recording({"": 0.0, "float64": 1e-7}), recording({"": 1e-6, "float64": 1e-6})
-    pairing = match(reference, candidate)
+    read: Counter[str] = Counter()
+
+    def counting(entry: Entry) -> Entry:
+        def values() -> Array:
+            read[entry.key.run] += 1
+            return entry.array()
+
+        return replace(entry, read=values, hash="")
+
+    pairing = match(reference, replace(candidate, entries=tuple(map(counting, candidate.entries))))
     comparison = measure(pairing, limit_for=lambda pair: 1e-9)
-    with mock.patch.object(floor_module, "measure_tasks", wraps=floor_module.measure_tasks) as measuring:
-        floor = calibrate(pairing, reference=reference, comparison=comparison)
-        again = calibrate(pairing, reference=reference)
-    assert floor == again
-    assert [len(call.args[0]) for call in measuring.call_args_list] == [2, 3]
+    read.clear()
+    floor = calibrate(pairing, reference=reference, comparison=comparison)
+    assert (read[""], read["float64"]) == (1, 0)
+    assert calibrate(pairing, reference=reference) == floor
+    assert (read[""], read["float64"]) == (2, 1)
 
 
 def test_measuring_is_done_by_whom_the_caller_names() -> None:
     reference = recording({"": 0.0})
     pairing = match(reference, reference)
-    with (
-        ThreadPoolExecutor(1) as pool,
-        mock.patch.object(floor_module, "measure_tasks", wraps=floor_module.measure_tasks) as measuring,
-    ):
-        wanted: list[tuple[Executor | None, int | None]] = [(pool, None), (None, 3), (None, None)]
-        for executor, threads in wanted:
-            calibrate(pairing, reference=reference, executor=executor, threads=threads)
-        assert [(call.kwargs["executor"], call.kwargs["threads"]) for call in measuring.call_args_list] == wanted
+    threads: set[str] = set()
+    with ThreadPoolExecutor(1, "named", initializer=lambda: threads.add(threading.current_thread().name)) as pool:
+        assert calibrate(pairing, reference=reference, executor=pool) == calibrate(pairing, reference=reference)
+    assert threads == {"named_0"}
+    with pytest.raises(UsageError, match="threads=0"):
+        calibrate(pairing, reference=reference, threads=0)
 
 
 @pytest.mark.parametrize(
