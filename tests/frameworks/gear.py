@@ -229,9 +229,6 @@ class Hooks(DefaultHooks):
     def multiply(self, tensor, factors):
         return tensor * factors
 
-    def total(self, tensor, weights):
-        return (tensor * weights).sum()
-
 
 class Optimizers(DefaultOptimizers):
     def is_optimizer(self, thing):

@@ -276,7 +276,7 @@ def _backward_from(framework: Framework, output: Any, cotangent: Cotangent) -> b
         facts = framework.tensors.facts(tensor)
         weights = cotangent(role, facts.shape) if facts.dtype.startswith("float") else None
         if weights is not None:
-            weighted.append(hooks.total(tensor, weights))
+            weighted.append(hooks.multiply(tensor, weights).sum())
     differentiable = [one for one in weighted if hooks.takes_gradient(one)]
     if not differentiable:
         return False

@@ -385,9 +385,6 @@ class Hooks(Protocol):
     def multiply(self, tensor: Any, factors: Array) -> Any:
         """Element by element, with gradient."""
 
-    def total(self, tensor: Any, weights: Array) -> Any:
-        """The sum of tensor × weights as a scalar, with gradient."""
-
 
 class Optimizers(Protocol):
     """What an optimizer does, and the state that it keeps."""

@@ -21,7 +21,8 @@ from reprod_log.frameworks.contract import (
     Switch,
     Trace,
 )
-from reprod_log.frameworks.hooks import Undo, passing, plain_setting
+from reprod_log.frameworks.hooks import Undo, passing
+from reprod_log.frameworks.modules import is_training, plain_settings, set_setting
 from reprod_log.frameworks.side import Batch, Scope, Side
 from reprod_log.layers.optimizers import Slot
 from reprod_log.recording import Array
@@ -31,17 +32,13 @@ class DefaultModules:
     """Modules without wrappers, compiled paths or weights kept in another form."""
 
     def settings(self, module: Any) -> dict[str, Any]:
-        found = {name.lstrip("_"): plain_setting(value) for name, value in vars(module).items()}
-        return {name: value for name, value in found.items() if value is not None and name != "training"}
+        return plain_settings(module)
 
     def set_setting(self, module: Any, name: str, value: Any) -> None:
-        for attribute in (name, f"_{name}"):
-            if attribute in vars(module):
-                kept = vars(module)[attribute]
-                setattr(module, attribute, type(kept)(value) if isinstance(kept, (tuple, list)) else value)
+        set_setting(module, name, value)
 
     def is_training(self, module: Any) -> bool:
-        return bool(getattr(module, "training", False))
+        return is_training(module)
 
     def wrapped(self, module: Any) -> Any | None:
         return None

@@ -232,12 +232,3 @@ def gradient_hook(tensor: Any, call: Callable[[Any], None]) -> Undo:
     handle = tensor.register_hook(hook)
     # The handle of a computed tensor may hold the tensor, so it is not kept.
     return unhooked((handle,), (hook,)) if tensor.is_leaf else passing
-
-
-def plain_setting(value: Any) -> Any:
-    """The value as JSON has it; None when it is not a plain setting."""
-    if isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, (tuple, list)) and all(isinstance(item, (bool, int, float, str)) for item in value):
-        return list(value)
-    return None

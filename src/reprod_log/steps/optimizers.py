@@ -217,7 +217,7 @@ def _update(side: Trainer, prepared: _Prepared, gradients: Mapping[Any, Array]) 
 
     def total() -> Any:
         trained = [(one, wanted) for one, wanted in gradients.items() if hooks.takes_gradient(one)]
-        return reduce(add, [hooks.total(parameter, wanted) for parameter, wanted in trained])
+        return reduce(add, [hooks.multiply(parameter, wanted).sum() for parameter, wanted in trained])
 
     hooks.backward(total)
     if side.clip is not None:

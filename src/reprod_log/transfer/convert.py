@@ -22,7 +22,7 @@ from reprod_log.recording import Array
 from reprod_log.transfer.file_evidence import Hints, read_evidence
 from reprod_log.transfer.files import read_weights, write_weights
 from reprod_log.transfer.report import TransferReport, TransferRow
-from reprod_log.transfer.weights import prepare, refuse_incomplete
+from reprod_log.transfer.weights import How, prepare, refuse_incomplete
 
 
 def convert_weights(
@@ -58,16 +58,8 @@ def convert_weights(
     frameworks = _frameworks(source, target, source_framework, target_framework)
     weights = read_weights(source, entry=entry)
     if source_model is not None and target_model is not None:
-        job = _by_models(
-            weights,
-            source_model,
-            target_model,
-            rename=rename,
-            allow_left=allow_left,
-            inputs=inputs,
-            target_inputs=target_inputs,
-            order=order,
-        )
+        how = How(rename, allow_left, inputs, target_inputs, order)
+        job = _by_models(weights, source_model, target_model, how)
     elif rename or inputs is not None or order is not None:
         raise UsageError("rename, inputs and order need both source_model and target_model.")
     elif source_model is not None or target_model is not None:
@@ -105,8 +97,8 @@ def _patterns(value: Iterable[str]) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
 
 
-def _by_models(weights: dict[str, Array], source_model: Any, target_model: Any, **options: Any) -> _Job:
-    prepared = prepare(source_model, target_model, verify=True, **options)
+def _by_models(weights: dict[str, Array], source_model: Any, target_model: Any, how: How) -> _Job:
+    prepared = prepare(source_model, target_model, how, verify=True)
     refuse_incomplete(prepared.report, "raise")
     _add_second_names(weights, prepared.source)
     _refuse_other_tensors(weights, prepared.source, [name for move in prepared.plan.moves for name in move.sources])

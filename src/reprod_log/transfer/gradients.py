@@ -11,7 +11,7 @@ from reprod_log.pairing.live import Inputs, Order, Survey, shapes_of, survey
 from reprod_log.pairing.weight_map import Move
 from reprod_log.recording import Array
 from reprod_log.transfer.report import TransferReport
-from reprod_log.transfer.weights import Prepared, prepare, refuse_incomplete
+from reprod_log.transfer.weights import How, Prepared, prepare, refuse_incomplete
 
 
 def transfer_gradients(
@@ -30,16 +30,7 @@ def transfer_gradients(
     Pass the `report` of `transfer_weights` to go by the same plan; without it the plan is made anew from the other
     parameters, which mean what they mean there. A parameter without a gradient leaves its partner without one.
     """
-    prepared = planned(
-        source,
-        target,
-        report,
-        rename=rename,
-        allow_left=allow_left,
-        inputs=inputs,
-        target_inputs=target_inputs,
-        order=order,
-    )
+    prepared = planned(source, target, report, How(rename, allow_left, inputs, target_inputs, order))
     here, there = prepared.source, prepared.target
     moves = [move for move in prepared.plan.moves if both_parameters(here, there, move)]
     arrays = {move.target: _gradient(here, move) for move in moves}
@@ -49,29 +40,10 @@ def transfer_gradients(
     return replace(prepared.report, rows=rows)
 
 
-def planned(
-    source: Any,
-    target: Any,
-    report: TransferReport | None,
-    *,
-    rename: Mapping[str, str] | None,
-    allow_left: Iterable[str],
-    inputs: Inputs | None,
-    target_inputs: Inputs | None,
-    order: Order | None,
-) -> Prepared:
+def planned(source: Any, target: Any, report: TransferReport | None, how: How) -> Prepared:
     """Both models surveyed, with the plan of an earlier report or a new one; a plan that leaves anything is refused."""
     if report is None or report.plan is None:
-        prepared = prepare(
-            source,
-            target,
-            rename=rename,
-            allow_left=allow_left,
-            verify=True,
-            inputs=inputs,
-            target_inputs=target_inputs,
-            order=order,
-        )
+        prepared = prepare(source, target, how, verify=True)
         refuse_incomplete(prepared.report, "raise")
         return prepared
     here, there = survey(source), survey(target)

@@ -22,6 +22,7 @@ from reprod_log.pairing.weight_map import Move
 from reprod_log.recording import Array
 from reprod_log.transfer.gradients import both_parameters, planned
 from reprod_log.transfer.report import TransferReport, TransferRow
+from reprod_log.transfer.weights import How
 
 
 def transfer_optimizer_state(
@@ -42,16 +43,8 @@ def transfer_optimizer_state(
     Learning rate, betas and other settings stay as they are on each side. Pass the `report` of `transfer_weights` to
     go by the same plan. A parameter that the source has not stepped yet is set back to its first step in the target.
     """
-    prepared = planned(
-        source_model,
-        target_model,
-        report,
-        rename=rename,
-        allow_left=allow_left,
-        inputs=inputs,
-        target_inputs=target_inputs,
-        order=order,
-    )
+    how = How(rename, allow_left, inputs, target_inputs, order)
+    prepared = planned(source_model, target_model, report, how)
     here, there = _Side.of(prepared.source, source_optimizer), _Side.of(prepared.target, target_optimizer)
     if here.row.kind != there.row.kind:
         raise UsageError(f"The source optimizer is {here.title}, the target optimizer {there.title}.")

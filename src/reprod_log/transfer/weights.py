@@ -49,21 +49,23 @@ def transfer_weights(
     """
     if on_difference not in ("raise", "report"):
         raise UsageError(f"on_difference is 'raise' or 'report', not {on_difference!r}.")
-    prepared = prepare(
-        source,
-        target,
-        rename=rename,
-        allow_left=allow_left,
-        verify=verify,
-        inputs=inputs,
-        target_inputs=target_inputs,
-        order=order,
-    )
+    prepared = prepare(source, target, How(rename, allow_left, inputs, target_inputs, order), verify=verify)
     report = prepared.report
     if dry_run:
         return report
     refuse_incomplete(report, on_difference)
     return replace(report, model=prepared.target.live.write(prepared.plan.apply(prepared.source.read)))
+
+
+@dataclass(frozen=True)
+class How:
+    """How two models are paired, and what may be left: the options that all transfers share."""
+
+    rename: Mapping[str, str] | None = None
+    allow_left: Iterable[str] = ()
+    inputs: Inputs | None = None
+    target_inputs: Inputs | None = None
+    order: Order | None = None
 
 
 @dataclass(frozen=True)
@@ -76,29 +78,25 @@ class Prepared:
     report: TransferReport
 
 
-def prepare(
-    source: Any,
-    target: Any,
-    *,
-    rename: Mapping[str, str] | None,
-    allow_left: Iterable[str],
-    verify: bool,
-    inputs: Inputs | None,
-    target_inputs: Inputs | None,
-    order: Order | None,
-) -> Prepared:
+def prepare(source: Any, target: Any, how: How, *, verify: bool) -> Prepared:
     """The plan from one live model to another, checked if asked to, with its report."""
     here, there = survey(source), survey(target)
     if here.live.model is there.live.model:
         raise UsageError("The source and the target are one and the same model.")
-    values = _perturbed(here) if verify or inputs is not None else {}
+    values = _perturbed(here) if verify or how.inputs is not None else {}
     found = correspond(
-        here, there, rename=rename or {}, order=order, inputs=inputs, target_inputs=target_inputs, values=values
+        here,
+        there,
+        rename=how.rename or {},
+        order=how.order,
+        inputs=how.inputs,
+        target_inputs=how.target_inputs,
+        values=values,
     )
     plan = make_plan(found.pairs, shapes_of(there))
     _refuse_conflicts(here, there, plan)
     checks = verify_plan(here, there, plan, values, _runs(found)) if verify else {}
-    left = find_leftovers(here, there, plan, found.undecided, allow_left)
+    left = find_leftovers(here, there, plan, found.undecided, how.allow_left)
     report = TransferReport(
         here.framework,
         there.framework,

@@ -196,7 +196,3 @@ def cast(tensor: Any, dtype: str) -> Any:
 
 def multiply(tensor: Any, factors: Array) -> Any:
     return tensor * paddle.to_tensor(np.array(factors)).astype(tensor.dtype)
-
-
-def total(tensor: Any, weights: Array) -> Any:
-    return multiply(tensor, weights).sum()

@@ -12,7 +12,16 @@ from paddle.jit.dy2static.program_translator import ProgramTranslator, StaticFun
 from paddle.nn.layer.rnn import RNNBase
 
 from reprod_log.frameworks.contract import KeptForm, OwnTensor
-from reprod_log.frameworks.hooks import plain_setting
+from reprod_log.frameworks.modules import (
+    evaluation_mode,
+    kept_form,
+    norm_hooks,
+    plain_settings,
+    recompute_norms,
+    tensor_stores,
+)
+from reprod_log.frameworks.modules import is_training as is_training
+from reprod_log.frameworks.modules import set_setting as set_plain_setting
 from reprod_log.layers.lookup import kind_of, layer_kind, of_the_tables
 from reprod_log.layers.rows import Column
 
@@ -23,18 +32,10 @@ _WRAPPERS = (
 )
 """Layers around a model whose name should not show; which of fleet's there are depends on the version."""
 
-_INHERITED = frozenset(
-    {
-        "training",
-        "_full_name",
-        "_built",
-        "_dtype",
-        "_init_in_dynamic_mode",
-        "_cast_to_low_precision",
-        "_op_type",
-        "_use_cudnn",
-    }
-)
+_INHERITED = (
+    "training", "_full_name", "_built", "_dtype", "_init_in_dynamic_mode", "_cast_to_low_precision", "_op_type",
+    "_use_cudnn",
+)  # fmt: skip
 """Plain attributes that every layer has. (Making an empty layer to look would count up the layers' names.)"""
 
 
@@ -84,26 +85,14 @@ def _column_of_class(cls: type) -> Column:
 
 
 def settings(module: Any) -> dict[str, Any]:
-    found = {}
-    for name, value in vars(module).items():
-        plain = plain_setting(value)
-        if plain is not None and name not in _INHERITED:
-            found[name.lstrip("_")] = plain
-    return found
+    return plain_settings(module, _INHERITED)
 
 
 def set_setting(module: Any, name: str, value: Any) -> None:
-    for attribute in (name, f"_{name}"):
-        if attribute in vars(module):
-            kept = vars(module)[attribute]
-            setattr(module, attribute, type(kept)(value) if isinstance(kept, (tuple, list)) else value)
+    set_plain_setting(module, name, value)
     # A convolution keeps its padding a second time, in the form that its kernel wants.
     if name == "padding" and "_updated_padding" in vars(module):
         module._updated_padding = value
-
-
-def is_training(module: Any) -> bool:
-    return bool(module.training)
 
 
 def wrapped(module: Any) -> Any | None:
@@ -123,27 +112,12 @@ def caveat(module: Any) -> str:
 
 
 def kept_weights(module: Any) -> dict[str, KeptForm]:
-    kept: dict[str, KeptForm] = {}
-    for hook in _norm_hooks(module):
-        if type(hook).__name__ == "WeightNorm":
-            # paddle says "all axes" as -1.
-            kept[hook.name] = KeptForm("WeightNorm", None if hook.dim == -1 else int(hook.dim))
-        else:
-            kept[hook.name] = KeptForm("SpectralNorm", int(hook.dim))
-    return kept
-
-
-def _norm_hooks(module: Any) -> list[Any]:
-    """The hooks by which weight_norm and spectral_norm compute a weight before each call."""
-    hooks = module._forward_pre_hooks.values()
-    norms = ("WeightNorm", "SpectralNorm")
-    return [one for one in hooks if type(one).__name__ in norms and type(one).__module__.startswith("paddle.")]
+    kept = {hook.name: kept_form(hook) for hook in norm_hooks(module, "paddle")}
+    return {name: form for name, form in kept.items() if form is not None}
 
 
 def refresh(module: Any) -> None:
-    for hook in _norm_hooks(module):
-        options = {"do_power_iteration": False} if type(hook).__name__ == "SpectralNorm" else {}
-        setattr(module, hook.name, hook.compute_weight(module, **options))
+    recompute_norms(module, "paddle")
 
 
 def convert(module: Any, dtype: str) -> None:
@@ -168,11 +142,7 @@ def make_copyable(model: Any) -> None:
 
 
 def stores(module: Any) -> Iterator[dict[str, Any] | list[Any]]:
-    yield module._parameters
-    yield module._buffers
-    flat = vars(module).get("_all_weights")
-    if flat is not None:
-        yield flat
+    return tensor_stores(module, "_all_weights")
 
 
 def hook_stores(module: Any) -> Iterator[dict[Any, Any]]:
@@ -187,8 +157,6 @@ def quiet(model: Any) -> Iterator[None]:
         translator = ProgramTranslator.get_instance()
         undo.callback(translator.enable, translator.enable_to_static)
         translator.enable(False)
-        for part in model.sublayers(include_self=True):
-            undo.callback(setattr, part, "training", part.training)
-            part.training = False
+        undo.enter_context(evaluation_mode(model.sublayers(include_self=True)))
         undo.enter_context(paddle.no_grad())
         yield

@@ -168,7 +168,3 @@ def cast(tensor: Any, dtype: str) -> Any:
 
 def multiply(tensor: Any, factors: Array) -> Any:
     return tensor * torch.from_numpy(np.array(factors)).to(tensor)
-
-
-def total(tensor: Any, weights: Array) -> Any:
-    return multiply(tensor, weights).sum()

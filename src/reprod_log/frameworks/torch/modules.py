@@ -10,7 +10,16 @@ import torch
 from torch import nn
 
 from reprod_log.frameworks.contract import KeptForm, OwnTensor
-from reprod_log.frameworks.hooks import plain_setting
+from reprod_log.frameworks.modules import (
+    evaluation_mode,
+    kept_form,
+    norm_hooks,
+    plain_settings,
+    recompute_norms,
+    tensor_stores,
+)
+from reprod_log.frameworks.modules import is_training as is_training
+from reprod_log.frameworks.modules import set_setting as set_setting
 from reprod_log.frameworks.torch.distributed import FLAT_PARAMETER, is_first_fsdp
 
 _WRAPPERS = (nn.DataParallel, nn.parallel.DistributedDataParallel)
@@ -52,24 +61,7 @@ def state_names(model: Any) -> dict[str, Any]:
 
 
 def settings(module: Any) -> dict[str, Any]:
-    inherited = vars(nn.Module())
-    found = {}
-    for name, value in vars(module).items():
-        plain = plain_setting(value)
-        if plain is not None and name not in inherited:
-            found[name.lstrip("_")] = plain
-    return found
-
-
-def set_setting(module: Any, name: str, value: Any) -> None:
-    for attribute in (name, f"_{name}"):
-        if attribute in vars(module):
-            kept = vars(module)[attribute]
-            setattr(module, attribute, type(kept)(value) if isinstance(kept, (tuple, list)) else value)
-
-
-def is_training(module: Any) -> bool:
-    return bool(module.training)
+    return plain_settings(module, vars(nn.Module()))
 
 
 def wrapped(module: Any) -> Any | None:
@@ -103,32 +95,14 @@ def _is_compiled_wrapper(module: Any) -> bool:
 
 
 def kept_weights(module: Any) -> dict[str, KeptForm]:
-    kept: dict[str, KeptForm] = {}
-    for hook in _norm_hooks(module):
-        kept[hook.name] = KeptForm(type(hook).__name__, _axis(hook.dim))  # type: ignore[arg-type]  # one of the two
-    for name, chain in getattr(module, "parametrizations", {}).items():
-        form = type(chain[0]).__name__.lstrip("_")
-        if form in ("WeightNorm", "SpectralNorm") and len(chain) == 1:
-            kept[name] = KeptForm(form, _axis(chain[0].dim))  # type: ignore[arg-type]  # checked above
-    return kept
-
-
-def _norm_hooks(module: Any) -> list[Any]:
-    """The hooks by which the older weight_norm and spectral_norm compute a weight before each call."""
-    hooks = module._forward_pre_hooks.values()
-    norms = ("WeightNorm", "SpectralNorm")
-    return [one for one in hooks if type(one).__name__ in norms and type(one).__module__.startswith("torch.")]
-
-
-def _axis(dim: int | None) -> int | None:
-    # The parametrization says "all axes" as -1, the hook as None.
-    return None if dim is None or dim == -1 else int(dim)
+    kept = [(hook.name, hook) for hook in norm_hooks(module, "torch")]
+    chains = getattr(module, "parametrizations", {}).items()
+    kept += [(name, chain[0]) for name, chain in chains if len(chain) == 1]
+    return {name: form for name, norm in kept if (form := kept_form(norm)) is not None}
 
 
 def refresh(module: Any) -> None:
-    for hook in _norm_hooks(module):
-        options = {"do_power_iteration": False} if type(hook).__name__ == "SpectralNorm" else {}
-        setattr(module, hook.name, hook.compute_weight(module, **options))
+    recompute_norms(module, "torch")
 
 
 def convert(module: Any, dtype: str) -> None:
@@ -145,11 +119,7 @@ def make_copyable(model: Any) -> None:
 
 
 def stores(module: Any) -> Iterator[dict[str, Any] | list[Any]]:
-    yield module._parameters
-    yield module._buffers
-    flat = vars(module).get("_flat_weights")
-    if flat is not None:
-        yield flat
+    return tensor_stores(module, "_flat_weights")
 
 
 def hook_stores(module: Any) -> Iterator[dict[Any, Any]]:
@@ -166,8 +136,6 @@ def quiet(model: Any) -> Iterator[None]:
         if any(type(part).__name__ == "OptimizedModule" for part in model.modules()):
             # Compiled code does not call hooks that came after it.
             undo.enter_context(torch.compiler.set_stance("force_eager"))
-        for part in model.modules():
-            undo.callback(setattr, part, "training", part.training)
-            part.training = False
+        undo.enter_context(evaluation_mode(model.modules()))
         undo.enter_context(torch.no_grad())
         yield
