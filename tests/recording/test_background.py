@@ -94,14 +94,29 @@ def test_a_refusing_disk_drops_the_rest_and_lets_the_program_go_on() -> None:
     assert disk.written == []
 
 
-def test_an_error_that_is_not_the_disk_is_raised_in_the_program() -> None:
+def test_an_error_that_is_not_the_disk_lets_the_program_go_on_too() -> None:
     disk = Disk()
     disk.error = RecordingError("not an array")
     writer = Background(disk.write)
     disk.gate.set()
     writer.put(batch("a"))
-    with pytest.raises(RecordingError, match="not an array"):
-        writer.finish()
+    writer.finish()
+    assert writer.failure is not None
+    assert str(writer.failure[1]) == "not an array"
+
+
+def test_a_system_without_threads_has_large_steps_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    disk = Disk()
+    disk.gate.set()
+    writer = Background(disk.write)
+    for name in "abc":
+        writer.put(batch(name))
+    assert disk.written == ["a", "b", "c"]
+    writer.finish()
 
 
 def test_recording_of_large_steps_is_whole_and_says_where_a_full_disk_stopped_it(

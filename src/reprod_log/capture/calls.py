@@ -18,7 +18,7 @@ class Tap:
     """Receives the gradient of one tensor, for every layer whose output that tensor is."""
 
     def __init__(self, session: Session) -> None:
-        self._session: Session | None = session
+        self._session = session
         self._places: list[tuple[Node, int, int, str]] = []
         self._times = 0
 
@@ -27,20 +27,16 @@ class Tap:
 
     def receive(self, gradient: Any) -> None:
         session = self._session
-        if session is None:
+        session.passes.reached = True
+        if session.over or session.paused:
             return
-        with session.lock:
-            session.passes.reached = True
-            if not (session.over or session.paused):
-                self._receive(session, gradient)
-
-    def _receive(self, session: Session, gradient: Any) -> None:
         again = f"~{self._times}" if self._times else ""
         self._times += 1
         for node, step, call, role in self._places:
-            self._record(session, gradient, node=node, step=step, call=call, role=role + again)
+            self._record(gradient, node=node, step=step, call=call, role=role + again)
 
-    def _record(self, session: Session, gradient: Any, *, node: Node, step: int, call: int, role: str) -> None:
+    def _record(self, gradient: Any, *, node: Node, step: int, call: int, role: str) -> None:
+        session = self._session
         staged = session.stage.make(
             "backward",
             gradient,
@@ -81,11 +77,17 @@ class Calls:
     def attach(self, node: Node) -> None:
         """Listen to the node's module, and no longer to the one that it had before."""
 
+        is_tracing, guard = self._session.hooks.is_tracing, self._session.guard
+        enter, leave = guard(self._before), guard(self._after)
+
+        # Whether a compiler looks on is asked first: it should see nothing of the rest.
         def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            self._before(node, args, kwargs)
+            if not is_tracing():
+                enter(node, args, kwargs)
 
         def after(output: Any) -> None:
-            self._after(node, output)
+            if not is_tracing():
+                leave(node, output)
 
         earlier = self._attached.pop(node, None)
         if earlier is not None:
@@ -130,15 +132,8 @@ class Calls:
 
     def _before(self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         session = self._session
-        # Asked first: a compiler should see nothing of the rest.
-        if session.hooks.is_tracing():
+        if session.over or session.paused:
             return
-        with session.lock:
-            if not (session.over or session.paused):
-                self._enter(node, args, kwargs)
-
-    def _enter(self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        session = self._session
         if session.passes.inside:
             self._stack().append((node, None))
             return
@@ -198,14 +193,8 @@ class Calls:
 
     def _after(self, node: Node, output: Any) -> None:
         session = self._session
-        if session.hooks.is_tracing():
+        if session.over or session.paused:
             return
-        with session.lock:
-            if not (session.over or session.paused):
-                self._exit(node, output)
-
-    def _exit(self, node: Node, output: Any) -> None:
-        session = self._session
         call, found = self._leave(node)
         if not found or output is None or not session.listening:
             return
@@ -265,7 +254,7 @@ class Calls:
         return [(tensor, version, tap)]
 
     def _connect(self, tap: Tap, tensor: Any) -> bool:
-        undo = self._session.hooks.on_gradient(tensor, tap.receive)
+        undo = self._session.hooks.on_gradient(tensor, self._session.guard(tap.receive))
         if undo is None:
             return False
         if undo is not passing:

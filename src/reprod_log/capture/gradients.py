@@ -45,7 +45,7 @@ class Gradients:
 
     def _attach(self, slot: Slot, known: dict[Slot, Undo], receive: Callable[[Any], None]) -> None:
         if slot not in known:
-            undo = self._session.hooks.on_gradient(slot.tensor, self._session.one_at_a_time(receive))
+            undo = self._session.hooks.on_gradient(slot.tensor, self._session.guard(receive))
             if undo is not None:
                 known[slot] = undo
 
@@ -92,9 +92,7 @@ class Gradients:
             if stand_in is None or stand_in is slot.tensor or id(stand_in) in self._stand_ins:
                 continue
             if self._session.is_tensor(stand_in):
-                undo = self._session.hooks.on_gradient(
-                    stand_in, self._session.one_at_a_time(self._on_gathered_gradient(slot))
-                )
+                undo = self._session.hooks.on_gradient(stand_in, self._session.guard(self._on_gathered_gradient(slot)))
                 if undo is not None and undo is not passing:
                     self._stand_ins[id(stand_in)] = stand_in, undo
 

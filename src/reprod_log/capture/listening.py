@@ -30,11 +30,11 @@ class Listening:
 
     def to_process(self) -> None:
         """Listen to what belongs to no model: backward passes and gradient scalers."""
-        hooks, alone = self.session.hooks, self.session.one_at_a_time
+        hooks, guard = self.session.hooks, self.session.guard
         with _REPLACING:
-            self._undo.callback(hooks.on_backward(alone(self._before_backward), alone(self._after_backward)))
+            self._undo.callback(hooks.on_backward(guard(self._before_backward), guard(self._after_backward)))
             self._undo.callback(
-                hooks.on_scaling(alone(self.losses.scaled), alone(self.updates.unscaled), alone(self._skipped))
+                hooks.on_scaling(guard(self.losses.scaled), guard(self.updates.unscaled), guard(self._skipped))
             )
 
     def to_model(self, root: Root) -> None:
@@ -51,8 +51,12 @@ class Listening:
     @property
     def is_busy(self) -> bool:
         """Whether a watched module or a backward pass is running, or nothing is to be recorded."""
-        session = self.session
-        return self.calls.busy or session.passes.inside or session.paused or session.over
+        return self.is_inside or self.session.paused or self.session.over
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether a watched module or a backward pass is running."""
+        return self.calls.busy or self.session.passes.inside
 
     def stop(self) -> None:
         """Take everything off."""
@@ -72,10 +76,6 @@ class Listening:
 
     def close_step(self, *, whole: bool = True) -> None:
         """The step is over: record what stands at its end (if it came to it), hand all to the recorder, count on."""
-        with self.session.lock:
-            self._close_step(whole)
-
-    def _close_step(self, whole: bool) -> None:
         session = self.session
         if session.listening:
             self.gradients.flush()
@@ -93,7 +93,7 @@ class Listening:
             # Lazy layers have made their parameters by now.
             session.tree.refresh()
         session.steps.advance()
-        if session.selection.is_over(session.steps.number):
+        if session.selection.is_over(session.steps.number) or session.stage.recorder.failed:
             self.stop()
         else:
             self.gradients.attach_new()

@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 import runpy
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import FrameType, ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
+from reprod_log.capture.guard import Guard, said
 from reprod_log.capture.selection import Selection, selection
 from reprod_log.capture.session import RecordingLevel
 from reprod_log.capture.watching import Run
-from reprod_log.errors import CaptureError, UsageError, listed
+from reprod_log.errors import CaptureError, ReprodLogError, UsageError, listed
 from reprod_log.frameworks import Framework, is_loaded, known_names, loaded, watchable_names
 from reprod_log.frameworks.hooks import Undo
 from reprod_log.frameworks.module_tree import Node, Root
@@ -129,10 +131,30 @@ def run_script(
         sys.argv = [str(path), *args]
         sys.path = [str(path.resolve().parent), *sys.path]
         undo.push(watcher.leave)
-        undo.callback(on_import(known_names(), watcher.imported))
+        undo.callback(on_import(known_names(), watcher.guard(watcher.imported)))
         undo.callback(watcher.stop_looking)
-        runpy.run_path(str(path), run_name="__main__")
+        try:
+            runpy.run_path(str(path), run_name="__main__")
+        except BaseException as error:
+            if watcher.guard.is_forked:
+                _end_child(error)
+            raise
+        if watcher.guard.is_forked:
+            _end_child(None)
     return watcher.recording()
+
+
+def _end_child(error: BaseException | None) -> NoReturn:
+    """End a forked process where its script ends: what comes after it is for the parent to do."""
+    code = error.code if isinstance(error, SystemExit) else int(error is not None)
+    with suppress(OSError, ValueError):
+        if error is not None and not isinstance(error, SystemExit):
+            traceback.print_exception(error)
+        elif code is not None and not isinstance(code, int):
+            print(code, file=sys.stderr)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code & 0xFF if isinstance(code, int) else int(code is not None))
 
 
 class _Watcher:
@@ -153,12 +175,14 @@ class _Watcher:
         self._save, self._budget, self._name, self._dtype, self._facts = save, budget, run, dtype, facts
         self._run: Run | None = None
         self._level = RecordingLevel()
+        self.guard = Guard(self._stopped)
+        self._failure = ""
         self._chosen = framework
         self._framework: Framework | None = None
         self._looked_at: set[str] = set()
         self._others: set[str] = set()
         self._too_early: set[str] = set()
-        self._refusal: UsageError | None = None
+        self._refusal: ReprodLogError | None = None
         self._looking = ExitStack()
         self._optimizers: list[Any] = []
         self._attached = 0
@@ -179,14 +203,16 @@ class _Watcher:
         def called(
             module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-            return self._called(framework, module, args, kwargs)
-
-        def made(optimizer: Any) -> None:
-            self._made(framework, optimizer)
+            # Asked first: a compiler should see nothing of the rest.
+            if framework.eager.hooks.is_tracing():
+                return None
+            if self.guard.attempt(self._begin, framework, module, lets=ReprodLogError):
+                self.guard(self._take)(framework, module)
+            return self._converted(framework, module, args, kwargs)
 
         self._looked_at.add(framework.name)
         self._looking.callback(framework.eager.hooks.on_any_call(called))
-        self._looking.callback(framework.eager.hooks.on_new_optimizer(made))
+        self._looking.callback(framework.eager.hooks.on_new_optimizer(self.guard(self._made)))
 
     def stop_looking(self) -> None:
         self._looking.close()
@@ -211,44 +237,66 @@ class _Watcher:
 
     def _refuse(self, other: Framework) -> None:
         first = self._framework.name if self._framework is not None else ""
-        self._refusal = UsageError(
+        raise UsageError(
             f"the script calls models of {first} and of {other.name}, and a recording holds those of one framework. "
             f"Say which: --framework {first} or --framework {other.name} (framework= of run_script)."
         )
-        raise self._refusal
+
+    def _stopped(self, error: BaseException) -> None:
+        """Something of ours went wrong; the script goes on."""
+        if self._run is not None:
+            self._run.stop(error)
+        else:
+            self._failure = said(error)
 
     # what the script does
 
-    def _made(self, framework: Framework, optimizer: Any) -> None:
+    def _made(self, optimizer: Any) -> None:
         if not self._level.is_recorded:
             return
         # Told of once per constructor in the chain.
         if not any(known is optimizer for known in self._optimizers):
             self._optimizers.append(optimizer)
 
-    def _called(
+    def _begin(self, framework: Framework, module: Any) -> bool:
+        """Whether this call is one to record; what the user has to decide is raised before anything is recorded."""
+        if self.guard.stopped or not self._level.is_recorded:
+            return False
+        try:
+            self._settle(framework, module)
+            if framework is not self._framework or (self._run is not None and self._run.is_busy):
+                return False
+            if self._run is None:
+                self._start(framework)
+        except ReprodLogError as error:
+            self._refusal = error
+            raise
+        return True
+
+    def _take(self, framework: Framework, module: Any) -> None:
+        """Have the module watched, and the optimizers that were made since."""
+        run = self._run
+        if run is not None:
+            if run.node_of(module) is None:
+                self._adopt(framework, run, module)
+            self._attach_optimizers(framework, run)
+
+    def _converted(
         self, framework: Framework, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-        run = self._run
-        if framework.eager.hooks.is_tracing() or not self._level.is_recorded:
+        """The arguments in the dtype of the pass, for every model that was converted, recorded or not any more."""
+        run, dtype = self._run, self._dtype
+        if run is None or dtype is None or not self._level.is_recorded:
             return None
-        self._settle(framework, module)
-        if framework is not self._framework or (run is not None and run.is_busy):
+        if run.is_inside or run.node_of(module) is None:
             return None
-        run = self._run or self._start(framework)
-        if run.node_of(module) is None:
-            self._adopt(framework, run, module)
-        self._attach_optimizers(framework, run)
-        if self._dtype is None:
-            return None
-        dtype = self._dtype
 
         def cast(_: str, leaf: Any) -> Any:
             return framework.eager.hooks.cast(leaf, dtype) if framework.tensors.is_tensor(leaf) else leaf
 
         return mapped(args, cast), mapped(kwargs, cast)
 
-    def _start(self, framework: Framework) -> Run:
+    def _start(self, framework: Framework) -> None:
         run = Run(
             framework,
             {},
@@ -260,7 +308,6 @@ class _Watcher:
             facts=self._facts,
         )
         self._run = run.__enter__()
-        return run
 
     def _adopt(self, framework: Framework, run: Run, module: Any) -> None:
         name = variable_name(module) or type(module).__name__
@@ -330,6 +377,8 @@ class _Watcher:
     def recording(self) -> Recording:
         if self._refusal is not None:
             raise self._refusal
+        if self._failure:
+            raise CaptureError(f"nothing was recorded: {self._failure}. This is a bug in reprod_log; please report it.")
         if self._run is None:
             called = f" (it called models of {listed(sorted(self._others))})" if self._others else ""
             raise CaptureError(

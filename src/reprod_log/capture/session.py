@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import wraps
 from typing import Any
 from weakref import WeakSet
 
 import numpy as np
 
+from reprod_log.capture.guard import Guard
 from reprod_log.capture.selection import Selection
 from reprod_log.capture.staging import Forms, Stage, Staged
 from reprod_log.frameworks.contract import Framework
@@ -162,7 +162,15 @@ class Session:
     """The framework, the selection, the tree, the stage, and what is going on now."""
 
     def __init__(
-        self, framework: Framework, selection: Selection, *, tree: Tree, stage: Stage, steps: Steps, ranks: int = 1
+        self,
+        framework: Framework,
+        selection: Selection,
+        *,
+        tree: Tree,
+        stage: Stage,
+        steps: Steps,
+        guard: Guard,
+        ranks: int = 1,
     ) -> None:
         self.framework = framework
         self.modules, self.hooks = framework.eager.modules, framework.eager.hooks
@@ -178,8 +186,7 @@ class Session:
         self.over = False
         """Nothing more will be recorded."""
         self.passes = Passes()
-        # The models may be called, and gradients come, in several threads at once.
-        self.lock = threading.RLock()
+        self.guard = guard
         self.forms = Forms(tree)
         self._level = RecordingLevel()
         self._others: set[str] = set()
@@ -194,16 +201,6 @@ class Session:
     def listening(self) -> bool:
         """Whether this step is one to record."""
         return not (self.over or self.paused) and self.selection.has_step(self.steps.number)
-
-    def one_at_a_time(self, call: Callable[..., None]) -> Callable[..., None]:
-        """`call`, made while no other thread records."""
-
-        @wraps(call)
-        def alone(*args: Any) -> None:
-            with self.lock:
-                call(*args)
-
-        return alone
 
     def wants(self, phase: str) -> bool:
         return phase in self.selection.phases and self.listening

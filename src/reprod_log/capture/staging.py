@@ -266,12 +266,16 @@ class Stage:
             if staged.source is not None:
                 staged.meta["from"] = str(staged.source.key(self._run))
             self.recorder.put(_entry(staged, key), staged.array)
-        self.waiting.clear()
         self._last_outputs = frozenset(hash for hash, one in self._producers.items() if one.phase == "forward")
+        self.drop()
+        self.recorder.end_step()
+
+    def drop(self) -> None:
+        """Let go of what is waiting."""
+        self.waiting.clear()
         self._producers.clear()
         self._summaries.clear()
         self._sketches.clear()
-        self.recorder.end_step()
 
     def close(self) -> None:
         self.flush()

@@ -38,8 +38,8 @@ class Updates:
         def after() -> None:
             self._after_step(name)
 
-        alone = self._session.one_at_a_time
-        return self._session.hooks.on_step(optimizer, alone(before), alone(clipped), alone(after))
+        guard = self._session.guard
+        return self._session.hooks.on_step(optimizer, guard(before), guard(clipped), guard(after))
 
     def detach(self) -> None:
         self.optimizers.clear()

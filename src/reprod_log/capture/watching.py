@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from reprod_log.capture.gradients import check_scalar
+from reprod_log.capture.guard import Guard, said, warn
 from reprod_log.capture.listening import Listening
 from reprod_log.capture.provenance import (
     caveat_notes,
@@ -27,7 +27,7 @@ from reprod_log.capture.provenance import (
 from reprod_log.capture.selection import Selection, selection
 from reprod_log.capture.session import Session, Steps, names_of
 from reprod_log.capture.staging import Stage
-from reprod_log.errors import CaptureError, UsageError, WriteFailed, counted, listed
+from reprod_log.errors import CaptureError, ReprodLogError, UsageError, WriteFailed, counted, listed
 from reprod_log.frameworks import Framework, framework_of
 from reprod_log.frameworks.module_tree import Node, Root, Slot, Tree
 from reprod_log.frameworks.nests import flatten
@@ -61,7 +61,7 @@ class Run:
         self._rank, self._ranks = rank_and_size()
         self._save = None if save is None else path_of_rank(save, self._rank, self._ranks)
         self._recording: Recording | None = None
-        self._entered = False
+        self._entered = self._warned = False
         self._framework = framework
         self._name = run
         self._budget = budget
@@ -81,7 +81,7 @@ class Run:
         grows = self._save is not None and not self._save.suffix
         self._recorder = Recorder(self._save if grows else None)
         if self._recorder.notes:
-            warnings.warn(str(self._recorder.notes[0]), stacklevel=3)
+            warn(str(self._recorder.notes[0]), stacklevel=3)
         stage = Stage(
             self._recorder,
             view=view_any,
@@ -94,7 +94,13 @@ class Run:
         )
         steps = Steps(has_optimizers=bool(self._optimizers), after=self._step_after)
         self._session = Session(
-            framework, self._selection, tree=Tree(framework), stage=stage, steps=steps, ranks=self._ranks
+            framework,
+            self._selection,
+            tree=Tree(framework),
+            stage=stage,
+            steps=steps,
+            guard=Guard(self._stopped),
+            ranks=self._ranks,
         )
         self._listening = Listening(self._session)
 
@@ -106,43 +112,82 @@ class Run:
         self._build()
         self._entered = True
         try:
-            for name, model in self._models.items():
-                self.add_model(Root(name, model))
-            for name, optimizer in self._optimizers.items():
-                self.add_optimizer(name, optimizer)
-            self._check_layers()
-            self._listening.to_process()
-            self.describe()
+            # What the user can change is raised before the training begins; anything else does not keep it from that.
+            self._session.guard.attempt(self._begin, lets=ReprodLogError)
         except BaseException:
             self._listening.forget()
             raise
         return self
 
+    def _begin(self) -> None:
+        for name, model in self._models.items():
+            self.add_model(Root(name, model))
+        for name, optimizer in self._optimizers.items():
+            self.add_optimizer(name, optimizer)
+        self._check_layers()
+        self._listening.to_process()
+        self.describe()
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._session.lock:
-            self._leave(error)
-        if error is None and not self._session.stage.count and self._recording is not None and self._recording.complete:
-            raise CaptureError(self._why_nothing())
-
-    def _leave(self, error: BaseException | None) -> None:
+        guard = self._session.guard
+        if guard.is_forked:
+            # A child has come to the end of its parent's block; the parent goes on recording.
+            return
         try:
-            if error is not None:
-                said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-                self._recorder.cut_short(f"step {self.step_number} was cut short by {said}")
-            if self._session.steps.busy:
-                # What a step that broke off leaves behind is not what stands at its end.
-                self._listening.close_step(whole=error is None)
-            self._finish()
-            if error is None and not self.recording.complete:
-                warnings.warn(
-                    f"the recording is incomplete: {listed(map(str, self.recording.notes[-1:]))}", stacklevel=3
-                )
+            guard.attempt(self._end, error)
+            recording = self._recording = self._closed()
         finally:
-            self._listening.forget()
+            guard.attempt(self._listening.forget)
+            guard.end()
             self._models.clear()
             self._optimizers.clear()
+        if error is None and not recording.complete:
+            self._warn(f"the recording is incomplete: {listed(map(str, recording.notes[-1:]))}")
+        if error is None and recording.complete and not self._session.stage.count:
+            raise CaptureError(self._why_nothing())
+
+    def _closed(self) -> Recording:
+        guard, save = self._session.guard, self._save
+        recording = guard.attempt(self._recorder.close)
+        if recording is None:
+            return self._recorder.remains()
+        if save is None or not save.suffix:
+            return recording
+        saved = guard.attempt(self._saved, recording, save)
+        return replace(recording, complete=False, notes=tuple(self._recorder.notes)) if saved is None else saved
+
+    def _end(self, error: BaseException | None) -> None:
+        """Record what the last step leaves, and what is known of the whole only now."""
+        if error is not None:
+            self._recorder.cut_short(f"step {self.step_number} was cut short by {said(error)}")
+        if self._session.steps.busy:
+            # What a step that broke off leaves behind is not what stands at its end.
+            self._listening.close_step(whole=error is None)
+        self._finish()
+
+    def stop(self, error: BaseException) -> None:
+        """Record nothing more, because of an error on our side."""
+        self._session.guard.stop(error)
+
+    def _stopped(self, error: BaseException) -> None:
+        session = self._session
+        session.over = True
+        note = message("note.capture.stopped", step=session.steps.number, why=Foreign(said(error)))
+        self._recorder.cut_short(note)
+        with suppress(Exception):
+            # The part of the step that was recorded before; and its memory, of which there may be too little.
+            session.stage.flush()
+        session.stage.drop()
+        if isinstance(error, Exception):
+            self._warn(f"{note} (the program goes on; the recording is incomplete)")
+
+    def _warn(self, text: str) -> None:
+        """Warn of the recording's state, once."""
+        if not self._warned:
+            self._warned = True
+            warn(text, stacklevel=4)
 
     def add_model(self, root: Root) -> None:
         """Listen to one more model."""
@@ -160,6 +205,11 @@ class Run:
     def is_busy(self) -> bool:
         """Whether a watched module or a backward pass is running, or nothing is to be recorded."""
         return self._listening.is_busy
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether a watched module or a backward pass is running."""
+        return self._listening.is_inside
 
     def note(self, text: str) -> None:
         """Something a reader of the recording should know."""
@@ -202,10 +252,6 @@ class Run:
         for note in (*tree.notes, *silence_notes(tree, called), *caveat_notes(tree, called, session.modules.caveat)):
             recorder.note(note)
         self._describe_again()
-        recording = recorder.close()
-        if self._save is not None and self._save.suffix:
-            recording = self._saved(recording, self._save)
-        self._recording = recording
 
     def _describe_again(self) -> None:
         """Add what was not known at the start: parameters and optimizers made since, the data."""
@@ -260,18 +306,21 @@ class Run:
         """Everything inside the block is one step, whatever the optimizers do."""
         self._check_entered()
         if self._session.steps.busy:
-            self._listening.close_step()
+            self._close_step()
         self._session.steps.hold()
         try:
             yield
         finally:
             self._session.steps.release()
-            self._listening.close_step()
+            self._close_step()
 
     def end_step(self) -> None:
         """The step is over now."""
         self._check_entered()
-        self._listening.close_step()
+        self._close_step()
+
+    def _close_step(self) -> None:
+        self._session.guard.attempt(self._listening.close_step)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -295,11 +344,10 @@ class Run:
             raise UsageError(f"no such phase: {phase!r}; known are {listed(PHASES, most=20)}")
         session = self._session
         if phase == "data" and session.steps.ends_before_data() and not session.paused:
-            self._listening.close_step()
-        if not session.wants(phase):
-            return
-        with session.lock:
-            self._log(name, value, phase)
+            self._close_step()
+        if session.wants(phase):
+            # What cannot be recorded raises here: the user sees which line logged it.
+            session.guard.attempt(self._log, name, value, phase, lets=UsageError)
 
     def _log(self, name: str, value: Any, phase: str) -> None:
         session = self._session
@@ -309,7 +357,6 @@ class Run:
             read = Key.parse(str(key))
             if (read.path, read.role) != (name, role):
                 raise UsageError(f"{name!r} cannot be a name: '#', ':' and '/' have a meaning in keys; use '.' or '_'")
-            # Wrong values raise here: the user sees which line logged them.
             session.is_tensor(leaf) or view(leaf)
             staged = session.stage.make(phase, leaf, step=self.step_number, root=None, inside=name, role=role)
             if staged is not None and phase == "loss":

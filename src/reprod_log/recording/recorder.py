@@ -56,7 +56,7 @@ class Recorder:
         self._adding = threading.Lock()
         self._entries: list[Entry] = []
         self._seen: set[str] = set()
-        self._failed = False
+        self.failed = False
         """Whether the disk refused, after which nothing more is written."""
         self._complete = True
         self._writer: FolderWriter | None = None
@@ -67,7 +67,7 @@ class Recorder:
                 self._writer = FolderWriter(self._path, provenance=self.provenance, modules=self.modules)
                 self._background = Background(self._writer.write_shard)
             except OSError as error:
-                self._failed = True
+                self.failed = True
                 why = Foreign(error.strerror or error)
                 self.notes.append(message("note.recording.not_writable", path=Name(self._path), why=why))
 
@@ -118,13 +118,13 @@ class Recorder:
     def describe(self, provenance: Provenance, modules: Sequence[ModuleInfo]) -> None:
         """Set where the recording comes from, once it is known; a growing folder is updated at once."""
         self.provenance, self.modules = provenance, tuple(modules)
-        if self._writer is None or self._failed:
+        if self._writer is None or self.failed:
             return
         self._writer.provenance, self._writer.modules = self.provenance, self.modules
         try:
             self._writer.write_manifest(complete=False, notes=self.notes)
         except WriteFailed as error:
-            self._failed = True
+            self.failed = True
             self.notes.append(message("note.recording.nothing", why=Foreign(error)))
 
     def note(self, note: Note) -> None:
@@ -142,16 +142,24 @@ class Recorder:
             batch, self._batch = self._batch, []
         if self._path is None:
             self._entries += [entry for entry, _ in batch]
-        elif self._background is not None and not self._failed and batch:
+        elif self._background is not None and not self.failed and batch:
             self._background.put(batch)
             self._look_at_disk()
 
     def _look_at_disk(self) -> None:
-        if self._background is not None and self._background.failure is not None and not self._failed:
+        if self._background is not None and self._background.failure is not None and not self.failed:
             batch, error = self._background.failure
-            self._failed = True
+            self.failed = True
             key = Name(batch[0][0].key)
-            self.notes.append(message("note.recording.stopped", key=key, why=Foreign(error)))
+            # Only a disk's refusal is a sentence of its own.
+            why = Foreign(error) if isinstance(error, WriteFailed) else Foreign(f"{type(error).__name__}: {error}")
+            self.notes.append(message("note.recording.stopped", key=key, why=why))
+
+    def remains(self) -> Recording:
+        """What is in memory, as a recording that is not complete: for when it could not be closed."""
+        source = "" if self._path is None else str(self._path)
+        entries = tuple(self._entries)
+        return Recording(entries, self.provenance, complete=False, notes=tuple(self.notes), source=source)
 
     def close(self) -> Recording:
         """The finished recording (opened from disk, if a path was given)."""
@@ -173,9 +181,9 @@ class Recorder:
             return replace(in_memory, source=str(self._path), complete=False)
         self._writer.provenance, self._writer.modules = self.provenance, self.modules
         try:
-            self._writer.close(complete=self._complete and not self._failed, notes=self.notes)
+            self._writer.close(complete=self._complete and not self.failed, notes=self.notes)
         except WriteFailed as error:
-            self._failed = True
+            self.failed = True
             self.notes.append(message("note.recording.not_finished", why=Foreign(error)))
         try:
             written = open_recording(self._path)
@@ -183,14 +191,14 @@ class Recorder:
             unreadable = message("note.recording.unreadable", why=Foreign(error))
             return replace(in_memory, source=str(self._path), complete=False, notes=(*self.notes, unreadable))
         # When the last manifest could not be written, the file knows less than we do.
-        return replace(written, complete=False, notes=tuple(self.notes)) if self._failed else written
+        return replace(written, complete=False, notes=tuple(self.notes)) if self.failed else written
 
 
 class Background:
     """Writes batches in order on a thread of its own while the program goes on. `put` waits when too much is waiting.
 
-    When the disk refuses, what waits and what comes later is dropped; `failure` then has the first of them. Any other
-    error is raised in the program's own thread, by the next call.
+    When the disk refuses, or anything else goes wrong, what waits and what comes later is dropped; `failure` then has
+    the first of them and the reason.
     """
 
     def __init__(self, write: Callable[[Batch], None], *, most_bytes: int = _MOST_WAITING_BYTES) -> None:
@@ -200,25 +208,21 @@ class Background:
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._over = False
-        self._error: BaseException | None = None
-        self.failure: tuple[Batch, WriteFailed] | None = None
+        self.failure: tuple[Batch, Exception] | None = None
 
     def put(self, batch: Batch) -> None:
         """Take a batch, now or as soon as there is room for it; its arrays must not change any more."""
         size = sum(array.nbytes for _, array in batch if array is not None)
         with self._changed:
             self._changed.wait_for(lambda: self._has_room(size))
-            self._raise_error()
             if self.failure is not None:
                 return
-            if size > _WRITTEN_AT_ONCE or self._waiting:
+            if (size > _WRITTEN_AT_ONCE or self._waiting) and self._has_thread():
                 self._waiting.append((batch, size))
                 self._bytes += size
-                self._start()
                 self._changed.notify_all()
                 return
         self._do(batch)
-        self._raise_error()
 
     def finish(self) -> None:
         """Write what is waiting and end the thread."""
@@ -228,18 +232,23 @@ class Background:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-        self._raise_error()
 
     def _has_room(self, size: int) -> bool:
-        if self.failure is not None or self._error is not None or not self._waiting:
+        if self.failure is not None or not self._waiting:
             return True
         return len(self._waiting) < _MOST_WAITING and self._bytes + size <= self._most_bytes
 
-    def _start(self) -> None:
+    def _has_thread(self) -> bool:
+        """Whether the thread runs, begun now if need be; a system that gives no more threads has us write at once."""
         if self._thread is None:
             # A daemon: a program that ends without leaving its `with` block is not held up.
-            self._thread = threading.Thread(target=self._run, name="reprod_log writer", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="reprod_log writer", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                return False
+            self._thread = thread
+        return True
 
     def _run(self) -> None:
         while True:
@@ -254,7 +263,7 @@ class Background:
             with self._changed:
                 self._waiting.popleft()
                 self._bytes -= size
-                if self.failure is not None or self._error is not None:
+                if self.failure is not None:
                     self._waiting.clear()
                     self._bytes = 0
                 self._changed.notify_all()
@@ -262,15 +271,9 @@ class Background:
     def _do(self, batch: Batch) -> None:
         try:
             self._write(batch)
-        except WriteFailed as error:
-            self.failure = (batch[:1], error)
-        except Exception as error:  # of this thread; raised again in the program's
-            self._error = error
-
-    def _raise_error(self) -> None:
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise error
+        except Exception as error:
+            # Its frames would keep the batch.
+            self.failure = (batch[:1], error.with_traceback(None))
 
 
 class Pool:
