@@ -143,15 +143,18 @@ def arrangement(ours: Array, theirs: Array, *, near: float = 0.0) -> Message | N
     def same(one: Array, other: Array) -> bool:
         return bool(np.allclose(one, other, rtol=0, atol=near, equal_nan=True))
 
-    if ours.shape != theirs.shape or not ours.size or same(ours, theirs):
+    if ours.size != theirs.size or not ours.size:
         return None
-    for axis in range(ours.ndim):
-        if same(np.flip(ours, axis), theirs):
-            return message("word.arrangement.reversed", axis=axis)
-    for axis in range(ours.ndim):
-        moved = _moved(ours, theirs, axis, same)
-        if moved is not None:
-            return moved
+    if ours.shape == theirs.shape:
+        if same(ours, theirs):
+            return None
+        for axis in range(ours.ndim):
+            if same(np.flip(ours, axis), theirs):
+                return message("word.arrangement.reversed", axis=axis)
+        for axis in range(ours.ndim):
+            moved = _moved(ours, theirs, axis, same)
+            if moved is not None:
+                return moved
     if 2 <= ours.ndim <= _MOST_TURNED_AXES:
         for order in permutations(range(ours.ndim)):
             turned = ours.transpose(order)
@@ -159,7 +162,7 @@ def arrangement(ours: Array, theirs: Array, *, near: float = 0.0) -> Message | N
                 return message("word.arrangement.transposed", axes=", ".join(map(str, order)))
             if turned.shape != theirs.shape and same(turned.reshape(theirs.shape), theirs):
                 return message("word.arrangement.reshaped", axes=", ".join(map(str, order)))
-    return _permuted(ours, theirs, same)
+    return _permuted(ours, theirs, same) if ours.shape == theirs.shape else None
 
 
 def _moved(ours: Array, theirs: Array, axis: int, same: Callable[[Array, Array], bool]) -> Message | None:

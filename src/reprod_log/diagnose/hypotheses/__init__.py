@@ -13,7 +13,7 @@ from reprod_log.diagnose import losses, schedules
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.engine import Explains, Hypothesis, Where
 from reprod_log.diagnose.finding import Finding
-from reprod_log.diagnose.hypotheses import doubts, graph, settings, updates, weights
+from reprod_log.diagnose.hypotheses import doubts, graph, logs, settings, updates, weights
 
 
 def _ranks(case: Case) -> Iterator[Finding]:
@@ -26,6 +26,7 @@ def _ranks(case: Case) -> Iterator[Finding]:
 HYPOTHESES: tuple[Hypothesis, ...] = (
     *doubts.HYPOTHESES,
     *graph.HYPOTHESES,
+    *logs.HYPOTHESES,
     *settings.HYPOTHESES,
     *updates.HYPOTHESES,
     *weights.HYPOTHESES,

@@ -11,6 +11,7 @@ from reprod_log.diagnose.case import Both, Case, CaseData, shared_weights
 from reprod_log.diagnose.engine import Hypothesis, Where
 from reprod_log.diagnose.finding import Finding, side
 from reprod_log.diagnose.fits import function_between, other_factor, shown_ratio
+from reprod_log.diagnose.relations import nearness, relation
 from reprod_log.layers.lookup import layer_kind
 from reprod_log.layers.settings import setting_differences
 from reprod_log.messages import Message, Name, Names, Number, message
@@ -69,20 +70,10 @@ def _has_own_error_before(case: Case, forward: list[Key], place: int) -> bool:
 
 def _difference_between(both: Both, earlier: list[tuple[Key, Both]]) -> Told | None:
     ours, theirs = both
-    # Kernels that keep float32 constants cost digits even in float64, so the order must matter much more than these.
-    near = 1e-5 * float(np.abs(ours).max(initial=0.0))
-    if relative(ours, theirs) > 1e-3 and np.allclose(np.sort(ours, None), np.sort(theirs, None), rtol=0, atol=near):
-        known = arrangement(ours, theirs, near=near)
-        if known is not None:
-            return message("word.other_order.known", how=known), message("evidence.equal_in_that_order")
-        return message("word.other_order"), message("evidence.equal_when_sorted")
-    ratio = other_factor(ours, theirs, within=1e-5)
-    if ratio is not None:
-        return message("word.times_the_reference", ratio=shown_ratio(ratio)), message("evidence.same_ratio")
-    shift = theirs - ours
-    if ours.size > 3 and np.ptp(shift) <= 1e-6 * float(np.abs(shift).max()):
-        by = Number(float(shift.mean()), ".6g")
-        return message("word.shifted_by", value=by), message("evidence.same_for_every_element")
+    # Kernels that keep float32 constants cost digits even in float64.
+    found = relation(ours, theirs, near=nearness(ours, theirs, "float32"), functions=False)
+    if found is not None:
+        return found.what, found.evidence
     recent = [one for one in reversed(earlier) if one[1][0].shape == ours.shape and relative(*one[1]) < 1e-6][:_RECENT]
     return _other_activation(ours, theirs, recent) or _missing_term(ours, theirs, recent)
 

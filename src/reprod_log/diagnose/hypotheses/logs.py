@@ -1,0 +1,129 @@
+"""Logs: tensors that were logged by hand, of which nothing is known but their names and their values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from reprod_log.diagnose.case import Case
+from reprod_log.diagnose.engine import Hypothesis
+from reprod_log.diagnose.finding import Finding
+from reprod_log.diagnose.relations import epsilon, nearness, relation
+from reprod_log.errors import RecordingError
+from reprod_log.messages import Name, message
+from reprod_log.recording import Array, Entry, Key, Recording
+
+_MOST_ENTRIES = 50
+_MOST_ELEMENTS = 4_000_000
+"""Larger tensors are not read for a guess at the cause."""
+_NUMERIC = "fiub"
+
+
+class _Logged(NamedTuple):
+    """A tensor as it was logged, in float64."""
+
+    key: Key
+    values: Array
+    dtype: str
+
+
+# What is under one name on the one side is under another on the other: keys that were exchanged, an input that was
+# logged as an output. Or the candidate's tensor is the reference's, scaled, shifted, in another order, rounded, or with
+# a function applied.
+
+
+def _logs(case: Case) -> Iterable[Finding]:
+    data = case.data
+    ours = list(_all_logged(data.reference))
+    for key in _failed(case):
+        pair = data.pairs.get(key)
+        theirs = None if pair is None else _array(pair.candidate)
+        if pair is None or theirs is None:
+            continue
+        twin = _twin(theirs, (one for one in ours if one.key != key))
+        one = _array(pair.reference)
+        if twin is not None:
+            yield _under_other_key(theirs.key, twin.key)
+        elif one is not None:
+            yield from _related(one, theirs)
+    alone = [one.key for one in case.comparison.unmatched if one.side == "candidate" and _is_logged(one.key)]
+    for key in alone[:_MOST_ENTRIES]:
+        found = _array(data.candidate[key])
+        twin = None if found is None else _twin(found, ours)
+        if twin is not None:
+            yield _under_other_key(key, twin.key)
+
+
+def _related(ours: _Logged, theirs: _Logged) -> Iterator[Finding]:
+    dtype = max(ours.dtype, theirs.dtype, key=epsilon)
+    found = relation(ours.values, theirs.values, near=nearness(ours.values, theirs.values, dtype))
+    if found is not None:
+        yield Finding(
+            rule="logged_values",
+            cause=message("cause.logged_values", key=Name(ours.key), what=found.what),
+            evidence=(found.evidence,),
+            confidence="consistent",
+            advice=(message("advice.compare_what_is_logged", key=Name(ours.key)),),
+            keys=(ours.key,),
+        )
+
+
+def _under_other_key(key: Key, twin: Key) -> Finding:
+    return Finding(
+        rule="logged_under_other_key",
+        cause=message("cause.logged_under_other_key", key=Name(key), twin=Name(twin)),
+        evidence=(message("evidence.same_values"),),
+        confidence="consistent",
+        advice=(message("advice.log_under_same_key", key=Name(key), twin=Name(twin)),),
+        keys=(key, twin),
+    )
+
+
+def _twin(theirs: _Logged, ours: Iterable[_Logged]) -> _Logged | None:
+    """The reference's tensor with the very values of one of the candidate's."""
+    return next((one for one in ours if _same(one, theirs)), None) if _identifies(theirs.values) else None
+
+
+def _is_logged(key: Key) -> bool:
+    return not key.phase and not key.run
+
+
+def _failed(case: Case) -> list[Key]:
+    return [key for key in case.failed if _is_logged(key)][:_MOST_ENTRIES]
+
+
+def _all_logged(recording: Recording) -> Iterator[_Logged]:
+    for entry in recording.entries[:_MOST_ENTRIES]:
+        if _is_logged(entry.key) and (found := _array(entry)) is not None and _identifies(found.values):
+            yield found
+
+
+def _array(entry: Entry) -> _Logged | None:
+    if entry.detail != "full" or prod(entry.shape) > _MOST_ELEMENTS:
+        return None
+    try:
+        array = entry.array()
+    except RecordingError:
+        return None
+    # The narrow dtypes are not numpy's own.
+    numeric = array.dtype.kind in _NUMERIC or array.dtype.isbuiltin == 2
+    return _Logged(entry.key, array.astype(np.float64), entry.dtype) if numeric else None
+
+
+def _identifies(values: Array) -> bool:
+    """Whether two tensors with these values are hardly equal by accident."""
+    return values.size >= 8 and np.unique(values).size > 4
+
+
+def _same(ours: _Logged, theirs: _Logged) -> bool:
+    if ours.values.size != theirs.values.size:
+        return False
+    size = float(np.abs(ours.values).max(initial=0.0))
+    near = 100 * epsilon(max(ours.dtype, theirs.dtype, key=epsilon)) * size
+    return bool(np.allclose(ours.values.ravel(), theirs.values.ravel(), rtol=0, atol=near))
+
+
+HYPOTHESES = (Hypothesis("logs", _logs),)
