@@ -26,6 +26,8 @@ class Number:
     im: Fraction
     nan: bool = False
     inf: tuple[Any, Any] | None = None
+    parts: tuple[Any, Any] = ("nan", Fraction(0))
+    """Of a NaN: what its real and its imaginary part are. Two are the same if both parts are."""
 
     @property
     def finite(self) -> bool:
@@ -64,7 +66,7 @@ def number(value: Any) -> Number:
         value = value if isinstance(value, np.clongdouble) else np.complex128(value)
         re, im = number(value.real), number(value.imag)
         if re.nan or im.nan:
-            return Number(zero, zero, nan=True)
+            return Number(zero, zero, nan=True, parts=tuple(_part(p) for p in (re, im)))
         if not (re.finite and im.finite):
             # Complex infinities are the same if both of their parts are.
             return Number(zero, zero, inf=tuple(p.inf or p.re for p in (re, im)))
@@ -76,6 +78,10 @@ def number(value: Any) -> Number:
     if value in (math.inf, -math.inf):
         return Number(zero, zero, inf=(float(value), None))
     return Number(Fraction(*value.as_integer_ratio()), zero)
+
+
+def _part(part: Number) -> Any:
+    return "nan" if part.nan else part.inf[0] if part.inf else part.re
 
 
 def _normal(inf: tuple[Any, Any]) -> tuple[Any, Any]:
@@ -111,7 +117,7 @@ def measure(reference: np.ndarray, candidate: np.ndarray, *, limit: float | None
     is_equal_inf = [
         x.inf is not None and y.inf is not None and _normal(x.inf) == _normal(y.inf) for x, y in zip(a, b, strict=True)
     ]
-    nan_both = sum(x.nan and y.nan for x, y in zip(a, b, strict=True))
+    nan_both = sum(x.nan and y.nan and x.parts == y.parts for x, y in zip(a, b, strict=True))
     comparable = len(both_finite) + sum(is_equal_inf)
     zero = Fraction(0)
     differences: list[Fraction | None] = []

@@ -309,6 +309,35 @@ def test_saved_alignment_cannot_claim_its_verdict(tmp_path: Path) -> None:
     assert not Alignment.load(tmp_path / "a.json").passed
 
 
+CONTRADICTIONS: dict[str, dict[str, Any]] = {
+    "fewer than no elements": {"count": -5},
+    "more elements than the shape has": {"count": 3},
+    "negative differences": {"max_abs": -1.0, "mean_abs": -1.0, "rmse": -1.0, "min_abs": -1.0},
+    "a negative relative error": {"rel_l2": -1.0},
+    "none differ, but by something": {"differing": 0},
+    "a largest difference below the mean": {"max_abs": 1e-9},
+    "no difference between different elements": {"max_abs": 0.0, "mean_abs": 0.0, "rmse": 0.0, "differing": 0},
+    "fewer than no NaN": {"nonfinite_mismatched": -1},
+    "more NaN than elements": {"nan_both": 3},
+    "more beyond the limit than there are": {"beyond_limit": 3},
+    "a least value above the largest": {"reference": {"min": 2.0, "max": 1.0}},
+    "a negative spread": {"candidate": {"std": -1.0}},
+}
+
+
+@pytest.mark.parametrize("name", CONTRADICTIONS)
+def test_numbers_of_a_saved_alignment_that_no_measurement_gives_are_refused(tmp_path: Path, name: str) -> None:
+    sides = (Recording.from_arrays({"x": np.array([1.0, value])}) for value in (1.0, 2.0))
+    path = align(*sides).save(tmp_path / "a.json")
+    data = json.loads(path.read_text())
+    measured = data["comparison"]["rows"][0]["measurement"]
+    for field, value in CONTRADICTIONS[name].items():
+        measured[field] = {**measured[field], **value} if isinstance(value, dict) else value
+    path.write_text(json.dumps(data))
+    with pytest.raises(UnreadableFile, match="damaged"):
+        Alignment.load(path)
+
+
 class Runs:
     """Would leave a mark if it were unpickled."""
 

@@ -10,6 +10,7 @@ from reprod_log.errors import UsageError, listed
 from reprod_log.frameworks import known_names, owner_of_tensor
 from reprod_log.frameworks.nests import mapped
 from reprod_log.recording import Array
+from reprod_log.recording.entry import exact_array
 
 
 def is_tensor(value: object) -> bool:
@@ -36,7 +37,7 @@ def view(value: Any) -> tuple[Array, bool]:
     if owner is not None:
         return owner.tensors.view(value)
     if isinstance(value, (bool, int, float, complex, str, np.generic)):
-        return np.asarray(value), False
+        return exact_array(value), False
     if isinstance(value, (list, tuple)):
         return _from_sequence(value), True
     if hasattr(value, "__array__"):
@@ -72,7 +73,7 @@ def _from_sequence(value: list[Any] | tuple[Any, ...]) -> Array:
         ) from error
     if array.dtype == object:
         raise _refused(value)
-    return array
+    return exact_array(plain) if array.dtype.kind in "US" else array
 
 
 def _refused(value: object) -> UsageError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, replace
+from math import prod
 from typing import Any, NamedTuple
 
 from reprod_log.errors import RecordingError, near_names
@@ -83,6 +84,10 @@ class Compared(NamedTuple):
         values["candidate_shape"] = tuple(values["candidate_shape"])
         if values["measurement"] is not None:
             values["measurement"] = Measurement.from_dict(values["measurement"])
+            if values["measurement"].count != prod(values["reference_shape"]):
+                raise ValueError(
+                    f"{values['measurement'].count} elements of {list(values['reference_shape'])} were measured"
+                )
         values["samples"] = tuple((float(ours), float(theirs)) for ours, theirs in values.get("samples", ()))
         values["worst_elements"] = tuple(Worst.from_dict(one) for one in values.get("worst_elements", ()))
         return cls(**values)
@@ -315,12 +320,12 @@ def _within_budget(rows: list[Compared], usual: int) -> Iterator[Compared]:
         yield row
 
 
-_NO_NUMBERS = frozenset({"str", "object"})
+_NO_NUMBERS = ("str", "object", "bytes")
 
 
 def _kinds_differ(reference: str, candidate: str) -> Message | None:
-    """Text and objects compare only with their own kind."""
-    if reference != candidate and (reference in _NO_NUMBERS or candidate in _NO_NUMBERS):
+    """Text and objects compare only with their own kind, bytes with bytes of their length: numpy pads with NUL."""
+    if reference != candidate and (reference.startswith(_NO_NUMBERS) or candidate.startswith(_NO_NUMBERS)):
         return message("reason.kinds", reference=reference, candidate=candidate)
     return None
 

@@ -22,6 +22,7 @@ Array: TypeAlias = NDArray[Any]
 DType: TypeAlias = "np.dtype[Any]"
 
 _NO_NUMBERS = SideSummary(math.nan, math.nan, math.nan, math.nan, math.nan, math.nan)
+_TEXTS: dict[type, type] = {np.str_: str, np.bytes_: bytes}
 _LONGEST_TEXT = 80
 _TEXT_BEFORE = 30
 """Of a long text, how much stands before the first letter that differs."""
@@ -218,13 +219,25 @@ def _elements_equal(left: Array, right: Array) -> Array:
 
 
 def _objects_equal(left: Any, right: Any) -> bool:
-    """Whether two objects are equal; those that cannot be compared are not."""
+    """Whether two objects are equal and of one kind, to the last item; those that cannot be compared are not."""
     try:
-        if isinstance(left, np.ndarray) or isinstance(right, np.ndarray):
-            return bool(np.array_equal(left, right))
+        left, right = (one.tolist() if isinstance(one, np.ndarray) else one for one in (left, right))
+        if _kind(left) != _kind(right):
+            return False
+        if isinstance(left, (list, tuple)):
+            return len(left) == len(right) and all(map(_objects_equal, left, right))
+        if isinstance(left, dict):
+            return _objects_equal(list(left), list(right)) and _objects_equal(list(left.values()), list(right.values()))
         return bool(left == right)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         return False
+
+
+def _kind(value: Any) -> Any:
+    """What a value may be equal to: Python has True equal 1, and a flag is not a number."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool
+    return complex if isinstance(value, (int, float, complex, np.number)) else _TEXTS.get(type(value), type(value))
 
 
 def _as_texts(left: Any, right: Any) -> tuple[str, str]:

@@ -7,7 +7,7 @@ in a third of the time.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
@@ -158,7 +158,62 @@ class Measurement(NamedTuple):
         values["notes"] = notes_from_dict(data)
         if values.get("estimate") is not None:
             values["estimate"] = Estimate.from_dict(values["estimate"])
-        return cls(**values)
+        found = cls(**values)
+        wrong = next(_contradictions(found), None)
+        if wrong is not None:
+            raise ValueError(f"numbers that no measurement gives: {wrong}")
+        return found
+
+
+_CLOSE = 1e-6
+"""How far, relative to themselves, numbers that were summed in different orders may be from their exact relation."""
+
+
+def _contradictions(one: Measurement) -> Iterator[str]:
+    """What cannot be true of any pair of arrays. A file can be edited; a verdict must not stand on nonsense."""
+    counts = (one.count, one.nan_both, one.nonfinite_mismatched, one.comparable, one.beyond_limit or 0)
+    if min(counts) < 0 or max(counts) > one.count:
+        yield f"counts {counts}"
+    if not (-1 if one.estimate is not None else 0) <= one.differing <= one.comparable:
+        yield f"{one.differing} of {one.comparable} differ"
+    sizes = {name: getattr(one, name) for name in _SIZES}
+    yield from (f"{name} {value}" for name, value in sizes.items() if value is not None and value < 0)
+    for small, large in (("min_abs", "mean_abs"), ("mean_abs", "rmse"), ("rmse", "max_abs")):
+        if math.isfinite(sizes[small]) and sizes[small] > sizes[large] * (1 + _CLOSE) + _TINIEST:
+            yield f"{small} {sizes[small]} above {large} {sizes[large]}"
+    # Differences of longdouble may be too small for the float64 that they are kept in.
+    exact = one.estimate is None and not {"longdouble", "float128", "complex256"} & {
+        one.reference_dtype,
+        one.candidate_dtype,
+    }
+    if exact and one.comparable and (one.differing == 0) != (one.max_abs == 0):
+        yield f"{one.differing} differ by at most {one.max_abs}"
+    yield from _worst_contradiction(one)
+    for side in (one.reference, one.candidate):
+        if side.nan < 0 or side.inf < 0 or side.nan + side.inf > one.count:
+            yield f"{side.nan} NaN and {side.inf} infinities of {one.count}"
+        if side.min > side.max or side.std < 0 or side.rms < 0 or side.abs_max < 0:
+            yield f"statistics {tuple(side)}"
+    for name, (low, high) in () if one.estimate is None else one.estimate.bounds.items():
+        if not 0 <= low <= high:
+            yield f"{name} between {low} and {high}"
+
+
+def _worst_contradiction(one: Measurement) -> Iterator[str]:
+    worst = one.worst
+    if worst is None or isinstance(worst.reference, str) or isinstance(worst.candidate, str):
+        return
+    values = complex(worst.reference), complex(worst.candidate)
+    apart, room = abs(values[0] - values[1]), _CLOSE * (one.max_abs + max(map(abs, values)) * _CLOSE)
+    if math.isfinite(apart) and apart > one.max_abs + room:
+        yield f"elements {worst.reference} and {worst.candidate} that differ by at most {one.max_abs}"
+
+
+_TINIEST = 1e-300
+_SIZES = (
+    "max_abs", "mean_abs", "min_abs", "rmse", "max_rel", "mean_rel", "rel_l2", "max_ulp", "mean_ulp"
+)  # fmt: skip
+"""Sizes of differences, none of which is below 0."""
 
 
 def _jsonable(value: Any) -> Any:

@@ -123,7 +123,7 @@ class _Walk:
         for side, is_nan, kept in ((totals.reference, nan[0], finite[0]), (totals.candidate, nan[1], finite[1])):
             side.nan += int(np.count_nonzero(is_nan))
             side.inf += int(np.count_nonzero(~kept & ~is_nan))
-        nan_both = int(np.count_nonzero(nan[0] & nan[1]))
+        nan_both = int(np.count_nonzero(nan[0] & nan[1] & _same_parts(a, b)))
         equal_infinities = int(np.count_nonzero(equal))
         positions = np.flatnonzero(both)
         totals.nan_both += nan_both
@@ -219,6 +219,16 @@ class _Walk:
             total = float(np.add.reduce(relative))
         self.totals.sum_rel += total
         self.totals.max_rel = max(self.totals.max_rel, float(np.maximum.reduce(relative)))
+
+
+def _same_parts(left: Array, right: Array) -> Array | np.bool_:
+    """Where complex numbers that are not finite have equal parts: one NaN part does not make up for the other."""
+    if left.dtype.kind != "c":
+        return np.True_
+    parts = ((left.real, right.real), (left.imag, right.imag))
+    real, imaginary = ((a == b) | (np.isnan(a) & np.isnan(b)) for a, b in parts)
+    same: Array = real & imaginary
+    return same
 
 
 def _same_bytes(left: Array, right: Array) -> bool:

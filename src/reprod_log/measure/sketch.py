@@ -44,7 +44,7 @@ def estimate_pair(pair: Pair) -> Measurement | Message:
     if shape != reference.shape:
         return shapes_differ(reference, candidate)
     try:
-        if _same_hash(pair):
+        if _same_hash(pair) and not _contradicted(pair):
             return _equal(pair)
         if "summary" in (reference.detail, candidate.detail):
             return _from_statistics(pair)
@@ -103,9 +103,27 @@ def _same_hash(pair: Pair) -> bool:
 
 
 def _hash(entry: Entry, other: Entry) -> str:
-    if entry.hash or entry.detail != "full" or not other.hash:
+    """The hash of an entry; where its values are there it is taken of them, whatever the file claims."""
+    if entry.detail != "full":
         return entry.hash
-    return content_hash(entry.array())
+    return content_hash(entry.array()) if other.hash else ""
+
+
+def _contradicted(pair: Pair) -> bool:
+    """Whether the sketches or statistics of two tensors with one hash differ: one of the files claims what is wrong."""
+    reference, candidate = pair.reference, pair.candidate
+    if "summary" in (reference.detail, candidate.detail):
+        ours, theirs = _summary(reference), _summary(candidate)
+        # Sums of the same values may be taken in another order.
+        names = ("min", "max", "abs_max", "nan", "inf")
+        return ours is not None and theirs is not None and not all(_same(ours[n], theirs[n]) for n in names)
+    ours_sketch, theirs_sketch = _sketches(pair)
+    alike = ours_sketch.made == theirs_sketch.made and ours_sketch.form == theirs_sketch.form
+    return alike and not np.array_equal(ours_sketch.values, theirs_sketch.values, equal_nan=True)
+
+
+def _same(one: float, other: float) -> bool:
+    return one == other or (one != one and other != other)
 
 
 def _equal(pair: Pair) -> Measurement:
@@ -195,6 +213,9 @@ def _from_sketches(pair: Pair, ours: Sketch, theirs: Sketch) -> Measurement | Me
         nan_both = left.nan if same else 0
         mismatched = 0 if same else max(1, abs(left.nan - right.nan) + abs(left.inf - right.inf))
     norm, error = _norm_of_difference(ours, theirs)
+    if _fewest_differing(pair) > 0 and norm <= _seen_from((left, right), count, ours.made.size):
+        # Swap two elements, or two rows, that go to the same buckets: the sketch stays as it was.
+        return message("reason.sketch_collision")
     comparable = max(count - nan_both - mismatched, 1)
     size = _norm(left, count)
     bounds = _bounds(norm, error, ours.made.size, (left, right), (size, _norm(right, count)), comparable)
@@ -228,7 +249,16 @@ def _norm_of_difference(ours: Sketch, theirs: Sketch) -> tuple[float, float]:
 def _fewest_differing(pair: Pair) -> int:
     """1 when different hashes mean different values, which they do not across dtypes or arrangements; else -1."""
     same_kind = pair.reference.dtype == pair.candidate.dtype and (pair.view is None or pair.view.axes is None)
-    return 1 if pair.reference.hash and pair.candidate.hash and same_kind else -1
+    if not same_kind:
+        return -1
+    first, second = _hash(pair.reference, pair.candidate), _hash(pair.candidate, pair.reference)
+    return 1 if first and second and first != second else -1
+
+
+def _seen_from(sides: tuple[SideSummary, SideSummary], count: int, buckets: int) -> float:
+    """The least difference that sketches show: sums of n / k values in float64 round."""
+    known = [size for size in (_norm(side, count) for side in sides) if math.isfinite(size)]
+    return _ROUNDING * math.sqrt(max(count, 1) / buckets) * max(known, default=math.inf)
 
 
 def _norm(side: SideSummary, count: int) -> float:

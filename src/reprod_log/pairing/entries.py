@@ -25,6 +25,7 @@ from reprod_log.recording import Entry, Key, ModuleInfo, Recording
 from reprod_log.recording.entry import gc_paused
 
 _EXPECTED_OF_BOTH = ("float64", "isolated", "isolated.float64")
+_FLOAT64 = "float64"
 _OF_MODULES = ("forward", "backward")
 _OF_TENSORS = ("gradient", "clip", "update", "parameter", "buffer", "optimizer")
 _BY_PLACE = ("data", "loss", "lr")
@@ -64,13 +65,29 @@ def _matched(reference: Recording, candidate: Recording, rename: Mapping[str, st
     notes = [message("note.pairing.no_pass", run=Name(run)) for run in sorted(lacking) if run in _EXPECTED_OF_BOTH]
     # Other passes (float64, isolated, repeats …) are evidence: what one side lacks there weakens the evidence for an
     # entry, which calibrate sees; what it lacks in the plain run is missing.
+    paired = {str(pair.reference.key) for pair in pairs}, {str(pair.candidate.key) for pair in pairs}
     return Pairing(
         tuple(pairs),
-        tuple(entry for entry in alone if not entry.key.run),
-        tuple(entry for entry in left if not entry.key.run),
+        tuple(entry for entry in alone if _is_missing(entry.key, reference, candidate, paired[0])),
+        tuple(entry for entry in left if _is_missing(entry.key, candidate, reference, paired[1])),
         tuple(structural),
         (*notes, *finder.notes()),
     )
+
+
+def _is_missing(key: Key, own: Recording, other: Recording, paired: Collection[str]) -> bool:
+    """Whether an entry without a partner is missing on the other side, and not only evidence that one side has.
+
+    An entry in float64 speaks for the same entry of the plain run. One without it speaks for nothing, and where both
+    sides have a float64 pass, one of them must not leave out what it would be held to.
+    """
+    if not key.run:
+        return True
+    mode, _, wide = key.run.rpartition(".")
+    if wide != _FLOAT64:
+        return False
+    plain = key.in_run(mode)
+    return plain not in own or (not mode and str(plain) in paired and key.run in other.runs)
 
 
 class _Finder:

@@ -148,6 +148,19 @@ def real_text(array: Array, *, where: str) -> Array:
     return array
 
 
+def exact_array(value: Any) -> Array:
+    """numpy's array of a value. Text and bytes that end in NUL stay objects: numpy would drop what it pads with."""
+    if not isinstance(value, np.ndarray) and _ends_in_nul(value):
+        return np.array(value, object)
+    return np.asarray(value)
+
+
+def _ends_in_nul(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(map(_ends_in_nul, value))
+    return value[-1:] in ("\0", b"\0") if isinstance(value, (str, bytes)) else False
+
+
 def content_hash(array: Array) -> str:
     """xxh3-128 of dtype, shape and bytes: equal tensors have equal hashes."""
     hasher = xxhash.xxh3_128(f"{dtype_name(array.dtype)}{array.shape}".encode())

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from reprod_log.errors import RecordingError, UnreadableFile, UsageError
-from reprod_log.recording.entry import Array, nothing, real_text
+from reprod_log.recording.entry import Array, exact_array, nothing, real_text
 from reprod_log.recording.files import first_bytes, is_file, is_remote, mapped, opened, read_range, replacing
 from reprod_log.recording.pickles import read_pickle
 from reprod_log.recording.recording import Recording, entry_of
@@ -121,7 +121,7 @@ def as_array(value: Any, *, where: str, most: int) -> Array:
             f"{where}: a list that would become an array of {items * width} bytes; save it as an array"
         )
     try:
-        array = np.asarray(value)
+        array = exact_array(value)
     except ValueError as error:
         raise UnreadableFile(f"{where}: a list whose parts have different lengths is not an array") from error
     return array

@@ -17,7 +17,7 @@ import numpy as np
 
 from reprod_log.errors import RecordingError, UsageError, counted, listed, near_names
 from reprod_log.messages import Note, notes_from_dict, notes_to_dict
-from reprod_log.recording.entry import Array, Entry, dtype_name
+from reprod_log.recording.entry import Array, Entry, dtype_name, exact_array
 from reprod_log.recording.key import Key
 from reprod_log.version import __version__
 
@@ -224,7 +224,7 @@ class Recording:
     ) -> Recording:
         """A recording of arrays at hand, in the order given; each is copied."""
         items = arrays.items() if isinstance(arrays, Mapping) else arrays
-        entries = tuple(entry_of(key, np.array(value, copy=True)) for key, value in items)
+        entries = tuple(entry_of(key, np.array(exact_array(value), copy=True)) for key, value in items)
         return cls(entries, provenance or Provenance())
 
     def _repr_html_(self) -> str:
@@ -244,7 +244,7 @@ def entry_of(key: str | Key, array: Array, **facts: Any) -> Entry:
     """An entry over an array that the caller will not change any more."""
     if not isinstance(key, (str, Key)):
         raise UsageError(f"a key must be a string, not {type(key).__name__} ({key!r}); use str({key!r})")
-    array = np.asarray(array)
+    array = exact_array(array)
     return Entry(
         key=Key.of(key),
         shape=array.shape,

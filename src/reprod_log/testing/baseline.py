@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,17 @@ import numpy as np
 
 from reprod_log.alignment import Alignment, AlignOptions, align_with
 from reprod_log.errors import NotAligned, RecordingError, UsageError
+from reprod_log.messages import message
 from reprod_log.recording import Provenance, Recording
 from reprod_log.recording.stores import load, save
 from reprod_log.report import write_report
 from reprod_log.testing.aligned import named_arrays
 from reprod_log.verdict import CalibratedPolicy, Limit, Policy
+from reprod_log.verdict.policy import DEFAULT_LIMITS
 from reprod_log.version import __version__
+
+_USUAL = Policy(limits=(*DEFAULT_LIMITS, Limit("rel_l2", 1e-4, reason=message("reason.limit.baseline"))))
+"""The same program again: values far below the absolute limit are no noise, but what it was recorded for."""
 
 
 class Baseline:
@@ -99,10 +105,15 @@ class Baseline:
             baseline = load(self.path)
         except RecordingError as error:
             raise NotAligned(f"the baseline cannot be read: {error}\n{self._how_to_update()}") from None
-        found = align_with(baseline, recorded, self._options)
+        found = align_with(baseline, recorded, self._judged_as(baseline))
         if not found.passed:
             raise NotAligned(f"{found}\n{self._reported(found)}baseline: {self.path}\n{self._how_to_update()}")
         return found
+
+    def _judged_as(self, baseline: Recording) -> AlignOptions:
+        """The options of the test; where it gave no limit, small values are held to a relative one, too."""
+        chosen = self._options.policy is not None or self._options.limits
+        return self._options if chosen or len(baseline.runs) > 1 else replace(self._options, policy=_USUAL)
 
     def _recorded(self) -> Recording:
         if self._recording is not None:

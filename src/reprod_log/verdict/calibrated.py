@@ -28,13 +28,15 @@ from reprod_log.verdict.fixed import (
     Judgement,
     Verdict,
     accepted,
+    is_evidence,
     judge,
+    judge_row,
     nonfinite_problem,
     require_complete,
     unmatched_judgements,
     verdict_on,
 )
-from reprod_log.verdict.floor import FloorEvidence, NoiseFloor
+from reprod_log.verdict.floor import FLOAT64, FloorEvidence, NoiseFloor
 from reprod_log.verdict.policy import EXACT_KINDS, CalibratedPolicy, Policy
 from reprod_log.verdict.status import Basis, Status
 
@@ -58,6 +60,11 @@ def judge_calibrated(comparison: Comparison, floor: NoiseFloor, policy: Calibrat
     ]
     free = _in_order([*_formulated_otherwise(free), *incomparable.pop("", ())], comparison)
     further = [one for found in incomparable.values() for one in found]
+    # What ran in float64 only is evidence for nothing, so it is judged itself, as fixed limits judge it.
+    keys = {row.key for row in comparison.rows}
+    further += [
+        judge_row(row, Policy()) for row in comparison.rows if row.measurement and _is_float64_only(row.key, keys)
+    ]
     # A layer made of layers is wrong alone when the code between them is; the free run then says the place exactly.
     containers = _containers(isolated)
     whole = [one for one in isolated if one.key.layer_alone in containers]
@@ -66,7 +73,7 @@ def judge_calibrated(comparison: Comparison, floor: NoiseFloor, policy: Calibrat
     if all(one.status.passed for one in judgements):
         judgements = _merged(judgements, _formulated_otherwise(precision_tier(floor, policy)))
     unmatched, allowed = unmatched_judgements(comparison, policy.allows_unmatched)
-    return verdict_on(accepted(judgements, policy.accept), accepted(unmatched, policy.accept), allowed)
+    return verdict_on(comparison, accepted(judgements, policy.accept), accepted(unmatched, policy.accept), allowed)
 
 
 def _incomparable(comparison: Comparison) -> dict[str, list[Judgement]]:
@@ -80,6 +87,10 @@ def _incomparable(comparison: Comparison) -> dict[str, list[Judgement]]:
     return found
 
 
+def _is_float64_only(key: Key, keys: Collection[Key]) -> bool:
+    return key.run.rpartition(".")[2] == FLOAT64 and not is_evidence(key, keys)
+
+
 def _in_order(judgements: list[Judgement], comparison: Comparison) -> list[Judgement]:
     """Judgements in the order in which the program made their entries."""
     order = {row.key: place for place, row in enumerate(comparison.rows)}
@@ -90,6 +101,8 @@ def _in_order(judgements: list[Judgement], comparison: Comparison) -> list[Judge
 
 def _isolated(one: FloorEvidence, policy: CalibratedPolicy) -> Judgement:
     """Tier 2 for one entry."""
+    if _is_exact(one):
+        return _exactly(one)
     if one.key.phase == "buffer":
         # Running statistics get the wider limit; what a momentum kept in float32 adds to it is known exactly.
         return wide(one, policy.free, policy)
@@ -147,12 +160,8 @@ def _free(one: FloorEvidence, floor: NoiseFloor, policy: CalibratedPolicy) -> Ju
     key = one.key
     if key.phase == "lr":
         return _lr(one, floor, policy)
-    best = one.float64 or one.float32
-    if best is not None and best.reference_dtype.startswith(EXACT_KINDS):
-        same = best.differing == 0 and not best.nonfinite_mismatched
-        reason = None if same else message("reason.exact", some=best.differing, all=best.count)
-        check = Check("differing", float(best.differing), 0.0, same)
-        return Judgement(one.key, Status.PASS if same else Status.FAIL, (check,), reason, Basis.EXACT)
+    if _is_exact(one):
+        return _exactly(one)
     if one.float64 is not None and one.noise is not None:
         # Second moments are squares of gradients: their relative error is twice as large.
         factor = 2 * policy.free if key.phase == "optimizer" else policy.free
@@ -162,6 +171,23 @@ def _free(one: FloorEvidence, floor: NoiseFloor, policy: CalibratedPolicy) -> Ju
             return Judgement(one.key, Status.PASS, (), message("reason.drift"), one.basis)
         return narrow(one, floor, policy, narrow_factor(one, policy), Status.FAIL)
     return assumed(one, policy)
+
+
+def _is_exact(one: FloorEvidence) -> bool:
+    """Whether a side is of a kind that carries no rounding."""
+    best = one.float64 or one.float32
+    return best is not None and (
+        best.reference_dtype.startswith(EXACT_KINDS) or best.candidate_dtype.startswith(EXACT_KINDS)
+    )
+
+
+def _exactly(one: FloorEvidence) -> Judgement:
+    best = one.float64 or one.float32
+    assert best is not None
+    same = best.differing == 0 and not best.nonfinite_mismatched and not best.nan_both
+    reason = None if same else message("reason.exact", some=best.differing, all=best.count)
+    check = Check("differing", float(best.differing), 0.0, same)
+    return Judgement(one.key, Status.PASS if same else Status.FAIL, (check,), reason, Basis.EXACT)
 
 
 def _formulated_otherwise(judgements: list[Judgement]) -> list[Judgement]:

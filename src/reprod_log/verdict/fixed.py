@@ -16,7 +16,7 @@ from reprod_log.messages import Code, Message, Names, Number, Parts, message
 from reprod_log.recording import Key
 from reprod_log.verdict.floor import FLOAT64
 from reprod_log.verdict.place import first_divergence, last_agreement
-from reprod_log.verdict.policy import Limit, Policy
+from reprod_log.verdict.policy import EXACT_KINDS, Limit, Policy
 from reprod_log.verdict.status import Basis, Status
 
 _FEW = 0.0005
@@ -112,12 +112,12 @@ def require_proven(verdict: Verdict, *, proven: bool, allow_unproven: bool) -> V
 def judge(comparison: Comparison, policy: Policy) -> Verdict:
     """The verdict of `policy` on everything that was compared, or could not be."""
     keys = {row.key for row in comparison.rows}
-    judgements = [judge_row(row, policy) for row in comparison.rows if not _is_evidence(row.key, keys)]
+    judgements = [judge_row(row, policy) for row in comparison.rows if not is_evidence(row.key, keys)]
     unmatched, allowed = unmatched_judgements(comparison, policy.allows_unmatched)
-    return verdict_on(accepted(judgements, policy.accept), accepted(unmatched, policy.accept), allowed)
+    return verdict_on(comparison, accepted(judgements, policy.accept), accepted(unmatched, policy.accept), allowed)
 
 
-def _is_evidence(key: Key, keys: Collection[Key]) -> bool:
+def is_evidence(key: Key, keys: Collection[Key]) -> bool:
     """Whether this is the float64 run of an entry that is judged as it ran: fixed limits are for the program as it is.
 
     Judging both would count every entry twice.
@@ -126,10 +126,16 @@ def _is_evidence(key: Key, keys: Collection[Key]) -> bool:
     return wide == FLOAT64 and key.in_run(mode) in keys
 
 
-def verdict_on(compared: list[Judgement], unmatched: list[Judgement], allowed: tuple[Key, ...]) -> Verdict:
-    """The verdict on pairs and on entries without a partner; however much is let through, no pair is no pass."""
+def verdict_on(
+    comparison: Comparison, compared: list[Judgement], unmatched: list[Judgement], allowed: tuple[Key, ...]
+) -> Verdict:
+    """The verdict on pairs and on entries without a partner; however much is let through, no pair is no pass.
+
+    Nor are pairs without a single element.
+    """
     judgements = (*compared, *unmatched)
-    return Verdict(overall(judgements) if compared else Status.NOTHING, judgements, allowed)
+    has_elements = any(row.measurement is None or row.measurement.count for row in comparison.rows)
+    return Verdict(overall(judgements) if compared and has_elements else Status.NOTHING, judgements, allowed)
 
 
 def accepted(judgements: list[Judgement], patterns: tuple[str, ...]) -> list[Judgement]:
@@ -308,9 +314,11 @@ def overall(judgements: Iterable[Judgement]) -> Status:
 
 
 def _coarser(reference: str, candidate: str) -> str:
-    """The dtype whose limit holds for a pair of two: the one with less precision."""
-    if reference == candidate:
+    """The dtype whose limit holds for a pair of two: one that carries no rounding, else the one with less precision."""
+    if reference == candidate or reference.startswith(EXACT_KINDS):
         return reference
+    if candidate.startswith(EXACT_KINDS):
+        return candidate
 
     def rank(name: str) -> int:
         return next((place for place, known in enumerate(_COARSENESS) if name.startswith(known)), len(_COARSENESS))
