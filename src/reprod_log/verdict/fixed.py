@@ -134,8 +134,9 @@ def verdict_on(
     Nor are pairs without a single element.
     """
     judgements = (*compared, *unmatched)
-    has_elements = any(row.measurement is None or row.measurement.count for row in comparison.rows)
-    return Verdict(overall(judgements) if compared and has_elements else Status.NOTHING, judgements, allowed)
+    without = [row.measurement is not None and row.measurement.count == 0 for row in comparison.rows]
+    nothing = not compared or (bool(without) and all(without))
+    return Verdict(Status.NOTHING if nothing else overall(judgements), judgements, allowed)
 
 
 def accepted(judgements: list[Judgement], patterns: tuple[str, ...]) -> list[Judgement]:

@@ -159,6 +159,9 @@ def _limit_above_values(case: Case) -> Iterable[Finding]:
         measured = row.measurement
         if measured is None or not judgement.status.passed or measured.identical or not measured.reference.rms > 0:
             continue
+        if any(check.metric == "rel_l2" and check.limit < _SHARE for check in judgement.checks):
+            # Beside an absolute limit a relative one holds as well, which decides about small values.
+            continue
         for check in judgement.checks:
             absolute = check.metric in _ABSOLUTE and check.floor is None
             if absolute and check.limit >= _SHARE * measured.reference.rms and not _made_for(case, row, check.metric):
