@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -172,6 +173,49 @@ def test_tensor_that_has_no_values_is_noted_and_training_goes_on():
     assert any(
         "'step0/forward/:output.1' was left out: a tensor on the meta" in note for note in map(str, run.recording.notes)
     )
+
+
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_nested_tensors_are_noted_and_training_goes_on(layout):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(3, 2)
+            self.pad = Padded()
+
+        def forward(self, x):
+            return self.pad(self.fc(x))
+
+    class Padded(nn.Module):
+        def forward(self, x):
+            return torch.nested.to_padded_tensor(x, 0.0)
+
+    def trained(watched):
+        torch.manual_seed(0)
+        model = Model()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        with watch(model, optimizer=optimizer) if watched else nullcontext() as run:
+            for _ in range(2):
+                nested = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)], layout=layout)
+                model(nested).sum().backward()
+                optimizer.step()
+        return model, run
+
+    alone, _ = trained(False)
+    model, run = trained(True)
+    assert torch.equal(alone.fc.weight, model.fc.weight)
+    assert run.recording.complete
+    assert run.recording["step1/forward/pad#0:output"].shape == (2, 4, 2)
+    assert any("inside such objects are not recorded" in note for note in map(str, run.recording.notes))
+
+
+def test_iterator_of_losses_is_left_to_torch():
+    model = mlp()
+    with watch(model) as run:
+        output = model(torch.ones(2, 3))
+        torch.autograd.backward(loss for loss in [output.sum(), output.mean()])
+    assert model[0].weight.grad is not None
+    assert run.recording.complete
 
 
 @pytest.mark.parametrize("fused", [True, False])

@@ -216,6 +216,47 @@ def test_watched_model_can_be_pickled():
     assert run.recording.steps == (0,)
 
 
+def test_copy_of_a_watched_model_has_nothing_of_ours(lab, trained):
+    model = lab.models.Mlp()
+    optimizer = lab.sgd(model.parameters())
+    before = {name: set(vars(module)) for name, module in named_modules(model)}
+    with watch(model, optimizer=optimizer) as run:
+        trained(lab, model, optimizer, steps=1)
+        copied = copy.deepcopy(model)
+        assert "step" not in vars(optimizer)
+        trained(lab, copied, lab.sgd(copied.parameters()), steps=2)
+    assert run.recording.steps == (0,)
+    assert lab.hooks(copied) == 0
+    assert {name: set(vars(module)) for name, module in named_modules(copied)} == before
+
+
+def named_modules(model):
+    return model.named_modules() if isinstance(model, torch.nn.Module) else model.named_sublayers(include_self=True)
+
+
+def test_file_of_a_watched_model_needs_nothing_of_ours(tmp_path):
+    model, path = Picklable(), tmp_path / "model.pt"
+    with watch(model):
+        model(torch.ones(1, 2)).sum().backward()
+        torch.save(model, path)
+        pickled = pickle.dumps(model)
+    # The classes that a file names are what loading it imports.
+    assert b"torch.nn.modules.linear" in path.read_bytes()
+    assert b"reprod_log" not in path.read_bytes()
+    assert b"reprod_log" not in pickled
+    assert torch.equal(torch.load(path, weights_only=False).fc.weight, model.fc.weight)
+
+
+def test_watched_model_can_be_scripted():
+    model = Picklable()
+    with watch(model) as run:
+        expected = model(torch.ones(1, 2))
+        assert torch.equal(torch.jit.script(model)(torch.ones(1, 2)), expected)
+        model(torch.ones(1, 2))
+    assert run.recording.complete
+    assert run.recording.steps == (0, 1)
+
+
 def test_hooks_of_the_user_still_work_and_their_result_is_recorded(lab):
     model = lab.models.Mlp()
     model.fc1.register_forward_hook(lambda module, args, output: output * 0)

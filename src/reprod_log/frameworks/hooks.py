@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -19,12 +20,12 @@ def passing() -> None:
 class Hook:
     """A callable that reports to one owner only.
 
-    A model may be deep-copied (an EMA of the weights) or pickled while it is watched. The copies get a hook that does
-    nothing, so they are not recorded under the original's name, and a plain closure, which cannot be pickled, is not in
-    the way.
+    What it hangs on may be copied or pickled while it is watched. Copies get a hook that does nothing, so they are not
+    recorded under the original's name.
     """
 
     __slots__ = ("_call",)
+    __torch_unserializable__ = True  # torch need not warn that it does not save the hooks of tensors
 
     def __init__(self, call: Callable[..., Any] | None = None) -> None:
         self._call = call
@@ -91,18 +92,99 @@ Before = Callable[[tuple[Any, ...], dict[str, Any]], None]
 After = Callable[[Any], Any]
 
 
-def hooked(
-    register_before: Callable[..., Any], register_after: Callable[..., Any], before: Before, after: After
-) -> Undo:
-    """`before(args, kwargs)` and `after(output)` as a framework's own hooks around the calls of one module."""
-    first = Hook(lambda _, args, kwargs: before(args, kwargs))
-    last = Hook(lambda _, args, kwargs, output: after(output))
-    handles = (
-        register_before(first, with_kwargs=True),
-        # Always called: after an exception too, so that nobody waits for the end of the call.
-        register_after(last, with_kwargs=True, always_call=True),
-    )
-    return unhooked(handles, (first, last))
+AnyBefore = Callable[[Any, tuple[Any, ...], dict[str, Any]], tuple[tuple[Any, ...], dict[str, Any]] | None]
+
+_CHANGING = threading.RLock()
+"""Held while listeners come and go: the function of a class is looked up and replaced in two steps."""
+
+
+class ModuleCalls:
+    """Who listens to the calls of modules, told apart where their class is called.
+
+    Nothing is hung on a module itself, so one that is saved, copied or scripted while it is watched has nothing of
+    ours, and compiled and scripted modules, which refuse hooks, are no special case.
+    """
+
+    def __init__(self, owner: type, is_tracing: Callable[[], bool]) -> None:
+        self._of_any: list[AnyBefore] = []
+        # With the module itself, so that nobody else gets its number meanwhile.
+        self._of_one: dict[int, list[tuple[Any, Before, After]]] = {}
+        call: Callable[..., Any] = owner.__call__
+
+        def instead(module: Any, /, *args: Any, **kwargs: Any) -> Any:
+            # Asked first: a compiler should see nothing of the rest.
+            return call(module, *args, **kwargs) if is_tracing() else self._call(call, module, args, kwargs)
+
+        instead.calls = self  # type: ignore[attr-defined]
+        self._undo = replaced(owner, "__call__", instead)
+
+    @classmethod
+    def of(cls, owner: type, is_tracing: Callable[[], bool]) -> ModuleCalls:
+        """The listeners of a class: those that are there, unless somebody has put another function on top of them."""
+        known = getattr(vars(owner).get("__call__"), "calls", None)
+        return known if isinstance(known, cls) else cls(owner, is_tracing)
+
+    def _call(self, call: Callable[..., Any], module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        for any_before in tuple(self._of_any):
+            changed = any_before(module, args, kwargs)
+            if changed is not None:
+                args, kwargs = changed
+        listeners = tuple(self._of_one.get(id(module), ()))
+        if not listeners:
+            return call(module, *args, **kwargs)
+        output = None
+        try:
+            for _, before, _ in listeners:
+                before(args, kwargs)
+            output = call(module, *args, **kwargs)
+        finally:
+            # After an exception too, so that nobody waits for the end of the call.
+            for _, _, after in listeners:
+                other = after(output)
+                output = output if other is None else other
+        return output
+
+    def listen(self, module: Any, before: Before, after: After) -> Undo:
+        listener = (module, before, after)
+        self._of_one.setdefault(id(module), []).append(listener)
+        return self._leaving(lambda: self._forget(listener))
+
+    def listen_to_any(self, before: AnyBefore) -> Undo:
+        self._of_any.append(before)
+        return self._leaving(lambda: self._of_any.remove(before))
+
+    def _forget(self, listener: tuple[Any, Before, After]) -> None:
+        listeners = self._of_one[id(listener[0])]
+        # By identity: a module may be compared in a way of its own.
+        listeners[:] = [one for one in listeners if one is not listener]
+        if not listeners:
+            del self._of_one[id(listener[0])]
+
+    def _leaving(self, leave: Undo) -> Undo:
+        left = False
+
+        def undo() -> None:
+            nonlocal left
+            with _CHANGING:
+                if not left:
+                    left = True
+                    leave()
+                    if not self._of_one and not self._of_any:
+                        self._undo()
+
+        return undo
+
+
+def around_module(owner: type, is_tracing: Callable[[], bool], module: Any, before: Before, after: After) -> Undo:
+    """`before(args, kwargs)` and `after(output)` around the calls of one module of the class `owner`."""
+    with _CHANGING:
+        return ModuleCalls.of(owner, is_tracing).listen(module, before, after)
+
+
+def before_any_module(owner: type, is_tracing: Callable[[], bool], before: AnyBefore) -> Undo:
+    """Have `before(module, args, kwargs)` called before any module of the class `owner`, and use what it returns."""
+    with _CHANGING:
+        return ModuleCalls.of(owner, is_tracing).listen_to_any(before)
 
 
 def unhooked(handles: Sequence[Any], hooks: Sequence[Hook]) -> Undo:
@@ -115,37 +197,6 @@ def unhooked(handles: Sequence[Any], hooks: Sequence[Hook]) -> Undo:
             hook.silence()
 
     return undo
-
-
-def around_call(call: Callable[..., Any], before: Before, after: After) -> Callable[..., Any]:
-    """The function `call` with `before` and `after` around it; what `after` returns stands in for the output."""
-
-    def instead(*args: Any, **kwargs: Any) -> Any:
-        before(args, kwargs)
-        output = None
-        try:
-            output = call(*args, **kwargs)
-        finally:
-            other = after(output)
-        return output if other is None else other
-
-    return instead
-
-
-def before_calls_of(
-    owner: type,
-    before: Callable[[Any, tuple[Any, ...], dict[str, Any]], tuple[tuple[Any, ...], dict[str, Any]] | None],
-) -> Undo:
-    """Have `before(module, args, kwargs)` called before any module of the class `owner`, and use what it returns."""
-    call: Callable[..., Any] = owner.__call__
-
-    def instead(self: Any, *args: Any, **kwargs: Any) -> Any:
-        changed = before(self, args, kwargs)
-        if changed is not None:
-            args, kwargs = changed
-        return call(self, *args, **kwargs)
-
-    return replaced(owner, "__call__", instead)
 
 
 def around_backward(

@@ -13,14 +13,15 @@ from paddle.amp.grad_scaler import AmpScaler
 
 from reprod_log.frameworks.hooks import (
     After,
+    AnyBefore,
     Before,
     ScalerMethods,
     Undo,
     around_backward,
+    around_module,
     around_scaler,
-    before_calls_of,
+    before_any_module,
     gradient_hook,
-    hooked,
     replaced,
 )
 from reprod_log.frameworks.paddle.optimizers import groups_of
@@ -31,13 +32,11 @@ from reprod_log.recording import Array
 
 
 def on_call(module: Any, before: Before, after: After) -> Undo:
-    return hooked(module.register_forward_pre_hook, module.register_forward_post_hook, before, after)
+    return around_module(paddle.nn.Layer, is_tracing, module, before, after)
 
 
-def on_any_call(
-    before: Callable[[Any, tuple[Any, ...], dict[str, Any]], tuple[tuple[Any, ...], dict[str, Any]] | None],
-) -> Undo:
-    return before_calls_of(paddle.nn.Layer, before)
+def on_any_call(before: AnyBefore) -> Undo:
+    return before_any_module(paddle.nn.Layer, is_tracing, before)
 
 
 def on_gradient(tensor: Any, call: Callable[[Any], None]) -> Undo | None:
@@ -58,15 +57,16 @@ def on_step(
 ) -> Undo:
     running = False
 
-    def around(call: Callable[..., Any]) -> Callable[..., Any]:
+    def around(call: Callable[..., Any], *, is_own: bool) -> Callable[..., Any]:
         @wraps(call)
         def instead(*args: Any, **kwargs: Any) -> Any:
             nonlocal running
-            if running:
+            if running or not (is_own or args[0] is optimizer):
                 return call(*args, **kwargs)
             running = True
             try:
-                before(any(callable(value) and not is_tensor(value) for value in (*args, *kwargs.values())))
+                given = (*args[0 if is_own else 1 :], *kwargs.values())
+                before(any(callable(value) and not is_tensor(value) for value in given))
                 with ExitStack() as undos:
                     for clip in _clips(optimizer):
                         undos.callback(_on_clip(clip, clipped))
@@ -81,7 +81,10 @@ def on_step(
     undos = ExitStack()
     # `minimize` does not go through `step`.
     for name in ("step", "minimize"):
-        undos.callback(replaced(optimizer, name, around(getattr(optimizer, name))))
+        # On the class, because a copy of the optimizer would step the original with what was put on the original.
+        is_own = name in vars(optimizer)
+        place = optimizer if is_own else type(optimizer)
+        undos.callback(replaced(place, name, around(getattr(place, name), is_own=is_own)))
     return undos.close
 
 

@@ -11,16 +11,16 @@ from torch import nn
 
 from reprod_log.frameworks.hooks import (
     After,
+    AnyBefore,
     Before,
     Hook,
     ScalerMethods,
     Undo,
     around_backward,
-    around_call,
+    around_module,
     around_scaler,
-    before_calls_of,
+    before_any_module,
     gradient_hook,
-    hooked,
     replaced,
     unhooked,
 )
@@ -31,31 +31,33 @@ from reprod_log.recording import Array
 
 
 def on_call(module: Any, before: Before, after: After) -> Undo:
-    if module._compiled_call_impl is not None:
-        # `module.compile()` has put a compiled call into the module; hooks would become a part of it, or be ignored.
-        return replaced(module, "_compiled_call_impl", around_call(module._compiled_call_impl, before, after))
-    if isinstance(module, torch.jit.ScriptModule):
-        return _around_script(module, before, after)
-    return hooked(module.register_forward_pre_hook, module.register_forward_hook, before, after)
+    if isinstance(module, nn.TransformerEncoderLayer):
+        before, after = _unfused(module, before, after)
+    return around_module(nn.Module, is_tracing, module, before, after)
 
 
-def _around_script(module: Any, before: Before, after: After) -> Undo:
-    """TorchScript refuses hooks; calls of this very module are told apart on its class."""
-    owner = type(module)
-    call = owner.__call__
+def _unfused(module: Any, before: Before, after: After) -> tuple[Before, After]:
+    """Keep the layer from the fused path while it is called, as a hook of its own would: its children have to run."""
+    handles: list[Any] = []
 
-    def instead(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if self is not module:
-            return call(self, *args, **kwargs)
-        return around_call(lambda *given, **named: call(self, *given, **named), before, after)(*args, **kwargs)
+    def first(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        before(args, kwargs)
+        handles.append(module.register_forward_pre_hook(_nothing))
 
-    return replaced(owner, "__call__", instead)
+    def last(output: Any) -> Any:
+        if handles:
+            handles.pop().remove()
+        return after(output)
+
+    return first, last
 
 
-def on_any_call(
-    before: Callable[[Any, tuple[Any, ...], dict[str, Any]], tuple[tuple[Any, ...], dict[str, Any]] | None],
-) -> Undo:
-    return before_calls_of(nn.Module, before)
+def _nothing(module: Any, args: tuple[Any, ...]) -> None:
+    """A hook that only has to be there."""
+
+
+def on_any_call(before: AnyBefore) -> Undo:
+    return before_any_module(nn.Module, is_tracing, before)
 
 
 def on_gradient(tensor: Any, call: Callable[[Any], None]) -> Undo | None:
@@ -71,7 +73,10 @@ def on_backward(before: Callable[[Sequence[Any], bool], None], after: Callable[[
 
 def _differentiated(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
     tensors = args[0] if args else kwargs.get("tensors", kwargs.get("outputs", ()))
-    return [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+    if isinstance(tensors, torch.Tensor):
+        return [tensors]
+    # An iterator is left alone: whoever looks into it takes what is in it.
+    return tensors if isinstance(tensors, (list, tuple)) else ()
 
 
 def on_step(

@@ -22,7 +22,8 @@ _BY_BITS = {
 
 
 def is_tensor(value: object) -> bool:
-    return isinstance(value, torch.Tensor)
+    # A nested or jagged tensor is several of different sizes, and no array.
+    return isinstance(value, torch.Tensor) and not value.is_nested
 
 
 def view(tensor: Any) -> tuple[Array, bool]:
