@@ -96,8 +96,8 @@ def test_budget_degrades_to_summaries_and_says_so(lab, trained, tmp_path):
     summaries = [entry for entry in recording if entry.detail == "summary"]
     assert summaries
     assert all("summary" in entry.meta for entry in summaries)
-    assert "the budget of 300 bytes was used up at 'step0/" in recording.notes[0]
-    assert f"{len(summaries)} entries are summaries because of the budget" in recording.notes[1]
+    assert "the budget of 300 bytes was used up at step0/" in str(recording.notes[0])
+    assert f"{len(summaries)} entries are summaries because of the budget" in str(recording.notes[1])
     assert all(entry.detail == "full" for entry in recording if entry.key.phase in ("loss", "lr"))
 
 

@@ -39,7 +39,9 @@ def test_right_training_agrees_along_both_axes_and_with_a_single_process(folder,
     rows = {row.key: row.candidate_shape for row in against.comparison.rows}
     assert rows["step1/forward/up#0:output"] == (8, 6)
     assert rows["step1/optimizer/down.weight:momentum_buffer"] == (3, 6)
-    assert among.candidate.notes[0].startswith("the ranks lie on dp 2 × tp 2 (rank 0: dp 0, tp 0; rank 1: dp 0, tp 1")
+    assert str(among.candidate.notes[0]).startswith(
+        "the ranks lie on dp 2 × tp 2 (rank 0: dp 0, tp 0; rank 1: dp 0, tp 1"
+    )
     # 12 entries a step are replicas on all four ranks, the others along one axis only.
     assert len(among.verdict.judgements) == 188
 

@@ -34,7 +34,7 @@ def recorded(path: Path, *, fail_at: int | None = None) -> Path:
 def test_recording_ended_by_an_exception_says_so(name: str, tmp_path: Path) -> None:
     recording = load(recorded(tmp_path / name, fail_at=2))
     assert not recording.complete
-    assert "step 2 was cut short by RuntimeError: out of patience" in recording.notes
+    assert "step 2 was cut short by RuntimeError: out of patience" in map(str, recording.notes)
 
 
 def test_two_recordings_cut_at_the_same_place_do_not_pass(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from reprod_log.capture.gradients import Gradients, Losses
 from reprod_log.capture.session import Session
 from reprod_log.capture.updates import Updates
 from reprod_log.frameworks.module_tree import Node, Root, Slot
+from reprod_log.messages import Code, message
 
 # What is replaced in a framework is read and written in two steps, which threads must not mix.
 _REPLACING = threading.RLock()
@@ -149,8 +150,7 @@ class Listening:
         name = self.updates.name_of(optimizer)
         if name is None or session.over or session.paused:
             return
-        number = session.steps.number
         session.stage.recorder.note(
-            f"step {number}: the gradient scaler found infinite gradients, so {name!r} changed nothing"
+            message("note.capture.scaler_skipped", step=session.steps.number, name=Code(repr(name)))
         )
         session.steps.updated(name)

@@ -23,6 +23,7 @@ from reprod_log.frameworks import Framework, is_loaded, known_names, loaded, wat
 from reprod_log.frameworks.hooks import Undo
 from reprod_log.frameworks.module_tree import Node, Root
 from reprod_log.frameworks.nests import mapped
+from reprod_log.messages import Code, message
 from reprod_log.recording import Recording
 
 
@@ -359,12 +360,10 @@ class _Watcher:
         if self._run is None:
             return
         for name in sorted(self._others):
-            self._run.note(f"models of {name} were called too; they are not in this recording")
+            self._run.note(message("note.capture.other_framework", framework=name))
         if self._framework is not None and self._framework.name in self._too_early:
-            self._run.note(
-                "modules without parameters that were called before the first model are not in this recording; "
-                f"--framework {self._framework.name} records them too"
-            )
+            option = Code(f"--framework {self._framework.name}")
+            self._run.note(message("note.capture.too_early", option=option))
         if self._refusal is not None and error is not self._refusal:
             # The script went on regardless.
             kind, error, trace = type(self._refusal), self._refusal, None

@@ -17,6 +17,7 @@ from reprod_log.capture.staging import Forms, Stage, Staged
 from reprod_log.frameworks.contract import Framework
 from reprod_log.frameworks.module_tree import Node, Slot, Tree
 from reprod_log.frameworks.nests import flatten
+from reprod_log.messages import Code, Name, message
 from reprod_log.recording.shards import SHARD_FACT
 
 # Of the running thread (or task), not of the process: while one probes, another may train.
@@ -226,7 +227,7 @@ class Session:
             return
         self._others.add(kind)
         self.stage.recorder.note(
-            f"{role!r} of {node.path!r} is a {kind}; tensors inside such objects are not recorded (log them by hand)"
+            message("note.capture.unknown_object", role=Code(repr(role)), path=Name(node.path), kind=Name(kind))
         )
 
     def stage_parameter(

@@ -10,10 +10,11 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from reprod_log.capture.selection import Selection
-from reprod_log.errors import UsageError, counted
+from reprod_log.errors import UsageError
 from reprod_log.frameworks.module_tree import Node, Root, Slot, Tree
 from reprod_log.layers.arrangement import canonical_axes
 from reprod_log.layers.layouts import stored_transform
+from reprod_log.messages import Foreign, Name, message
 from reprod_log.recording import Array, Entry, Key, ModuleInfo, dtype_name
 from reprod_log.recording.entry import Detail, content_hash, no_values
 from reprod_log.recording.recorder import Recorder
@@ -210,10 +211,8 @@ class Stage:
             self._spent += nbytes
             return True
         if not self._degraded:
-            self.recorder.note(
-                f"the budget of {self._budget} bytes was used up at {str(staged.key(self._run))!r}; what did not fit "
-                "any more was kept as summaries only"
-            )
+            key = Name(staged.key(self._run))
+            self.recorder.note(message("note.capture.budget", bytes=self._budget, key=key))
         self._degraded += 1
         return False
 
@@ -280,17 +279,14 @@ class Stage:
     def close(self) -> None:
         self.flush()
         if self._degraded:
-            self.recorder.note(
-                f"{counted(self._degraded, 'entry is a summary', 'entries are summaries')} because of the "
-                f"budget of {self._budget} bytes"
-            )
+            self.recorder.note(message("note.capture.summaries", count=self._degraded, bytes=self._budget))
         if self._problems > _MOST_PROBLEMS:
-            self.recorder.note(f"{counted(self._problems - _MOST_PROBLEMS, 'more tensor')} could not be copied out")
+            self.recorder.note(message("note.capture.not_copied", count=self._problems - _MOST_PROBLEMS))
 
     def _problem(self, where: str, error: UsageError) -> None:
         self._problems += 1
         if self._problems <= _MOST_PROBLEMS:
-            self.recorder.note(f"{where!r} was left out: {error}")
+            self.recorder.note(message("note.capture.left_out", key=Name(where), why=Foreign(error)))
 
 
 def _entry(staged: Staged, key: Key) -> Entry:

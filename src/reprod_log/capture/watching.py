@@ -161,7 +161,8 @@ class Run:
     def _end(self, error: BaseException | None) -> None:
         """Record what the last step leaves, and what is known of the whole only now."""
         if error is not None:
-            self._recorder.cut_short(f"step {self.step_number} was cut short by {said(error)}")
+            note = message("note.capture.cut_short", step=self.step_number, why=Foreign(said(error)))
+            self._recorder.cut_short(note)
         if self._session.steps.busy:
             # What a step that broke off leaves behind is not what stands at its end.
             self._listening.close_step(whole=error is None)
@@ -211,9 +212,9 @@ class Run:
         """Whether a watched module or a backward pass is running."""
         return self._listening.is_inside
 
-    def note(self, text: str) -> None:
+    def note(self, note: Message) -> None:
         """Something a reader of the recording should know."""
-        self._recorder.note(text)
+        self._recorder.note(note)
 
     def add_optimizer(self, name: str, optimizer: Any) -> None:
         """Listen to one more optimizer."""

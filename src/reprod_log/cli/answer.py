@@ -13,6 +13,7 @@ from rich.text import Text
 from reprod_log.alignment import Alignment
 from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOT_PROVEN, NOTHING_COMPARED
 from reprod_log.cli.groups import Output
+from reprod_log.messages import Name, message, words
 from reprod_log.report import write_report
 from reprod_log.report.github import announce
 from reprod_log.report.terminal import print_alignment, print_tree, terminal
@@ -27,7 +28,7 @@ def answer(alignment: Alignment, output: Output) -> int:
     """Show an alignment, write the reports asked for, annotate the run on GitHub; the exit code."""
     show(alignment, output)
     if output.json is not None:
-        tell_written(alignment.save(output.json))
+        tell_written(alignment.save(output.json), output.language)
     write_reports(alignment, output)
     announce(alignment, sys.stdout)
     return exit_code(alignment)
@@ -36,12 +37,13 @@ def answer(alignment: Alignment, output: Output) -> int:
 def write_reports(alignment: Alignment, output: Output) -> None:
     """Write the reports and name each."""
     for path in output.report:
-        tell_written(write_report(alignment, path, full=output.full, language=output.language))
+        tell_written(write_report(alignment, path, full=output.full, language=output.language), output.language)
 
 
-def tell_written(path: Path) -> None:
+def tell_written(path: Path, language: str = "en") -> None:
     """Print where something was written."""
-    terminal().print(Text(f"written: {plain(str(path))}", style="dim"), soft_wrap=True)
+    line = words(language)(message("written", path=Name(path)))
+    terminal().print(Text(plain(line), style="dim"), soft_wrap=True)
 
 
 def show(alignment: Alignment, output: Output) -> None:

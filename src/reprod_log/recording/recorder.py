@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from reprod_log.errors import UnreadableFile, WriteFailed
-from reprod_log.messages import Foreign, Name, Note, message
+from reprod_log.messages import Foreign, Message, Name, Note, message
 from reprod_log.recording.entry import Array, Detail, Entry, content_hash, dtype_name, no_values
 from reprod_log.recording.folder import FolderWriter, open_recording
 from reprod_log.recording.key import Key
@@ -127,11 +127,11 @@ class Recorder:
             self.failed = True
             self.notes.append(message("note.recording.nothing", why=Foreign(error)))
 
-    def note(self, note: Note) -> None:
+    def note(self, note: Message) -> None:
         """Add something that a reader of the recording should know."""
         self.notes.append(note)
 
-    def cut_short(self, why: Note) -> None:
+    def cut_short(self, why: Message) -> None:
         """Mark the recording as incomplete: the program did not get to its end."""
         self.notes.append(why)
         self._complete = False

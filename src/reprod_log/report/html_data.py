@@ -59,7 +59,7 @@ def page_data(
     }
 
 
-_MADE_BEFORE = ("advice.", "basis.", "cause.", "evidence.", "note.", "reason.", "view.", "word.")
+_MADE_BEFORE = ("advice.", "basis.", "cause.", "evidence.", "note.", "reason.", "view.", "word.", "zoom.")
 """Rows that no script fills in: a page has the few sentences that it needs of them, and they are half of a table."""
 
 

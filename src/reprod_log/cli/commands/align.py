@@ -15,7 +15,7 @@ from rich.text import Text
 from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOT_PROVEN, NOTHING_COMPARED
 from reprod_log.cli.answer import tell_written
 from reprod_log.cli.options import AllowUnproven, Language, OverviewReports
-from reprod_log.messages import Words, words
+from reprod_log.messages import Name, Words, message, words
 from reprod_log.report.overview import OverviewRow, announce_overview, rows_of, summary_of, write_overview
 from reprod_log.report.terminal import STYLES, terminal
 from reprod_log.report.view import plain
@@ -65,9 +65,9 @@ def run(
         finding = render(row.answer)
         if len(finding) > _MOST_LETTERS:
             console.print(Text(plain(f"{row.name}: {finding}")))
-    console.print(Text(f"recordings and alignments: {output}", style="dim"))
+    console.print(Text(plain(render(message("plan.folder", folder=Name(output)))), style="dim"))
     for path in report:
-        tell_written(write_overview(overview, path, language=language))
+        tell_written(write_overview(overview, path, language=language), language)
     announce_overview(overview, sys.stdout)
     return _exit_code(overview)
 

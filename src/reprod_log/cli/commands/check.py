@@ -48,7 +48,7 @@ def run(
     for step in failed:
         console.print(Text(plain(f"{step.name}: {_why(step, render)}")))
     for path in report:
-        tell_written(write_overview(hand_in, path, language=language))
+        tell_written(write_overview(hand_in, path, language=language), language)
     announce_overview(hand_in, sys.stdout)
     return {Status.PASS: ALIGNED, Status.UNPROVEN: NOT_PROVEN}.get(hand_in.status, NOT_ALIGNED)
 

@@ -19,10 +19,11 @@ from reprod_log.alignment import Alignment, AlignOptions, align_with
 from reprod_log.cli.answer import answer, exit_code
 from reprod_log.cli.groups import Judging, Output
 from reprod_log.cli.options import Renames, Trust, rename_map
-from reprod_log.errors import RecordingError, UsageError, counted, listed
+from reprod_log.errors import RecordingError, UsageError
+from reprod_log.messages import Code, Message, Name, Names, Words, message, words
 from reprod_log.recording import Recording
 from reprod_log.recording.stores import load
-from reprod_log.report.first_screen import headline
+from reprod_log.report.first_screen import screen_headline
 from reprod_log.report.view import plain
 from reprod_log.verdict import Status
 
@@ -41,9 +42,12 @@ class Place:
     layers: Mapping[str, str]
     """The candidate's name for each layer or parameter of the reference; empty: the whole step."""
 
-    def __str__(self) -> str:
-        what = f"layer {', '.join(self.layers)}" if self.layers else f"phases {', '.join(self.phases)}"
-        return f"step {self.step}, {what}"
+    @property
+    def message(self) -> Message:
+        """What is going to be recorded."""
+        if self.layers:
+            return message("zoom.layers", step=self.step, layers=Names(self.layers))
+        return message("zoom.phases", step=self.step, phases=Names(self.phases))
 
 
 def run(
@@ -72,8 +76,9 @@ def run(
     sides = load(reference, trust=trust), load(candidate, trust=trust)
     options = judging.options(rename=rename_map(rename))
     rough = align_with(*sides, options)
+    render = words(output.language)
     if rough.passed or rough.status is Status.UNPROVEN:
-        typer.echo(f"nothing to zoom into: {plain(headline(rough, language=output.language))}")
+        typer.echo(plain(render(message("zoom.nothing", headline=screen_headline(rough)))))
         return exit_code(rough)
     place = first_place(rough, places)
     targets = folder / "reference", folder / "candidate"
@@ -82,24 +87,30 @@ def run(
         _command(side, place, target, script, is_reference=side is sides[0])
         for side, target, script in zip(sides, targets, scripts, strict=True)
     ]
-    typer.echo(f"first divergence: {plain(rough.first_divergence.key) if rough.first_divergence else ''}")
-    typer.echo(f"recording {plain(str(place))} in full:")
+    if rough.first_divergence is not None:
+        typer.echo(plain(render(message("zoom.first", key=Name(rough.first_divergence.key)))))
+    typer.echo(plain(render(place.message)))
     for command, there in commands:
-        typer.echo(f"  (in {plain(there)}) {plain(shlex.join(command))}")
-    if not yes and not typer.confirm("Run these commands?"):
+        line = message("zoom.command", folder=Name(there), command=Code(shlex.join(command)))
+        typer.echo(f"  {plain(render(line))}")
+    if not yes and not typer.confirm(render.get("zoom.run")):
         return exit_code(rough)
     for (command, there), target in zip(commands, targets, strict=True):
         _run(command, there, target)
-    return answer(_close_up(sides, targets, place, options), replace(output, all_rows=True))
+    return answer(_close_up(sides, targets, place, options, render), replace(output, all_rows=True))
 
 
 def _close_up(
-    sides: tuple[Recording, Recording], targets: tuple[Path, Path], place: Place, options: AlignOptions
+    sides: tuple[Recording, Recording],
+    targets: tuple[Path, Path],
+    place: Place,
+    options: AlignOptions,
+    render: Words,
 ) -> Alignment:
     """The new recordings compared, after a look at whether the runs repeated themselves."""
     fine = load(targets[0]), load(targets[1])
     for side, again, which in zip(sides, fine, ("reference", "candidate"), strict=True):
-        _check_repeats(side, again, which)
+        _check_repeats(side, again, which, render)
     given = {old: new for old, new in options.rename.items() if _is_there(old, fine[0])}
     return align_with(*fine, replace(options, rename={**given, **_renames(place, fine[0])}))
 
@@ -176,17 +187,13 @@ def _run(command: list[str], folder: str, target: Path) -> None:
         )
 
 
-def _check_repeats(before: Recording, again: Recording, which: str) -> None:
+def _check_repeats(before: Recording, again: Recording, which: str, render: Words) -> None:
     """Print a note when a run did not repeat itself: then the new recording is of another run."""
     both = [(before[entry.key], entry) for entry in again if entry.key in before]
     moved = [str(entry.key) for known, entry in both if known.hash and entry.hash and known.hash != entry.hash]
     if moved:
-        typer.echo(
-            f"note: the {which} did not repeat itself: {len(moved)} of "
-            f"{counted(len(both), 'entry', 'entries')} with other values than "
-            f"before ({listed(moved, most=3)}). Fix its seeds and threads, or read on with care.",
-            err=True,
-        )
+        found = message("zoom.not_repeated", side=message(which), moved=len(moved), total=len(both), keys=Names(moved))
+        typer.echo(f"{render.get('note')}: {plain(render(found))}", err=True)
 
 
 def _is_there(old: str, recording: Recording) -> bool:
