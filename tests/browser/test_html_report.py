@@ -240,7 +240,7 @@ def test_entry_without_measurement_has_a_page(open_report: OpenPage) -> None:
     page = open_report(classic())
     page.fill("#search", "logits")
     page.locator("#table tbody a").first.click()
-    assert "near names in the candidate: logit" in page.locator("#entry").inner_text()
+    assert "similar names in the candidate: logit" in page.locator("#entry").inner_text()
 
 
 # Keys

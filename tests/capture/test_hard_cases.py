@@ -399,7 +399,7 @@ def test_paused_part_is_neither_recorded_nor_counted(lab, trained):
 
 def test_layer_pattern_without_a_match_is_refused_with_the_names_there_are(lab):
     model = lab.models.Mlp()
-    with pytest.raises(UsageError, match=r"no layer or .*fits 'encoder\.\*'; the model has 'fc1', 'act', 'fc2'"):
+    with pytest.raises(UsageError, match=r"no layer or .*matches 'encoder\.\*'; the model has 'fc1', 'act', 'fc2'"):
         watch(model, layers="encoder.*").__enter__()
     assert lab.hooks(model) == 0
 
@@ -409,5 +409,5 @@ def test_layer_pattern_without_a_match_beside_one_that_fits_is_noted(lab, traine
     optimizer = lab.sgd(model.parameters())
     with watch(model, layers=["fc1", "fx2*"]) as run:
         trained(lab, model, optimizer, steps=1)
-    assert "no layer or parameter fits 'fx2*'; near it: fc2" in " ".join(map(str, run.recording.notes))
+    assert "no layer or parameter matches 'fx2*'; similar: fc2" in " ".join(map(str, run.recording.notes))
     assert not any("'fc1'" in note for note in map(str, run.recording.notes) if note.startswith("no layer"))

@@ -165,7 +165,7 @@ def test_script_that_leaves_with_0_is_a_whole_run(folder: Path) -> None:
     answer = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert answer.returncode == 0, answer.stderr
     assert answer.stdout.startswith("left: ")
-    assert "note: no layer or parameter fits 'x9'" in answer.stdout
+    assert "note: no layer or parameter matches 'x9'" in answer.stdout
     assert load(folder / "left").complete
 
 

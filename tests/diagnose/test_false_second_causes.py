@@ -107,7 +107,7 @@ def test_nan_that_both_inputs_hold_is_no_difference_of_the_data() -> None:
     assert "step0/data/" in cause
     first = found.verdict.first_divergence
     assert first is not None
-    assert "both sides were fed NaN: 30 of 30" in str(first.reason)
+    assert "both sides were given NaN: 30 of 30" in str(first.reason)
 
 
 def recorded(steps: int, run: str = "") -> Recording:

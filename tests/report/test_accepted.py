@@ -58,7 +58,7 @@ def test_terminal_marks_accepted_entries_and_says_why(capsys: pytest.CaptureFixt
 def test_pattern_without_effect_is_a_warning_in_every_report(capsys: pytest.CaptureFixture[str]) -> None:
     found = made(accept=["bb"])
     print_alignment(found, terminal())
-    told = "--accept bb fits no entry and has no effect; near it: b"
+    told = "--accept bb matches no entry and has no effect; similar: b"
     assert f"warning: {told}" in capsys.readouterr().out
     for format in ("text", "markdown", "html", "junit"):
         assert told in render_report(found, format=format)

@@ -116,7 +116,7 @@ def test_other_data_is_said_before_anything_else() -> None:
     assert verdict.status is Status.FAIL
     assert first(verdict) == "step0/data/x"
     assert verdict.first_divergence is not None
-    assert "fed different data" in english(verdict.first_divergence.reason)
+    assert "given different data" in english(verdict.first_divergence.reason)
 
 
 def test_learning_rate_is_held_to_its_own_limit() -> None:

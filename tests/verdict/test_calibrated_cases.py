@@ -158,7 +158,7 @@ def test_data_must_be_the_same_bit_for_bit() -> None:
     assert numbers(same) == [("differing", 0.0, 0.0, True, None)]
     other = only(judged(evidence(key, float32=measured(1e-30, differing=1))))
     assert told(other) == (
-        key, "FAIL", "the two sides were fed different data: 1 of 100 differ", "inputs, bit for bit",
+        key, "FAIL", "the two sides were given different data: 1 of 100 differ", "inputs, bit for bit",
     )  # fmt: skip
     assert numbers(other) == [("differing", 1.0, 0.0, False, None)]
     assert only(judged(evidence(key, float32=measured(0.0, nonfinite_mismatched=1)))).status is Status.FAIL

@@ -58,7 +58,7 @@ def test_what_was_not_measured_is_incomparable() -> None:
 
 def test_entry_without_a_limit_is_incomparable() -> None:
     verdict = judge(Comparison((row("x", measured(0.0)),)), Policy(limits=(Limit.parse("loss=max_abs:1"),)))
-    assert told(only(verdict)) == ("x", "INCOMPARABLE", "no limit fits float32 'x'; give one", "fixed limit")
+    assert told(only(verdict)) == ("x", "INCOMPARABLE", "no limit applies to float32 'x'; give one", "fixed limit")
 
 
 def test_empty_pair_passes_and_says_so() -> None:
@@ -233,8 +233,8 @@ def test_lonely_entry_says_where_it_is_and_what_is_near() -> None:
     )
     verdict = judged(row("x", measured(0.0)), unmatched=lonely)
     assert [told(one)[:3] for one in verdict.judgements[1:]] == [
-        ("a", "UNMATCHED", "only in the reference; near names in the candidate: b, c"),
-        ("d", "UNMATCHED", "only in the candidate; near names in the reference: e"),
+        ("a", "UNMATCHED", "only in the reference; similar names in the candidate: b, c"),
+        ("d", "UNMATCHED", "only in the candidate; similar names in the reference: e"),
         ("f", "UNMATCHED", "only in the candidate"),
     ]
     assert verdict.status is Status.FAIL

@@ -28,7 +28,7 @@ class Selection:
     steps: Collection[int] | None = None
     """None: all of them."""
     detail: Mapping[str, Detail] = field(default_factory=dict)
-    """By phase; `full` where nothing is said."""
+    """By phase; `full` where nothing is given."""
     sketching: Sketching = field(default_factory=Sketching)
     """How sketches are made, where detail asks for them."""
     inputs: Inputs = "first"

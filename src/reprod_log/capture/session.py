@@ -195,7 +195,7 @@ class Session:
 
     @property
     def paused(self) -> bool:
-        """Whether what happens now is to be left out: the user says so, or it is our own doing."""
+        """Whether what happens now is to be skipped: the user asked for it, or it is our own doing."""
         return self.on_hold or not self._level.is_recorded
 
     @property

@@ -77,7 +77,7 @@ def _cross_entropy(outputs: Array, gradients: Both, tokens: Iterable[Array]) -> 
 
 
 def _labels(soft: Array, gradients: Array) -> _Labels | None:
-    """The labels y of s (softmax - y) with y of zeros and ones; None when it is no cross entropy."""
+    """The labels y of s (softmax - y) with y of zeros and ones; None when it is not a cross entropy."""
     places = gradients.argmin(-1)
     rows = np.arange(len(soft))
     living = np.abs(gradients).sum(-1) > 0

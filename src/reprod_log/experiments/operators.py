@@ -87,7 +87,8 @@ def find_culprits(reference: Trace, candidate: Trace) -> Culprits:
 def _with_counterpart(forward: Culprits, reference: Trace, candidate: Trace) -> Culprits:
     """The culprits, with what the other side does with the same tensors where it has none.
 
-    Another formulation of what follows may hide the other side's operator; it is no operator that only one side has.
+    Another formulation of what follows may hide the other side's operator;
+    it is not an operator that only one side has.
     """
     one = forward.candidate if forward.reference is None else forward.reference
     if one is None or (forward.reference is not None and forward.candidate is not None):
@@ -334,7 +335,7 @@ def _rearranged_before(culprit: Operator, trace: Trace, other: Trace, *, candida
 def _put_right(number: int, later: list[Operator], trace: Trace, other: Trace) -> bool:
     """Whether something computed from a tensor is found in the other side's order again.
 
-    A matrix that one side transposes, and the other multiplies by as if transposed, is no mistake.
+    A matrix that one side transposes, and the other multiplies by as if transposed, is not a mistake.
     """
     reached = {number}
     for one in later:

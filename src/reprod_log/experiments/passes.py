@@ -51,7 +51,7 @@ class Experiments:
         self._done, self._total = 0, 7 if quick else 12
         self._notes: tuple[list[Note], list[Note]] = ([], list(notes))
         self.tables = tables
-        """The candidate's buffers that had other values before the reference's were carried over."""
+        """The candidate's buffers that had other values before the reference's were transferred."""
         self.calls: list[Call] = []
         """What each layer of the reference was given at its first call, once the layers were run alone."""
         self.their_calls: dict[str, Call] = {}

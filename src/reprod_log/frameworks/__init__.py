@@ -57,7 +57,7 @@ def owner_of_model(model: Any) -> Framework:
 
 def _nobody_owns(thing: Any) -> CaptureError:
     return CaptureError(
-        f"a {_class_of(thing)} cannot be watched: it is no module, optimizer or tensor of {watchable_names()}. "
+        f"a {_class_of(thing)} cannot be watched: it is not a module, optimizer or tensor of {watchable_names()}. "
         "Models of torch and paddle can be; tensors of other frameworks are recorded by hand with "
         f"run.log(name, tensor).{_stand_in_hint(thing)}"
     )

@@ -212,7 +212,7 @@ class Tree:
         """The class; of a layer that was derived from the framework's, the framework's: its layout is known.
 
         Derived by a user, or on the fly by the framework itself: a parametrized layer of torch has a class of its own,
-        and so has one that fully_shard was applied to, which mixes in a class that is no layer.
+        and so has one that fully_shard was applied to, which mixes in a class that is not a layer.
         """
         own = type(node.content)
         if not node.kind:

@@ -167,7 +167,7 @@ Why: it is the weakest of all: one equal element makes it 0, whatever the others
 
 When: always, with limit 0, where both sides may overflow: masks, logarithms, mixed precision.
 Why: the other metrics cover only values that can be subtracted; this one counts what they leave out. NaN on both
-sides is not counted here: it is no mismatch, and the judge looks at it by itself.""",
+sides is not counted here: it is not a mismatch, and is judged separately.""",
     ),
     (
         "rel_l2",

@@ -69,7 +69,7 @@ class Reduction:
         return found
 
     def ratio(self) -> float | None:
-        """How many times the mean of the contributions rank 0 goes on with; None when it is no multiple of it."""
+        """How many times the mean of the contributions rank 0 goes on with; None when it is not a multiple of it."""
         return factor(self.mean(), np.asarray(self.reduced[0].array(), np.float64), within=1e-3)
 
     def expected(self) -> Entry:

@@ -135,7 +135,7 @@ def _node(name: str, path: str, branch: _Branch) -> ModuleGroup:
 
 
 def _layer_type(row: ReportRow) -> str:
-    """The class of the module itself; a parameter carries its module's, which says nothing new."""
+    """The class of the module itself; a parameter has its module's, which adds nothing."""
     known = row.compared is not None and row.key.phase in ("forward", "backward")
     return row.compared.layer_type if known and row.compared is not None else ""
 

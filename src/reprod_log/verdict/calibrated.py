@@ -120,7 +120,7 @@ def _containers(judgements: list[Judgement]) -> frozenset[str]:
 
 
 def _is_measured(one: FloorEvidence) -> bool:
-    """Whether the pair could be measured at all; if not, it is said to be incomparable."""
+    """Whether the pair could be measured at all; if not, it is judged incomparable."""
     return one.float32 is not None or one.float64 is not None
 
 
@@ -174,7 +174,7 @@ def _free(one: FloorEvidence, floor: NoiseFloor, policy: CalibratedPolicy) -> Ju
 
 
 def _is_exact(one: FloorEvidence) -> bool:
-    """Whether a side is of a kind that carries no rounding."""
+    """Whether a side is of a kind without rounding."""
     best = one.float64 or one.float32
     return best is not None and (
         best.reference_dtype.startswith(EXACT_KINDS) or best.candidate_dtype.startswith(EXACT_KINDS)

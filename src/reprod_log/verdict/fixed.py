@@ -20,7 +20,7 @@ from reprod_log.verdict.policy import EXACT_KINDS, Limit, Policy
 from reprod_log.verdict.status import Basis, Status
 
 _FEW = 0.0005
-"""A smaller share is said as a count."""
+"""A smaller share is given as a count."""
 _COARSENESS = ("float8_e5m2", "float8", "bfloat16", "float16", "float32", "complex64", "float64", "complex128")
 
 
@@ -315,7 +315,7 @@ def overall(judgements: Iterable[Judgement]) -> Status:
 
 
 def _coarser(reference: str, candidate: str) -> str:
-    """The dtype whose limit holds for a pair of two: one that carries no rounding, else the one with less precision."""
+    """The dtype whose limit holds for a pair of two: one without rounding, else the one with less precision."""
     if reference == candidate or reference.startswith(EXACT_KINDS):
         return reference
     if candidate.startswith(EXACT_KINDS):

@@ -145,7 +145,7 @@ class Policy:
     allow_unmatched: tuple[str, ...] = ()
     """Patterns of keys that may lack a partner."""
     accept: tuple[str, ...] = ()
-    """Patterns of keys whose difference is known and accepted; they pass and say so."""
+    """Patterns of keys whose difference is known and accepted; they pass and are marked."""
     allow_incomplete: bool = False
     """Whether a recording that was cut short may pass with what it has."""
     allow_unproven: bool = False
@@ -245,10 +245,10 @@ class CalibratedPolicy:
     lr: float = 1e-9
     """Learning rates are Python floats: they agree to this share of the largest rate, whatever the precision."""
     default: float = 300.0
-    """Factor on the assumed floor when nothing was measured: weak, and said so."""
+    """Factor on the assumed floor when nothing was measured: weak, and reported as such."""
     allow_unmatched: tuple[str, ...] = ()
     accept: tuple[str, ...] = ()
-    """Patterns of keys whose difference is known and accepted; they pass and say so."""
+    """Patterns of keys whose difference is known and accepted; they pass and are marked."""
     allow_incomplete: bool = False
     """Whether a recording that was cut short may pass with what it has."""
     allow_unproven: bool = False

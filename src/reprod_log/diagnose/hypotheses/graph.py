@@ -365,7 +365,7 @@ def _around_kinks(data: CaseData) -> Iterator[tuple[Key, Both]]:
 
 
 def _rectified(data: CaseData) -> frozenset[str]:
-    """Layers whose output goes through a ReLU that is no layer: in the first step another is given just that."""
+    """Layers whose output goes through a ReLU that is not a layer: in the first step another is given just that."""
     outputs: dict[str, Array] = {}
     found = set()
     for entry in data.reference.of_run(""):

@@ -165,10 +165,10 @@ def _reductions(found: tuple[Reduction, ...]) -> Iterable[Finding]:
     groups: dict[tuple[int, ...], list[Reduction]] = {}
     for one in found:
         groups.setdefault(one.numbers, []).append(one)
-    found_once: dict[tuple[str, str], Finding] = {}
+    found_once: dict[tuple[str, Message], Finding] = {}
     for members in groups.values():
         for finding in _of_group(tuple(members)):
-            found_once.setdefault((finding.rule, str(finding.cause)), finding)
+            found_once.setdefault((finding.rule, finding.cause), finding)
     if found_once:
         yield from found_once.values()
     elif (mixed := mixed_groups(found)) is not None:
