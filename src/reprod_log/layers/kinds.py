@@ -116,8 +116,7 @@ _COUNTED = (*_MOVED, *same("num_batches_tracked", optional=True, trained=False))
 _FLAT_WEIGHT = TensorMap("weight", ("weight",), FLAT)
 _FLAT_AFFINE = (_FLAT_WEIGHT, TensorMap("bias", ("bias",), FLAT))
 # torch's momentum is the share of the new value, paddle's the share of the old.
-_NEW_SHARE = Setting("momentum", default=0.1)
-_OLD_SHARE = Setting("momentum", "kept", default=0.9)
+_OLD_SHARE = Setting("momentum", "kept")
 NORMS = (
     LayerKind(
         "batchnorm",
@@ -125,8 +124,6 @@ NORMS = (
             "torch": Column(
                 ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm"),
                 _COUNTED,
-                settings={"eps": Setting("eps", default=1e-5), "momentum": _NEW_SHARE},
-                statistics="unbiased",
                 broadcast=True,
             ),
             "paddle": Column(
@@ -137,10 +134,9 @@ NORMS = (
                     TensorMap("_variance", ("running_var",), trained=False),
                 ),
                 settings={
-                    "eps": Setting("epsilon", default=1e-5),
-                    "momentum": Setting("momentum", "kept", default=0.9, float32=True),
+                    "eps": Setting("epsilon"),
+                    "momentum": Setting("momentum", "kept", float32=True),
                 },
-                statistics="biased",
             ),
         },
         compared=("eps", "momentum", "use_global_stats"),
@@ -182,9 +178,7 @@ NORMS = (
     LayerKind(
         "instancenorm",
         {
-            "torch": Column(
-                ("InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"), _COUNTED, settings={"momentum": _NEW_SHARE}
-            ),
+            "torch": Column(("InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"), _COUNTED),
             "paddle": Column(
                 ("InstanceNorm1D", "InstanceNorm2D", "InstanceNorm3D"),
                 (TensorMap("scale", ("weight",)), *same("bias")),
@@ -344,7 +338,7 @@ ACTIVATIONS = (
     _plain("selu", "SELU", "SELU", compared=("alpha",), row_wise=True),
     _plain(
         "gelu", "GELU", "GELU", compared=("approximate",), row_wise=True,
-        settings={"torch": {"approximate": Setting("approximate", "tanh", default="none")}},
+        settings={"torch": {"approximate": Setting("approximate", "tanh")}},
         advice={"approximate": "advice.setting.approximate"},
     ),
     _plain("glu", "GLU", "GLU", compared=("axis",), settings=_DIM),

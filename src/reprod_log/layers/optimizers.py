@@ -54,13 +54,11 @@ class OptimizerColumn:
     scratch: tuple[str, ...] = ()
     """What is kept beside them and holds no result."""
     settings: Mapping[str, Setting] = field(default_factory=dict)
-    """By shared word, where the framework's own word, convention or default is worth a row."""
+    """By shared word, where the framework has a word or a convention of its own."""
     decay: Literal["coupled", "decoupled"] = "coupled"
     """Whether weight decay is added to the gradient or taken off the weights."""
     decay_flag: str = ""
     """The setting that says `decoupled`, where there is one."""
-    epsilon: Literal["", "outside", "under"] = ""
-    """Where epsilon stands: added to the root, or under it."""
     narrow: bool = False
     """Whether its kernel takes the betas as float32 in a float64 run too, so that even its updates show it."""
 
@@ -91,7 +89,7 @@ class OptimizerKind:
 _BETAS = {"beta1": Setting("betas", "first"), "beta2": Setting("betas", "second")}
 # paddle keeps these constants in float32 even when it computes in float64.
 _NARROW_BETAS = {"beta1": Setting("beta1", float32=True), "beta2": Setting("beta2", float32=True)}
-_NARROW_RHO = {"rho": Setting("rho", float32=True, default=0.95)}
+_NARROW_RHO = {"rho": Setting("rho", float32=True)}
 _EPSILON = {"eps": Setting("epsilon")}
 _POWERS = Counter(powers=(("beta1_pow_acc", "beta1"), ("beta2_pow_acc", "beta2")))
 _STEP = Counter("step")
@@ -118,7 +116,7 @@ OPTIMIZERS: tuple[OptimizerKind, ...] = (
                 ("SGD", "Momentum"),
                 {"momentum_buffer": Slot("velocity", "momentum")},
                 settings={
-                    "nesterov": Setting("use_nesterov", default=False),
+                    "nesterov": Setting("use_nesterov"),
                     "weight_decay": Setting("regularization_coeff"),
                 },
             ),
@@ -130,12 +128,8 @@ OPTIMIZERS: tuple[OptimizerKind, ...] = (
     OptimizerKind(
         "adam",
         {
-            "torch": OptimizerColumn(
-                ("Adam",), _TORCH_ADAM, _STEP, settings=_BETAS, decay_flag=_FLAG, epsilon="outside"
-            ),
-            "paddle": OptimizerColumn(
-                ("Adam",), _PADDLE_ADAM, _POWERS, settings={**_NARROW_BETAS, **_EPSILON}, epsilon="outside"
-            ),
+            "torch": OptimizerColumn(("Adam",), _TORCH_ADAM, _STEP, settings=_BETAS, decay_flag=_FLAG),
+            "paddle": OptimizerColumn(("Adam",), _PADDLE_ADAM, _POWERS, settings={**_NARROW_BETAS, **_EPSILON}),
         },
         **_ADAM,
     ),
@@ -146,10 +140,9 @@ OPTIMIZERS: tuple[OptimizerKind, ...] = (
                 ("AdamW",),
                 _TORCH_ADAM,
                 _STEP,
-                settings={**_BETAS, "weight_decay": Setting("weight_decay", default=0.01)},
+                settings=_BETAS,
                 decay="decoupled",
                 decay_flag=_FLAG,
-                epsilon="outside",
             ),
             "paddle": OptimizerColumn(
                 ("AdamW",),
@@ -159,10 +152,9 @@ OPTIMIZERS: tuple[OptimizerKind, ...] = (
                     **_NARROW_BETAS,
                     **_EPSILON,
                     # Versions before 3 call it `coeff`.
-                    "weight_decay": Setting("weight_decay", default=0.01, also=("coeff",)),
+                    "weight_decay": Setting("weight_decay", also=("coeff",)),
                 },
                 decay="decoupled",
-                epsilon="outside",
             ),
         },
         **_ADAM,
@@ -234,14 +226,11 @@ OPTIMIZERS: tuple[OptimizerKind, ...] = (
                 ("Adagrad",),
                 {"sum": Slot("sum")},
                 _STEP,
-                settings={"eps": Setting("eps", default=1e-10)},
-                epsilon="outside",
             ),
             "paddle": OptimizerColumn(
                 ("Adagrad",),
                 {"sum": Slot("moment")},
-                settings={"eps": Setting("epsilon", default=1e-6)},
-                epsilon="outside",
+                settings={"eps": Setting("epsilon")},
             ),
         },
         compared=("eps", "lr_decay", "initial_accumulator_value", *_ALWAYS),
@@ -258,8 +247,7 @@ OPTIMIZERS: tuple[OptimizerKind, ...] = (
                     "momentum_buffer": Slot("momentum_buffer", "momentum"),
                 },
                 _STEP,
-                settings={"rho": Setting("alpha", default=0.99), "eps": Setting("eps", default=1e-8)},
-                epsilon="outside",
+                settings={"rho": Setting("alpha")},
             ),
             "paddle": OptimizerColumn(
                 ("RMSProp",),
@@ -268,8 +256,7 @@ OPTIMIZERS: tuple[OptimizerKind, ...] = (
                     "grad_avg": Slot("mean_grad", "centered"),
                     "momentum_buffer": Slot("momentum", "momentum", factor="lr"),
                 },
-                settings={**_NARROW_RHO, "eps": Setting("epsilon", default=1e-6)},
-                epsilon="under",
+                settings={**_NARROW_RHO, "eps": Setting("epsilon")},
             ),
         },
         compared=("rho", "eps", "momentum", "centered", *_ALWAYS),
@@ -284,14 +271,11 @@ OPTIMIZERS: tuple[OptimizerKind, ...] = (
                 ("Adadelta",),
                 {"square_avg": Slot("square_avg"), "acc_delta": Slot("acc_delta")},
                 _STEP,
-                settings={"rho": Setting("rho", default=0.9)},
-                epsilon="under",
             ),
             "paddle": OptimizerColumn(
                 ("Adadelta",),
                 {"square_avg": Slot("_avg_squared_grad"), "acc_delta": Slot("_avg_squared_update")},
                 settings={**_NARROW_RHO, **_EPSILON},
-                epsilon="under",
             ),
         },
         compared=("rho", "eps", *_ALWAYS),
@@ -326,7 +310,7 @@ OPTIMIZERS: tuple[OptimizerKind, ...] = (
                 settings={
                     **_NARROW_BETAS,
                     **_EPSILON,
-                    "weight_decay": Setting("lamb_weight_decay", default=0.01),
+                    "weight_decay": Setting("lamb_weight_decay"),
                 },
                 decay="decoupled",
             ),

@@ -23,14 +23,6 @@ Arguments = tuple[Any, ...]
 """Nested tuples of arrays: what a layer is called with."""
 
 
-class _Unknown:
-    def __repr__(self) -> str:
-        return "UNKNOWN"
-
-
-UNKNOWN = _Unknown()
-"""The default of a setting that no row states."""
-
 Convention = Literal["", "not", "kept", "tanh", "first", "second"]
 """How a native value becomes the shared one. The first four are their own inverse.
 
@@ -86,7 +78,6 @@ class Setting:
     native: str
     """Without leading underscores."""
     convert: Convention = ""
-    default: Any = UNKNOWN
     also: tuple[str, ...] = ()
     """What other versions call it."""
     float32: bool = False
@@ -106,13 +97,11 @@ class Column:
     tensors: tuple[TensorMap, ...] = ()
     second_names: tuple[TensorMap, ...] = ()
     settings: Mapping[str, Setting] = field(default_factory=dict)
-    """By shared word, where the framework's own word, convention or default is worth a row."""
+    """By shared word, where the framework has a word or a convention of its own."""
     channels: Literal["data_format", "first", "last"] = "data_format"
     """`data_format`: the layer's own setting says so, and a layer without one has them first."""
     batch_first: Literal["batch_first", "not time_major", "always", "never"] = "batch_first"
     """Of sequences: the setting that says so, or what holds without one."""
-    statistics: Literal["", "biased", "unbiased"] = ""
-    """Which variance of the batch goes into a running variance."""
     broadcast: bool = False
     """The framework's data-parallel wrapper gives the first rank's statistics to all before the next forward pass."""
     scratch: tuple[str, ...] = ()
