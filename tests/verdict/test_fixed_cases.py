@@ -101,7 +101,8 @@ def test_nan_among_numbers_is_counted() -> None:
         ("float32", "float32", 32.0), ("float16", "float32", 16.0), ("float32", "float16", 16.0),
         ("bfloat16", "float16", 17.0), ("float64", "float32", 32.0), ("float64", "float64", 64.0),
         ("complex64", "complex128", 32.5), ("float32", "complex64", 32.0), ("float8_e5m2", "float8_e4m3fn", 5.0),
-        ("float8_e4m3fn", "bfloat16", 4.0), ("int64", "float32", 0.6), ("float16", "int32", 0.5), ("int32", "int64", 0.5),
+        ("float8_e4m3fn", "bfloat16", 4.0), ("int64", "float32", 0.6), ("float16", "int32", 0.5),
+        ("int32", "int64", 0.5),
     ],
 )  # fmt: skip
 def test_coarser_kind_of_a_pair_decides_the_limit(reference: str, candidate: str, limit: float) -> None:

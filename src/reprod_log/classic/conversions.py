@@ -38,6 +38,13 @@ def paddle2np(data: Any = None) -> dict[str, Array]:
     return _to_dict(data)
 
 
+def framework_of_1_0_1(module: str, name: str) -> Any:
+    """What `from reprod_log.utils import paddle` gave in 1.0.1; loaded when it is asked for."""
+    if name != "paddle":
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    return _framework(name)
+
+
 def _to_dict(data: Any) -> dict[str, Array]:
     arrays = {}
     for role, tensor in flatten(data, "output"):

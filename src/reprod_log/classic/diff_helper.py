@@ -78,7 +78,7 @@ class ReprodDiffHelper:
         def write(message: str) -> None:
             line = stamped(message)
             lines.append(line)
-            print(line)
+            _print(line)
 
         passed = check_print_diff(self.diff_dict, diff_method, diff_threshold, write)
         if not self.diff_dict:
@@ -92,14 +92,27 @@ class ReprodDiffHelper:
         return ReportResult(passed, text, Path(path))
 
 
+def _print(line: str) -> None:
+    """Print a line; where that cannot be done the report goes on, as 1.0.1's did, and its file is written."""
+    try:
+        print(line)
+    except UnicodeEncodeError:
+        print(line.encode("ascii", "backslashreplace").decode())
+    except (OSError, ValueError):
+        # The reader has gone, or standard output is closed.
+        return
+
+
 def _owned(value: Any, copies: dict[int, Any]) -> Any:
     """Arrays of the caller's own that can be written to, as 1.0.1 gave them; one that stands twice is copied once."""
     if isinstance(value, dict):
         return {key: _owned(one, copies) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_owned(one, copies) for one in value)
     if not isinstance(value, np.ndarray):
         return value
     if id(value) not in copies:
-        copies[id(value)] = _copied(value)
+        copies[id(value)] = _copied(value) if value.dtype.isnative else value.astype(value.dtype.newbyteorder("="))
     return copies[id(value)]
 
 
@@ -109,6 +122,9 @@ def _copied(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     numpy asks for huge pages when it allocates; where those are dear (virtual machines), copying takes fifteen times
     as long.
     """
+    if isinstance(array, np.ma.MaskedArray) or array.dtype.char in "gG":
+        # A mask is more than bytes; a longdouble wants memory that a bytearray does not have.
+        return array.copy()
     if array.flags.c_contiguous and array.dtype.kind in "biufc" and array.size:
         return np.ndarray(array.shape, array.dtype, bytearray(array.data))
     order: Literal["C", "F"] = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"

@@ -20,6 +20,7 @@ _AGREES = 1e-3
 
 
 _ORDINARY = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
+_NUMBERS = (int, float, complex, np.number)
 _SMALLEST = 1e-30
 """A float32 below this begins to lose digits when it is divided by the number of elements."""
 
@@ -28,8 +29,17 @@ class Difference(dict[str, Any]):
     """The leaf of a diff dict: exactly mean, max and min, with what else there is to say in `notes`."""
 
     def __init__(self, mean: Any, max: Any, min: Any, *notes: str) -> None:
-        super().__init__(mean=mean, max=max, min=min)
+        super().__init__(mean=_scalar(mean), max=_scalar(max), min=_scalar(min))
         self.notes = notes
+
+
+def _scalar(value: Any) -> Any:
+    """The number as a numpy scalar, which is what 1.0.1 gave: scripts call `.item()` and `.astype()` on it."""
+    if isinstance(value, np.generic):
+        return value
+    if isinstance(value, int):
+        return np.int64(value) if -(2**63) <= value < 2**63 else np.uint64(value) if 0 <= value < 2**64 else value
+    return np.float64(value)
 
 
 def check_data(data1: Mapping[str, Any], data2: Mapping[str, Any]) -> None:
@@ -84,9 +94,14 @@ def _array(value: Any) -> Array:
 
 def array_difference(one: Array, two: Array, *, equal_nan: bool = False) -> Difference:
     """The difference of two arrays, or NaN with the reason when they cannot be compared."""
+    if isinstance(one, np.ma.MaskedArray) or isinstance(two, np.ma.MaskedArray):
+        return _masked(one, two, equal_nan)
     plain = _plain(one, two)
     if plain is not None:
         return plain
+    boxed = _boxed_numbers(one, two)
+    if boxed is not None:
+        return boxed
     # A script that only logs does not wait for the engine.
     from reprod_log.measure.fused import measure_arrays
 
@@ -113,6 +128,33 @@ def array_difference(one: Array, two: Array, *, equal_nan: bool = False) -> Diff
         if not measured.comparable:
             return Difference(0.0, 0.0, 0.0, *notes)
     return Difference(*_statistics(one, two, measured), *notes, *_dtype_note(one, two))
+
+
+def _masked(one: Array, two: Array, equal_nan: bool) -> Difference:
+    """Of masked arrays what neither hides; what only one side hides was not compared."""
+    masks = np.ma.getmaskarray(one), np.ma.getmaskarray(two)
+    if one.shape != two.shape or not np.array_equal(*masks):
+        return _nothing("masks differ" if one.shape == two.shape else f"shapes differ: {one.shape} and {two.shape}")
+    seen = ~masks[0]
+    return array_difference(np.ma.getdata(one)[seen], np.ma.getdata(two)[seen], equal_nan=equal_nan)
+
+
+def _boxed_numbers(one: Array, two: Array) -> Difference | None:
+    """The difference of arrays of objects that are numbers, in Python's own arithmetic as in 1.0.1; else None."""
+    if "O" not in (one.dtype.kind, two.dtype.kind) or one.shape != two.shape or not one.size:
+        return None
+    for array in (one, two):
+        if array.dtype.kind == "O" and not all(isinstance(item, _NUMBERS) for item in array.reshape(-1)):
+            return None
+        if array.dtype.kind not in "Oiufc":
+            return None
+    try:
+        own = np.abs(one.astype(object) - two.astype(object))
+        shown = own.mean(), own.max(), own.min()
+        finite = math.isfinite(shown[0]) and math.isfinite(shown[1])
+    except (TypeError, OverflowError):
+        return None
+    return Difference(*shown) if finite else _nothing("NaN or infinities among objects")
 
 
 def _plain(one: Array, two: Array) -> Difference | None:

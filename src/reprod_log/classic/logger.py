@@ -11,26 +11,27 @@ from reprod_log.frameworks.tensors import to_numpy
 from reprod_log.recording import Array
 from reprod_log.recording.entry import dtype_name
 from reprod_log.recording.npy import classic_array, write_dict
+from reprod_log.recording.pickles import is_classic_key
 
 
 class ReprodLogger:
     """Collects arrays under names and saves them as one `.npy` file."""
 
     def __init__(self) -> None:
-        self._data: dict[str | int, Array] = {}
+        self._data: dict[Any, Array] = {}
 
     @property
-    def data(self) -> dict[str | int, Array]:
+    def data(self) -> dict[Any, Array]:
         """The live dict of what was added."""
         return self._data
 
-    def add(self, key: str | int, val: Any) -> None:
+    def add(self, key: Any, val: Any) -> None:
         """Keep a copy of `val` under `key`; a value that was there is replaced.
 
-        A whole number (of a step, say) is a key as well, as it was in 1.0.1.
+        A number (of a step, say), a tuple of them or None is a key as well, as it was in 1.0.1.
         `val` is a numpy array, a tensor of any framework in use, a number or a list of numbers.
         """
-        if not isinstance(key, (str, int)):
+        if not is_classic_key(key):
             raise ClassicUsageError(f"a key must be a string, not {type(key).__name__}: use add({str(key)!r}, …)")
         try:
             array = to_numpy(val)
@@ -39,7 +40,7 @@ class ReprodLogger:
             raise ClassicUsageError(f"cannot add {key!r}: {error}") from error
         self._data[key] = classic_array(array)
 
-    def remove(self, key: str | int) -> None:
+    def remove(self, key: Any) -> None:
         """Forget `key`; a key that is not there is only mentioned."""
         if key in self._data:
             del self._data[key]

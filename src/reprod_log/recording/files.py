@@ -8,8 +8,10 @@ description, and an entry's data comes alone, when it is asked for.
 from __future__ import annotations
 
 import errno
+import io
 import mmap
 import os
+import platform
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -177,10 +179,11 @@ def _remote(url: str, kind: str) -> Path:
 
 
 @contextmanager
-def replacing(path: str | Path) -> Iterator[BinaryIO]:
+def replacing(path: str | Path, *, tidy: bool = True) -> Iterator[BinaryIO]:
     """A file to write to that takes the place of `path` only when the block ends well.
 
-    The temporary file lies in the same folder, so the last step is one rename. Folders are made.
+    The temporary file lies in the same folder, so the last step is one rename. Folders are made. `tidy` looks through
+    the folder for what a process that was killed left there.
     """
     import tempfile  # not needed by a program that only logs
 
@@ -193,7 +196,20 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
     temporary: str | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        number, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".part")
+        if tidy:
+            _remove_leftovers(path)
+        try:
+            number, temporary = tempfile.mkstemp(
+                dir=path.parent, prefix=_part_prefix(path, os.getpid()), suffix=".part"
+            )
+        except PermissionError:
+            if not (path.is_file() and os.access(path, os.W_OK)):
+                raise
+            # Only the folder is closed: the file takes the new content, once all of it is there.
+            content = io.BytesIO()
+            yield content
+            path.write_bytes(content.getvalue())
+            return
         with os.fdopen(number, "wb") as file:
             yield file
         os.chmod(temporary, _usual_mode(path))
@@ -206,6 +222,35 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
             # A disk that refused the rest may refuse this as well.
             with suppress(OSError):
                 os.unlink(temporary)
+
+
+def _part_prefix(path: Path, process: int | str) -> str:
+    """The name of a temporary file names its machine and process, so that one which was killed can be told."""
+    return f".{path.name[:100]}.{platform.node() or 'here'}-{process}-"
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove what processes of this machine that are gone left behind when they were killed while writing `path`."""
+    if os.name != "posix":
+        return
+    start, _, _ = _part_prefix(path, "*").partition("*")
+    with suppress(OSError):
+        for entry in os.scandir(path.parent):
+            process = entry.name.removeprefix(start).partition("-")[0]
+            leftover = entry.name.startswith(start) and entry.name.endswith(".part") and process.isdigit()
+            if leftover and entry.is_file(follow_symlinks=False) and not _is_running(int(process)):
+                with suppress(OSError):
+                    os.unlink(entry.path)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
 
 
 @contextmanager

@@ -191,7 +191,7 @@ class FolderWriter:
                     described["at"] = list(place)
             descriptions.append(described)
         text = json.dumps({"version": FORMAT_VERSION, "entries": descriptions}, ensure_ascii=False)
-        with replacing(self.path / _SHARDS / name) as file:
+        with replacing(self.path / _SHARDS / name, tidy=False) as file:
             write_tensors(file, tensors, {METADATA_NAME: text})
         self._names.append(name)
 
@@ -206,7 +206,7 @@ class FolderWriter:
         }
         if complete:
             manifest["shards"] = self._names
-        with replacing(self.path / _MANIFEST) as file:
+        with replacing(self.path / _MANIFEST, tidy=False) as file:
             file.write(json.dumps(manifest, ensure_ascii=False, indent=1).encode())
 
     def close(self, *, complete: bool = True, notes: Sequence[Note] = ()) -> None:

@@ -99,7 +99,7 @@ def classic_array(array: Array) -> Array:
 def flatten(content: Mapping[Any, Any], path: Path, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """The leaves of a nested dict, their keys joined by '/'; a whole number is written as one."""
     for key, value in content.items():
-        if not isinstance(key, (str, int)):
+        if not isinstance(key, (str, int, np.integer)):
             raise RecordingError(
                 f"{path}: the key {key!r} is a {type(key).__name__}, not text; save it as {str(key)!r} instead"
             )
@@ -113,6 +113,8 @@ def flatten(content: Mapping[Any, Any], path: Path, prefix: str = "") -> Iterato
 
 def as_array(value: Any, *, where: str, most: int) -> Array:
     """A stored value as an array of at most so many bytes: numbers, text and lists of them are arrays too."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise UnreadableFile(f"{where}: a masked array; save its values and its mask as arrays of their own")
     if isinstance(value, np.ndarray):
         return value
     items, width = _extent(value)

@@ -144,6 +144,26 @@ class _PickledArray:
                 raise pickle.UnpicklingError("an array has an impossible shape")
         self.shape, self.dtype, self.fortran, self.data = shape, dtype, fortran in (True, 1), data
 
+    def number(self) -> Any:
+        """The number that this is, as a key must be."""
+        dtype = self.dtype.real()
+        if self.shape != () or dtype.kind not in "biuf" or not isinstance(self.data, (bytes, memoryview)):
+            raise pickle.UnpicklingError("a key is an array")
+        return np.frombuffer(self.data, dtype, 1)[0]
+
+
+class _PickledMask(_PickledArray):
+    """numpy.ma's `_mareconstruct` result, whose state has the mask and the fill value behind the data."""
+
+    __slots__ = ("mask",)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        if not isinstance(state, tuple) or len(state) != 7:
+            raise pickle.UnpicklingError("a masked array without data and mask")
+        super().__setstate__(state[:5])
+        self.mask = _PickledArray()
+        self.mask.__setstate__((state[1], _Dtype("b1"), state[3], state[5]))
+
 
 def _from_buffer(data: Any, dtype: _Dtype, shape: Any, order: str = "C") -> _PickledArray:
     array = _PickledArray()
@@ -198,7 +218,10 @@ _STAND_INS: Mapping[tuple[str, str], Callable[..., Any]] = {
     **{(core + "multiarray", "_reconstruct"): _PickledArray for core in _NUMPY_CORE},
     **{(core + "multiarray", "scalar"): _scalar for core in _NUMPY_CORE},
     **{(core + "numeric", "_frombuffer"): _from_buffer for core in _NUMPY_CORE},
-    ("numpy", "ndarray"): _PickledArray,
+    ("numpy.ma.core", "_mareconstruct"): _PickledMask,
+    **dict.fromkeys((("numpy", name) for name in ("ndarray", "memmap", "matrix")), _PickledArray),
+    **dict.fromkeys((("numpy.core.memmap", "memmap"), ("numpy.matrixlib.defmatrix", "matrix")), _PickledArray),
+    **dict.fromkeys((("numpy.ma", "MaskedArray"), ("numpy.ma.core", "MaskedArray")), _PickledArray),
     ("numpy", "dtype"): _Dtype,
     ("collections", "OrderedDict"): _ordered_dict,
     ("_codecs", "encode"): _Encoded,
@@ -272,6 +295,12 @@ class _Finisher:
         return data
 
     def _array(self, pickled: _PickledArray, depth: int) -> Array:
+        if isinstance(pickled, _PickledMask):
+            mask = self._values(pickled.mask, depth)
+            return np.ma.MaskedArray(self._values(pickled, depth), mask)
+        return self._values(pickled, depth)
+
+    def _values(self, pickled: _PickledArray, depth: int) -> Array:
         dtype = pickled.dtype.real()
         count = prod(pickled.shape)
         order: Any = "F" if pickled.fortran else "C"
@@ -327,8 +356,23 @@ def _plain_key(key: Any) -> Any:
     """`key` if it hashes in one step, as every honest key does."""
     if type(key) is int and key.bit_length() > _MOST_BITS:
         raise pickle.UnpicklingError(f"a key is an integer of {key.bit_length()} bits")
-    if key is None or isinstance(key, (bool, int, float, str, bytes)):
+    if isinstance(key, _PickledArray):
+        key = key.number()
+    if is_classic_key(key) or isinstance(key, bytes):
         return key
+    if isinstance(key, tuple) and len(key) <= _MOST_ARGUMENTS:
+        return tuple(_plain_key(item) if not isinstance(item, tuple) else _no_key(item) for item in key)
+    return _no_key(key)
+
+
+def is_classic_key(key: Any) -> bool:
+    """Whether a log of 1.0.1 may have this key and this reader takes it: text, a number, None, or a tuple of these."""
+    if isinstance(key, tuple):
+        return len(key) <= _MOST_ARGUMENTS and all(is_classic_key(one) for one in key if not isinstance(one, tuple))
+    return key is None or isinstance(key, (str, int, float, np.number, np.bool_))
+
+
+def _no_key(key: Any) -> Any:
     raise pickle.UnpicklingError(f"a key is a {type(key).__name__}, not text")
 
 
