@@ -8,7 +8,7 @@ from made_alignments import calibrated, classic, fixed, hostile, many
 from reading import WRONG, OpenPage, chart, rows, until
 
 from reprod_log import Recording, align, write_report
-from reprod_log.report.view import plain
+from reprod_log.report.writing import plain
 
 # Light, dark, narrow, languages, no scripts
 

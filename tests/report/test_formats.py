@@ -18,7 +18,7 @@ from reprod_log.recording import Key
 from reprod_log.report import all_formats, format_of, render_report
 from reprod_log.report.formats import markdown
 from reprod_log.report.formats.markdown import code, text
-from reprod_log.report.view import plain
+from reprod_log.report.writing import plain
 
 GOLD = Path(__file__).with_name("gold")
 SUFFIXES = {"text": ".txt", "json": ".json", "markdown": ".md", "junit": ".xml"}

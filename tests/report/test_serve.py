@@ -19,7 +19,7 @@ from reprod_log.recording import Provenance
 from reprod_log.recording.recorder import Recorder
 from reprod_log.report.serve import Server, serving
 from reprod_log.report.serve.server import Access, is_loopback
-from reprod_log.report.view import plain
+from reprod_log.report.writing import plain
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from reprod_log import Alignment, Recording, align
 from reprod_log.report.terminal import folded, print_alignment, print_tree, terminal
-from reprod_log.report.view import plain
+from reprod_log.report.writing import plain
 
 
 def printed(

@@ -17,7 +17,7 @@ from reprod_log.messages import Name, message, words
 from reprod_log.report import write_report
 from reprod_log.report.github import announce
 from reprod_log.report.terminal import print_alignment, print_tree, terminal
-from reprod_log.report.view import plain
+from reprod_log.report.writing import plain
 from reprod_log.verdict import Status
 
 _UNTIL_PROGRESS = 1.0

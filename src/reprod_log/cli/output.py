@@ -28,7 +28,7 @@ _AS_FOUND: ContextVar[_Streams] = ContextVar("as_found", default=())
 def printable(text: str) -> str:
     """The text with everything but its line breaks made visible."""
     # Not at the top: a command that ends well has no error to show.
-    from reprod_log.report.view import plain
+    from reprod_log.report.writing import plain
 
     return "\n".join(map(plain, text.split("\n")))
 

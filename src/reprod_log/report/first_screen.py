@@ -14,7 +14,8 @@ from reprod_log.measure.comparison import Compared
 from reprod_log.messages import Message, Name, Number, Text, Words, message, words
 from reprod_log.recording import Key
 from reprod_log.recording.recording import Source
-from reprod_log.report.view import SEVERITY, ReportRow, accepted_keys, plain, remarks, rows
+from reprod_log.report.view import SEVERITY, ReportRow, accepted_keys, remarks, rows
+from reprod_log.report.writing import plain
 from reprod_log.verdict import Basis, Status, UnusedPattern, unused_patterns
 
 MOST_CAUSES = 3

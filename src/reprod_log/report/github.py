@@ -9,7 +9,8 @@ from typing import TextIO
 
 from reprod_log.alignment import Alignment
 from reprod_log.report.first_screen import FirstScreen, first_screen, headline
-from reprod_log.report.view import plain, rows, shortened
+from reprod_log.report.view import rows
+from reprod_log.report.writing import plain, shortened
 from reprod_log.verdict import Status
 
 MOST_ANNOTATIONS = 10

@@ -16,7 +16,8 @@ from reprod_log.messages import Text, Words, known_languages, message, words
 from reprod_log.recording import Key
 from reprod_log.report.curves import Curve
 from reprod_log.report.groups import HeatMap
-from reprod_log.report.view import MARKS, SEVERITY, ReportRow, number, plain, times
+from reprod_log.report.view import MARKS, SEVERITY, ReportRow
+from reprod_log.report.writing import number, plain, times
 
 STATISTICS = ("rel_l2", "max_abs", "mean_abs", "max_rel", "mean_rel", "cosine_distance")
 DERIVED = ("times_limit", "floor", "times_floor", "relative_floor", "relative_float64", "relative_own")

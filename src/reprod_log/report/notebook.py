@@ -7,7 +7,8 @@ from markupsafe import Markup
 from reprod_log.alignment import Alignment
 from reprod_log.messages import words
 from reprod_log.report.first_screen import Line, first_lines, first_screen, side_lines
-from reprod_log.report.view import MARKS, ReportRow, plain, rows, times
+from reprod_log.report.view import MARKS, ReportRow, rows
+from reprod_log.report.writing import plain, times
 
 _MOST_ROWS = 20
 _CELL = Markup('<td style="text-align:{}">{}</td>')

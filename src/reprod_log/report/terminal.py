@@ -13,7 +13,8 @@ from rich.text import Text
 
 from reprod_log.messages import Words, message, words
 from reprod_log.report.first_screen import Role, first_lines, first_screen, headline, note_lines, side_lines
-from reprod_log.report.view import MARKS, ReportRow, plain, rows, shortened, times
+from reprod_log.report.view import MARKS, ReportRow, rows
+from reprod_log.report.writing import plain, shortened, times
 from reprod_log.verdict import Status
 
 if TYPE_CHECKING:

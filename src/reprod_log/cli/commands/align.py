@@ -18,7 +18,7 @@ from reprod_log.cli.options import AllowUnproven, Language, OverviewReports
 from reprod_log.messages import Name, Words, message, words
 from reprod_log.report.overview import OverviewRow, announce_overview, rows_of, summary_of, write_overview
 from reprod_log.report.terminal import STYLES, terminal
-from reprod_log.report.view import plain
+from reprod_log.report.writing import plain
 from reprod_log.steps.overview import Overview
 from reprod_log.steps.plan import Options
 from reprod_log.steps.processes import run_plan

@@ -17,7 +17,7 @@ from reprod_log.messages import Name, Words, message, words
 from reprod_log.report.first_screen import screen_headline
 from reprod_log.report.overview import announce_overview, summary_of, write_overview
 from reprod_log.report.terminal import STYLES, terminal
-from reprod_log.report.view import plain
+from reprod_log.report.writing import plain
 from reprod_log.steps.hand_in import check_folder
 from reprod_log.steps.overview import Overview, StepResult
 from reprod_log.verdict import Status

@@ -10,7 +10,7 @@ import typer
 from reprod_log.cli.options import Trust
 from reprod_log.errors import UsageError, counted
 from reprod_log.recording.stores import load, save
-from reprod_log.report.view import plain
+from reprod_log.report.writing import plain
 
 NAME = "convert"
 

@@ -11,7 +11,7 @@ from reprod_log.alignment import Alignment
 from reprod_log.diagnose.repro import write_repro
 from reprod_log.errors import UsageError
 from reprod_log.recording.stores import load
-from reprod_log.report.view import plain
+from reprod_log.report.writing import plain
 
 NAME = "repro"
 

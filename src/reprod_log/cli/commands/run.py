@@ -20,7 +20,7 @@ from reprod_log.errors import CaptureError, ReprodLogError, UsageError, counted
 from reprod_log.messages import Code, Message, message
 from reprod_log.recording import Recording
 from reprod_log.recording.stores import load, save
-from reprod_log.report.view import plain
+from reprod_log.report.writing import plain
 
 NAME = "run"
 SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from reprod_log.report.serve import serving
-from reprod_log.report.view import plain
+from reprod_log.report.writing import plain
 
 NAME = "serve"
 

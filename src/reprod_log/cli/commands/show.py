@@ -18,7 +18,7 @@ from reprod_log.recording.stores import load
 from reprod_log.recording.summary import summarise
 from reprod_log.report.facts import origin_lines
 from reprod_log.report.terminal import print_indented, terminal
-from reprod_log.report.view import plain, shortened
+from reprod_log.report.writing import plain, shortened
 
 NAME = "show"
 _MOST_ROWS = 60

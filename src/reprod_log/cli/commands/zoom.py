@@ -24,7 +24,7 @@ from reprod_log.messages import Code, Message, Name, Names, Words, message, word
 from reprod_log.recording import Recording
 from reprod_log.recording.stores import load
 from reprod_log.report.first_screen import screen_headline
-from reprod_log.report.view import plain
+from reprod_log.report.writing import plain
 from reprod_log.verdict import Status
 
 NAME = "zoom"

@@ -20,7 +20,8 @@ from reprod_log.report.facts import coverage, policy_rules, provenance_facts
 from reprod_log.report.first_screen import first_screen
 from reprod_log.report.groups import groups, heat_maps, module_tree
 from reprod_log.report.html_data import HtmlParts, Sentences, entry_columns, heat_table, page_data
-from reprod_log.report.view import MARKS, ReportRow, plain, remarks, rows
+from reprod_log.report.view import MARKS, ReportRow, remarks, rows
+from reprod_log.report.writing import plain
 from reprod_log.version import __version__
 
 SUFFIXES = (".html", ".htm")

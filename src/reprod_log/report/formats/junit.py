@@ -14,7 +14,8 @@ from reprod_log.report import USUAL, Options
 from reprod_log.report.first_screen import headline
 from reprod_log.report.formats import text
 from reprod_log.report.groups import Group, groups
-from reprod_log.report.view import ReportRow, plain, rows, shortened
+from reprod_log.report.view import ReportRow, rows
+from reprod_log.report.writing import plain, shortened
 from reprod_log.verdict import Status
 
 SUFFIXES = (".xml",)

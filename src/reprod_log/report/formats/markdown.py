@@ -14,7 +14,8 @@ from reprod_log.report.curves import Curve, curves
 from reprod_log.report.facts import Fact, provenance_facts
 from reprod_log.report.first_screen import FirstScreen, first_screen
 from reprod_log.report.groups import groups
-from reprod_log.report.view import MARKS, ReportRow, number, plain, remarks, rows, shortened, times
+from reprod_log.report.view import MARKS, ReportRow, remarks, rows
+from reprod_log.report.writing import number, plain, shortened, times
 
 SUFFIXES = (".md", ".markdown")
 LIMIT = 65_536

@@ -6,7 +6,8 @@ from reprod_log.alignment import Alignment
 from reprod_log.messages import Words, message, words
 from reprod_log.report import USUAL, Options
 from reprod_log.report.first_screen import first_lines, first_screen, note_lines, side_lines
-from reprod_log.report.view import ReportRow, plain, rows
+from reprod_log.report.view import ReportRow, rows
+from reprod_log.report.writing import plain
 
 SUFFIXES = (".txt", ".log")
 

@@ -16,7 +16,8 @@ from reprod_log.messages import words
 from reprod_log.recording.files import check_inside
 from reprod_log.report.first_screen import screen_headline
 from reprod_log.report.html_data import in_languages
-from reprod_log.report.view import MARKS, plain
+from reprod_log.report.view import MARKS
+from reprod_log.report.writing import plain
 from reprod_log.verdict import Status
 
 _SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages"})

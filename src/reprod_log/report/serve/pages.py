@@ -14,7 +14,8 @@ from reprod_log.report.facts import origin_lines
 from reprod_log.report.formats.html import bokeh_scripts, page, scripts
 from reprod_log.report.html_data import in_languages, short
 from reprod_log.report.serve.listing import Listing
-from reprod_log.report.view import MARKS, SEVERITY, plain
+from reprod_log.report.view import MARKS, SEVERITY
+from reprod_log.report.writing import plain
 
 _SCRIPTS = ("script/words.js", "script/charts.js", "serve/serve.js")
 
