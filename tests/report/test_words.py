@@ -10,7 +10,7 @@ from made_alignments import finding_of
 
 from reprod_log import Recording, align
 from reprod_log.errors import UsageError, counted
-from reprod_log.messages import Name, known_languages, message, words
+from reprod_log.messages import Message, Name, Number, known_languages, message, words
 from reprod_log.recording.key import PHASES
 from reprod_log.report.first_screen import first_screen
 from reprod_log.verdict import CalibratedPolicy, Policy
@@ -108,3 +108,8 @@ def test_advice_after_a_pass_fits_what_was_found() -> None:
     assert let == [words().get("advice.allowed_unproven")]
     calm = [words()(one) for one in first_screen(replace(whole, findings=())).advice]
     assert calm == [words().get("advice.passed.fixed")]
+
+
+def test_number_with_a_sign_is_read_back_from_a_file() -> None:
+    shown = message("cause.constant_factor.shift", path=Name("a"), shift=Number(0.5, "+.8g"))
+    assert str(Message.from_dict(shown.to_dict())) == str(shown)

@@ -17,7 +17,7 @@ from reprod_log.steps.trainer import Trainer
 def first(alignment: Alignment) -> str:
     assert not alignment.passed
     assert alignment.first_divergence is not None
-    return alignment.first_divergence.key
+    return str(alignment.first_divergence.key)
 
 
 # forward

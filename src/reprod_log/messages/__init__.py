@@ -21,7 +21,7 @@ _FOLDER = Path(__file__).parent
 PLACE = re.compile(r"\{(\w+)(?::([^{}|]*)\|([^{}|]*))?\}")
 """A place in a sentence: its name, and the noun for one and for many if it is a number that has one."""
 _MOST_NAMES = 5
-_NUMBER_FORM = re.compile(r",?(\.[0-9]{1,2})?[defg%]?")
+_NUMBER_FORM = re.compile(r"[+]?,?(\.[0-9]{1,2})?[defg%]?")
 
 
 class Name(str):
