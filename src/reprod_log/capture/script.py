@@ -124,7 +124,14 @@ def run_script(
     if framework is not None:
         started["framework"] = framework
     watcher = _Watcher(
-        chosen, save=save, budget=budget, run=run, dtype=dtype, framework=framework, facts={"run": started}
+        # Absolute, because the script may change its folder.
+        chosen,
+        save=None if save is None else Path(save).absolute(),
+        budget=budget,
+        run=run,
+        dtype=dtype,
+        framework=framework,
+        facts={"run": started},
     )
     with ExitStack() as undo:
         undo.callback(setattr, sys, "argv", sys.argv)
@@ -132,6 +139,7 @@ def run_script(
         sys.argv = [str(path), *args]
         sys.path = [str(path.resolve().parent), *sys.path]
         undo.push(watcher.leave)
+        undo.callback(_return_to, os.getcwd())
         undo.callback(on_import(known_names(), watcher.guard(watcher.imported)))
         undo.callback(watcher.stop_looking)
         try:
@@ -143,6 +151,12 @@ def run_script(
         if watcher.guard.is_forked:
             _end_child(None)
     return watcher.recording()
+
+
+def _return_to(folder: str) -> None:
+    """Go back to where the script was started; what is recorded goes to a path that was given there."""
+    with suppress(OSError):
+        os.chdir(folder)
 
 
 def _end_child(error: BaseException | None) -> NoReturn:
@@ -385,7 +399,10 @@ class _Watcher:
                 "Its models must be called as modules (model(x)), in this process; what reprod_log itself runs does "
                 "not count."
             )
-        return self._run.recording
+        recording = self._run.recording
+        if not recording.complete and not recording.entries and recording.notes:
+            raise CaptureError(f"nothing was recorded, although the script came to its end: {recording.notes[-1]}")
+        return recording
 
 
 def _has_parameters(framework: Framework, module: Any) -> bool:

@@ -59,7 +59,8 @@ class Run:
         self._optimizers = dict(optimizers)
         self._selection = selection
         self._rank, self._ranks = rank_and_size()
-        self._save = None if save is None else path_of_rank(save, self._rank, self._ranks)
+        # Absolute, because the program may change its folder.
+        self._save = None if save is None else path_of_rank(save, self._rank, self._ranks).absolute()
         self._recording: Recording | None = None
         self._entered = self._warned = False
         self._framework = framework

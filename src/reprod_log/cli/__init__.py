@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-ALIGNED, NOT_ALIGNED, WRONG_USE, INTERNAL_ERROR, NOT_PROVEN, NOTHING_COMPARED = 0, 1, 2, 3, 4, 5
+ALIGNED, NOT_ALIGNED, WRONG_USE, INTERNAL_ERROR, NOT_PROVEN, NOTHING_COMPARED, INCOMPLETE = 0, 1, 2, 3, 4, 5, 6
 INTERRUPTED, READER_GONE = 130, 141
 """What shells report of a program that was ended by Ctrl-C (128 + SIGINT), or by writing to nobody (128 + SIGPIPE)."""
 

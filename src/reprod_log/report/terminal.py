@@ -80,9 +80,11 @@ class _Console(Console):
 
 def drop_output(stream: IO[str]) -> None:
     """Send what is still to be written nowhere, so that the end of the program does not complain of it."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
+    nowhere, number = os.open(os.devnull, os.O_WRONLY), stream.fileno()
+    # A number that was closed may be the one that was given out just now.
+    if nowhere != number:
+        os.dup2(nowhere, number)
+        os.close(nowhere)
 
 
 def print_alignment(alignment: Alignment, console: Console, *, all_rows: bool = False, language: str = "en") -> None:

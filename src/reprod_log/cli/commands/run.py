@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import traceback
 from collections.abc import Callable
@@ -14,12 +15,13 @@ import typer
 from typer.core import TyperCommand
 
 from reprod_log.capture.script import run_script
-from reprod_log.cli import INTERRUPTED, NOT_ALIGNED
+from reprod_log.cli import ALIGNED, INCOMPLETE, INTERRUPTED, NOT_ALIGNED
 from reprod_log.cli.output import program_output
 from reprod_log.errors import CaptureError, ReprodLogError, UsageError, counted
 from reprod_log.messages import Code, Message, message
 from reprod_log.recording import Recording
 from reprod_log.recording.stores import load, save
+from reprod_log.report.terminal import drop_output
 from reprod_log.report.writing import plain
 
 NAME = "run"
@@ -91,16 +93,23 @@ def run(
             _add_pass(output, load(target))
     if not output.exists():
         raise CaptureError("nothing was recorded: the script ended before it called a module of a known framework")
-    _print_recorded(output)
-    return 0
-
-
-def _print_recorded(output: Path) -> None:
     recording = load(output)
+    try:
+        _print_recorded(recording, output)
+    except ValueError:
+        pass  # the script has closed its output
+    except OSError:
+        drop_output(sys.__stdout__ or sys.stdout)
+    return ALIGNED if recording.complete else INCOMPLETE
+
+
+def _print_recorded(recording: Recording, output: Path) -> None:
     passes = ", ".join(run or "plain" for run in recording.runs)
     typer.echo(f"{plain(str(output))}: {counted(len(recording), 'entry', 'entries')}, passes: {passes}")
     for note in recording.notes:
         typer.echo(f"note: {plain(str(note))}")
+    if not recording.complete:
+        typer.echo("INCOMPLETE: the script came to its end, but its recording did not; the notes say why")
 
 
 def _failed(record: Callable[[], object], script: Path, kept: Callable[[], str]) -> int | None:
