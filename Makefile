@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # One thread: bits of a framework's kernels may depend on the thread count.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test test-fast lint types docs zoo fuzz load mutants sbom requirements bench bench-large clean
+.PHONY: help demo test test-fast lint types docs zoo fuzz load harm mutants sbom requirements bench bench-large clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
@@ -49,6 +49,9 @@ fuzz: $(VENV)/ready ## fuzz every reader under atheris: SECONDS=60 each, or RUNS
 
 load: $(VENV)/ready ## 100,000 entries, 1,000 steps, an entry of 8 GB, 64 threads; says what each took (long)
 	$(BIN)/python tests/load/run.py
+
+harm: $(VENV)/ready ## kill watched trainings and have their recordings fail: KILLS=340 FAULTS=220 (long)
+	cd tests && ../$(BIN)/python -W ignore -m trust.harm --kills $(or $(KILLS),340) --faults $(or $(FAULTS),220)
 
 mutants: $(VENV)/ready ## plant faults in the parts that decide and see whether the tests notice: GROUPS=judge (long)
 	$(BIN)/pip install --quiet --constraint constraints.txt --group mutants

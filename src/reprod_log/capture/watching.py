@@ -427,7 +427,9 @@ def watch(
     optimizers = _named_optimizers(optimizer)
     framework = _one_framework(models, optimizers)
     if step_after is not None and step_after not in optimizers:
-        raise UsageError(f"step_after={step_after!r} is not an optimizer here; there are {listed(optimizers) or 'none'}")
+        raise UsageError(
+            f"step_after={step_after!r} is not an optimizer here; there are {listed(optimizers) or 'none'}"
+        )
     if save is not None:
         # An ending that no store knows should not come out after hours of training.
         store_for(save)
