@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -90,7 +91,12 @@ def test_serve_prints_its_address_answers_and_stops_when_asked(saved: Path) -> N
         assert process.stdout is not None
         line = process.stdout.readline()
         address = next(word for word in line.split() if word.startswith("http://127.0.0.1:"))
-        with urllib.request.urlopen(address, timeout=30) as answer:
+        bare, _, token = address.partition("?token=")
+        assert len(token) >= 32
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            urllib.request.urlopen(bare, timeout=30)
+        with_cookies = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        with with_cookies.open(address, timeout=30) as answer:
             assert "saved.json" in answer.read().decode()
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0

@@ -231,3 +231,28 @@ def test_missing_folder_and_taken_port_are_said(folder: Path, server: Server) ->
         serving(folder / "missing")
     with pytest.raises(UsageError, match="cannot listen"):
         serving(folder, port=server.server_port)
+
+
+@pytest.mark.parametrize(
+    "host", ["[::1].evil.example", "[::1]evil", "[::1]:80.evil", "127.0.0.1:80:evil", "evil[::1]", "[::1", ""]
+)
+def test_host_that_only_begins_with_an_address_of_this_machine_is_refused(server: Server, host: str) -> None:
+    assert not Access().allows(host=host, cookie="", given="")
+    assert get(server, "/items.json", Host=host or "evil")[0] == 403
+    assert Access().allows(host="[::1]:8642", cookie="", given="")
+
+
+def test_name_that_is_not_utf_8_can_be_opened(folder: Path, server: Server) -> None:
+    (folder / "torch.npz").rename(folder / "caf\udce9.npz")
+    assert get(server, "/")[0] == 200
+    (name,) = (one["name"] for one in json.loads(get(server, "/items.json")[1]) if one["name"].startswith("caf"))
+    for page in ("recording", "recording.json"):
+        assert get(server, f"/{page}?name={quote(name)}")[0] == 200
+    assert get(server, f"/compare?reference={quote(name)}&candidate=paddle.npz")[0] == 200
+
+
+def test_single_values_that_are_not_numbers_have_no_curve(folder: Path, server: Server) -> None:
+    values = {f"b_{n}": np.array([b"ab"]) for n in range(3)} | {f"d_{n}": np.array(["2020"], "M8[Y]") for n in range(3)}
+    np.save(folder / "odd.npy", values, allow_pickle=True)  # type: ignore[arg-type]
+    status, text, _ = get(server, "/recording.json?name=odd.npy")
+    assert (status, json.loads(text)["curves"]) == (200, [])

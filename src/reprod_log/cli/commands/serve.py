@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from reprod_log.report.serve import serving
+from reprod_log.report.serve.server import new_token
 from reprod_log.report.writing import plain
 
 NAME = "serve"
@@ -20,10 +21,10 @@ def run(
         typer.Option("--host", help="Address to listen on; other machines need the printed token."),
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any free port.")] = 8642,
-    token: Annotated[str, typer.Option("--token", help="Require this token, also on this machine.")] = "",
+    token: Annotated[str, typer.Option("--token", help="The token to ask for; a new one by default.")] = "",
 ) -> int:
     """Serve a page that lists what is in DIR, opens reports, and follows recordings while a program trains."""
-    with serving(folder, host=host, port=port, token=token) as server:
+    with serving(folder, host=host, port=port, token=token or new_token()) as server:
         typer.echo(f"{plain(str(folder))} at {server.address}  (Ctrl-C stops)")
         try:
             server.serve_forever()

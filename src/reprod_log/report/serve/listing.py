@@ -70,7 +70,11 @@ class Listing:
 
     def path(self, name: str, kind: str) -> Path | None:
         """Where the item called `name` lies; None unless it is one of the list."""
-        return next((self.folder / one.name for one in self.items() if one.name == name and one.kind == kind), None)
+        for path in self._paths():
+            item = self._item(path)
+            if item is not None and (item.name, item.kind) == (name, kind):
+                return path
+        return None
 
     def _paths(self) -> Iterator[Path]:
         for place, folders, files in os.walk(self.folder):
@@ -158,7 +162,11 @@ class Listing:
         )
 
     def _name(self, path: Path) -> str:
-        return path.relative_to(self.folder).as_posix() if path != self.folder else "."
+        if path == self.folder:
+            return "."
+        # A name that is not UTF-8 cannot stand in an address; its bytes are shown as escapes.
+        name = os.fsencode(path.relative_to(self.folder).as_posix())
+        return name.decode("utf-8", "backslashreplace")
 
 
 def signature_of(path: Path) -> tuple[int, int]:

@@ -63,6 +63,7 @@ def _page(template: str, **values: Any) -> str:
 
 _MOST_KEYS = 500
 _MOST_POINTS = 5_000
+_NO_NUMBERS = ("str", "object", "complex", "bytes", "datetime", "timedelta")
 
 
 def live_data(path: Path, other: Path | None = None) -> dict[str, Any]:
@@ -98,7 +99,7 @@ def _is_number(entry: Entry) -> bool:
     size = 1
     for length in entry.shape:
         size *= length
-    return size == 1 and entry.detail == "full" and not entry.dtype.startswith(("str", "object", "complex"))
+    return size == 1 and entry.detail == "full" and not entry.dtype.startswith(_NO_NUMBERS)
 
 
 def _value(entry: Entry) -> float:

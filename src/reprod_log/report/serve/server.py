@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import json
+import re
 import secrets
 import socket
 import socketserver
@@ -191,7 +192,7 @@ class Access:
     @classmethod
     def for_host(cls, host: str, token: str = "") -> Access:
         """A token is made up for every address that others can reach, unless one was given."""
-        return cls(token or ("" if is_loopback(host) else secrets.token_urlsafe(24)))
+        return cls(token or ("" if is_loopback(host) else new_token()))
 
     def allows(self, *, host: str, cookie: str, given: str) -> bool:
         """Whether a request may be answered: by its Host header, its cookie, or the token in its address."""
@@ -201,6 +202,11 @@ class Access:
         return any(
             hmac.compare_digest(one.encode(), self.token.encode()) for one in (given, _from_cookie(cookie)) if one
         )
+
+
+def new_token() -> str:
+    """A token that nobody can guess."""
+    return secrets.token_urlsafe(24)
 
 
 def is_loopback(host: str) -> bool:
@@ -213,10 +219,13 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+_HOST = re.compile(r"(?P<name>\[[^\[\]]*\]|[^:\[\]]*)(?::[0-9]*)?")
+"""A name or an address, and a port; nothing may stand behind the bracket of an address but that."""
+
+
 def _without_port(host: str) -> str:
-    if host.startswith("["):
-        return host.partition("]")[0] + "]"
-    return host.partition(":")[0]
+    found = _HOST.fullmatch(host)
+    return "" if found is None else found["name"]
 
 
 def _from_cookie(header: str) -> str:
