@@ -3,6 +3,7 @@
 from reprod_log.verdict.calibrated import judge_calibrated, verdict_of
 from reprod_log.verdict.fixed import Check, Judgement, Verdict, judge, require_complete, require_proven
 from reprod_log.verdict.floor import FloorEvidence, NoiseFloor, calibrate
+from reprod_log.verdict.passes import OddPass, odd_passes
 from reprod_log.verdict.policy import DEFAULT_LIMITS, CalibratedPolicy, Limit, Policy, UnusedPattern, unused_patterns
 from reprod_log.verdict.status import Basis, Status
 
@@ -15,6 +16,7 @@ __all__ = [
     "Judgement",
     "Limit",
     "NoiseFloor",
+    "OddPass",
     "Policy",
     "Status",
     "UnusedPattern",
@@ -22,6 +24,7 @@ __all__ = [
     "calibrate",
     "judge",
     "judge_calibrated",
+    "odd_passes",
     "require_complete",
     "require_proven",
     "unused_patterns",

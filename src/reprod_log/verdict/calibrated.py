@@ -132,11 +132,18 @@ def _is_given(one: FloorEvidence) -> bool:
 def _data(floor: NoiseFloor, policy: CalibratedPolicy) -> Iterator[Judgement]:
     """Tier 1: what goes in is bit-identical; with other data no later difference means anything."""
     for one in floor.of_mode(""):
-        if _is_given(one) and (found := one.float64 or one.float32) is not None:
-            same = found.differing == 0 and not found.nonfinite_mismatched and (policy.equal_nan or not found.nan_both)
+        measured = [found for found in (one.float64, one.float32) if found is not None]
+        if _is_given(one) and measured:
+            # Both passes of the candidate: data that are right in float64 alone are other data as it runs.
+            found = next((found for found in measured if not _is_same(found, policy)), measured[0])
+            same = _is_same(found, policy)
             check = Check("differing", float(found.differing), 0.0, same)
             reason = None if same else _problem_of_data(found)
             yield Judgement(one.key, Status.PASS if same else Status.FAIL, (check,), reason, Basis.INPUTS)
+
+
+def _is_same(found: Measurement, policy: CalibratedPolicy) -> bool:
+    return found.differing == 0 and not found.nonfinite_mismatched and (policy.equal_nan or not found.nan_both)
 
 
 def _problem_of_data(found: Measurement) -> Message:
@@ -372,10 +379,10 @@ def pooled_floor(one: FloorEvidence, floor: NoiseFloor) -> float:
         peers = [other.noise for other in floor.evidence if series(other) == kind and other.noise is not None]
         shares = [noise.rmse / noise.reference.rms for noise in peers if noise.reference.rms]
         rms = max([rms, *(share * size.rms for share in shares)])
-    return rms + EPS * math.sqrt(max(one.reduction, 1)) * (size.rms + _spread(one, floor))
+    return rms + EPS * math.sqrt(max(one.reduction, 1)) * (size.rms + spread(one, floor))
 
 
-def _spread(one: FloorEvidence, floor: NoiseFloor) -> float:
+def spread(one: FloorEvidence, floor: NoiseFloor) -> float:
     """For a running mean, the deviation of what was averaged: a mean of zero is rounded like the values it sums."""
     for mean, variance in zip(names_of_statistic("running_mean"), names_of_statistic("running_var"), strict=True):
         key = one.key
@@ -439,14 +446,14 @@ def _first_step(floor: NoiseFloor, policy: CalibratedPolicy) -> Iterator[Judgeme
         not found.status.passed and _may_be_kink(one, policy, phases=("gradient", "backward")) for one, found in judged
     )
     for one, found in judged:
-        if found.status.passed or not (flipped and _may_be_kink(one, policy, phases=_BEHIND_GRADIENTS)):
+        if found.status.passed or not (flipped and _may_be_kink(one, policy, phases=BEHIND_GRADIENTS)):
             yield found
         else:
             reason = message("reason.kink")
             yield Judgement(one.key, Status.PASS, found.checks, reason, one.basis)
 
 
-_BEHIND_GRADIENTS = ("gradient", "backward", "clip", "update", "optimizer", "parameter")
+BEHIND_GRADIENTS = ("gradient", "backward", "clip", "update", "optimizer", "parameter")
 
 
 def _tells(one: FloorEvidence, policy: CalibratedPolicy) -> bool:

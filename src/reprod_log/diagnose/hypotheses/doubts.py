@@ -19,7 +19,7 @@ from reprod_log.frameworks.installed import FRAMEWORKS
 from reprod_log.measure.comparison import Compared
 from reprod_log.messages import Code, Message, Name, Names, Number, message
 from reprod_log.recording import Key, Provenance, Recording
-from reprod_log.verdict import DEFAULT_LIMITS, CalibratedPolicy, Limit, Policy, Status, judge_calibrated
+from reprod_log.verdict import DEFAULT_LIMITS, CalibratedPolicy, Limit, Policy, Status, judge_calibrated, odd_passes
 
 _MOST_KEYS = 20
 
@@ -443,6 +443,32 @@ def _identical_training(case: Case) -> Iterable[Finding]:
         )
 
 
+# A side whose plain pass and float64 pass contradict each other: a float64 pass that was recorded with another script,
+# other data or another environment makes the difference of two programs the tolerance.
+
+
+def _odd_pass(case: Case) -> Iterable[Finding]:
+    if case.floor is None or not isinstance(case.policy, CalibratedPolicy):
+        return
+    for odd in odd_passes(case.floor, case.policy):
+        # A candidate that is far from the truth and does not pass has its reason already: less precision.
+        if odd.side == "reference" or case.verdict.passed:
+            size = {"key": Name(odd.key), "share": Number(odd.share, ".1e")}
+            yield Finding(
+                rule="odd_pass",
+                kind="doubt",
+                cause=message(f"cause.odd_pass.{odd.how}", side=side(odd.side)),
+                evidence=(
+                    message("evidence.odd_pass.times", times=Number(odd.times, ".2g"), **size)
+                    if odd.how == "apart"
+                    else message("evidence.odd_pass", **size),
+                ),
+                confidence="consistent",
+                advice=(message("advice.passes_of_one_program"),),
+                keys=(odd.key,),
+            )
+
+
 # An output that is its own input: logging the fake data as `logits` on both sides passes whatever the model does.
 
 _INPUT_WORDS = ("input", "data", "image", "img", "ids", "fake", "label", "mask")
@@ -494,6 +520,7 @@ HYPOTHESES = (
     Hypothesis("identical_losses", _identical_losses, _NUMBERS),
     Hypothesis("identical_training", _identical_training, _NUMBERS),
     Hypothesis("limit_above_values", _limit_above_values, _NUMBERS),
+    Hypothesis("odd_pass", _odd_pass, Where(data=False, floor=True, calibrated=True)),
     Hypothesis("other_length", _other_length, Where(compared=False)),
     Hypothesis("posing", _posing),
     Hypothesis("rounding_or_defect", _rounding_or_defect, Where(data=False, calibrated=False)),

@@ -1,0 +1,212 @@
+"""Passes of one side that are not of one program: then a difference of two programs would count as rounding.
+
+The plain pass of each side is held against the float64 pass at every step, by what the other side shows there: two
+programs that compute the same thing in the same precision are about equally far from the truth. A float64 pass that was
+recorded with the other side's script, an edited file or other data leaves one side much farther from it than the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from reprod_log.measure.measurement import Measurement
+from reprod_log.recording import Key
+from reprod_log.verdict.calibrated import BEHIND_GRADIENTS, EPS, narrow_factor, series, spread
+from reprod_log.verdict.floor import FloorEvidence, NoiseFloor
+from reprod_log.verdict.policy import CalibratedPolicy
+
+_LEAST_SHARE = 0.01
+"""Relative error of a first step that rounding to float32 does not reach: outputs are off by 1e-7 to 1e-5 there."""
+_COARSE_SHARE = {"float16": 0.06, "bfloat16": 0.3, "float8": 1.0}
+"""The same for half precision: some fifty roundings of one operation."""
+
+SideName = Literal["reference", "candidate"]
+
+
+@dataclass(frozen=True)
+class OddPass:
+    """A side whose plain pass and float64 pass contradict each other, and the entry that shows it."""
+
+    side: SideName
+    how: Literal["data", "rates", "outputs", "apart"]
+    key: Key
+    share: float
+    """How far apart they are, relative to the entry's size."""
+    times: float = math.inf
+    """That in units of what the other side shows."""
+
+
+def odd_passes(floor: NoiseFloor, policy: CalibratedPolicy) -> Iterator[OddPass]:
+    """The sides whose passes are not of one program, each once."""
+    rows = [one for one in floor.of_mode("") if one.in_float64]
+    found = _other_data(rows) or _other_rates(rows, policy) or _other_outputs(rows)
+    if found is not None:
+        yield found
+        return
+    ours = _apart("reference", rows, floor, policy)
+    theirs = _apart("candidate", rows, floor, policy)
+    yield from (one for one in (ours, theirs) if one is not None)
+
+
+# What is exact, or far beyond rounding, needs no other side
+
+
+def _other_data(rows: Iterable[FloorEvidence]) -> OddPass | None:
+    for one in rows:
+        if one.key.phase == "data" and _is_other(one):
+            return OddPass("reference", "data", one.key, _noise(one).rel_l2)
+    return None
+
+
+def _other_rates(rows: list[FloorEvidence], policy: CalibratedPolicy) -> OddPass | None:
+    """Learning rates are Python floats in every precision."""
+    rates = [one for one in rows if one.key.phase == "lr"]
+    limit = policy.lr * max((_noise(one).reference.abs_max for one in rates), default=0.0)
+    other = next((one for one in rates if not _noise(one).max_abs <= limit), None)
+    return None if other is None else OddPass("reference", "rates", other.key, _noise(other).rel_l2)
+
+
+def _other_outputs(rows: list[FloorEvidence]) -> OddPass | None:
+    """Only of the first step, as later ones may drift apart by chance.
+
+    A single output may be nothing but rounding (its true value is zero), therefore it takes half of them.
+    """
+    outputs = [one for one in rows if one.key.phase == "forward" and one.key.step in (None, 0) and _is_floating(one)]
+    if not outputs or not _median(_noise(one).rel_l2 / _bound(one) for one in outputs) > 1:
+        return None
+    worst = max(outputs, key=lambda one: _noise(one).rel_l2)
+    return OddPass("reference", "outputs", worst.key, _noise(worst).rel_l2)
+
+
+def _is_other(one: FloorEvidence) -> bool:
+    if _is_floating(one):
+        return _noise(one).rel_l2 > _bound(one)
+    # What a second model is fed may be chosen by the first one's outputs: a tie may then fall the other way.
+    return _noise(one).differing > _LEAST_SHARE * _noise(one).count
+
+
+def _is_floating(one: FloorEvidence) -> bool:
+    return _noise(one).candidate_dtype.startswith(("float", "bfloat", "complex"))
+
+
+def _bound(one: FloorEvidence) -> float:
+    dtype = _noise(one).candidate_dtype
+    return next((bound for name, bound in _COARSE_SHARE.items() if dtype.startswith(name)), _LEAST_SHARE)
+
+
+def _noise(one: FloorEvidence) -> Measurement:
+    assert one.noise is not None
+    return one.noise
+
+
+# What only the other side can tell
+
+
+@dataclass(frozen=True)
+class _Distance:
+    """How far one side's plain pass is from the reference's float64 pass at one entry, and the other side's."""
+
+    one: FloorEvidence
+    own: float
+    floor: float
+    """What rounding does there by the other side."""
+    size: float
+    other: float
+
+    @property
+    def share(self) -> float:
+        return self.own / self.size
+
+    @property
+    def times(self) -> float:
+        return self.own / self.floor
+
+
+def _apart(side: SideName, rows: list[FloorEvidence], floor: NoiseFloor, policy: CalibratedPolicy) -> OddPass | None:
+    """The first entry that shows a side's passes to be of two programs.
+
+    The candidate's float64 pass agrees with the reference's where the verdict passes, so either may stand for it.
+    """
+    telling = [one for one in rows if one.key.phase not in ("data", "lr") and _is_floating(one) and _is_measured(one)]
+    if any(_measured(one, side).candidate_dtype.startswith(tuple(_COARSE_SHARE)) for one in telling):
+        # Half precision is farther from the truth than float32 by nature.
+        return None
+    groups: dict[int | None, dict[str, list[_Distance]]] = {}
+    for one in _distances(side, telling, floor, policy):
+        groups.setdefault(one.one.key.step, {}).setdefault(one.one.key.phase, []).append(one)
+    steps = sorted(groups, key=lambda step: -1 if step is None else step)
+    for place, step in enumerate(steps):
+        odd = _first_step(groups[step], policy) if not place else _later_step(groups[step], policy)
+        if odd is not None:
+            return OddPass(side, "apart", odd.one.key, odd.share, odd.times)
+    return None
+
+
+def _distances(
+    side: SideName, rows: list[FloorEvidence], floor: NoiseFloor, policy: CalibratedPolicy
+) -> Iterator[_Distance]:
+    other: SideName = "candidate" if side == "reference" else "reference"
+    usual: dict[tuple[int | None, str], list[float]] = {}
+    single: dict[tuple[str, str, str, str | None], float] = {}
+    for one in rows:
+        size = _measured(one, other).reference.rms
+        if size > 0:
+            share = _measured(one, other).rmse / size
+            usual.setdefault((one.key.step, one.key.phase), []).append(share)
+            single[series(one)] = max(single.get(series(one), 0.0), share)
+    for one in rows:
+        measured, size = _measured(one, other), _measured(one, other).reference.rms
+        if not size > 0 or not measured.rmse <= policy.noise_only * size:
+            # Its true value is zero, or the other side is no measure of it.
+            continue
+        # A kernel may be exact at one entry, and one loss may hit its rounded value by luck.
+        pooled = _median(usual[one.key.step, one.key.phase])
+        if measured.count == 1:
+            pooled = max(pooled, single[series(one)])
+        rounding = EPS * math.sqrt(max(one.reduction, 1)) * (size + spread(one, floor))
+        below = max(measured.rmse, pooled * size) + rounding + one.constant * size
+        yield _Distance(one, _measured(one, side).rmse, below, size, measured.rmse)
+
+
+def _first_step(phases: dict[str, list[_Distance]], policy: CalibratedPolicy) -> _Distance | None:
+    """Before the first update nothing drifts: every entry counts, but for activations on the other side of a kink."""
+    everything = [one for found in phases.values() for one in found]
+    odd = [one for one in everything if one.times > narrow_factor(one.one, policy)]
+    gradients = [one for phase in ("gradient", "backward") for one in phases.get(phase, ())]
+    # A kink moves the gradients before it, and not those between it and the loss.
+    flipped = any(one in odd for one in gradients) and not all(one in odd for one in gradients)
+    for one in odd:
+        if not (flipped and one.one.key.phase in BEHIND_GRADIENTS and one.share <= policy.kink):
+            return one
+    return None
+
+
+def _later_step(phases: dict[str, list[_Distance]], policy: CalibratedPolicy) -> _Distance | None:
+    """Later steps drift by chance, on one side sooner than on the other: only what drift does not reach counts."""
+    for found in phases.values():
+        if (
+            _median(one.share for one in found) > _LEAST_SHARE
+            and _median(one.times for one in found) > policy.precision
+        ):
+            return max(found, key=lambda one: one.times)
+    return None
+
+
+def _is_measured(one: FloorEvidence) -> bool:
+    return one.float32 is not None
+
+
+def _median(values: Iterable[float]) -> float:
+    return float(np.median(list(values)))
+
+
+def _measured(one: FloorEvidence, side: SideName) -> Measurement:
+    """A side's plain pass against the reference's float64 pass."""
+    found = one.noise if side == "reference" else one.float32
+    assert found is not None
+    return found
