@@ -15,6 +15,7 @@ from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
 from reprod_log.capture.guard import Guard, said
+from reprod_log.capture.program import ScriptFiles, file_digest, program_of
 from reprod_log.capture.selection import Selection, selection
 from reprod_log.capture.session import RecordingLevel
 from reprod_log.capture.watching import Run
@@ -25,6 +26,7 @@ from reprod_log.frameworks.module_tree import Node, Root
 from reprod_log.frameworks.nests import mapped
 from reprod_log.messages import Code, message
 from reprod_log.recording import Recording
+from reprod_log.recording.program import FACT, Program
 
 
 class _Listener(MetaPathFinder):
@@ -123,6 +125,8 @@ def run_script(
     started: dict[str, Any] = {"python": sys.executable, "folder": os.getcwd(), "script": str(path), "args": list(args)}
     if framework is not None:
         started["framework"] = framework
+    files = ScriptFiles()
+    program = Program(script=file_digest(path), arguments=tuple(args))
     watcher = _Watcher(
         # Absolute, because the script may change its folder.
         chosen,
@@ -132,12 +136,15 @@ def run_script(
         dtype=dtype,
         framework=framework,
         facts={"run": started},
+        program=program,
+        files=files,
     )
     with ExitStack() as undo:
         undo.callback(setattr, sys, "argv", sys.argv)
         undo.callback(setattr, sys, "path", sys.path)
         sys.argv = [str(path), *args]
         sys.path = [str(path.resolve().parent), *sys.path]
+        undo.callback(files.watch_environment())
         undo.push(watcher.leave)
         undo.callback(_return_to, os.getcwd())
         undo.callback(on_import(known_names(), watcher.guard(watcher.imported)))
@@ -185,9 +192,13 @@ class _Watcher:
         dtype: str | None,
         framework: str | None,
         facts: Mapping[str, Any],
+        program: Program,
+        files: ScriptFiles,
     ) -> None:
         self._selection = chosen
-        self._save, self._budget, self._name, self._dtype, self._facts = save, budget, run, dtype, facts
+        self._save, self._budget, self._name, self._dtype = save, budget, run, dtype
+        self._facts = {**facts, FACT: {run: program.to_dict()}}
+        self._program, self._files = program, files
         self._run: Run | None = None
         self._level = RecordingLevel()
         self.guard = Guard(self._stopped)
@@ -378,6 +389,11 @@ class _Watcher:
         if self._framework is not None and self._framework.name in self._too_early:
             option = Code(f"--framework {self._framework.name}")
             self._run.note(message("note.capture.too_early", option=option))
+        if self._framework is not None:
+            # What it ran is known in part then; the script is not to suffer for it.
+            with suppress(Exception):
+                whole = program_of(self._framework, self._program, self._files)
+                self._run.know({FACT: {self._name: whole.to_dict()}})
         if self._refusal is not None and error is not self._refusal:
             # The script went on regardless.
             kind, error, trace = type(self._refusal), self._refusal, None

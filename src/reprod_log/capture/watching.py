@@ -217,6 +217,10 @@ class Run:
         """Something a reader of the recording should know."""
         self._recorder.note(note)
 
+    def know(self, facts: Mapping[str, Any]) -> None:
+        """More that the provenance should say."""
+        self._facts.update(facts)
+
     def add_optimizer(self, name: str, optimizer: Any) -> None:
         """Listen to one more optimizer."""
         self._listening.to_optimizer(name, optimizer)

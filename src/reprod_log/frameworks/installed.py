@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import metadata
 
@@ -16,6 +17,8 @@ class Installable:
     """Words for it in the names of log files, besides its own name."""
     extra: str = ""
     """Our extra that installs it."""
+    variables: tuple[str, ...] = ()
+    """How the names of environment variables begin that it reads."""
     switches: tuple[tuple[str, str], ...] = ()
     """Environment variables that decide whether its runs repeat, with their meaning."""
     advice: str = ""
@@ -28,6 +31,7 @@ FRAMEWORKS = (
         ("torch",),
         words=("pytorch",),
         extra="torch",
+        variables=("TORCH_", "PYTORCH_", "CUBLAS_"),
         switches=(("CUBLAS_WORKSPACE_CONFIG", ":4096:8 makes cuBLAS repeatable (GPU, torch)"),),
         advice="torch.use_deterministic_algorithms(True), torch.backends.cuda.matmul.allow_tf32 = False",
     ),
@@ -36,6 +40,7 @@ FRAMEWORKS = (
         ("paddlepaddle", "paddlepaddle-gpu"),
         words=("paddlepaddle", "pd"),
         extra="paddle",
+        variables=("FLAGS_",),
         switches=(
             ("FLAGS_cudnn_deterministic", "1 makes cuDNN repeatable (GPU, paddle)"),
             ("FLAGS_embedding_deterministic", "1 makes embedding gradients repeatable (GPU, paddle)"),
@@ -64,6 +69,16 @@ TRAPS = (
     ({"mindspore"}, "mindspore needs numpy below 2: give it an environment of its own"),
 )
 """What goes wrong where these frameworks are installed together."""
+
+
+_KERNELS = ("NVIDIA_TF32", "ONEDNN_", "DNNL_", "MKL_CBWR")
+"""The same for libraries of kernels that several frameworks use."""
+
+
+def variables_of(name: str, environment: Iterable[str]) -> list[str]:
+    """Those of the environment's variables that a framework or its kernels read."""
+    own = next((one.variables for one in FRAMEWORKS if one.name == name), ())
+    return [variable for variable in environment if variable.startswith((*own, *_KERNELS))]
 
 
 def installed_versions(packages: tuple[str, ...]) -> dict[str, str]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from reprod_log.alignment import Alignment
-from reprod_log.messages import Message
+from reprod_log.messages import Message, message
 from reprod_log.steps.subject import Subject
 from reprod_log.verdict import Status
 
@@ -84,3 +85,28 @@ class Overview:
                 for step in self.steps
             ],
         }
+
+
+def without_posing(steps: Iterable[StepResult]) -> list[StepResult]:
+    """The steps; one whose two sides are one framework, bit for bit, is doubted where the others are of two."""
+    found = list(steps)
+    pairs = {_frameworks(step.alignment) for step in found if step.alignment is not None}
+    two = next((pair for pair in sorted(pairs) if pair[0] != pair[1] and all(pair)), None)
+    return found if two is None else [_doubted(step, two) for step in found]
+
+
+def _frameworks(alignment: Alignment) -> tuple[str, str]:
+    return alignment.reference.provenance.framework, alignment.candidate.provenance.framework
+
+
+def _doubted(step: StepResult, two: tuple[str, str]) -> StepResult:
+    if step.alignment is None:
+        return step
+    equal = [one for one in step.alignment.findings if one.rule == "same_program" and one.kind == "remark"]
+    if not equal:
+        return step
+    cause = message("cause.same_program.plan", framework=_frameworks(step.alignment)[0], ours=two[0], theirs=two[1])
+    findings = tuple(
+        replace(one, kind="doubt", cause=cause) if one in equal else one for one in step.alignment.findings
+    )
+    return replace(step, alignment=replace(step.alignment, findings=findings))

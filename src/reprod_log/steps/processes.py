@@ -23,7 +23,7 @@ from reprod_log.messages import Foreign, Parts, message
 from reprod_log.recording import Recording
 from reprod_log.recording.files import replacing
 from reprod_log.steps import subject_named
-from reprod_log.steps.overview import Overview, StepResult
+from reprod_log.steps.overview import Overview, StepResult, without_posing
 from reprod_log.steps.plan import SIDES, Options, Plan, SideName, Step, plan_at
 
 _LAST_LINES = 3
@@ -62,15 +62,22 @@ def run_plan(
                 results.append(StepResult(step.title, subject_named(step.subject), None, None, skipped=True))
                 continue
             progress(step.title, len(results), len(plan.steps))
-            found = do(step)
-            results.append(found.allowing_unproven() if allow_unproven else found)
-            alignment = results[-1].alignment
-            if alignment is not None:
-                alignment.save(options.folder / step.title / "alignment.json")
+            results.append(_saved(do(step), options.folder, allow_unproven))
+        for place, one in enumerate(without_posing(results)):
+            if one is not results[place]:
+                results[place] = _saved(one, options.folder, allow_unproven)
         overview = Overview("plan", plan.title or Path(path).resolve().parent.name, options.folder, tuple(results))
     with replacing(options.folder / "plan.json") as file:
         file.write(json.dumps(overview.to_dict(), indent=1, ensure_ascii=False).encode())
     return overview
+
+
+def _saved(result: StepResult, folder: Path, allow_unproven: bool) -> StepResult:
+    """The result as it counts, its alignment saved."""
+    found = result.allowing_unproven() if allow_unproven else result
+    if found.alignment is not None:
+        found.alignment.save(folder / found.name / "alignment.json")
+    return found
 
 
 def _together(step: Step) -> StepResult:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
 import sys
 import tempfile
 import traceback
@@ -14,35 +16,44 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from reprod_log.capture.program import file_digest, settings_of
 from reprod_log.capture.script import run_script
 from reprod_log.cli import ALIGNED, INCOMPLETE, INTERRUPTED, NOT_ALIGNED
 from reprod_log.cli.output import program_output
+from reprod_log.cli.script_arguments import arranged, note_on
 from reprod_log.errors import CaptureError, ReprodLogError, UsageError, counted
-from reprod_log.messages import Code, Message, message
 from reprod_log.recording import Recording
+from reprod_log.recording.program import FACT, Program, programs_of
 from reprod_log.recording.stores import load, save
 from reprod_log.report.terminal import drop_output
 from reprod_log.report.writing import plain
 
 NAME = "run"
+_MOST = 5
+"""Differences of two programs that a refusal names."""
 SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
-_OUTPUT = frozenset({"-o", "--output"})
 
 
 class Command(TyperCommand):
-    """The script has arguments of its own; both orders that people write are understood."""
+    """The script has arguments of its own: ours stand before it."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, options_first(args, self))
+        ours, alike = arranged(args, self)
+        if alike:
+            typer.echo(note_on(alike), err=True)
+        return super().parse_args(ctx, ours)
 
 
 def run(
     context: typer.Context,
     script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="The script to run; its arguments follow.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="REC", help="Where the recording goes.")],
+    float64: Annotated[
+        bool, typer.Option("--float64", help="Record the plain pass and, in a second run, the float64 pass.")
+    ] = False,
     dtype: Annotated[
         str | None,
-        typer.Option(help="float64: run in float64 and add this pass to REC, as evidence for the calibrated verdict."),
+        typer.Option(help="float64: record the float64 pass alone and add it to REC, which has the plain one."),
     ] = None,
     framework: Annotated[
         str | None,
@@ -60,16 +71,28 @@ def run(
         typer.Option("--step", metavar="N", help="Only this step, counted from 0; may be given several times."),
     ] = [],  # noqa: B006
     detail: Annotated[str, typer.Option(help="full; sketch (enough to estimate differences); or summary.")] = "full",
+    another: Annotated[bool, typer.Option("--another-follows", hidden=True)] = False,
 ) -> int:
     """Record what a script's models do, without changing the script.
 
-    Models are watched from their first call, optimizers from their first step. For the calibrated verdict record both
-    passes:  reprod run train.py -o ref  and  reprod run train.py -o ref --dtype float64
+    Options stand before the script; everything after it is the script's own. Models are watched from their first call,
+    optimizers from their first step. For the calibrated verdict record both passes:  reprod run --float64 -o ref SCRIPT
     """
-    chosen = phases.split(",") if phases else None
     if step and steps is not None:
         raise UsageError("give --steps (how many from the first on) or --step (which), not both")
-    extra = output.exists() and dtype == "float64"
+    if float64:
+        if dtype is not None:
+            raise UsageError("--float64 records both passes, --dtype one of them: give one of the two")
+        code = _plain_pass_first(context)
+        if code:
+            return code
+        dtype = "float64"
+    chosen = phases.split(",") if phases else None
+    wide = dtype == "float64"
+    extra = wide and output.exists()
+    if extra:
+        _refuse_other(output, Program(script=file_digest(script), arguments=tuple(context.args)), context)
+    replaced = _replaced(output, wide)
     with tempfile.TemporaryDirectory(prefix=".reprod-", dir=output.resolve().parent if extra else None) as folder:
         target = Path(folder) / "pass" if extra else output
         record = partial(
@@ -83,19 +106,21 @@ def run(
             detail=detail,
             dtype=dtype,
             framework=framework,
-            run="float64" if dtype == "float64" else "",
+            run="float64" if wide else "",
         )
         failed = _failed(record, script, lambda: _kept(target, output, extra))
         if failed is not None:
             return failed
         # Half a pass is not evidence, and would make a complete recording an incomplete one.
         if extra and target.exists():
-            _add_pass(output, load(target))
+            _add_pass(output, load(target), context)
     if not output.exists():
         raise CaptureError("nothing was recorded: the script ended before it called a module of a known framework")
     recording = load(output)
     try:
-        _print_recorded(recording, output)
+        _print_recorded(recording, output, replaced)
+        if not wide and not another:
+            typer.echo(f"next: {_command(context, '--dtype', 'float64')}")
     except ValueError:
         pass  # the script has closed its output
     except OSError:
@@ -103,9 +128,63 @@ def run(
     return ALIGNED if recording.complete else INCOMPLETE
 
 
-def _print_recorded(recording: Recording, output: Path) -> None:
+def _plain_pass_first(context: typer.Context) -> int:
+    """Record the plain pass in a process of its own, so that nothing of it is left for the float64 pass."""
+    command = [sys.executable, "-m", "reprod_log", "run", "--another-follows", *_options(context), *_script(context)]
+    process = subprocess.Popen(command)
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            # It was told, too, and has to write what it has.
+            continue
+
+
+def _command(context: typer.Context, *more: str) -> str:
+    """The command to type for another pass of the same program."""
+    return shlex.join(["reprod", "run", *more, *_options(context), *_script(context)])
+
+
+def _script(context: typer.Context) -> list[str]:
+    """The script with its own arguments; a `--` keeps those apart that are called like ours."""
+    apart = ["--"] if any(one.startswith("-") for one in context.args) else []
+    return [str(context.params["script"]), *apart, *context.args]
+
+
+def _options(context: typer.Context) -> list[str]:
+    """Our options as they were given, without those that choose the pass."""
+    found: list[str] = []
+    for option in context.command.params:
+        given = context.params.get(str(option.name))
+        if option.param_type_name != "option" or option.name in ("float64", "dtype", "another") or not given:
+            continue
+        if given != option.default:
+            values = given if isinstance(given, (list, tuple)) else [given]
+            found += [part for one in values for part in (option.opts[-1], str(one))]
+    return found
+
+
+def _replaced(output: Path, wide: bool) -> str:
+    """What a new pass takes the place of, in words; '' when there is nothing."""
+    if not output.exists():
+        return ""
+    try:
+        before = load(output)
+    except ReprodLogError:
+        return ""
+    passes = [run or "plain" for run in before.runs]
+    if wide:
+        return "the float64 pass that was there" if "float64" in passes else ""
+    made = f", made {before.provenance.time}" if before.provenance.time else ""
+    many = counted(len(before), "entry", "entries")
+    return f"the recording that was there ({many}, passes: {', '.join(passes) or 'none'}{made})"
+
+
+def _print_recorded(recording: Recording, output: Path, replaced: str) -> None:
     passes = ", ".join(run or "plain" for run in recording.runs)
     typer.echo(f"{plain(str(output))}: {counted(len(recording), 'entry', 'entries')}, passes: {passes}")
+    if replaced:
+        typer.echo(f"this replaces {plain(replaced)}")
     for note in recording.notes:
         typer.echo(f"note: {plain(str(note))}")
     if not recording.complete:
@@ -161,63 +240,51 @@ def _script_traceback(error: Exception, script: Path) -> str | None:
     return None if place is None else "".join(traceback.format_exception(type(error), error, place))
 
 
-def _add_pass(path: Path, more: Recording) -> None:
-    """Put another pass into the recording at `path`."""
+def _add_pass(path: Path, more: Recording, context: typer.Context) -> None:
+    """Put another pass into the recording at `path`, if it is of the same program."""
     recording = load(path)
     both = set(recording.runs) & set(more.runs)
     kept = tuple(entry for entry in recording.entries if entry.key.run not in both)
     if not kept:
-        raise UsageError(f"{path} has only a float64 pass; record the plain run first")
+        raise UsageError(
+            f"{path} has only a float64 pass. Record both with one command: {_command(context, '--float64')}"
+        )
+    programs = programs_of(more)
+    for one in programs.values():
+        _refuse_other(path, replace(one, settings={**one.settings, **settings_of(more)}), context)
+    passes = {**recording.provenance.extra.get(FACT, {}), **more.provenance.extra.get(FACT, {})}
+    extra = {**recording.provenance.extra, FACT: passes}
     whole = replace(
         recording,
         entries=(*kept, *more.entries),
+        provenance=replace(recording.provenance, extra=extra),
         complete=recording.complete and more.complete,
-        notes=(*recording.notes, *more.notes, *_other_call(recording, more)),
+        notes=(*recording.notes, *more.notes),
         source=str(path),
     )
     save(whole, path)
 
 
-def _other_call(recording: Recording, more: Recording) -> list[Message]:
-    """A note when the passes come from different scripts or arguments: they may still be the same program."""
-    calls = [one.provenance.extra.get("run") for one in (recording, more)]
-    plain, wide = (
-        " ".join(map(str, [call.get("script", ""), *call.get("args", [])])) if isinstance(call, dict) else ""
-        for call in calls
-    )
-    if not plain or plain == wide:
-        return []
-    return [message("note.recording.other_call", plain=Code(repr(plain)), wide=Code(repr(wide)))]
+def _refuse_other(path: Path, program: Program, context: typer.Context) -> None:
+    """Refuse a pass of another program than the plain pass at `path`: their difference would count as rounding."""
+    recording = load(path)
+    known = programs_of(recording).get("")
+    if known is None:
+        return
+    known = replace(known, settings={**known.settings, **settings_of(recording)})
+    other = [_differing(name, *values) for name, values in known.differences(program).items()]
+    if other:
+        raise UsageError(
+            f"the float64 pass is not of the same program as the plain pass in {path}: "
+            f"{'; '.join(other[:_MOST])}. A difference of two programs would count as rounding. "
+            f"Record both anew with one command: {_command(context, '--float64')}"
+        )
 
 
-def options_first(arguments: list[str], command: Any) -> list[str]:
-    """The arguments of `reprod run` with our options before the script.
-
-        reprod run -o ref train.py --lr 0.1       what follows the script is the script's
-        reprod run train.py -o ref [-- --lr 0.1]  our options follow it, until the first that is not ours, or `--`
-
-    Only a call without -o before the script is read the second way: otherwise an option of the script that is called
-    like one of ours would be taken from it.
-    """
-    place = _ours(arguments, 0, command)
-    if place >= len(arguments) or _OUTPUT & {one.partition("=")[0] for one in arguments[:place]}:
-        return arguments
-    end = _ours(arguments, place + 1, command)
-    rest = arguments[end + 1 :] if arguments[end : end + 1] == ["--"] else arguments[end:]
-    return [*arguments[:place], *arguments[place + 1 : end], arguments[place], *rest]
-
-
-def _ours(arguments: list[str], start: int, command: Any) -> int:
-    """The place of the first argument from `start` on that is neither one of the command's options nor its value."""
-    takes_value = {name: not option.is_flag for option in command.params if _is_option(option) for name in option.opts}
-    place = start
-    while place < len(arguments):
-        name, equals, _ = arguments[place].partition("=")
-        if name not in takes_value:
-            break
-        place += 2 if takes_value[name] and not equals else 1
-    return min(place, len(arguments))
-
-
-def _is_option(parameter: Any) -> bool:
-    return str(parameter.param_type_name) == "option"
+def _differing(name: str, ours: Any, theirs: Any) -> str:
+    kind, _, rest = name.partition(" ")
+    if kind in ("script", "module"):
+        return f"the {name} has another content"
+    if kind == "environment":
+        return f"the environment variable {rest} has another value"
+    return f"{rest or kind}: {ours!r} there, {theirs!r} now"

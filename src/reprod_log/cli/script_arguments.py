@@ -1,0 +1,81 @@
+"""Whose arguments are whose, of a command that runs a script: ours stand before it, the rest is the script's."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from reprod_log.errors import UsageError, listed
+
+
+def arranged(arguments: list[str], command: Any) -> tuple[list[str], list[str]]:
+    """The arguments of `reprod run` with our options before the script, and those after it that look like ours.
+
+    reprod run -o ref train.py --lr 0.1           what follows the script is the script's, a first `--` apart
+    reprod run train.py -o ref [-- --lr 0.1]      understood: all that follows the script up to `--` is ours
+    reprod run train.py -o ref --lr 0.1           refused with the command to write: it could mean either
+    """
+    place = _ours(arguments, command)
+    apart = arguments[place : place + 1] == ["--"]
+    if apart:
+        arguments = [*arguments[:place], *arguments[place + 1 :]]
+    before, script, after = arguments[:place], arguments[place : place + 1], arguments[place + 1 :]
+    if not script:
+        return arguments, []
+    if any(map(_is_output, before)):
+        if after[:1] == ["--"]:
+            return [*before, *script, *after[1:]], []
+        alike = [] if apart else [one for one in after if _name(one) in _options(command)]
+        return [*before, *script, *after], alike
+    end = _ours(after, command)
+    ours, rest = after[:end], after[end:]
+    own = rest[: rest.index("--")] if "--" in rest else rest
+    if any(map(_is_output, ours)) and not own:
+        return [*before, *ours, *script, *rest[1:]], []
+    if any(map(_is_output, [*ours, *own])):
+        place = next((place for place, one in enumerate(own) if _is_output(one)), len(own))
+        end = place + (1 if own[place:] and own[place] not in ("-o", "--output") else 2)
+        theirs = [*own[:place], *own[end:], *rest[len(own) + 1 :]]
+        raise UsageError(
+            "options of reprod run stand before the script, and what follows the script is the script's own. Write: "
+            f"{shlex.join(['reprod', 'run', *before, *ours, *own[place:end], *script, *theirs])}"
+        )
+    return arguments, []
+
+
+def note_on(names: list[str]) -> str:
+    """What to tell a user whose script is given options that reprod run has, too."""
+    return (
+        f"note: {listed(names)} after the script {'is' if len(names) == 1 else 'are'} given to the script; options of "
+        "reprod run stand before it (with -- after the script this note goes away)"
+    )
+
+
+def _ours(arguments: list[str], command: Any) -> int:
+    """The place of the first argument that is neither one of the command's options nor its value."""
+    options = _options(command)
+    place = 0
+    while place < len(arguments):
+        name = _name(arguments[place])
+        if name not in options:
+            break
+        alone = "=" in arguments[place] or arguments[place] != name or not options[name]
+        place += 1 if alone else 2
+    return min(place, len(arguments))
+
+
+def _options(command: Any) -> dict[str, bool]:
+    """Every name of an option of the command, and whether it takes a value."""
+    options = [one for one in command.params if str(one.param_type_name) == "option"]
+    return {name: not one.is_flag for one in options for name in one.opts}
+
+
+def _name(argument: str) -> str:
+    """The option that an argument names: `-oref` and `--output=ref` have their value with them."""
+    if argument.startswith("-") and not argument.startswith("--"):
+        return argument[:2]
+    return argument.partition("=")[0]
+
+
+def _is_output(argument: str) -> bool:
+    return _name(argument) in ("-o", "--output")
