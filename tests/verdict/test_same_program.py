@@ -187,12 +187,14 @@ def test_entry_whose_true_value_is_zero_is_no_measure() -> None:
 def test_kink_moves_the_gradients_before_it_and_not_all() -> None:
     before, behind = apart(1e-2, 1e-7, GRADIENT), apart(1e-7, 1e-7, GRADIENT.replace("fc", "head"))
     moved = apart(1e-2, 1e-7, UPDATE)
-    assert odd(before, behind, moved) == []
-    # No gradient is as it should be, or none moved: no kink.
-    assert odd(before, moved)
-    assert odd(behind, moved)
+    order = [apart(1e-7, 1e-7, FORWARD), apart(1e-7, 1e-7, FORWARD.replace("fc", "head"))]
+    assert odd(*order, before, behind, moved) == []
+    # The gradient next to the loss moved, or none did: no kink.
+    assert odd(*order, before, apart(1e-2, 1e-7, GRADIENT.replace("fc", "head")), moved)
+    assert odd(*reversed(order), before, behind, moved)
+    assert odd(*order, behind, moved)
     # More than a kink does.
-    assert odd(apart(0.2, 1e-7, GRADIENT), behind)
+    assert odd(*order, apart(0.2, 1e-7, GRADIENT), behind)
 
 
 def test_later_steps_are_held_to_what_drift_does_not_reach() -> None:

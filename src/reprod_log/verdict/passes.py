@@ -177,13 +177,26 @@ def _first_step(phases: dict[str, list[_Distance]], policy: CalibratedPolicy) ->
     """Before the first update nothing drifts: every entry counts, but for activations on the other side of a kink."""
     everything = [one for found in phases.values() for one in found]
     odd = [one for one in everything if one.times > narrow_factor(one.one, policy)]
-    gradients = [one for phase in ("gradient", "backward") for one in phases.get(phase, ())]
+    gradients = [one for one in odd if one.one.key.phase in ("gradient", "backward")]
     # A kink moves the gradients before it, and not those between it and the loss.
-    flipped = any(one in odd for one in gradients) and not all(one in odd for one in gradients)
+    last = _last_layer(phases)
+    flipped = bool(gradients) and last is not None and all(_layer(one) != last for one in gradients)
     for one in odd:
         if not (flipped and one.one.key.phase in BEHIND_GRADIENTS and one.share <= policy.kink):
             return one
     return None
+
+
+def _last_layer(phases: dict[str, list[_Distance]]) -> str | None:
+    """The layer with a gradient that runs last."""
+    trained = {_layer(one) for one in phases.get("gradient", ())}
+    ran = [_layer(one) for one in phases.get("forward", ()) if _layer(one) in trained]
+    return ran[-1] if ran else None
+
+
+def _layer(one: _Distance) -> str:
+    key = one.one.key
+    return key.path if key.phase in ("forward", "backward") else key.path.rpartition(".")[0]
 
 
 def _later_step(phases: dict[str, list[_Distance]], policy: CalibratedPolicy) -> _Distance | None:

@@ -19,6 +19,7 @@ from reprod_log.frameworks.installed import FRAMEWORKS
 from reprod_log.measure.comparison import Compared
 from reprod_log.messages import Code, Message, Name, Names, Number, message
 from reprod_log.recording import Key, Provenance, Recording
+from reprod_log.recording.program import differing_passes
 from reprod_log.verdict import DEFAULT_LIMITS, CalibratedPolicy, Limit, Policy, Status, judge_calibrated, odd_passes
 
 _MOST_KEYS = 20
@@ -469,6 +470,20 @@ def _odd_pass(case: Case) -> Iterable[Finding]:
             )
 
 
+def _other_programs(case: Case) -> Iterable[Finding]:
+    for name, recording in (("reference", case.data.reference), ("candidate", case.data.candidate)):
+        differing = differing_passes(recording)
+        if differing:
+            yield Finding(
+                rule="other_programs",
+                kind="doubt",
+                cause=message("cause.odd_pass.programs", side=side(name)),
+                evidence=(message("evidence.odd_pass.programs", names=Names(differing)),),
+                confidence="consistent",
+                advice=(message("advice.passes_of_one_program"),),
+            )
+
+
 # An output that is its own input: logging the fake data as `logits` on both sides passes whatever the model does.
 
 _INPUT_WORDS = ("input", "data", "image", "img", "ids", "fake", "label", "mask")
@@ -522,6 +537,7 @@ HYPOTHESES = (
     Hypothesis("limit_above_values", _limit_above_values, _NUMBERS),
     Hypothesis("odd_pass", _odd_pass, Where(data=False, floor=True, calibrated=True)),
     Hypothesis("other_length", _other_length, Where(compared=False)),
+    Hypothesis("other_programs", _other_programs, Where(calibrated=True)),
     Hypothesis("posing", _posing),
     Hypothesis("rounding_or_defect", _rounding_or_defect, Where(data=False, calibrated=False)),
     Hypothesis("same_program", _same_program),
