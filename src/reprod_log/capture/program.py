@@ -13,7 +13,6 @@ from typing import Any
 
 import xxhash
 
-import reprod_log
 from reprod_log.frameworks import Framework
 from reprod_log.frameworks.hooks import Undo
 from reprod_log.frameworks.installed import variables_of
@@ -25,7 +24,7 @@ _OF_THE_SHELL = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "COLUMNS", "LINES"})
 _LIBRARIES = tuple(
     sorted({os.path.realpath(path) for name, path in sysconfig.get_paths().items() if name.endswith(("lib", "stdlib"))})
 )
-_OURS = os.path.realpath(Path(reprod_log.__file__).parent)
+_OURS = os.path.realpath(Path(__file__).parents[1])
 
 _DRAWN_SEEDS = 2**32
 _BETWEEN = (__name__, "os", "collections.abc", "_collections_abc")
