@@ -1,5 +1,6 @@
 """A hand-in folder is paired by the guides' file names and judged as a whole."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,8 +8,11 @@ import pytest
 
 from reprod_log import ReprodLogger
 from reprod_log.cli import run
+from reprod_log.recording import Recording
+from reprod_log.recording.stores import save
 from reprod_log.steps import SUBJECTS
 from reprod_log.steps.hand_in import check_folder
+from reprod_log.verdict import Status
 
 
 def log(path: Path, **values: object) -> None:
@@ -110,3 +114,58 @@ def test_folder_without_logs_compares_nothing(tmp_path: Path, capsys: pytest.Cap
 def test_every_subject_says_why_its_limits_are_what_they_are() -> None:
     assert len({subject.name for subject in SUBJECTS}) == len(SUBJECTS) >= 8
     assert all(subject.why and subject.words and subject.limits for subject in SUBJECTS)
+
+
+def recorded(path: Path, *, complete: bool = True) -> None:
+    values = {f"step{n}/loss/loss": np.array(2.0 - n) for n in range(2)}
+    save(replace(Recording.from_arrays(values), complete=complete), path)
+
+
+def test_recording_that_was_cut_short_is_incomplete(tmp_path: Path) -> None:
+    recorded(tmp_path / "forward_ref")
+    recorded(tmp_path / "forward_paddle", complete=False)
+    (step,) = check_folder(tmp_path).steps
+    assert step.status is Status.INCOMPLETE
+    assert not step.passed
+    assert run(["check", str(tmp_path)]) == 1
+
+
+def test_shards_of_a_recording_are_not_logs(tmp_path: Path) -> None:
+    for side in ("ref", "paddle"):
+        recorded(tmp_path / f"bp_align_{side}")
+    found = check_folder(tmp_path)
+    assert [(step.name, step.reference) for step in found.steps] == [("bp_align", tmp_path / "bp_align_ref")]
+    assert found.unused == ()
+
+
+def test_benchmark_is_a_reference(tmp_path: Path) -> None:
+    log(tmp_path / "train_align_benchmark.npy", top1=0.761)
+    log(tmp_path / "train_align_paddle.npy", top1=0.7605)
+    (step,) = check_folder(tmp_path).steps
+    assert step.reference == tmp_path / "train_align_benchmark.npy"
+    assert step.alignment is not None
+
+
+def test_absent_steps_and_files_that_were_not_used_are_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for side in ("paddle", "ref"):
+        (folder / f"metric_{side}.npy").unlink()
+    log(folder / "forward.npy", logits=np.ones(2))
+    found = check_folder(folder)
+    assert found.absent == ("metric",)
+    assert found.unused == ("fake_data_paddle.npy", "forward.npy")
+    run(["check", str(folder)])
+    shown = capsys.readouterr().out
+    assert "no logs of these steps: metric" in shown
+    assert "forward.npy" in shown
+
+
+@pytest.mark.parametrize("kind", ["recording", "other files"])
+def test_folder_that_is_not_a_hand_in_is_refused(tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    place = tmp_path / "place"
+    if kind == "recording":
+        recorded(place)
+    else:
+        place.mkdir()
+        (place / "notes.txt").write_text("text")
+    assert run(["check", str(place)]) == 2
+    assert "reprod show" in (shown := capsys.readouterr().err) or "not a hand-in" in shown

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from reprod_log.steps.overview import Overview, StepResult
 from reprod_log.steps.subject import Subject
 
 _SIDES = {
-    **dict.fromkeys(("ref", "reference", "origin", "official"), "reference"),
+    **dict.fromkeys(("ref", "reference", "origin", "official", "benchmark"), "reference"),
     **dict.fromkeys(("candidate", "port"), "candidate"),
     **{
         word: "reference" if framework.name == USUAL_REFERENCE else "candidate"
@@ -28,6 +29,9 @@ _SIDES = {
 }
 """The side that a word in a file's name means."""
 _ENGINES = {"training_engine": "reference", "inference_engine": "candidate"}
+_MANIFEST = "manifest.json"
+_HANDED_IN = ("data", "forward", "metric", "loss", "backward", "training")
+"""Steps of which the guides ask for logs; the others are checked by reading."""
 _SUFFIXES = frozenset({".npy", ".npz", ".safetensors"})
 _LAST_LINE = re.compile(r"diff check (passed|failed)")
 
@@ -48,27 +52,57 @@ def check_folder(
     """Find the pairs of logs below `folder` by their names; judge each by the limits of its step (or by `limits`)."""
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder; reprod check takes the folder with the logs of all steps")
+    if (folder / _MANIFEST).is_file():
+        raise UsageError(
+            f"{folder} is one recording and not a folder of logs: `reprod show {folder}` shows it, "
+            f"`reprod compare {folder} OTHER` compares it"
+        )
     limits = tuple(limits)
     sides: dict[str, dict[str, list[Path]]] = {}
-    for found in _logs(folder):
+    seen = list(_paths(folder))
+    if any(folder.iterdir()) and not seen:
+        kinds = ", ".join(sorted(_SUFFIXES))
+        raise UsageError(f"{folder} is not a hand-in: it has files, but no log ({kinds}) and no recording")
+    logs = _logs(folder, seen)
+    for found in logs:
         sides.setdefault(found.subject, {}).setdefault(found.side, []).append(found.path)
     order = {subject.name: place for place, subject in enumerate(SUBJECTS)}
     steps = [_step(folder, name, paths, limits, trust) for name, paths in sides.items()]
     if allow_unproven:
         steps = [step.allowing_unproven() for step in steps]
     steps.sort(key=lambda step: (order.get(step.subject.name if step.subject else "", len(order)), step.name))
-    return Overview("hand_in", str(folder), folder, tuple(steps))
+    present = {step.subject.name for step in steps if step.subject}
+    used = {found.path for found in logs}
+    return Overview(
+        "hand_in",
+        str(folder),
+        folder,
+        tuple(steps),
+        absent=tuple(name for name in _HANDED_IN if name not in present) if steps else (),
+        unused=tuple(str(path.relative_to(folder)) for path in seen if path not in used),
+    )
 
 
-def _logs(folder: Path) -> list[Found]:
+def _paths(folder: Path) -> Iterator[Path]:
+    """Every file that may be a log, and every folder that is a recording, whose shards are not logs of their own."""
+    for place, folders, files in os.walk(folder):
+        here = Path(place)
+        if _MANIFEST in files:
+            folders.clear()
+            yield here
+            continue
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield from (path for name in sorted(files) if (path := here / name).suffix in _SUFFIXES and path.is_file())
+
+
+def _logs(folder: Path, seen: Iterable[Path]) -> list[Found]:
     """Every file with a side in its name. A plain array is one's own data, unless both sides have one of that name."""
     logs: list[Found] = []
     arrays: list[Found] = []
-    for path in sorted(folder.rglob("*")):
-        if path.suffix in _SUFFIXES and path.is_file():
-            side, subject = _side_of(path.relative_to(folder))
-            if side:
-                (arrays if _is_plain_array(path) else logs).append(Found(path, side, subject))
+    for path in seen:
+        side, subject = _side_of(path.relative_to(folder))
+        if side:
+            (arrays if _is_plain_array(path) else logs).append(Found(path, side, subject))
     sides: dict[str, set[str]] = {}
     for one in arrays:
         sides.setdefault(one.subject, set()).add(one.side)
@@ -86,7 +120,7 @@ def _is_plain_array(path: Path) -> bool:
 
 def _side_of(path: Path) -> tuple[str, str]:
     """Which side a log belongs to by its own name (else by its folder's), and the name without that word."""
-    parts = [*path.parent.parts, path.stem]
+    parts = [*path.parent.parts, path.stem if path.suffix in _SUFFIXES else path.name]
     cleaned, sides = [], []
     for part in parts:
         side, rest = _strip_side(part)

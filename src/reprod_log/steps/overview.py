@@ -53,6 +53,10 @@ class Overview:
     title: str
     folder: Path
     steps: tuple[StepResult, ...]
+    absent: tuple[str, ...] = ()
+    """Steps of which a hand-in should have logs and has none."""
+    unused: tuple[str, ...] = ()
+    """Files that were seen and not compared."""
 
     @property
     def passed(self) -> bool:

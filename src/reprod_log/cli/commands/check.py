@@ -13,7 +13,7 @@ from rich.text import Text
 from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOT_PROVEN, NOTHING_COMPARED
 from reprod_log.cli.answer import tell_written
 from reprod_log.cli.options import AllowUnproven, Language, Limits, OverviewReports, Trust
-from reprod_log.messages import Name, Words, message, words
+from reprod_log.messages import Name, Names, Words, message, words
 from reprod_log.report.first_screen import screen_headline
 from reprod_log.report.overview import announce_overview, summary_of, write_overview
 from reprod_log.report.terminal import STYLES, terminal
@@ -47,6 +47,9 @@ def run(
     console.print(_table(hand_in, render))
     for step in failed:
         console.print(Text(plain(f"{step.name}: {_why(step, render)}")))
+    for id, names in (("check.absent", hand_in.absent), ("check.unused", hand_in.unused)):
+        if names:
+            console.print(Text(plain(render(message(id, names=Names(names)))), style="dim"), soft_wrap=True)
     for path in report:
         tell_written(write_overview(hand_in, path, language=language), language)
     announce_overview(hand_in, sys.stdout)
