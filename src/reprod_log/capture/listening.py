@@ -8,6 +8,7 @@ from typing import Any
 
 from reprod_log.capture.calls import Calls
 from reprod_log.capture.gradients import Gradients, Losses
+from reprod_log.capture.provenance import DataHash
 from reprod_log.capture.session import Session
 from reprod_log.capture.updates import Updates
 from reprod_log.frameworks.module_tree import Node, Root, Slot
@@ -26,7 +27,7 @@ class Listening:
         self.calls = Calls(session, self._before_outermost, self.gradients.gathered)
         self.updates = Updates(session, self.gradients)
         self.losses = Losses(session)
-        self.data_hashes: list[str] = []
+        self.data_hash = DataHash()
         self._undo = ExitStack()
 
     def to_process(self) -> None:
@@ -84,7 +85,7 @@ class Listening:
             self._record_parameters()
             self._record_buffers()
             self.updates.record_state()
-        self.data_hashes += [staged.hash for staged in session.stage.waiting if staged.phase == "data"]
+        self.data_hash.update(staged.hash for staged in session.stage.waiting if staged.phase == "data")
         session.stage.flush()
         self.calls.reset()
         self.gradients.reset()

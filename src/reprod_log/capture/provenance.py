@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 from math import prod
 from pathlib import Path
@@ -114,9 +114,19 @@ def _described(framework: Framework, tree: Tree, optimizer: Any) -> dict[str, An
     return {**framework.eager.optimizers.describe(optimizer), "parameters": paths}
 
 
-def data_hash(hashes: list[str]) -> str:
+class DataHash:
     """One hash of all inputs that were recorded, in order; '' when there were none."""
-    return _digest(hashes) if hashes else ""
+
+    def __init__(self) -> None:
+        self._hasher: xxhash.xxh3_128 | None = None
+
+    def update(self, hashes: Iterable[str]) -> None:
+        for one in hashes:
+            self._hasher = self._hasher or xxhash.xxh3_128()
+            self._hasher.update(one.encode() + b"\n")
+
+    def __str__(self) -> str:
+        return "" if self._hasher is None else self._hasher.hexdigest()
 
 
 def _digest(lines: Any) -> str:

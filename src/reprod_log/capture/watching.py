@@ -16,7 +16,6 @@ from reprod_log.capture.guard import Guard, said, warn
 from reprod_log.capture.listening import Listening
 from reprod_log.capture.provenance import (
     caveat_notes,
-    data_hash,
     extra_facts,
     idle_notes,
     path_of_rank,
@@ -265,7 +264,7 @@ class Run:
         known = extra_facts(session.framework, session.tree, self._listening.updates.optimizers, self._mesh)
         recorder.modules = session.tree.infos()
         recorder.provenance = replace(
-            recorder.provenance, data_hash=data_hash(self._listening.data_hashes), extra={**known, **self._facts}
+            recorder.provenance, data_hash=str(self._listening.data_hash), extra={**known, **self._facts}
         )
 
     def _saved(self, recording: Recording, path: Path) -> Recording:

@@ -152,6 +152,10 @@ def _swap(workplace: Path, path: Path) -> None:
         raise
 
 
+_MOST_PLACES = 20_000
+"""Stored tensors that a later one is compared with; frozen weights and repeated inputs come back at every step."""
+
+
 class FolderWriter:
     """Writes a growing recording, shard by shard. Each shard is whole or not there at all."""
 
@@ -183,7 +187,7 @@ class FolderWriter:
             if array is not None:
                 key = str(entry.key)
                 content = (entry.hash, "" if entry.detail == "full" else str(entry.meta["sketch"]))
-                place = self._places.setdefault(content, (name, key)) if entry.hash else (name, key)
+                place = self._place(content, (name, key)) if entry.hash else (name, key)
                 if place == (name, key):
                     tensors[key] = encode(array, key=key)
                 else:
@@ -194,6 +198,14 @@ class FolderWriter:
         with replacing(self.path / _SHARDS / name, tidy=False) as file:
             write_tensors(file, tensors, {METADATA_NAME: text})
         self._names.append(name)
+
+    def _place(self, content: tuple[str, str], place: tuple[str, str]) -> tuple[str, str]:
+        """Where a tensor with this content is stored: here, unless it is one of those last written or asked for."""
+        found = self._places.pop(content, place)
+        self._places[content] = found
+        if len(self._places) > _MOST_PLACES:
+            del self._places[next(iter(self._places))]
+        return found
 
     def write_manifest(self, *, complete: bool, notes: Sequence[Note] = ()) -> None:
         manifest: dict[str, Any] = {

@@ -140,3 +140,30 @@ def _parsed(text: str) -> Key:
     # It prints as the text it was read from, so it need not be put together again.
     key.__dict__["_text"] = text
     return key
+
+
+class SeenKeys:
+    """Which keys were there already, in as much memory for a thousand steps as for ten.
+
+    A training has the same keys at every step, or at every tenth: of each key without its step only the regular
+    sequences of its steps are kept.
+    """
+
+    def __init__(self) -> None:
+        self._steps: dict[tuple[object, ...], list[range]] = {}
+
+    def add(self, key: Key) -> bool:
+        """Remember the key; False when it was there."""
+        step = -1 if key.step is None else key.step
+        name = (key.path, key.phase, key.call, key.role, key.run, key.region)
+        found = self._steps.setdefault(name, [])
+        if any(step in one for one in found):
+            return False
+        last = found[-1] if found else None
+        if last is not None and len(last) == 1 and step > last[0]:
+            found[-1] = range(last[0], step + 1, step - last[0])
+        elif last is not None and step == last[-1] + last.step:
+            found[-1] = range(last[0], step + 1, last.step)
+        else:
+            found.append(range(step, step + 1))
+        return True

@@ -16,7 +16,7 @@ from reprod_log.errors import UnreadableFile, WriteFailed
 from reprod_log.messages import Foreign, Message, Name, Note, message
 from reprod_log.recording.entry import Array, Detail, Entry, content_hash, dtype_name, no_values
 from reprod_log.recording.folder import FolderWriter, open_recording
-from reprod_log.recording.key import Key
+from reprod_log.recording.key import Key, SeenKeys
 from reprod_log.recording.recording import ModuleInfo, Provenance, Recording, current_provenance
 from reprod_log.recording.sketch import sketch_of
 
@@ -55,7 +55,7 @@ class Recorder:
         # Data loaders and several models may record from threads of their own.
         self._adding = threading.Lock()
         self._entries: list[Entry] = []
-        self._seen: set[str] = set()
+        self._seen = SeenKeys()
         self.failed = False
         """Whether the disk refused, after which nothing more is written."""
         self._complete = True
@@ -108,11 +108,9 @@ class Recorder:
 
     def put(self, entry: Entry, array: Array | None) -> None:
         """Record a finished entry, whose hash is known, with its values (None: description only)."""
-        text = str(entry.key)
         with self._adding:
-            if text in self._seen:
-                raise ValueError(f"{text!r} was recorded twice; entries of one recording need different keys")
-            self._seen.add(text)
+            if not self._seen.add(entry.key):
+                raise ValueError(f"{str(entry.key)!r} was recorded twice; entries of one recording need different keys")
             self._batch.append((entry, array))
 
     def describe(self, provenance: Provenance, modules: Sequence[ModuleInfo]) -> None:
