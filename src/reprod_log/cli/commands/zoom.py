@@ -135,7 +135,7 @@ def first_place(alignment: Alignment, places: int = 1) -> Place:
         partner = partners[key]
         if key.phase in (*_OF_LAYERS, *_OF_PARAMETERS) and key.path and (len(layers) < places or key.path in layers):
             layers.setdefault(key.path, partner.path)
-    return Place(step, ("data", "forward", "loss", "backward", *_OF_PARAMETERS), layers)
+    return Place(step, ("data", "forward", "loss", "backward", "lr", *_OF_PARAMETERS), layers)
 
 
 def _command(side: Recording, place: Place, target: Path, given: str, *, is_reference: bool) -> tuple[list[str], str]:

@@ -151,7 +151,9 @@ def _deviation_over(ratio: float, shape: tuple[int, ...]) -> int | None:
 def _cut_graph(case: Case) -> Iterable[Finding]:
     data = case.data
     step = data.steps[0]
-    if any(key.phase in ("forward", "loss") and key.step == step for key in case.failed):
+    outputs = [key for key in case.rows if key.phase in ("forward", "loss") and key.step == step and not key.run]
+    if not outputs or any(key in case.failed for key in outputs):
+        # Only where outputs were compared, and match, can a cut explain gradients.
         return
     # A weight that the other side does not have as one of its own is no sign of a cut.
     shared = {one.separate for one in shared_weights(case)}

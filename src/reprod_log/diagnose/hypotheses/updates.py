@@ -48,7 +48,7 @@ def _update_fit(case: Case) -> Iterable[Finding]:
         return
     # In a warm-up from zero nothing moves at first; what the optimizer keeps for later tells.
     kept = _decays_of_state(data, left, bad.step)
-    if not rate and kept and 2 * len(kept) >= len(left):
+    if rate == 0 and kept and 2 * len(kept) >= len(left):
         yield _other_decay(data, kept, left, bad, rate)
         return
     ratios = {path: ratio for path in left if (ratio := _other_rate(*updates[path])) is not None}
@@ -74,9 +74,9 @@ def _other_rate(ours: Array, theirs: Array) -> float | None:
     return ratio if ratio is not None and abs(ratio - 1) > 1e-4 else None
 
 
-def _rate(data: CaseData, step: int) -> float:
-    rates = [float(abs(both[0]).max()) for _, both in data.each("lr", step)]
-    return max(rates, default=0.0)
+def _rate(data: CaseData, step: int) -> float | None:
+    """The learning rate of a step; None when it was not recorded, which is not a rate of zero."""
+    return max((float(abs(both[0]).max()) for _, both in data.each("lr", step)), default=None)
 
 
 def _untrained(data: CaseData, path: str, step: int, updates: Mapping[str, Both]) -> bool:
@@ -123,7 +123,7 @@ def _as_set(data: CaseData, decays: Mapping[str, float]) -> bool:
 
 
 def _decays_of_updates(
-    data: CaseData, paths: list[str], updates: Mapping[str, Both], step: int, rate: float
+    data: CaseData, paths: list[str], updates: Mapping[str, Both], step: int, rate: float | None
 ) -> dict[str, float]:
     """By parameter: the decay that the candidate has beyond the reference's, where that explains the difference."""
     found = {}
@@ -151,7 +151,9 @@ def _decays_of_state(data: CaseData, paths: list[str], step: int) -> dict[str, f
     return found
 
 
-def _other_decay(data: CaseData, decays: Mapping[str, float], left: list[str], bad: BadUpdates, rate: float) -> Finding:
+def _other_decay(
+    data: CaseData, decays: Mapping[str, float], left: list[str], bad: BadUpdates, rate: float | None
+) -> Finding:
     values = sorted(decays.values())
     typical = values[len(values) // 2]
     some = any(_tells(data, path, bad.step) for path in bad.agreeing)
