@@ -19,8 +19,9 @@ def collector() -> Iterator[None]:
 
 
 def compare(folder: Path) -> None:
-    Recording.from_arrays({f"x{i}": np.ones(3) for i in range(50)}).save(folder / "rec")
-    assert align(folder / "rec", folder / "rec").passed
+    for name in ("reference", "candidate"):
+        Recording.from_arrays({f"x{i}": np.ones(3) for i in range(50)}).save(folder / name)
+    assert align(folder / "reference", folder / "candidate").passed
 
 
 def test_collecting_goes_on_afterwards(tmp_path: Path) -> None:
