@@ -6,19 +6,28 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from reprod_log.alignment.alignment import Alignment
 from reprod_log.alignment.options import AlignOptions
 from reprod_log.alignment.recordings import align_with
 from reprod_log.capture.session import suppress_recording
 from reprod_log.diagnose.proof import own_tables, proven, replaced_tables
-from reprod_log.errors import TransferError, UsageError
+from reprod_log.errors import ReprodLogError, TransferError, UsageError
 from reprod_log.experiments.passes import Experiments, Progress
 from reprod_log.frameworks.side import Batch, Side, as_mapping, batches_of
 from reprod_log.messages import Message, Names, message
+from reprod_log.pairing.anchors import same_numbers
+from reprod_log.pairing.links import WeightMap
 from reprod_log.pairing.live import Order, loose_buffers
+from reprod_log.pairing.live_map import find_weight_map, read_weights, write_weights
+from reprod_log.pairing.names import is_front, renamed_path
 from reprod_log.recording import Recording
 from reprod_log.transfer import TransferReport, transfer_weights
 from reprod_log.verdict import CalibratedPolicy, Limit, Policy
+
+_ROUNDED = 1e-6
+"""Weights of a converter that went through float32 are still those of the map."""
 
 
 @suppress_recording()
@@ -81,16 +90,56 @@ def align_models(
         raise UsageError(f"detailed is {detailed}: at least the first iteration must be kept whole")
     notes: list[Message] = []
     tables: tuple[str, ...] = ()
-    if transfer:
+    found = _weight_map(ours, theirs, batches[0])
+    if transfer and found is not None and found.agrees and _obeys(found, options.rename):
+        write_weights(theirs, found.apply(read_weights(ours).__getitem__))
+    elif transfer:
         theirs, notes, tables = _transfer(ours, theirs, batches[0][0], options.rename)
-    runs = Experiments(ours, theirs, batches, options.rename, progress, quick, detailed, notes, tables)
+    weights = found if found is not None and found.agrees and _is_loaded(found, ours, theirs) else None
+    runs = Experiments(ours, theirs, batches, options.rename, progress, quick, detailed, notes, tables, weights)
     recordings = runs.recordings()
-    return prove(align_with(*recordings, options), runs, *recordings)
+    return prove(align_with(*recordings, options, weights), runs, *recordings)
 
 
 def prove(alignment: Alignment, runs: Experiments, reference: Recording, candidate: Recording) -> Alignment:
     """The alignment with every finding that a re-run confirms marked as proven, and the operators at fault."""
-    return replace(alignment, findings=proven(alignment.case, alignment.findings, runs, reference, candidate))
+    findings = proven(alignment.case, alignment.findings, runs, reference, candidate)
+    if runs.weights is not None and not alignment.verdict.first_divergence:
+        # All that both sides have agrees, and what only one of them has is a way of writing: nothing has a cause.
+        findings = tuple(one for one in findings if one.kind != "cause")
+    return replace(alignment, findings=findings)
+
+
+def _weight_map(ours: Side, theirs: Side, batch: Batch) -> WeightMap | None:
+    """The map that values speak for; None when one side's program cannot be heard kernel by kernel."""
+    if not all("operators" in side.framework.can for side in (ours, theirs)):
+        return None
+    try:
+        return find_weight_map(ours, theirs, batch)
+    except ReprodLogError:
+        raise
+    except Exception:  # a kernel without float64 may raise anything; names and order are left
+        return None
+
+
+def _obeys(found: WeightMap, rename: Mapping[str, str]) -> bool:
+    """Whether the map goes where the user's own map says."""
+    for link in found.links:
+        for name in link.sources:
+            wanted, rule = renamed_path(name, rename)
+            if rule is not None and not (is_front(rename[rule], link.target) or wanted == link.target):
+                return False
+    return True
+
+
+def _is_loaded(found: WeightMap, ours: Side, theirs: Side) -> bool:
+    """Whether the candidate has the weights that the map gives it: it may have been loaded by hand."""
+    here, there = read_weights(ours), read_weights(theirs)
+    return all(
+        same_numbers(np.asarray(array, np.float64), np.asarray(there[name], np.float64), _ROUNDED)
+        for name, array in found.apply(here.__getitem__).items()
+        if found.by_target[name].proof != "structure"
+    )
 
 
 def sides_of(

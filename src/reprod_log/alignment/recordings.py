@@ -13,6 +13,7 @@ from reprod_log.diagnose.case import CaseData
 from reprod_log.measure.comparison import measure
 from reprod_log.measure.sketch import has_values
 from reprod_log.pairing import Pair, match
+from reprod_log.pairing.links import WeightMap
 from reprod_log.ranks import open_sides
 from reprod_log.recording import Recording
 from reprod_log.recording.portable import portable
@@ -75,13 +76,16 @@ def align(
 
 
 def align_with(
-    reference: Recording | str | Path, candidate: Recording | str | Path, options: AlignOptions
+    reference: Recording | str | Path,
+    candidate: Recording | str | Path,
+    options: AlignOptions,
+    weights: WeightMap | None = None,
 ) -> Alignment:
-    """`align` with its options as one value."""
+    """`align` with its options as one value; `weights` is a map under which both programs are known to agree."""
     reference, candidate = open_sides(reference, candidate, dims=options.dims, mesh=options.mesh, trust=options.trust)
     if options.executor is not None:
         reference, candidate = (portable(side, trust=options.trust) for side in (reference, candidate))
-    pairing = match(reference, candidate, rename=options.rename)
+    pairing = match(reference, candidate, rename=options.rename, weights=weights)
     # The calibrated rule looks at single elements, which sketches and statistics do not have.
     has_truth = any(run.endswith(FLOAT64) for run in reference.runs) and all(map(has_values, pairing.pairs))
     calibrated = has_truth or isinstance(options.policy, CalibratedPolicy)

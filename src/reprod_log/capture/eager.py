@@ -12,7 +12,7 @@ import numpy as np
 from reprod_log.capture.traces import OperatorTrace
 from reprod_log.capture.watching import watch
 from reprod_log.frameworks import Framework
-from reprod_log.frameworks.contract import Call, Cotangent, Evaluated, OwnTensor, Runner, Trace
+from reprod_log.frameworks.contract import Call, Cotangent, Evaluated, OwnTensor, Program, Runner, Trace
 from reprod_log.frameworks.hooks import Undo
 from reprod_log.frameworks.module_tree import buffers_of, join, kind_of_module, named_modules, parameters_of
 from reprod_log.frameworks.nests import flatten, is_portable, mapped
@@ -122,6 +122,71 @@ class EagerRunner:
 
             framework.eager.hooks.backward(loss)
         return listener.trace()
+
+    def program(self, side: Side, batch: Batch, scope: Scope) -> Program:
+        framework = side.framework
+        with _started(side, None, scope) as model, ExitStack() as undo:
+            modules = dict(named_modules(framework, model))
+            for module in modules.values():
+                _without_dropout(framework, module)
+            recorder = ProgramRecorder(framework, _own(framework, model, _kept_tensors))
+            inputs, targets = (side.tensors(one, scope.dtype) for one in batch)
+            recorder.given(inputs, "input")
+            recorder.given(targets, "target")
+            if side.step is not None:
+                _listen_to_models(framework, as_mapping(model), modules, recorder, undo)
+                optimizer, _ = side.make_optimizer(model)
+                side.iterate(model, optimizer, inputs, targets)
+                return recorder.program
+            with recorder.recording(modules):
+                outputs = side.call(model, inputs)
+                recorder.gave(outputs, "output")
+                if side.loss is not None:
+                    recorder.gave(side.loss_of(outputs, targets), "loss")
+        return recorder.program
+
+
+def _listen_to_models(
+    framework: Framework,
+    models: Mapping[str, Any],
+    modules: Mapping[str, Any],
+    recorder: ProgramRecorder,
+    undo: ExitStack,
+) -> None:
+    """Record the kernels of these models' calls until the first backward pass: what lies between is the user's loop."""
+    open_calls: list[ExitStack] = []
+    done: list[str] = []
+
+    def attach(name: str, model: Any) -> Undo:
+        def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            if not open_calls and not done:
+                recorder.given((args, kwargs), f"call{len(recorder.program.results)}")
+                listening = ExitStack()
+                listening.enter_context(recorder.recording(modules, gradients=True))
+                open_calls.append(listening)
+
+        def after(output: Any) -> None:
+            if open_calls:
+                open_calls.pop().close()
+                recorder.gave(output, f"{name or 'output'}{len(recorder.program.results)}")
+
+        return framework.eager.hooks.on_call(model, before, after)
+
+    for name, model in models.items():
+        undo.callback(attach(name, model))
+    undo.callback(framework.eager.hooks.on_backward(lambda *_: done.append("backward"), lambda well: None))
+
+
+def _kept_tensors(own: list[OwnTensor]) -> list[tuple[str, Any]]:
+    return [(one.name, one.tensor) for one in own if one.has_values and not one.counter]
+
+
+def _without_dropout(framework: Framework, module: Any) -> None:
+    settings = framework.eager.modules.settings(module)
+    names = ("p", "dropout") if _draws(kind_of_module(framework, module)) else ("dropout",)
+    for name in names:
+        if isinstance(settings.get(name), float):
+            framework.eager.modules.set_setting(module, name, 0.0)
 
 
 EAGER = EagerRunner()

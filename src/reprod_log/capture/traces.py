@@ -19,7 +19,7 @@ from reprod_log.frameworks.nests import flatten
 from reprod_log.frameworks.tensors import to_numpy
 from reprod_log.recording import Array
 
-_RUNNERS = ("operators_of_call", "operators_of_loss")
+_RUNNERS = ("operators_of_call", "operators_of_loss", "program")
 """The functions that ask for a trace."""
 _SILENT = ("__set__", "full", "assign", "assign_value_", "full_", "detach", "requires_grad_")
 _MOST_GIVEN = 5
@@ -61,7 +61,7 @@ class OperatorTrace:
             for one in outputs:
                 self._numbers.pop(id(one), None)
             results = tuple(self._number(one) for one in outputs)
-            operator = Operator(name, inputs, results, _line(), _given(given), _written_at(function))
+            operator = Operator(name, inputs, results, called_at(), _given(given), _written_at(function))
             self._trace.operators.append(operator)
 
     def trace(self) -> Trace:
@@ -91,7 +91,7 @@ def _sorted(tensor: Any) -> Array:
     return np.sort(to_numpy(tensor).astype(np.float64), axis=None)
 
 
-def _line() -> str:
+def called_at() -> str:
     """The line of the model's own code that called an operator."""
     frame = sys._getframe(1)
     others = {*known_names(), "reprod_log"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from reprod_log.capture.eager import runner_of
@@ -17,7 +18,9 @@ from reprod_log.measure.comparison import measure_pair
 from reprod_log.messages import Foreign, Name, Note, message
 from reprod_log.pairing import Pair
 from reprod_log.pairing.arguments import arranged, with_shared_outputs
+from reprod_log.pairing.by_values import ValuePairs
 from reprod_log.pairing.layouts import time_and_batch_exchanged
+from reprod_log.pairing.links import WeightMap
 from reprod_log.pairing.models import Layers, match_layers
 from reprod_log.pairing.weight_map import TransferPlan, make_plan
 from reprod_log.recording import PHASES, Array, Entry, Recording
@@ -44,12 +47,15 @@ class Experiments:
         detailed: int | None = None,
         notes: Sequence[Note] = (),
         tables: tuple[str, ...] = (),
+        weights: WeightMap | None = None,
     ) -> None:
         self.ours, self.theirs, self.batches, self.rename, self.quick = ours, theirs, batches, rename, quick
         self.detailed = detailed
         self._progress = progress or (lambda what, done, total: None)
         self._done, self._total = 0, 7 if quick else 12
         self._notes: tuple[list[Note], list[Note]] = ([], list(notes))
+        self.weights = weights
+        """The map under which both programs compute the same in float64, when there is one."""
         self.tables = tables
         """The candidate's buffers that had other values before the reference's were transferred."""
         self.calls: list[Call] = []
@@ -71,7 +77,11 @@ class Experiments:
         extra: tuple[list[Entry], list[Entry]] = ([], [])
         for place, (name, side) in enumerate((("reference", self.ours), ("candidate", self.theirs))):
             extra[place].extend(self._wide(name, side, place))
-        layers = match_layers(reference, candidate, rename=self.rename)
+        if self.weights is None:
+            layers = match_layers(reference, candidate, rename=self.rename)
+        else:
+            same = ValuePairs.of(extra[0], extra[1]).modules
+            layers = Layers({path: (partner, "value") for path, partner in same.items()}, ())
         shapes = {
             join(module.path, name): shape for module in candidate.modules for name, shape in module.parameters.items()
         }
@@ -151,6 +161,7 @@ class Experiments:
         calls = runner_of(self.ours.framework).calls(self.ours, self.batches[0])
         # A model's partner is the other model, whatever is between its layers.
         roots = as_mapping(self.ours.model).keys() & as_mapping(self.theirs.model).keys()
+        roots = roots if self.weights is None else set()
         partners = {**{root: root for root in roots}, **{path: found[0] for path, found in layers.modules.items()}}
         there = {call.path: partners[call.path] for call in calls if call.path in partners}
         self.partners = there
@@ -208,6 +219,7 @@ class Experiments:
     def _inject(self, reference: Recording, extra: tuple[list[Entry], list[Entry]]) -> None:
         gradients = _gradients_by_step(reference)
         last = max(gradients, default=0)
+        transferred = partial(_transferred, self._plan) if self.weights is None else self.weights.gradients
         # With its own gradients the reference runs as it ran before.
         extra[0].extend(
             replace(entry, key=entry.key.in_run("injected"))
@@ -216,7 +228,7 @@ class Experiments:
         )
         passes: tuple[tuple[int, str, Side, str | None, Mapping[int, Mapping[str, Array]]], ...] = (
             (0, "reference", self.ours, FLOAT64, gradients),
-            (1, "candidate", self.theirs, None, {step: _transferred(self._plan, by) for step, by in gradients.items()}),
+            (1, "candidate", self.theirs, None, {step: transferred(by) for step, by in gradients.items()}),
         )
         for place, name, side, dtype, given in passes:
             run = f"injected.{dtype}" if dtype else "injected"

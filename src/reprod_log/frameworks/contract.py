@@ -219,6 +219,54 @@ class Trace:
     """Numbers of what came out in the end."""
 
 
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel of a program: what it was given and gave, by number, and where it was called."""
+
+    name: str
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    path: str
+    """The module whose code called it."""
+    line: str
+
+
+class Program(Protocol):
+    """Every kernel of one forward pass in float64. Its tensors have numbers."""
+
+    @property
+    def kernels(self) -> Sequence[Kernel]: ...
+
+    @property
+    def arrays(self) -> Sequence[Array]:
+        """Every tensor by its number."""
+
+    @property
+    def weights(self) -> Mapping[int, str]:
+        """Parameters and buffers: number to name."""
+
+    @property
+    def given(self) -> Mapping[str, int]:
+        """The batch, by role."""
+
+    @property
+    def results(self) -> Mapping[str, int]:
+        """What came out, by role; the loss is `loss`."""
+
+    @property
+    def written(self) -> Mapping[int, int]:
+        """Tensors that were written in place: the number before for the number after."""
+
+    def again(self, place: int, tensors: Mapping[int, Any]) -> list[Any]:
+        """The results of the kernel at this place with other tensors for some of its inputs."""
+
+    def tensor(self, array: Array) -> Any:
+        """A tensor that `again` takes."""
+
+    def array(self, tensor: Any) -> Array:
+        """Its values."""
+
+
 # ---- the parts ------------------------------------------------------------------------------------------------------
 
 
@@ -454,6 +502,31 @@ OperatorHook = Callable[..., None]
 """Called after an operator as (name, what it was given, what it gave, its class if its backward is written by hand)."""
 
 
+class KernelHook(Protocol):
+    """Called instead of a kernel: `run()` does what was asked, `again(*args, **kwargs)` the same with other tensors.
+
+    `again` writes into none of its arguments; `written` are the places of those into which the kernel does.
+    """
+
+    def __call__(
+        self,
+        name: str,
+        again: Callable[..., Any],
+        given: tuple[tuple[Any, ...], Mapping[str, Any]],
+        written: tuple[int, ...],
+        run: Callable[[], Any],
+    ) -> Any: ...
+
+
+class EachKernel(Protocol):
+    """While it lasts, `call` is called instead of every kernel, and no floating type is narrower than float64.
+
+    With `gradients` the program can run its own backward passes.
+    """
+
+    def __call__(self, call: KernelHook, *, gradients: bool = False) -> AbstractContextManager[None]: ...
+
+
 class Distributed(Protocol):
     """Tensors that lie on several processes."""
 
@@ -489,6 +562,7 @@ class Eager:
     process: Process
     each_operator: Callable[[OperatorHook], AbstractContextManager[None]] | None = None
     """While it lasts, the hook is called after every operator of the user's code."""
+    each_kernel: EachKernel | None = None
 
 
 Cotangent = Callable[[str, Shape], "Array | None"]
@@ -517,6 +591,9 @@ class Runner(Protocol):
 
     def operators_of_loss(self, side: Side, batch: tuple[Any, Any], scope: Scope) -> Trace:
         """Every operator of the loss, on what the model makes of a batch."""
+
+    def program(self, side: Side, batch: tuple[Any, Any], scope: Scope) -> Program:
+        """Every kernel of a forward pass and of the loss in float64, without dropout."""
 
 
 class Programs(Runner, Protocol):

@@ -174,3 +174,6 @@ class DefaultPrograms:
 
     def operators_of_loss(self, side: Side, batch: Batch, scope: Scope) -> Trace:
         raise CaptureError(f"operators of {side.framework.name} cannot be recorded one by one")
+
+    def program(self, side: Side, batch: Batch, scope: Scope) -> Program:
+        raise CaptureError(f"operators of {side.framework.name} cannot be recorded one by one")

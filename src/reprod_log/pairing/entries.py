@@ -16,7 +16,9 @@ from reprod_log.layers.layouts import TensorView
 from reprod_log.layers.lookup import find_layer
 from reprod_log.messages import Message, Name, Names, message
 from reprod_log.pairing.arguments import input_partner
+from reprod_log.pairing.by_values import match_by_values
 from reprod_log.pairing.layouts import output_view, row_view, viewed_entry
+from reprod_log.pairing.links import WeightMap
 from reprod_log.pairing.models import Layers, match_layers
 from reprod_log.pairing.names import check_rename, renamed
 from reprod_log.pairing.pairing import CONFIDENCE, How, Pair, Pairing, View
@@ -32,12 +34,22 @@ _BY_PLACE = ("data", "loss", "lr")
 """Phases whose names are the scripts' own (input names, optimizer groups): paired by place when names differ."""
 
 
-def match(reference: Recording, candidate: Recording, *, rename: Mapping[str, str] | None = None) -> Pairing:
-    """Every entry of the reference with its partner, as far as there is one."""
+def match(
+    reference: Recording,
+    candidate: Recording,
+    *,
+    rename: Mapping[str, str] | None = None,
+    weights: WeightMap | None = None,
+) -> Pairing:
+    """Every entry of the reference with its partner, as far as there is one.
+
+    With a weight map under which both programs agree, values decide instead of names.
+    """
     rename = rename or {}
     check_rename(rename, reference)
     with gc_paused():
-        return _matched(reference, candidate, rename)
+        pairing = _matched(reference, candidate, rename)
+        return pairing if weights is None else match_by_values(reference, candidate, weights, pairing)
 
 
 def _matched(reference: Recording, candidate: Recording, rename: Mapping[str, str]) -> Pairing:

@@ -9,10 +9,19 @@ from typing import Any
 
 import paddle
 
-from reprod_log.frameworks.contract import OperatorHook
+from reprod_log.frameworks.contract import KernelHook, OperatorHook
 
 _OPERATIONS = ("add", "sub", "mul", "truediv", "pow", "matmul")
 _METHODS = (*(f"__{side}{name}__" for name in _OPERATIONS for side in ("", "r")), "__neg__", "__getitem__")
+_COMPARISONS = tuple(f"__{name}__" for name in ("eq", "ne", "lt", "le", "gt", "ge"))
+_MORE_METHODS = (
+    *(f"__{side}{name}__" for name in ("div", "floordiv", "mod", "and", "or") for side in ("", "r")),
+    *_COMPARISONS, "__xor__", "__invert__", "__setitem__", "_setitem_dygraph", "_getitem_dygraph", "clone", "contiguous",
+    "copy_", "_inplace_assign",
+)  # fmt: skip
+"""Besides: what belongs to the graph of a whole model."""
+_WRITING = ("__setitem__", "_setitem_dygraph", "copy_", "_inplace_assign")
+_NARROW = (paddle.float32, paddle.float16, paddle.bfloat16)
 
 
 @contextmanager
@@ -35,23 +44,8 @@ def each_operator(call: OperatorHook) -> Iterator[None]:
 
         return instead
 
-    kernels = {
-        id(kernel): around(name, kernel)
-        for name, kernel in vars(paddle._C_ops).items()
-        if callable(kernel) and not name.startswith("_")
-    }
     with ExitStack() as undo:
-        # Many functions of paddle keep a reference of their own to a kernel, so it is replaced wherever it stands.
-        for module in [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == "paddle"]:
-            for name, value in list(vars(module).items()):
-                if id(value) in kernels and callable(value):
-                    undo.callback(setattr, module, name, value)
-                    setattr(module, name, kernels[id(value)])
-        for name in _METHODS:
-            method = getattr(paddle.Tensor, name, None)
-            if method is not None:
-                undo.callback(setattr, paddle.Tensor, name, method)
-                setattr(paddle.Tensor, name, around(name, method))
+        undo.enter_context(_replaced(around, _METHODS))
         undo.enter_context(_functions_by_hand(call))
         yield
 
@@ -72,3 +66,73 @@ def _functions_by_hand(call: OperatorHook) -> Iterator[None]:
         yield
     finally:
         del layer.apply
+
+
+@contextmanager
+def _replaced(around: Callable[[str, Callable[..., Any]], Callable[..., Any]], methods: tuple[str, ...]) -> Iterator[None]:
+    """While it lasts, every kernel and these methods of tensors are wrapped."""
+    kernels = {
+        id(kernel): around(name, kernel)
+        for name, kernel in vars(paddle._C_ops).items()
+        if callable(kernel) and not name.startswith("_")
+    }
+    with ExitStack() as undo:
+        # Many functions of paddle keep a reference of their own to a kernel, so it is replaced wherever it stands.
+        for module in [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == "paddle"]:
+            for name, value in list(vars(module).items()):
+                if id(value) in kernels and callable(value):
+                    undo.callback(setattr, module, name, value)
+                    setattr(module, name, kernels[id(value)])
+        for name in methods:
+            method = getattr(paddle.Tensor, name, None)
+            if method is not None:
+                undo.callback(setattr, paddle.Tensor, name, method)
+                setattr(paddle.Tensor, name, around(name, method))
+        yield
+
+
+@contextmanager
+def each_kernel(call: KernelHook, *, gradients: bool = False) -> Iterator[None]:
+    depth = 0
+
+    def around(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
+        written = (0,) if name in _WRITING or (name.endswith("_") and not name.startswith("__")) else ()
+        pure = _pure(kernel, written)
+
+        def instead(*args: Any, **kwargs: Any) -> Any:
+            nonlocal depth
+            if depth:
+                return kernel(*args, **kwargs)
+            args, kwargs = _wide(args), {name: _wide(one) for name, one in kwargs.items()}
+
+            def run() -> Any:
+                nonlocal depth
+                depth += 1
+                try:
+                    return kernel(*args, **kwargs)
+                finally:
+                    depth -= 1
+
+            return call(name, pure, (args, kwargs), written, run)
+
+        return instead
+
+    with paddle.set_grad_enabled(gradients), _replaced(around, (*_METHODS, *_MORE_METHODS)):
+        yield
+
+
+def _wide(given: Any) -> Any:
+    """Arguments in which no floating type is narrower than float64."""
+    if isinstance(given, tuple):
+        return tuple(paddle.float64 if isinstance(one, paddle.dtype) and one in _NARROW else one for one in given)
+    return paddle.float64 if isinstance(given, paddle.dtype) and given in _NARROW else given
+
+
+def _pure(kernel: Callable[..., Any], written: tuple[int, ...]) -> Callable[..., Any]:
+    def instead(*args: Any, **kwargs: Any) -> Any:
+        copies = tuple(one.clone() if place in written else one for place, one in enumerate(args))
+        with paddle.no_grad():
+            result = kernel(*copies, **kwargs)
+        return copies[0] if result is None and written else result
+
+    return instead

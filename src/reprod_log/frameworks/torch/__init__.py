@@ -15,7 +15,7 @@ from reprod_log.frameworks.torch import (
 FRAMEWORK = Framework(
     name="torch",
     tensors=tensors,
-    parts=Eager(modules, hooks, optimizers, process, operators.each_operator),
+    parts=Eager(modules, hooks, optimizers, process, operators.each_operator, operators.each_kernel),
     distributed=distributed,
     export=export,
 )

@@ -1,0 +1,179 @@
+"""Anchors: tensors of two programs that are the same numbers in float64, as they are, reshaped or with permuted axes.
+
+A correct port computes the same tensors. Fingerprints find who may be equal, elements confirm it. Freer views (the same
+numbers in any order) would hide mistakes, so there are none.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import permutations
+from math import prod
+
+import numpy as np
+
+from reprod_log.recording import Array
+
+LOOSE = 1e-6
+"""Equal up to constants that a kernel keeps in float32: above a bicubic resize (3.4e-7), below an epsilon that stands
+outside of the root (5e-6)."""
+SMALL = 8
+"""Fewer numbers than this may agree by accident."""
+_FILL = 1e5
+"""Times the median: what is larger is no value but the fill of a mask, and must not set the scale."""
+_PROBED = 64
+_MOST_AXES = 5
+
+
+@dataclass(frozen=True)
+class Print:
+    """A few numbers that do not depend on the order of a tensor's elements."""
+
+    size: int
+    nonfinite: int
+    total: float
+    absolute: float
+    squares: float
+
+    def near(self, other: Print) -> bool:
+        scale = max(self.absolute, other.absolute)
+        return abs(self.total - other.total) <= 4 * LOOSE * scale and abs(self.absolute - other.absolute) <= (
+            4 * LOOSE * scale
+        )
+
+
+def fingerprint(array: Array) -> Print:
+    flat = array.reshape(-1)
+    if flat.dtype.kind == "c":
+        flat = flat.view(np.float64)
+    elif flat.dtype != np.float64:
+        flat = flat.astype(np.float64)
+    finite = np.isfinite(flat)
+    count = int(flat.size - np.count_nonzero(finite))
+    if count:
+        flat = flat[finite]
+    return Print(
+        array.size, count, float(flat.sum()), float(np.abs(flat).sum()), float(np.dot(flat, flat)) if flat.size else 0.0
+    )
+
+
+def is_informative(array: Array) -> bool:
+    """Whether its numbers could not be another tensor's by accident: constants, zeros and flags say nothing."""
+    if array.dtype.kind not in "fciu" or not array.size:
+        return False
+    flat = array.reshape(-1)
+    if flat.dtype.kind == "c":
+        flat = flat.view(np.float64)
+    first = flat[0]
+    other = flat[flat != first]
+    if array.dtype.kind == "f" and array.size <= SMALL:
+        return not bool(np.isin(flat, (0.0, 1.0, -1.0)).all())
+    return bool(other.size) and bool((other != other[0]).any())
+
+
+def same_numbers(one: Array, other: Array, limit: float = LOOSE) -> bool:
+    """Whether two arrays of one shape agree element by element; integers exactly."""
+    if one.dtype.kind in "iub" and other.dtype.kind in "iub":
+        return bool(np.array_equal(one, other))
+    if one.dtype.kind == "c" or other.dtype.kind == "c":
+        scale = float(np.abs(one).max(initial=0.0))
+        return float(np.abs(one - other).max(initial=0.0)) <= limit * scale
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(one - other)
+    size = np.abs(one)
+    bad = ~np.isfinite(apart)
+    if bad.any():
+        if not bool(np.array_equal(one[bad], other[bad], equal_nan=True)):
+            return False
+        apart, size = apart[~bad], size[~bad]
+    if not size.size:
+        return True
+    scale = float(size.max())
+    if scale > 1e4:
+        middle = float(np.median(size))
+        large = size > max(_FILL * middle, 1e4)
+        if large.any() and not large.all():
+            if (apart[large] > limit * size[large]).any():
+                return False
+            apart, size = apart[~large], size[~large]
+            scale = float(size.max())
+    return bool(apart.max() <= limit * scale)
+
+
+def view_of(one: Array, other: Array) -> tuple[int, ...] | None:
+    """How the second becomes the first: () as it is, (-1,) reshaped, or its axes permuted; None: not the same."""
+    if one.shape == other.shape and same_numbers(one, other):
+        return ()
+    if one.size != other.size:
+        return None
+    a, b = one.reshape(-1), other.reshape(-1)
+    if one.shape != other.shape and _starts_alike(a, b) and same_numbers(a, b):
+        return (-1,)
+    narrow_a = one.reshape([n for n in one.shape if n > 1])
+    narrow_b = other.reshape([n for n in other.shape if n > 1])
+    if narrow_a.ndim != narrow_b.ndim or narrow_a.ndim > _MOST_AXES:
+        return None
+    for axes in permutations(range(narrow_b.ndim)):
+        if axes != tuple(range(narrow_b.ndim)) and tuple(narrow_b.shape[axis] for axis in axes) == narrow_a.shape:
+            turned = narrow_b.transpose(axes)
+            if same_numbers(narrow_a, turned):
+                return axes
+    return None
+
+
+def _starts_alike(a: Array, b: Array) -> bool:
+    return same_numbers(a[:_PROBED], b[:_PROBED]) or bool((np.abs(a[:_PROBED]) > 1e4).any())
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """A tensor of the reference that is a tensor of the candidate, and how."""
+
+    number: int
+    axes: tuple[int, ...]
+    """As in `view_of`."""
+
+
+class Index:
+    """The tensors of one program, to be found by value."""
+
+    def __init__(self, arrays: Mapping[int, Array]) -> None:
+        self._arrays = arrays
+        self._groups: dict[tuple[int, int, bool], list[tuple[float, int]]] = {}
+        self._prints: dict[int, Print] = {}
+        for number, array in arrays.items():
+            if is_informative(array):
+                self._prints[number] = made = fingerprint(array)
+                self._groups.setdefault(_group(array, made), []).append((made.squares, number))
+        for group in self._groups.values():
+            group.sort()
+
+    def find(self, array: Array, most: int = 24) -> tuple[Anchor, ...]:
+        """The tensors that are this one, in the order of the run, those without a change of axes first."""
+        if not is_informative(array):
+            return ()
+        made = fingerprint(array)
+        group = self._groups.get(_group(array, made), [])
+        reach = 2 * LOOSE * made.squares
+        low = bisect_left(group, (made.squares - reach, -1))
+        high = bisect_right(group, (made.squares + reach, 1 << 60))
+        found = []
+        for _, number in group[low:high]:
+            if self._prints[number].near(made):
+                axes = view_of(self._arrays[number], array)
+                if axes is not None:
+                    found.append(Anchor(number, axes))
+                    if len(found) >= most:
+                        break
+        found.sort(key=lambda one: (len(one.axes), one.number))
+        return tuple(found)
+
+
+def _group(array: Array, made: Print) -> tuple[int, int, bool]:
+    return made.size, made.nonfinite, array.dtype.kind in "iub"
+
+
+def sizes(shapes: Iterable[tuple[int, ...]]) -> int:
+    return sum(prod(shape) for shape in shapes)

@@ -1,0 +1,260 @@
+"""Entries of two recordings paired by the values of their float64 passes and, for weights, through the weight map.
+
+Two programs that compute the same are cut into modules as their authors liked. What both sides have is compared; what
+lies inside a region that agrees from anchor to anchor is a way of writing, and is listed as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+
+from reprod_log.pairing.anchors import SMALL, Index, view_of
+from reprod_log.pairing.links import WeightMap
+from reprod_log.pairing.pairing import CONFIDENCE, Pair, Pairing, View
+from reprod_log.recording import Array, Entry, Key, Recording
+
+_OF_MODULES = ("forward", "backward")
+_OF_TENSORS = ("gradient", "clip", "update", "parameter", "buffer", "optimizer")
+_Place = tuple[str, int | None, str]
+"""Path, call and role of what a module takes or gives."""
+
+
+@dataclass(frozen=True)
+class ValuePairs:
+    """What the modules of both sides take and give, as far as it is the same in float64."""
+
+    places: Mapping[_Place, tuple[_Place, View | None]]
+    modules: Mapping[str, str]
+    """The candidate's module for each of the reference that takes and gives the same."""
+
+    @classmethod
+    def of(cls, reference: Iterable[Entry], candidate: Iterable[Entry]) -> ValuePairs:
+        """The pairs of both sides' float64 passes; entries of other runs are passed over."""
+        ours, theirs = _first_step(reference), _first_step(candidate)
+        places: dict[_Place, tuple[_Place, View | None]] = {}
+        for given in ("output", "input"):
+            here = [entry for entry in ours if entry.key.role.startswith(given)]
+            there = [entry for entry in theirs if entry.key.role.startswith(given)]
+            places |= _paired(here, there, places)
+        return cls(places, _modules(ours, theirs, places))
+
+
+def _first_step(entries: Iterable[Entry]) -> list[Entry]:
+    found = [one for one in entries if one.key.run == "float64" and one.key.phase == "forward" and one.detail == "full"]
+    first = min((one.key.step or 0 for one in found), default=0)
+    return [one for one in found if (one.key.step or 0) == first]
+
+
+def _place(key: Key) -> _Place:
+    return key.path, key.call, key.role
+
+
+def _paired(
+    here: Sequence[Entry], there: Sequence[Entry], known: Mapping[_Place, tuple[_Place, View | None]]
+) -> dict[_Place, tuple[_Place, View | None]]:
+    index = Index({number: entry.array() for number, entry in enumerate(here)})
+    wanted: dict[int, list[tuple[int, int]]] = {}
+    for number, entry in enumerate(there):
+        for anchor in index.find(entry.array()):
+            wanted.setdefault(anchor.number, []).append((len(anchor.axes), number))
+    partners = {ours[0]: theirs[0][0] for ours, theirs in known.items()}
+    taken: set[int] = set()
+    found: dict[_Place, tuple[_Place, View | None]] = {}
+    for number, entry in enumerate(here):
+        own = _place(entry.key)
+        options = [(axes, other) for axes, other in wanted.get(number, []) if other not in taken]
+        if not options and prod(entry.shape) <= SMALL:
+            # Too few or too plain numbers for a fingerprint: only its namesake can be it.
+            options = [
+                (0, other)
+                for other, one in enumerate(there)
+                if other not in taken and _same_place(own, _place(one.key), partners) and _equal(entry, one)
+            ]
+        if options:
+            _, chosen = min(options, key=lambda one: (*_likeness(own, _place(there[one[1]].key), partners), *one))
+            taken.add(chosen)
+            partner = there[chosen]
+            found[own] = (_place(partner.key), view_between(entry, partner))
+            partners.setdefault(own[0], partner.key.path)
+    return found
+
+
+def _likeness(own: _Place, other: _Place, partners: Mapping[str, str]) -> tuple[bool, bool, bool]:
+    """What to prefer among equals: the partner of the same module, the same name, the same last name."""
+    return (
+        partners.get(own[0], other[0]) != other[0],
+        own[0] != other[0],
+        own[0].rpartition(".")[2] != other[0].rpartition(".")[2],
+    )
+
+
+def _same_place(own: _Place, other: _Place, partners: Mapping[str, str]) -> bool:
+    return partners.get(own[0], own[0]) == other[0] and own[1:] == other[1:]
+
+
+def _equal(one: Entry, other: Entry) -> bool:
+    return view_of(one.array(), other.array()) is not None
+
+
+def view_between(reference: Entry, candidate: Entry) -> View | None:
+    """The view that gives the candidate's tensor the reference's axes."""
+    axes = view_of(reference.array(), candidate.array())
+    if not axes:
+        return None
+    if axes == (-1,):
+        return View("the same numbers in float64, reshaped", shape=reference.shape)
+    wide = [axis for axis, size in enumerate(candidate.shape) if size > 1]
+    narrow = [axis for axis, size in enumerate(candidate.shape) if size == 1]
+    order = (*(wide[axis] for axis in axes), *narrow)
+    return View("the same numbers in float64, with permuted axes", axes=order, shape=reference.shape)
+
+
+def _modules(
+    ours: Sequence[Entry], theirs: Sequence[Entry], places: Mapping[_Place, tuple[_Place, View | None]]
+) -> dict[str, str]:
+    """Modules whose first call takes and gives the same on both sides, in the same layout."""
+    held: dict[str, list[_Place]] = {}
+    for entry in ours:
+        if entry.key.call in (0, None):
+            held.setdefault(entry.key.path, []).append(_place(entry.key))
+    there: dict[str, set[_Place]] = {}
+    for entry in theirs:
+        if entry.key.call in (0, None):
+            there.setdefault(entry.key.path, set()).add(_place(entry.key))
+    found: dict[str, str] = {}
+    taken: set[str] = set()
+    for path, own in held.items():
+        partners = [places.get(place) for place in own]
+        if any(one is None or one[1] is not None for one in partners):
+            continue
+        paths = {one[0][0] for one in partners if one is not None}
+        if len(paths) == 1:
+            partner = next(iter(paths))
+            if partner not in taken and len(there.get(partner, ())) == len(own):
+                found[path] = partner
+                taken.add(partner)
+    return found
+
+
+def match_by_values(reference: Recording, candidate: Recording, weights: WeightMap, named: Pairing) -> Pairing:
+    """The pairing of two programs that agree under `weights`; `named` has the pairs of what is neither module nor weight.
+
+    What has no partner is a way of writing, but for weights that have a gradient and go nowhere.
+    """
+    found = ValuePairs.of(reference.entries, candidate.entries)
+    finder = _Finder(candidate, weights, found)
+    pairs: list[Pair] = []
+    structural: list[Entry] = []
+    alone: list[Entry] = []
+    others = {str(pair.reference.key): pair for pair in named.pairs}
+    for entry in reference.entries:
+        pair = finder.partner(entry)
+        if entry.key.phase not in (*_OF_MODULES, *_OF_TENSORS):
+            pair = others.get(str(entry.key))
+            if pair is None:
+                alone.append(entry)
+        elif pair is None:
+            (alone if finder.is_lost(entry) else structural).append(entry)
+        if pair is not None:
+            pairs.append(pair)
+            finder.taken.add(str(pair.candidate.key))
+    left = [entry for entry in candidate.entries if str(entry.key) not in finder.taken]
+    lost = [one for one in left if one.key.phase not in (*_OF_MODULES, *_OF_TENSORS) or finder.is_lost_there(one)]
+    kept = {id(one) for one in named.only_in_candidate}
+    lost = [one for one in lost if id(one) in kept and not one.key.run]
+    unmatched = {id(one) for one in named.only_in_reference}
+    alone = [
+        one
+        for one in alone
+        if not one.key.run and (one.key.phase in _OF_TENSORS or id(one) in unmatched)
+    ]
+    dropped = {id(one) for one in lost}
+    structural += [one for one in left if id(one) not in dropped]
+    return Pairing(tuple(pairs), tuple(alone), tuple(lost), tuple(structural), ())
+
+
+class _Finder:
+    """Partners of entries by the places of `ValuePairs` and by the weight map."""
+
+    def __init__(self, candidate: Recording, weights: WeightMap, found: ValuePairs) -> None:
+        self.candidate, self.weights, self.found = candidate, weights, found
+        self.there = {str(entry.key): entry for entry in candidate.entries}
+        self.taken: set[str] = set()
+
+    def partner(self, entry: Entry) -> Pair | None:
+        if entry.key.phase in _OF_MODULES:
+            return self._module_entry(entry)
+        return self._tensor_entry(entry) if entry.key.phase in _OF_TENSORS else None
+
+    def _module_entry(self, entry: Entry) -> Pair | None:
+        key = entry.key
+        if key.run.startswith("isolated"):
+            path = self.found.modules.get(key.path)
+            return None if path is None else self._pair(entry, replace(key, path=path), None)
+        base, mark, rest = key.role.partition("~")
+        place = self.found.places.get((key.path, key.call, base))
+        if place is None:
+            return None
+        (path, call, role), view = place
+        return self._pair(entry, replace(key, path=path, call=call, role=f"{role}{mark}{rest}"), view)
+
+    def _pair(self, entry: Entry, key: Key, view: View | None) -> Pair | None:
+        other = self.there.get(str(key))
+        if other is None or str(key) in self.taken:
+            return None
+        if view is None and other.shape != entry.shape:
+            if prod(other.shape) != prod(entry.shape):
+                return None
+            view = View("the same numbers in float64, reshaped", shape=entry.shape)
+        return Pair(entry, other, "value", CONFIDENCE["value"], view)
+
+    def _tensor_entry(self, entry: Entry) -> Pair | None:
+        key = entry.key
+        links = self.weights.by_source.get(key.path, ())
+        keys = [str(replace(key, path=link.target)) for link in links]
+        if not keys or any(one not in self.there for one in keys):
+            return None
+        parts = [self.there[one] for one in keys]
+        whole = [link.target for link in links]
+        link = links[0]
+        shape = link.source_shapes[link.sources.index(key.path)]
+        if entry.shape != shape or any(part.detail != "full" for part in parts):
+            # Counters and powers kept per parameter have no layout.
+            same = len(links) == 1 and parts[0].shape == entry.shape and str(parts[0].key) not in self.taken
+            return Pair(entry, parts[0], "value", CONFIDENCE["value"]) if same else None
+        add = key.phase in ("gradient", "clip")
+
+        def made() -> Array | None:
+            arrays = {name: part.array() for name, part in zip(whole, parts, strict=True)}
+            return self.weights.back(key.path, entry.shape, arrays, add=add)
+
+        if not self._covered(key.path, add=add):
+            return None
+        self.taken.update(keys)
+        if len(links) == 1 and str(link.recipe) == "as is" and parts[0].shape == entry.shape:
+            return Pair(entry, parts[0], "value", CONFIDENCE["value"])
+
+        def read() -> Array:
+            found = made()
+            assert found is not None
+            return np.asarray(found, parts[0].array().dtype)
+
+        viewed = replace(parts[0], shape=entry.shape, read=read, hash="")
+        return Pair(entry, viewed, "value", CONFIDENCE["value"], View(str(link.recipe)))
+
+    def _covered(self, name: str, *, add: bool) -> bool:
+        links = self.weights.by_source[name]
+        shape = links[0].source_shapes[links[0].sources.index(name)]
+        arrays = {link.target: np.zeros(link.shape) for link in links}
+        return self.weights.back(name, shape, arrays, add=add) is not None
+
+    def is_lost(self, entry: Entry) -> bool:
+        """Whether a weight that matters has no partner: a gradient that is not zero must be compared."""
+        return entry.key.phase == "gradient" and entry.key.path not in self.weights.by_source and not entry.is_zero()
+
+    def is_lost_there(self, entry: Entry) -> bool:
+        return entry.key.phase == "gradient" and entry.key.path not in self.weights.by_target and not entry.is_zero()

@@ -1,0 +1,298 @@
+"""Links: a weight of the candidate, the weights of the reference that it is made of, and the recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import permutations
+from math import prod
+
+import numpy as np
+
+from reprod_log.layers.layouts import TensorView
+from reprod_log.layers.transform import Shape
+from reprod_log.recording import Array
+
+_MOST_PARTS = 16
+_MOST_AXES = 4
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Axes of each source permuted, one part of it taken, the sources joined or added, and the result brought into shape.
+
+    `heads` parts of the joined axis are interleaved: what lay as (sources, heads, …) lies as (heads, sources, …).
+    """
+
+    axes: tuple[int, ...] | None = None
+    part: tuple[int, int, int] | None = None
+    """Axis, index, number of parts."""
+    join: int | None = None
+    """The axis along which several sources are joined."""
+    added: bool = False
+    heads: int = 0
+    flip: tuple[int, ...] = ()
+
+    def apply(self, arrays: Sequence[Array], shape: Shape) -> Array:
+        made = [self._one(array) for array in arrays]
+        if self.added:
+            whole = made[0] + made[1]
+        elif self.join is not None:
+            whole = self._joined(made)
+        else:
+            whole = made[0]
+        return np.flip(whole, self.flip).reshape(shape) if self.flip else whole.reshape(shape)
+
+    def _one(self, array: Array) -> Array:
+        if self.axes is not None:
+            array = array.transpose(self.axes)
+        if self.part is not None:
+            axis, index, parts = self.part
+            size = array.shape[axis] // parts
+            array = array[(slice(None),) * axis + (slice(index * size, (index + 1) * size),)]
+        return array
+
+    def _joined(self, made: list[Array]) -> Array:
+        axis = self.join or 0
+        if not self.heads:
+            return np.concatenate(made, axis)
+        # (heads, sources, rest) along the joined axis.
+        cut = [one.reshape(*one.shape[:axis], self.heads, -1, *one.shape[axis + 1 :]) for one in made]
+        return np.concatenate(cut, axis + 1).reshape(*made[0].shape[:axis], -1, *made[0].shape[axis + 1 :])
+
+    def __str__(self) -> str:
+        words = []
+        if self.axes is not None:
+            words.append("transposed" if len(self.axes) == 2 else f"axes {', '.join(map(str, self.axes))}")
+        if self.part is not None:
+            words.append(f"part {self.part[1] + 1} of {self.part[2]} along axis {self.part[0]}")
+        if self.added:
+            words.append("sum")
+        elif self.join is not None:
+            words.append(f"joined along axis {self.join}" + (f", {self.heads} heads interleaved" if self.heads else ""))
+        if self.flip:
+            words.append(f"flipped along {', '.join(map(str, self.flip))}")
+        return ", ".join(words) or "as is"
+
+
+AS_IS = Recipe()
+
+
+@dataclass(frozen=True)
+class Link:
+    """One weight of the candidate: the names it is read from, and how."""
+
+    target: str
+    shape: Shape
+    sources: tuple[str, ...]
+    source_shapes: tuple[Shape, ...]
+    recipe: Recipe | TensorView
+    proof: str = ""
+    """What speaks for it: values, stated, name, structure."""
+    fits: int = field(default=1, compare=False)
+
+    def apply(self, arrays: Sequence[Array]) -> Array:
+        if isinstance(self.recipe, TensorView):
+            return self.recipe.apply(arrays, shape=self.shape)
+        return self.recipe.apply(arrays, self.shape)
+
+    @cached_property
+    def places(self) -> tuple[Array, ...]:
+        """For each source the flat places of its elements that the target's elements are, -1 where they are not.
+
+        Of a sum each source has a place for every element.
+        """
+        if isinstance(self.recipe, Recipe) and self.recipe.added:
+            return tuple(np.arange(prod(self.shape)).reshape(self.shape) for _ in self.sources)
+        found, start = [], 0
+        numbered = []
+        for shape in self.source_shapes:
+            numbered.append(np.arange(start, start + prod(shape)).reshape(shape))
+            start += prod(shape)
+        whole = self.apply(numbered)
+        start = 0
+        for shape in self.source_shapes:
+            own = (whole >= start) & (whole < start + prod(shape))
+            found.append(np.where(own, whole - start, -1))
+            start += prod(shape)
+        return tuple(found)
+
+    def is_whole(self, read: Callable[[str], Array]) -> bool:
+        return all(np.isfinite(read(name)).all() for name in self.sources)
+
+
+@dataclass(frozen=True)
+class WeightMap:
+    """From which weights of the reference each weight of the candidate comes, and what proves it."""
+
+    links: tuple[Link, ...]
+    agrees: bool = False
+    """Whether both programs compute the same with it: all outputs and the loss are the same numbers in float64."""
+    unproven: tuple[str, ...] = ()
+    """Weights of the candidate that no value speaks for."""
+    left_in_reference: tuple[str, ...] = ()
+    left_in_candidate: tuple[str, ...] = ()
+    crossings: tuple[tuple[str, str, str, str], ...] = ()
+    """(reference, candidate, reference, candidate): pairs of layers that agree only against their names."""
+    trials: int = 0
+    bounded: bool = False
+    """Whether the search was given up at its bound."""
+    first: str = ""
+    """Where values stop to agree: the module and line of the candidate."""
+
+    @cached_property
+    def by_target(self) -> Mapping[str, Link]:
+        return {link.target: link for link in self.links}
+
+    @cached_property
+    def by_source(self) -> Mapping[str, tuple[Link, ...]]:
+        found: dict[str, list[Link]] = {}
+        for link in self.links:
+            for name in link.sources:
+                found.setdefault(name, []).append(link)
+        return {name: tuple(links) for name, links in found.items()}
+
+    def apply(self, read: Callable[[str], Array]) -> dict[str, Array]:
+        """The candidate's arrays by name, made of the reference's."""
+        return {link.target: link.apply([read(name) for name in link.sources]) for link in self.links}
+
+    def gradients(self, given: Mapping[str, Array]) -> dict[str, Array]:
+        """The candidate's gradients made of the reference's; none for a weight that shares a source with another."""
+        found: dict[str, Array] = {}
+        for link in self.links:
+            if any(name not in given or len(self.by_source[name]) > 1 and not self._apart(name) for name in link.sources):
+                continue
+            arrays = [given[name] for name in link.sources]
+            added = isinstance(link.recipe, Recipe) and link.recipe.added
+            found[link.target] = arrays[0].reshape(link.shape) if added else link.apply(arrays)
+        return found
+
+    def _apart(self, name: str) -> bool:
+        """Whether the weights made of this one take different parts of it."""
+        counts = np.zeros(1, int)
+        for link in self.by_source[name]:
+            places = link.places[link.sources.index(name)]
+            size = prod(link.source_shapes[link.sources.index(name)])
+            counts = np.resize(counts, size) if counts.size == size else np.zeros(size, int)
+            np.add.at(counts, places[places >= 0], 1)
+        return bool((counts <= 1).all())
+
+    def back(self, name: str, shape: Shape, arrays: Mapping[str, Array], *, add: bool) -> Array | None:
+        """The reference's tensor in terms of the candidate's (by name); None where a part of it is missing.
+
+        With `add`, as gradients: what is used several times is the sum. Else, as values: any of the uses.
+        """
+        total = np.zeros(prod(shape))
+        known = np.zeros(prod(shape), bool)
+        for link in self.by_source.get(name, ()):
+            if link.target not in arrays:
+                return None
+            if not add and isinstance(link.recipe, Recipe) and link.recipe.added:
+                return None
+            values = np.asarray(arrays[link.target], np.float64).reshape(-1)
+            for source, places in zip(link.sources, link.places, strict=True):
+                if source == name:
+                    flat = places.reshape(-1)
+                    own = flat >= 0
+                    if add:
+                        np.add.at(total, flat[own], values[own])
+                    else:
+                        total[flat[own]] = values[own]
+                    known[flat[own]] = True
+        return total.reshape(shape) if known.all() else None
+
+
+def single_recipes(source: Shape, target: Shape, *, parts: bool = True) -> Iterator[Recipe]:
+    """Every way in which a tensor of one shape may be one of the other, the plain ones first."""
+    size, wanted = prod(source), prod(target)
+    if size == wanted:
+        yield from _permuted(source, target)
+        if len(source) >= 3 and source == target:
+            yield Recipe(flip=tuple(range(2, len(source))))
+    elif parts and wanted and size % wanted == 0 and size // wanted <= _MOST_PARTS:
+        count = size // wanted
+        for axes in _orders(source, target):
+            turned = source if axes is None else tuple(source[axis] for axis in axes)
+            for axis, length in enumerate(turned):
+                cut = (*turned[:axis], length // count, *turned[axis + 1 :])
+                if length % count == 0 and _same_but_ones(cut, target):
+                    for index in range(count):
+                        yield Recipe(axes=axes, part=(axis, index, count))
+
+
+def joined_recipes(sources: Sequence[Shape], target: Shape) -> Iterator[Recipe]:
+    """Every way in which several tensors of one shape make up a larger one, or the sum of two a tensor of theirs."""
+    first = sources[0]
+    if any(shape != first for shape in sources):
+        yield from _ragged(sources, target)
+        return
+    if len(sources) == 2 and first == target:
+        yield Recipe(added=True)
+    if sum(prod(shape) for shape in sources) != prod(target):
+        return
+    for axes in _orders(first, target):
+        turned = first if axes is None else tuple(first[axis] for axis in axes)
+        for axis in range(max(len(turned), 1)):
+            whole = (*turned[:axis], turned[axis] * len(sources), *turned[axis + 1 :]) if turned else (len(sources),)
+            if _same_but_ones(whole, target) or (len(target) > len(whole) and axis == 0):
+                yield Recipe(axes=axes, join=axis)
+                for heads in range(2, turned[axis] if turned else 0):
+                    if turned[axis] % heads == 0:
+                        yield Recipe(axes=axes, join=axis, heads=heads)
+
+
+def _ragged(sources: Sequence[Shape], target: Shape) -> Iterator[Recipe]:
+    if len({len(shape) for shape in sources}) != 1 or sum(map(prod, sources)) != prod(target):
+        return
+    for axes in _orders(sources[0], target):
+        turned = [shape if axes is None else tuple(shape[axis] for axis in axes) for shape in sources]
+        for axis in range(len(turned[0])):
+            rest = {(*shape[:axis], *shape[axis + 1 :]) for shape in turned}
+            whole = (*turned[0][:axis], sum(shape[axis] for shape in turned), *turned[0][axis + 1 :])
+            if len(rest) == 1 and _same_but_ones(whole, target):
+                yield Recipe(axes=axes, join=axis)
+
+
+def _permuted(source: Shape, target: Shape) -> Iterator[Recipe]:
+    axes_of = len(source)
+    if source == target:
+        yield AS_IS
+    if axes_of > _MOST_AXES or sum(n > 1 for n in source) < 2:
+        if source != target:
+            yield AS_IS
+        return
+    exact, others = [], []
+    for axes in permutations(range(axes_of)):
+        turned = tuple(source[axis] for axis in axes)
+        if axes == tuple(range(axes_of)):
+            if source != target:
+                (exact if _same_but_ones(source, target) else others).append(AS_IS)
+        elif _same_but_ones(turned, target):
+            exact.append(Recipe(axes=axes))
+        elif turned != target and _is_regrouped(turned, target):
+            others.append(Recipe(axes=axes))
+    yield from exact
+    yield from others
+
+
+def _is_regrouped(shape: Shape, target: Shape) -> bool:
+    """Whether neighbouring axes of the one, multiplied, are the other's, or the other way round."""
+
+    def bounds(one: Shape) -> set[int]:
+        return set(np.cumprod([n for n in one if n > 1]).tolist())
+
+    a, b = bounds(shape), bounds(target)
+    return a <= b or b <= a
+
+
+def _orders(source: Shape, target: Shape) -> Iterator[tuple[int, ...] | None]:
+    yield None
+    if 2 <= len(source) <= 3 and sum(n > 1 for n in source) > 1:
+        for axes in permutations(range(len(source))):
+            if axes != tuple(range(len(source))):
+                yield axes
+
+
+def _same_but_ones(one: Shape, other: Shape) -> bool:
+    return [n for n in one if n != 1] == [n for n in other if n != 1]

@@ -1,0 +1,170 @@
+"""The weight map of two live programs: both run once in float64, then the search."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from reprod_log.capture.eager import runner_of
+from reprod_log.frameworks.contract import Program
+from reprod_log.frameworks.side import Batch, Side, as_mapping
+from reprod_log.pairing.generic import generic_values
+from reprod_log.pairing.graph import Graph
+from reprod_log.pairing.links import Link, WeightMap
+from reprod_log.pairing.live import Survey, survey
+from reprod_log.pairing.search import Proposal, Search
+from reprod_log.pairing.units import BARE, Unit, UnitPair
+from reprod_log.pairing.weight_map import make_plan
+from reprod_log.recording import Array
+
+
+@dataclass(frozen=True)
+class Surveyed:
+    """All models of a side: their units and tensors under the names of the program."""
+
+    surveys: Mapping[str, Survey]
+
+    @classmethod
+    def of(cls, side: Side) -> Surveyed:
+        return cls({name: survey(model) for name, model in as_mapping(side.model).items()})
+
+    def values(self, make: Any) -> dict[str, Array]:
+        return {
+            _full(prefix, name): array for prefix, one in self.surveys.items() for name, array in make(one).items()
+        }
+
+    def graph(self, side: Side, batch: Batch, values: Mapping[str, Array]) -> Graph:
+        """The side's program with `values` (by name) for its weights, under the names that units know them by."""
+        names: dict[str, str] = {}
+        first: dict[str, str] = {}
+        for prefix, one in self.surveys.items():
+            for name in one.names:
+                first.setdefault(_full(prefix, one.state[name].first), _full(prefix, name))
+        for prefix, one in self.surveys.items():
+            for name, facts in one.state.items():
+                full = _full(prefix, name)
+                names[full] = first.get(_full(prefix, facts.first), full)
+        given = {full: values[name] for full, name in names.items() if name in values}
+        program = runner_of(side.framework).program(side, batch, given)
+        return Graph.of(program, {number: names.get(name, name) for number, name in program.weights.items()})
+
+    def units(self) -> list[tuple[str, Unit]]:
+        return [(prefix, unit) for prefix, one in self.surveys.items() for unit in one.units]
+
+    def tables(self) -> frozenset[str]:
+        """Tensors that are not trained and belong to no known layer: each side has its own."""
+        return frozenset(
+            _full(prefix, unit.path)
+            for prefix, unit in self.units()
+            if unit.kind == BARE and unit.path not in self.surveys[prefix].trained
+        )
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {
+            _full(prefix, name): one.shape
+            for prefix, survey_ in self.surveys.items()
+            for name, one in survey_.state.items()
+            if one.shape is not None
+        }
+
+
+def _full(prefix: str, name: str) -> str:
+    return f"{prefix}.{name}" if prefix else name
+
+
+def find_weight_map(ours: Side, theirs: Side, batch: Batch) -> WeightMap:
+    """The map under which both programs compute the same in float64, as far as one is found."""
+    here, there = Surveyed.of(ours), Surveyed.of(theirs)
+    reference = here.graph(ours, batch, here.values(generic_values))
+    candidate = there.graph(theirs, batch, {})
+    found = Search(
+        reference,
+        candidate,
+        own=_tables(candidate, there),
+        proposals=layer_proposals(here, there),
+        stated={},
+        roles=result_roles(reference.program, candidate.program),
+    ).run()
+    return _with_statistics(found, here, there) if found.agrees else found
+
+
+def _with_statistics(found: WeightMap, here: Surveyed, there: Surveyed) -> WeightMap:
+    """The map with what a run does not use (statistics of a norm that trains), by the layers that were paired."""
+    proposals = layer_proposals(here, there)
+    known = found.by_target
+    more: dict[str, Link] = {}
+    for target in found.left_in_candidate:
+        for proposal in proposals.get(target, ()):
+            pairs = [(link, known.get(link.target)) for link in proposal.links]
+            decided = [(link, one) for link, one in pairs if one is not None]
+            if decided and all(link.sources == one.sources for link, one in decided):
+                more |= {link.target: link for link, one in pairs if one is None}
+                break
+    links = (*found.links, *(replace(link, proof="structure") for link in more.values()))
+    used = {name for link in links for name in link.sources}
+    return replace(
+        found,
+        links=links,
+        left_in_candidate=tuple(name for name in found.left_in_candidate if name not in more),
+        left_in_reference=tuple(name for name in found.left_in_reference if name not in used),
+    )
+
+
+def read_weights(side: Side) -> dict[str, Array]:
+    """Every weight of a side as it stands, by the names of the map."""
+    return Surveyed.of(side).values(lambda one: {name: one.read(name) for name in one.names})
+
+
+def write_weights(side: Side, arrays: Mapping[str, Array]) -> None:
+    """Overwrite weights of a side, by the names of the map."""
+    for prefix, one in Surveyed.of(side).surveys.items():
+        own = {name: arrays[_full(prefix, name)] for name in one.names if _full(prefix, name) in arrays}
+        one.live.write({name: array.astype(one.read(name).dtype) for name, array in own.items()})
+
+
+def _tables(candidate: Graph, there: Surveyed) -> frozenset[str]:
+    known = {_full(prefix, name) for prefix, one in there.surveys.items() for name in one.names}
+    return there.tables() | (frozenset(candidate.names) - known)
+
+
+def result_roles(reference: Program, candidate: Program) -> dict[str, str]:
+    """The reference's result for each of the candidate's: by name, else by place."""
+    ours, theirs = list(reference.results), list(candidate.results)
+    if set(theirs) <= set(ours):
+        return {role: role for role in theirs}
+    here, there = ([role for role in side if role != "loss"] for side in (ours, theirs))
+    found = {"loss": "loss"} if "loss" in ours and "loss" in theirs else {}
+    if len(here) == len(there):
+        found |= dict(zip(there, here, strict=True))
+    return found
+
+
+def layer_proposals(here: Surveyed, there: Surveyed) -> dict[str, tuple[Proposal, ...]]:
+    """For every weight of a known layer of the candidate: how each layer of that kind in the reference would fill it."""
+    by_kind: dict[Any, list[tuple[str, Unit]]] = {}
+    ours, theirs = here.units(), there.units()
+    for prefix, unit in ours:
+        by_kind.setdefault(unit.signature, []).append((prefix, unit))
+    found: dict[str, list[Proposal]] = {}
+    shapes = {prefix: {name: one.shape(name) for name in one.names} for prefix, one in there.surveys.items()}
+    sizes = here.shapes()
+    for prefix, unit in theirs:
+        if unit.kind == BARE:
+            continue
+        for other_prefix, other in by_kind.get(unit.signature, ())[:64]:
+            plan = make_plan([UnitPair(other, unit, "values")], shapes[prefix])
+            links = tuple(
+                Link(
+                    _full(prefix, move.target),
+                    move.shape,
+                    tuple(_full(other_prefix, name) for name in move.sources),
+                    tuple(sizes[_full(other_prefix, name)] for name in move.sources),
+                    move.view,
+                    "values",
+                )
+                for move in plan.moves
+            )
+            for link in links:
+                found.setdefault(link.target, []).append(Proposal(links))
+    return {name: tuple(some) for name, some in found.items()}

@@ -1,0 +1,607 @@
+"""The search for the weight map: weights are tried in the candidate's recorded kernels until its tensors are anchors.
+
+Going through the candidate's kernels in order, each one that uses weights without a source is an event. Sources are
+those weights of the reference that are used on the counterparts of the event's anchored inputs. A source is tried by
+running the recorded kernels up to the next event; it fits when a new tensor of the reference comes out. Local anchors
+prove nothing about roles (the weights of k in the place of q give k), so a choice stays open until everything that
+depends on it and on those that compete with it is anchored together.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import combinations, islice, permutations, product
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from reprod_log.layers.layouts import TensorView
+from reprod_log.layers.transform import Shape
+from reprod_log.pairing.anchors import SMALL, Anchor, Index, is_informative, view_of
+from reprod_log.pairing.graph import Graph
+from reprod_log.pairing.links import AS_IS, Link, Recipe, WeightMap, joined_recipes, single_recipes
+from reprod_log.pairing.names import closeness
+from reprod_log.recording import Array
+
+_LEVELS = ((1, 0), (2, 0), (3, 0), (2, 1), (6, 0), (4, 2))
+"""How many events may wait for an anchor, and how many unassigned weights of the reference may lie before a source."""
+_TRIALS = 300
+"""Per segment and level."""
+_OPTIONS = 40
+_SECONDS = 10.0
+_MOST_POOL = 16
+
+
+@dataclass
+class _Choice:
+    """One event: the options that are left, and where to go back to."""
+
+    place: int
+    mask: int
+    """The weights that are assigned here."""
+    options: list[tuple[Link, ...]]
+    trail: int
+    depends: int
+    """The weights behind the event's inputs."""
+    sources: frozenset[str]
+    """Everything that the options are made of: whoever shares a source competes."""
+    pending: bool = True
+    taken: tuple[Link, ...] = ()
+    fitted: int = 0
+    """How many options fitted so far."""
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Weights of one layer of the candidate that the tables of layers can fill from one layer of the reference."""
+
+    links: tuple[Link, ...]
+
+
+Proposals = Mapping[str, tuple[Proposal, ...]]
+"""By a weight's name in the candidate."""
+
+
+class Search:
+    """Finds from which weights of the reference the candidate's come."""
+
+    def __init__(
+        self,
+        reference: Graph,
+        candidate: Graph,
+        *,
+        own: frozenset[str],
+        proposals: Proposals,
+        stated: Mapping[str, Link],
+        roles: Mapping[str, str],
+    ) -> None:
+        self.ours, self.theirs = reference, candidate
+        self.own, self.proposals, self.stated, self.roles = own, proposals, stated, roles
+        arrays = reference.program.arrays
+        shown = {
+            number: arrays[number]
+            for number in range(len(arrays))
+            if reference.data[number] or number in reference.program.given.values()
+        }
+        self.index = Index(shown)
+        self.tensors: dict[int, Any] = {}
+        self.static: dict[int, Any] = {}
+        self.anchors: dict[int, tuple[Anchor, ...]] = {}
+        self.reached: set[int] = set()
+        self.links: dict[str, Link] = {}
+        self.taken: dict[str, set[str]] = {}
+        """By source: the weights that are made of it."""
+        self._uses: Counter[str] | None = None
+        self.assigned = 0
+        self.trail: list[tuple[str, Any]] = []
+        self.choices: list[_Choice] = []
+        self.trials = 0
+        self.bounded = False
+        self.first = -1
+        """The event at which values stopped to agree."""
+        self.proven: set[str] = set()
+        self.by_structure: set[str] = set()
+        self.level = 0
+        self.start = 0
+        self.start_trail = 0
+        self.level_trials = 0
+        self.best: tuple[int, dict[str, Link]] = (-1, {})
+        self.deadline = time.process_time() + _SECONDS
+        self.diverged = False
+        for number in range(len(candidate.program.arrays)):
+            if candidate.data[number] and not candidate.behind[number]:
+                self._anchor(number, candidate.program.arrays[number])
+        for bit, name in enumerate(candidate.names):
+            if name in stated:
+                self._assign(stated[name], 1 << bit)
+        for bit, name in enumerate(candidate.names):
+            if name in own and name not in stated:
+                # A table of the candidate's own has its values already.
+                self.assigned |= 1 << bit
+        self.start_trail = len(self.trail)
+
+    # ---- going through the kernels ----------------------------------------------------------------------------------
+
+    def run(self) -> WeightMap:
+        place: int | None = 0
+        while True:
+            place = self._advance(place or 0)
+            conflict = self._conflict(place)
+            if conflict:
+                place = self._back(conflict, place)
+                continue
+            self._close(place)
+            if place is None:
+                return self._result()
+            if not self._open(place):
+                if self.diverged:
+                    self._leave(place)
+                    continue
+                place = self._back(self._behind_inputs(place) | self._unassigned(place), place)
+
+    def _leave(self, place: int) -> None:
+        """Behind a divergence: the weights of an event keep their values when nothing speaks for others."""
+        mask = self._unassigned(place)
+        options = self._options(place, mask, 2)
+        if options:
+            for link in options[0]:
+                self._assign(link, 1 << self.theirs.names.index(link.target))
+                self.by_structure.add(link.target)
+        self.assigned |= mask
+
+    def _advance(self, place: int) -> int | None:
+        """Run kernels up to the next event; its place, or None at the end."""
+        kernels = self.theirs.program.kernels
+        for at in range(place, len(kernels)):
+            kernel = kernels[at]
+            if not kernel.outputs or not self.theirs.data[kernel.outputs[0]]:
+                continue
+            if not self.theirs.behind[kernel.outputs[0]] or kernel.outputs[0] in self.tensors:
+                continue
+            if self._unassigned(at):
+                return at
+            self._run(at)
+        return None
+
+    def _unassigned(self, place: int) -> int:
+        return self.theirs.weights_into(place) & ~self.assigned
+
+    def _run(self, place: int) -> bool:
+        kernel = self.theirs.program.kernels[place]
+        try:
+            given = {number: self._value(number) for number in kernel.inputs}
+            results = self.theirs.program.again(place, given)
+        except Exception:  # weights of another shape may make a kernel raise anything
+            return False
+        for number, tensor in zip(kernel.outputs, results, strict=False):
+            self.tensors[number] = tensor
+            self.trail.append(("tensor", number))
+            self._anchor(number, self.theirs.program.array(tensor))
+        return True
+
+    def _value(self, number: int) -> Any:
+        if number in self.tensors:
+            return self.tensors[number]
+        if not self.theirs.behind[number]:
+            if number not in self.static:
+                self.static[number] = self.theirs.program.tensor(self.theirs.program.arrays[number])
+            return self.static[number]
+        name = self.theirs.weights.get(number)
+        if name is not None:
+            link = self.links.get(name)
+            array = self.theirs.program.arrays[number]
+            if link is not None:
+                array = link.apply([self.read(one) for one in link.sources]).astype(array.dtype)
+            made = self.theirs.program.tensor(array)
+        elif number in self.theirs.maker and not self.theirs.data[number]:
+            place = self.theirs.maker[number]
+            kernel = self.theirs.program.kernels[place]
+            found = self.theirs.program.again(place, {one: self._value(one) for one in kernel.inputs})
+            made = found[kernel.outputs.index(number)]
+        else:
+            raise KeyError(number)
+        self.tensors[number] = made
+        self.trail.append(("tensor", number))
+        return made
+
+    def read(self, name: str) -> Array:
+        """The reference's weight as its program had it."""
+        return self.ours.program.arrays[self.ours.number[name]]
+
+    def _anchor(self, number: int, array: Array) -> None:
+        found = self.index.find(array)
+        if not found:
+            return
+        self.anchors[number] = found
+        fresh = tuple(one.number for one in found if one.number not in self.reached)
+        self.trail.append(("anchor", (number, fresh)))
+        if fresh and len(fresh) == len(found):
+            self.reached.update(fresh)
+            if array.size >= SMALL or array.size > 1:
+                mask = self.theirs.behind[number]
+                for choice in self.choices:
+                    if choice.pending and choice.mask & mask:
+                        choice.pending = False
+                        self.trail.append(("pending", choice))
+        elif fresh:
+            self.reached.update(fresh)
+
+    def _rewind(self, length: int) -> None:
+        while len(self.trail) > length:
+            what, one = self.trail.pop()
+            if what == "tensor":
+                self.tensors.pop(one, None)
+            elif what == "anchor":
+                self.anchors.pop(one[0], None)
+                self.reached.difference_update(one[1])
+            elif what == "pending":
+                one.pending = True
+            else:
+                name, mask = one
+                link = self.links.pop(name)
+                for source in link.sources:
+                    self.taken[source].discard(name)
+                    if not self.taken[source]:
+                        del self.taken[source]
+                self.assigned &= ~mask
+
+    def _assign(self, link: Link, mask: int) -> None:
+        self.links[link.target] = link
+        for source in link.sources:
+            self.taken.setdefault(source, set()).add(link.target)
+        self.assigned |= mask
+        self.trail.append(("link", (link.target, mask)))
+
+    # ---- choices ----------------------------------------------------------------------------------------------------
+
+    def _open(self, place: int) -> bool:
+        """Take the first option that fits, or the first one that may fit later; False when there is none."""
+        _, breadth = _LEVELS[self.level]
+        mask = self._unassigned(place)
+        options = self._options(place, mask, breadth)
+        if not options:
+            return False
+        sources = frozenset(name for option in options for link in option for name in link.sources)
+        choice = _Choice(place, mask, options, len(self.trail), self._behind_inputs(place), sources)
+        self.choices.append(choice)
+        if self.diverged and not any(number in self.anchors for number in self.theirs.data_inputs(place)):
+            self._take(choice, options[0], structure=True)
+            choice.pending, choice.options = False, []
+            return True
+        waiting = list(options)
+        while choice.options:
+            option = choice.options.pop(0)
+            if self._try(choice, option):
+                return True
+            self._rewind(choice.trail)
+            if self.level_trials > _TRIALS or time.process_time() > self.deadline:
+                break
+        if choice.pending and sum(one.pending for one in self.choices) <= _LEVELS[self.level][0]:
+            choice.options = waiting
+            self._take(choice, choice.options.pop(0))
+            return True
+        self.choices.pop()
+        return False
+
+    def _take(self, choice: _Choice, option: tuple[Link, ...], *, structure: bool = False) -> None:
+        choice.taken = option
+        for link in option:
+            self._assign(link, 1 << self.theirs.names.index(link.target))
+            if structure:
+                self.by_structure.add(link.target)
+
+    def _try(self, choice: _Choice, option: tuple[Link, ...]) -> bool:
+        """Whether something new of the reference comes out before the next event."""
+        self.trials += 1
+        self.level_trials += 1
+        self._take(choice, option)
+        if not self._run(choice.place):
+            return False
+        self._advance(choice.place + 1)
+        return not choice.pending
+
+    def _behind_inputs(self, place: int) -> int:
+        mask = 0
+        for number in self.theirs.data_inputs(place):
+            mask |= self.theirs.behind[number]
+        return mask
+
+    def _conflict(self, place: int | None) -> int:
+        """The weights that something wrong depends on: a result that is another one, or too many that wait."""
+        if self.diverged:
+            return 0
+        for role, number in self.theirs.program.results.items():
+            if number in self.tensors and not self._result_fits(role, number):
+                return self.theirs.behind[number]
+        waiting = [choice for choice in self.choices if choice.pending]
+        limit = _LEVELS[self.level][0]
+        if len(waiting) > limit or (place is None and waiting):
+            mask = 0
+            for choice in waiting:
+                mask |= choice.mask | choice.depends
+            return mask
+        return 0
+
+    def _result_fits(self, role: str, number: int) -> bool:
+        ours = self.roles.get(role)
+        if ours is None:
+            return True
+        wanted = self.ours.program.arrays[self.ours.program.results[ours]]
+        array = self.theirs.program.array(self.tensors[number])
+        return array.size == wanted.size and view_of(wanted, array) is not None
+
+    def _back(self, conflict: int, place: int | None) -> int:
+        """Undo the last choice that could be at fault and take its next option; the place to go on from."""
+        self._remember(place)
+        out_of_time = time.process_time() > self.deadline
+        while self.choices and self.level_trials <= _TRIALS and not out_of_time:
+            choice = self.choices.pop()
+            self._rewind(choice.trail)
+            if not choice.mask & conflict:
+                continue
+            choice.pending = True
+            self.choices.append(choice)
+            while choice.options:
+                option = choice.options.pop(0)
+                if self._try(choice, option):
+                    return choice.place
+                room = sum(one.pending for one in self.choices) <= _LEVELS[self.level][0]
+                if room and not choice.fitted:
+                    return choice.place
+                self._rewind(choice.trail)
+                if self.level_trials > _TRIALS:
+                    break
+            self.choices.pop()
+            conflict |= choice.depends
+        return self._next_level(place, out_of_time)
+
+    def _remember(self, place: int | None) -> None:
+        reached = len(self.reached)
+        if reached > self.best[0]:
+            self.best = (reached, dict(self.links))
+
+    def _next_level(self, place: int | None, out_of_time: bool) -> int:
+        self.choices.clear()
+        self._rewind(self.start_trail)
+        self.level_trials = 0
+        if self.level + 1 < len(_LEVELS) and not out_of_time:
+            self.level += 1
+            return self.start
+        # No map fits: what got furthest is kept, and from here on order and shape decide.
+        self.bounded = True
+        self.diverged = True
+        self.level = 3
+        for name, link in self.best[1].items():
+            if name not in self.links:
+                self._assign(link, 1 << self.theirs.names.index(name))
+                self.by_structure.add(name)
+        return self.start
+
+    def _close(self, place: int | None) -> None:
+        """Make choices final when all that lives on is anchored and nothing that competes is apart."""
+        if self.diverged:
+            self.choices.clear()
+            return
+        at = len(self.theirs.program.kernels) if place is None else place
+        if at <= self.start or any(choice.pending for choice in self.choices):
+            return
+        masks = []
+        for number in self.tensors:
+            mask = self.theirs.behind[number]
+            if self.theirs.data[number] and mask and self.theirs.last_use.get(number, -1) >= at:
+                if number in self.anchors:
+                    masks.append(mask)
+                elif is_informative(self.theirs.program.array(self.tensors[number])):
+                    return
+        for one, other in combinations(self.choices, 2):
+            if one.sources & other.sources and (one.options or other.options):
+                for mask in masks:
+                    if bool(mask & one.mask) != bool(mask & other.mask):
+                        return
+        for choice in self.choices:
+            self.proven.update(link.target for link in choice.taken)
+        self.choices.clear()
+        self.start, self.start_trail = at, len(self.trail)
+        self.level = self.level_trials = 0
+        self.best = (-1, {})
+
+    # ---- options ----------------------------------------------------------------------------------------------------
+
+    def _options(self, place: int, mask: int, breadth: int) -> list[tuple[Link, ...]]:
+        targets = list(self.theirs.bits(mask))
+        pool = self._pool(self._roots(place), breadth)
+        names = [name for name, _ in pool]
+        scored: list[tuple[float, tuple[Link, ...]]] = []
+        for link_set in self._by_layer(targets, names):
+            score = min(names.index(link.sources[0]) for link in link_set) - 20.0
+            scored.append((score - 4 * sum(self._likeness(link) for link in link_set) / len(link_set), link_set))
+        ranked = [self._links_to(target, pool) for target in sorted(targets, key=self._order_of_target)]
+        for combination in islice(product(*ranked), 600):
+            links = tuple(link for _, link in combination)
+            if _overlap(links):
+                continue
+            score = sum(one for one, _ in combination)
+            modules = {link.sources[0].rpartition(".")[0] for link in links}
+            scored.append((score + 6.0 * (len(modules) - 1), links))
+        scored.sort(key=lambda one: one[0])
+        return [links for _, links in scored[:_OPTIONS]]
+
+    def _order_of_target(self, name: str) -> int:
+        return -len(self._shape(name))
+
+    def _shape(self, name: str) -> Shape:
+        return self.theirs.program.arrays[self.theirs.number[name]].shape
+
+    def _likeness(self, link: Link) -> float:
+        if link.sources[0] == link.target:
+            return 1.5
+        return closeness(link.sources[0], link.target)
+
+    def _by_layer(self, targets: list[str], names: list[str]) -> Iterator[tuple[Link, ...]]:
+        wanted = set(targets)
+        for proposal in self.proposals.get(targets[0], ()):
+            links = tuple(link for link in proposal.links if link.target in wanted)
+            if {link.target for link in links} == wanted and all(one in names for link in links for one in link.sources):
+                yield links
+
+    def _links_to(self, target: str, pool: list[tuple[str, int]]) -> list[tuple[float, Link]]:
+        shape = self._shape(target)
+        found: list[tuple[float, Link]] = []
+        for order, (name, distance) in enumerate(pool):
+            source = self.read(name).shape
+            for rank, recipe in enumerate(islice(single_recipes(source, shape), 24)):
+                link = Link(target, shape, (name,), (source,), recipe, "values")
+                free = self._is_free(link)
+                if free or self._is_tied(name):
+                    score = order + 10.0 * distance + 1.5 * rank - 4 * self._likeness(link) + (0.0 if free else 8.0)
+                    found.append((score, link))
+        if prod(shape) > 1:
+            found.extend(self._joined(target, shape, pool))
+        found.sort(key=lambda one: one[0])
+        return found[:_OPTIONS]
+
+    def _joined(self, target: str, shape: Shape, pool: list[tuple[str, int]]) -> Iterator[tuple[float, Link]]:
+        sized = [
+            (order, name, self.read(name).shape)
+            for order, (name, _) in enumerate(pool[:_MOST_POOL])
+            if prod(self.read(name).shape) <= prod(shape) and not self._is_used(name)
+        ]
+        for count in (2, 3, 4):
+            for chosen in islice(combinations(sized, count), 60):
+                total = sum(prod(one[2]) for one in chosen)
+                if total != prod(shape) and not (count == 2 and chosen[0][2] == chosen[1][2] == shape):
+                    continue
+                for rank, ordered in enumerate(permutations(chosen)):
+                    shapes = tuple(one[2] for one in ordered)
+                    for place, recipe in enumerate(islice(joined_recipes(shapes, shape), 12)):
+                        link = Link(target, shape, tuple(one[1] for one in ordered), shapes, recipe, "values")
+                        yield 3.0 + chosen[0][0] + rank + 1.5 * place, link
+
+    def _is_used(self, name: str) -> bool:
+        return name in self.taken
+
+    def _is_free(self, link: Link) -> bool:
+        """Whether the source was not used yet, or only other parts of it were."""
+        for name, places in zip(link.sources, link.places, strict=True) if self._touches(link) else ():
+            used = self._used_places(name)
+            if used is not None and bool(used[places[places >= 0]].any()):
+                return False
+        return True
+
+    def _touches(self, link: Link) -> bool:
+        return any(name in self.taken for name in link.sources)
+
+    def _used_places(self, name: str) -> Array | None:
+        """Which elements of a source are used, flat; None: none."""
+        if name not in self.taken:
+            return None
+        used = np.zeros(prod(self.read(name).shape), bool)
+        for target in self.taken[name]:
+            link = self.links[target]
+            for source, places in zip(link.sources, link.places, strict=True):
+                if source == name:
+                    used[places[places >= 0]] = True
+        return used
+
+    def _has_parts(self, name: str) -> bool:
+        used = self._used_places(name)
+        return used is not None and not bool(used.all())
+
+    def _is_tied(self, name: str) -> bool:
+        """Whether the reference uses the weight more than once."""
+        if self._uses is None:
+            self._uses = Counter(
+                one
+                for place in range(len(self.ours.program.kernels))
+                if self.ours.uses_data(place)
+                for one in self.ours.bits(self.ours.weights_into(place))
+            )
+        return self._uses[name] > 1
+
+    def _roots(self, place: int) -> list[int]:
+        """Numbers in the reference of the nearest anchored tensors behind an event."""
+        found: dict[int, None] = {}
+        seen: set[int] = set()
+        queue = self.theirs.data_inputs(place)
+        while queue:
+            number = queue.pop()
+            if number in seen:
+                continue
+            seen.add(number)
+            if number in self.anchors:
+                found.update(dict.fromkeys(one.number for one in self.anchors[number]))
+            elif number in self.theirs.maker:
+                queue.extend(self.theirs.data_inputs(self.theirs.maker[number]))
+        return list(found)
+
+    def _pool(self, roots: list[int], breadth: int) -> list[tuple[str, int]]:
+        """Free weights of the reference near these tensors, in the order of use, with their distance."""
+        found: dict[str, int] = {}
+        queue: list[tuple[int, int]] = []
+        seen: set[int] = set()
+        for number in roots:
+            for place in self.ours.users.get(number, ()):
+                heappush(queue, (0, place))
+        while queue and len(found) < 4 * _MOST_POOL:
+            distance, place = heappop(queue)
+            if place in seen:
+                continue
+            seen.add(place)
+            kernel = self.ours.program.kernels[place]
+            cost = 0
+            for number in kernel.inputs:
+                mask = 0 if self.ours.data[number] else self.ours.behind[number]
+                for name in self.ours.bits(mask):
+                    free = not self._is_used(name) or self._has_parts(name)
+                    vector = sum(n > 1 for n in self.read(name).shape) < 2
+                    if (free or self._is_tied(name)) and (vector or distance <= breadth):
+                        found.setdefault(name, distance)
+                    if free and not vector:
+                        cost = 1
+            # A bias may be added by a kernel of its own: vectors are looked for one weight further.
+            if distance + cost <= breadth + 1:
+                for number in kernel.outputs:
+                    for user in self.ours.users.get(number, ()):
+                        heappush(queue, (distance + cost, user))
+        return list(found.items())
+
+    # ---- the result -------------------------------------------------------------------------------------------------
+
+    def _result(self) -> WeightMap:
+        results = self.theirs.program.results
+        fits = [
+            role in self.roles and number in self.tensors and self._result_fits(role, number)
+            for role, number in results.items()
+            if self.theirs.behind[number]
+        ]
+        agrees = bool(fits) and all(fits) and not self.diverged
+        links = tuple(self.links[name] for name in self.theirs.names if name in self.links)
+        used = {name for link in links for name in link.sources}
+        live = 0
+        for number in self.ours.program.results.values():
+            live |= self.ours.behind[number]
+        left = tuple(name for name in self.ours.names if name not in used)
+        lacking = tuple(name for name in self.theirs.names if name not in self.links and name not in self.own)
+        return WeightMap(
+            links, agrees, tuple(self.by_structure), left, lacking, trials=self.trials, bounded=self.bounded
+        )
+
+
+def _overlap(links: tuple[Link, ...]) -> bool:
+    """Whether two of them take the same source, or the same part of it."""
+    seen: set[tuple[str, Any]] = set()
+    for link in links:
+        part = link.recipe.part if isinstance(link.recipe, Recipe) else str(link.target)
+        for name in link.sources:
+            if (name, part) in seen or (part is not None and (name, None) in seen):
+                return True
+            seen.add((name, part))
+    return False
+
+
+__all__ = ["AS_IS", "Proposal", "Search", "TensorView"]
