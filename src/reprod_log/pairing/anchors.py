@@ -7,10 +7,9 @@ numbers in any order) would hide mistakes, so there are none.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import permutations
-from math import prod
 
 import numpy as np
 
@@ -54,9 +53,10 @@ def fingerprint(array: Array) -> Print:
     count = int(flat.size - np.count_nonzero(finite))
     if count:
         flat = flat[finite]
-    return Print(
-        array.size, count, float(flat.sum()), float(np.abs(flat).sum()), float(np.dot(flat, flat)) if flat.size else 0.0
-    )
+    # Fills of masks (the smallest number that there is) overflow when squared, on both sides alike.
+    with np.errstate(over="ignore"):
+        squares = float(np.dot(flat, flat)) if flat.size else 0.0
+        return Print(array.size, count, float(flat.sum()), float(np.abs(flat).sum()), squares)
 
 
 def is_informative(array: Array) -> bool:
@@ -173,7 +173,3 @@ class Index:
 
 def _group(array: Array, made: Print) -> tuple[int, int, bool]:
     return made.size, made.nonfinite, array.dtype.kind in "iub"
-
-
-def sizes(shapes: Iterable[tuple[int, ...]]) -> int:
-    return sum(prod(shape) for shape in shapes)

@@ -20,7 +20,7 @@ _MOST_AXES = 4
 
 @dataclass(frozen=True)
 class Recipe:
-    """Axes of each source permuted, one part of it taken, the sources joined or added, and the result brought into shape.
+    """Axes of each source permuted, a part of it taken, the sources joined or added, the result brought into shape.
 
     `heads` parts of the joined axis are interleaved: what lay as (sources, heads, …) lies as (heads, sources, …).
     """
@@ -161,7 +161,9 @@ class WeightMap:
         """The candidate's gradients made of the reference's; none for a weight that shares a source with another."""
         found: dict[str, Array] = {}
         for link in self.links:
-            if any(name not in given or len(self.by_source[name]) > 1 and not self._apart(name) for name in link.sources):
+            if any(
+                name not in given or (len(self.by_source[name]) > 1 and not self._apart(name)) for name in link.sources
+            ):
                 continue
             arrays = [given[name] for name in link.sources]
             added = isinstance(link.recipe, Recipe) and link.recipe.added
@@ -262,7 +264,8 @@ def _permuted(source: Shape, target: Shape) -> Iterator[Recipe]:
         if source != target:
             yield AS_IS
         return
-    exact, others = [], []
+    exact: list[Recipe] = []
+    others: list[Recipe] = []
     for axes in permutations(range(axes_of)):
         turned = tuple(source[axis] for axis in axes)
         if axes == tuple(range(axes_of)):

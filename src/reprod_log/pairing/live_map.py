@@ -30,9 +30,7 @@ class Surveyed:
         return cls({name: survey(model) for name, model in as_mapping(side.model).items()})
 
     def values(self, make: Any) -> dict[str, Array]:
-        return {
-            _full(prefix, name): array for prefix, one in self.surveys.items() for name, array in make(one).items()
-        }
+        return {_full(prefix, name): array for prefix, one in self.surveys.items() for name, array in make(one).items()}
 
     def graph(self, side: Side, batch: Batch, values: Mapping[str, Array]) -> Graph:
         """The side's program with `values` (by name) for its weights, under the names that units know them by."""
@@ -141,7 +139,7 @@ def result_roles(reference: Program, candidate: Program) -> dict[str, str]:
 
 
 def layer_proposals(here: Surveyed, there: Surveyed) -> dict[str, tuple[Proposal, ...]]:
-    """For every weight of a known layer of the candidate: how each layer of that kind in the reference would fill it."""
+    """For every weight of a known layer of the candidate: how layers of that kind in the reference would fill it."""
     by_kind: dict[Any, list[tuple[str, Unit]]] = {}
     ours, theirs = here.units(), there.units()
     for prefix, unit in ours:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import combinations, islice, permutations, product
 from math import prod
@@ -20,11 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from reprod_log.layers.layouts import TensorView
 from reprod_log.layers.transform import Shape
 from reprod_log.pairing.anchors import SMALL, Anchor, Index, is_informative, view_of
 from reprod_log.pairing.graph import Graph
-from reprod_log.pairing.links import AS_IS, Link, Recipe, WeightMap, joined_recipes, single_recipes
+from reprod_log.pairing.links import Link, Recipe, WeightMap, joined_recipes, single_recipes
 from reprod_log.pairing.names import closeness
 from reprod_log.recording import Array
 
@@ -446,7 +445,9 @@ class Search:
         wanted = set(targets)
         for proposal in self.proposals.get(targets[0], ()):
             links = tuple(link for link in proposal.links if link.target in wanted)
-            if {link.target for link in links} == wanted and all(one in names for link in links for one in link.sources):
+            if {link.target for link in links} == wanted and all(
+                one in names for link in links for one in link.sources
+            ):
                 yield links
 
     def _links_to(self, target: str, pool: list[tuple[str, int]]) -> list[tuple[float, Link]]:
@@ -602,6 +603,3 @@ def _overlap(links: tuple[Link, ...]) -> bool:
                 return True
             seen.add((name, part))
     return False
-
-
-__all__ = ["AS_IS", "Proposal", "Search", "TensorView"]

@@ -16,8 +16,8 @@ _METHODS = (*(f"__{side}{name}__" for name in _OPERATIONS for side in ("", "r"))
 _COMPARISONS = tuple(f"__{name}__" for name in ("eq", "ne", "lt", "le", "gt", "ge"))
 _MORE_METHODS = (
     *(f"__{side}{name}__" for name in ("div", "floordiv", "mod", "and", "or") for side in ("", "r")),
-    *_COMPARISONS, "__xor__", "__invert__", "__setitem__", "_setitem_dygraph", "_getitem_dygraph", "clone", "contiguous",
-    "copy_", "_inplace_assign",
+    *_COMPARISONS, "__xor__", "__invert__", "__setitem__", "_setitem_dygraph", "_getitem_dygraph", "clone",
+    "contiguous", "copy_", "_inplace_assign",
 )  # fmt: skip
 """Besides: what belongs to the graph of a whole model."""
 _WRITING = ("__setitem__", "_setitem_dygraph", "copy_", "_inplace_assign")
@@ -69,7 +69,9 @@ def _functions_by_hand(call: OperatorHook) -> Iterator[None]:
 
 
 @contextmanager
-def _replaced(around: Callable[[str, Callable[..., Any]], Callable[..., Any]], methods: tuple[str, ...]) -> Iterator[None]:
+def _replaced(
+    around: Callable[[str, Callable[..., Any]], Callable[..., Any]], methods: tuple[str, ...]
+) -> Iterator[None]:
     """While it lasts, every kernel and these methods of tensors are wrapped."""
     kernels = {
         id(kernel): around(name, kernel)

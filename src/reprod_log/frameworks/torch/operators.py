@@ -60,9 +60,7 @@ def each_kernel(call: KernelHook, *, gradients: bool = False) -> Iterator[None]:
 def _written(kernel: Any) -> tuple[int, ...]:
     """The places of the arguments that it writes into."""
     arguments = kernel._schema.arguments
-    return tuple(
-        place for place, one in enumerate(arguments) if one.alias_info is not None and one.alias_info.is_write
-    )
+    return tuple(place for place, one in enumerate(arguments) if one.alias_info is not None and one.alias_info.is_write)
 
 
 def _pure(kernel: Any, written: tuple[int, ...]) -> Callable[..., Any]:
