@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,11 +12,12 @@ from reprod_log.alignment.alignment import Alignment
 from reprod_log.alignment.options import AlignOptions
 from reprod_log.alignment.recordings import align_with
 from reprod_log.capture.session import suppress_recording
+from reprod_log.diagnose import Finding
 from reprod_log.diagnose.proof import own_tables, proven, replaced_tables
 from reprod_log.errors import ReprodLogError, TransferError, UsageError
 from reprod_log.experiments.passes import Experiments, Progress
 from reprod_log.frameworks.side import Batch, Side, as_mapping, batches_of
-from reprod_log.messages import Message, Names, message
+from reprod_log.messages import Message, Name, Names, message
 from reprod_log.pairing.anchors import same_numbers
 from reprod_log.pairing.links import WeightMap
 from reprod_log.pairing.live import Order, loose_buffers
@@ -107,7 +108,27 @@ def prove(alignment: Alignment, runs: Experiments, reference: Recording, candida
     if runs.weights is not None and not alignment.verdict.first_divergence:
         # All that both sides have agrees, and what only one of them has is a way of writing: nothing has a cause.
         findings = tuple(one for one in findings if one.kind != "cause")
-    return replace(alignment, findings=findings)
+    return replace(alignment, findings=(*_crossed(runs), *findings))
+
+
+def _crossed(runs: Experiments) -> Iterator[Finding]:
+    """A doubt for every two layers that agree only against their names, unless the user's own map says so."""
+    for one in () if runs.weights is None else runs.weights.crossings:
+        if any(is_front(old, path) for old in runs.rename for path in (one.one, one.two)):
+            continue
+        yield Finding(
+            rule="crossed_names",
+            kind="doubt",
+            cause=message(
+                "cause.crossed",
+                one=Name(one.one),
+                other=Name(one.other),
+                two=Name(one.two),
+                another=Name(one.another),
+            ),
+            evidence=(message("evidence.crossed"),),
+            advice=(message("advice.crossed", rename=repr({one.one: one.other, one.two: one.another})),),
+        )
 
 
 def _weight_map(ours: Side, theirs: Side, batch: Batch) -> WeightMap | None:

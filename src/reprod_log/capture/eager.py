@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from reprod_log.capture.programs import ProgramRecorder
 from reprod_log.capture.traces import OperatorTrace
 from reprod_log.capture.watching import watch
 from reprod_log.frameworks import Framework

@@ -18,6 +18,7 @@ from reprod_log.frameworks.contract import (
     Framework,
     KeptForm,
     ParameterTreatment,
+    Program,
     Switch,
     Trace,
 )

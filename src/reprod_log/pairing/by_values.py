@@ -12,6 +12,7 @@ from math import prod
 
 import numpy as np
 
+from reprod_log.messages import Names, message
 from reprod_log.pairing.anchors import SMALL, Index, view_of
 from reprod_log.pairing.links import WeightMap
 from reprod_log.pairing.pairing import CONFIDENCE, Pair, Pairing, View
@@ -106,11 +107,11 @@ def view_between(reference: Entry, candidate: Entry) -> View | None:
     if not axes:
         return None
     if axes == (-1,):
-        return View("the same numbers in float64, reshaped", shape=reference.shape)
+        return View(message("view.values_reshaped"), shape=reference.shape)
     wide = [axis for axis, size in enumerate(candidate.shape) if size > 1]
     narrow = [axis for axis, size in enumerate(candidate.shape) if size == 1]
     order = (*(wide[axis] for axis in axes), *narrow)
-    return View("the same numbers in float64, with permuted axes", axes=order, shape=reference.shape)
+    return View(message("view.values_permuted"), axes=order, shape=reference.shape)
 
 
 def _modules(
@@ -223,7 +224,7 @@ class _Finder:
         if view is None and other.shape != entry.shape:
             if prod(other.shape) != prod(entry.shape):
                 return None
-            view = View("the same numbers in float64, reshaped", shape=entry.shape)
+            view = View(message("view.values_reshaped"), shape=entry.shape)
         return Pair(entry, other, "value", CONFIDENCE["value"], view)
 
     def _tensor_entry(self, entry: Entry) -> Pair | None:
@@ -260,7 +261,9 @@ class _Finder:
             return np.asarray(found, parts[0].array().dtype)
 
         viewed = replace(parts[0], shape=entry.shape, read=read, hash="")
-        return Pair(entry, viewed, "value", CONFIDENCE["value"], View(str(link.recipe)))
+        return Pair(
+            entry, viewed, "value", CONFIDENCE["value"], View(message("view.through_map", targets=Names(whole)))
+        )
 
     def _covered(self, name: str, *, add: bool) -> bool:
         links = self.weights.by_source[name]

@@ -123,6 +123,16 @@ class Link:
 
 
 @dataclass(frozen=True)
+class Crossing:
+    """Two layers of the reference and the two of the candidate that the map gives them."""
+
+    one: str
+    other: str
+    two: str
+    another: str
+
+
+@dataclass(frozen=True)
 class WeightMap:
     """From which weights of the reference each weight of the candidate comes, and what proves it."""
 
@@ -133,8 +143,8 @@ class WeightMap:
     """Weights of the candidate that no value speaks for."""
     left_in_reference: tuple[str, ...] = ()
     left_in_candidate: tuple[str, ...] = ()
-    crossings: tuple[tuple[str, str, str, str], ...] = ()
-    """(reference, candidate, reference, candidate): pairs of layers that agree only against their names."""
+    crossings: tuple[Crossing, ...] = ()
+    """Layers that agree only against their names."""
     trials: int = 0
     bounded: bool = False
     """Whether the search was given up at its bound."""
@@ -268,6 +278,9 @@ def _permuted(source: Shape, target: Shape) -> Iterator[Recipe]:
     others: list[Recipe] = []
     for axes in permutations(range(axes_of)):
         turned = tuple(source[axis] for axis in axes)
+        if axes_of > 3 and [axis for axis in axes if axis > 1] != list(range(2, axes_of)):
+            # Height before width on both sides: the other way round is a mistake, and no way to store a kernel.
+            continue
         if axes == tuple(range(axes_of)):
             if source != target:
                 (exact if _same_but_ones(source, target) else others).append(AS_IS)

@@ -8,7 +8,8 @@ from typing import Any
 
 from reprod_log.capture.eager import runner_of
 from reprod_log.frameworks.contract import Program
-from reprod_log.frameworks.side import Batch, Side, as_mapping
+from reprod_log.frameworks.side import Batch, Scope, Side, as_mapping
+from reprod_log.pairing.crossings import find_crossings
 from reprod_log.pairing.generic import generic_values
 from reprod_log.pairing.graph import Graph
 from reprod_log.pairing.links import Link, WeightMap
@@ -44,7 +45,7 @@ class Surveyed:
                 full = _full(prefix, name)
                 names[full] = first.get(_full(prefix, facts.first), full)
         given = {full: values[name] for full, name in names.items() if name in values}
-        program = runner_of(side.framework).program(side, batch, given)
+        program = runner_of(side.framework).program(side, batch, Scope(dtype="float64", state=given))
         return Graph.of(program, {number: names.get(name, name) for number, name in program.weights.items()})
 
     def units(self) -> list[tuple[str, Unit]]:
@@ -84,7 +85,11 @@ def find_weight_map(ours: Side, theirs: Side, batch: Batch) -> WeightMap:
         stated={},
         roles=result_roles(reference.program, candidate.program),
     ).run()
-    return _with_statistics(found, here, there) if found.agrees else found
+    if not found.agrees:
+        return found
+    # Of names only where the map is proven: of a wrong port a partial map may be crossed to gain anchors.
+    crossings = find_crossings(found.by_target, candidate)
+    return replace(_with_statistics(found, here, there), crossings=crossings)
 
 
 def _with_statistics(found: WeightMap, here: Surveyed, there: Surveyed) -> WeightMap:

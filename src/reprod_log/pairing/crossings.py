@@ -1,0 +1,113 @@
+"""Crossings: layers that agree only against their names, so that a checkpoint loaded by name would be wrong."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from itertools import combinations
+
+from reprod_log.pairing.graph import Graph
+from reprod_log.pairing.links import Crossing, Link
+
+_ENOUGH = 0.7
+"""By how much the exchanged names must be closer than those of the map."""
+_LETTER = 0.4
+_HALF = 0.5
+_NUMBER = re.compile(r"\d+")
+
+
+def find_crossings(links: Mapping[str, Link], candidate: Graph) -> tuple[Crossing, ...]:
+    """Pairs of layers of equal shapes whose names would go together the other way round."""
+    layers = _layers(links)
+    kinds = _kinds(candidate)
+    found = []
+    for (target, source), (again, twin) in combinations(layers.items(), 2):
+        if source == twin or kinds.get(target) != kinds.get(again):
+            continue
+        if _shapes(target, links) != _shapes(again, links):
+            continue
+        if _exchanged(source, target, twin, again):
+            found.append(Crossing(source, target, twin, again))
+    return tuple(found)
+
+
+def _layers(links: Mapping[str, Link]) -> dict[str, str]:
+    """The layer of the reference for each of the candidate whose weights all come from one, a bare weight by itself."""
+    found: dict[str, set[str]] = {}
+    for link in links.values():
+        for name in link.sources:
+            found.setdefault(_owner(link.target), set()).add(_owner(name))
+    return {target: next(iter(sources)) for target, sources in found.items() if len(sources) == 1}
+
+
+def _owner(name: str) -> str:
+    path, _, last = name.rpartition(".")
+    return path if last in ("weight", "bias", "_mean", "_variance", "running_mean", "running_var") and path else name
+
+
+def _kinds(graph: Graph) -> dict[str, str]:
+    """The kernel that uses the weights of each layer first."""
+    found: dict[str, str] = {}
+    for place, kernel in enumerate(graph.program.kernels):
+        if graph.uses_data(place):
+            for name in graph.bits(graph.weights_into(place)):
+                found.setdefault(_owner(name), kernel.name)
+    return found
+
+
+def _shapes(layer: str, links: Mapping[str, Link]) -> list[tuple[int, ...]]:
+    return sorted(link.shape for link in links.values() if _owner(link.target) == layer)
+
+
+def _exchanged(source: str, target: str, twin: str, again: str) -> bool:
+    ours, theirs = _apart(source, twin), _apart(target, again)
+    if not all((*ours, *theirs)):
+        return False
+    straight = _pair_likeness((ours[0], theirs[0]), (ours[1], theirs[1]))
+    crossed = _pair_likeness((ours[0], theirs[1]), (ours[1], theirs[0]))
+    return crossed - straight >= _ENOUGH
+
+
+def _apart(one: str, other: str) -> tuple[list[str], list[str]]:
+    """The words of two names without those that both have; numbers say nothing."""
+    first, second = _tokens(one), _tokens(other)
+    return [word for word in first if word not in second], [word for word in second if word not in first]
+
+
+def _tokens(name: str) -> list[str]:
+    spaced = re.sub(r"([a-z])([A-Z])", r"\1 \2", name)
+    return [word for word in re.split(r"[^a-z]+", _NUMBER.sub(" ", spaced).lower()) if word]
+
+
+def _pair_likeness(one: tuple[list[str], list[str]], other: tuple[list[str], list[str]]) -> float:
+    found = [_best(*one), _best(*other)]
+    # A single letter is a weak word, unless the other half of the exchange is a strong one.
+    return sum(
+        min(value, _LETTER) if letter and found[1 - place][0] < _HALF else value
+        for place, (value, letter) in enumerate(found)
+    )
+
+
+def _best(words: list[str], others: list[str]) -> tuple[float, bool]:
+    scored = [(_likeness(a, b), len(a) == 1 or len(b) == 1) for a in words for b in others]
+    return max(scored, default=(0.0, False))
+
+
+def _likeness(a: str, b: str) -> float:
+    if a == b:
+        return 1.0
+    short, long = sorted((a, b), key=len)
+    if long.startswith(short):
+        return 0.8
+    if _in_order(short, long) and short[0] == long[0]:
+        return 0.7
+    if long.endswith(short):
+        return 0.6
+    if any(short[start : start + 3] in long for start in range(len(short) - 2)):
+        return 0.5
+    return 0.25 if a[0] == b[0] else 0.0
+
+
+def _in_order(short: str, long: str) -> bool:
+    letters = iter(long)
+    return len(short) > 1 and all(letter in letters for letter in short)
