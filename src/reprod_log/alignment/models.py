@@ -17,8 +17,9 @@ from reprod_log.diagnose.proof import own_tables, proven, replaced_tables
 from reprod_log.errors import ReprodLogError, TransferError, UsageError
 from reprod_log.experiments.passes import Experiments, Progress
 from reprod_log.frameworks.side import Batch, Side, as_mapping, batches_of
-from reprod_log.messages import Message, Name, Names, message
+from reprod_log.messages import Message, Name, Names, Parts, message
 from reprod_log.pairing.anchors import same_numbers
+from reprod_log.pairing.crossings import renamed_layers
 from reprod_log.pairing.links import WeightMap
 from reprod_log.pairing.live import Order, loose_buffers
 from reprod_log.pairing.live_map import find_weight_map, read_weights, write_weights
@@ -27,6 +28,7 @@ from reprod_log.recording import Recording
 from reprod_log.transfer import TransferReport, transfer_weights
 from reprod_log.verdict import CalibratedPolicy, Limit, Policy
 
+_MOST_SHOWN = 24
 _ROUNDED = 1e-6
 """Weights of a converter that went through float32 are still those of the map."""
 
@@ -108,7 +110,20 @@ def prove(alignment: Alignment, runs: Experiments, reference: Recording, candida
     if runs.weights is not None and not alignment.verdict.first_divergence:
         # All that both sides have agrees, and what only one of them has is a way of writing: nothing has a cause.
         findings = tuple(one for one in findings if one.kind != "cause")
-    return replace(alignment, findings=(*_crossed(runs), *findings))
+    return replace(alignment, findings=(*_crossed(runs), *findings, *_by_values(runs)))
+
+
+def _by_values(runs: Experiments) -> Iterator[Finding]:
+    """The pairs of layers that only values tell apart, for a person to look at."""
+    found = () if runs.weights is None else renamed_layers(runs.weights.by_target)
+    if found:
+        pairs = Parts(message("word.goes_to", one=Name(one), other=Name(other)) for one, other in found[:_MOST_SHOWN])
+        yield Finding(
+            rule="weight_map",
+            kind="remark",
+            confidence="proven",
+            cause=message("cause.weight_map", count=len(found), pairs=pairs),
+        )
 
 
 def _crossed(runs: Experiments) -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from itertools import combinations
 
@@ -46,13 +47,29 @@ def _owner(name: str) -> str:
 
 
 def _kinds(graph: Graph) -> dict[str, str]:
-    """The kernel that uses the weights of each layer first."""
+    """The kernel that uses a weight of each layer first."""
     found: dict[str, str] = {}
-    for place, kernel in enumerate(graph.program.kernels):
-        if graph.uses_data(place):
-            for name in graph.bits(graph.weights_into(place)):
-                found.setdefault(_owner(name), kernel.name)
+    for kernel in graph.program.kernels:
+        for number in kernel.inputs:
+            if number in graph.weights:
+                found.setdefault(_owner(graph.weights[number]), kernel.name)
     return found
+
+
+def renamed_layers(links: Mapping[str, Link]) -> tuple[tuple[str, str], ...]:
+    """Layers under other names that another layer of the same shapes could have been taken for."""
+    layers = _layers(links)
+    shapes = {target: tuple(_shapes(target, links)) for target in layers}
+    counts = Counter(shapes.values())
+    return tuple(
+        (source, target)
+        for target, source in layers.items()
+        if counts[shapes[target]] > 1 and _last(source) != _last(target)
+    )
+
+
+def _last(path: str) -> str:
+    return path.rpartition(".")[2]
 
 
 def _shapes(layer: str, links: Mapping[str, Link]) -> list[tuple[int, ...]]:
