@@ -122,6 +122,9 @@ def _modules(
     found: dict[str, str] = {}
     taken: set[str] = set()
     for path, own in held.items():
+        if not path:
+            # The whole program alone is the run itself.
+            continue
         taken_in = [places.get(place) for place in own if place[2].startswith("input")]
         given = [one for place in own if place[2].startswith("output") and (one := places.get(place)) is not None]
         known = [one for one in taken_in if one is not None]

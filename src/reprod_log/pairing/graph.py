@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from reprod_log.frameworks.contract import Program
@@ -27,8 +27,8 @@ class Graph:
     last_use: dict[int, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, program: Program, weights: Mapping[int, str]) -> Graph:
-        """The graph of a program whose weights, by number, have these names."""
+    def of(cls, program: Program) -> Graph:
+        weights = program.weights
         graph = cls(program, tuple(weights.values()))
         graph.weights = dict(weights)
         graph.number = {name: number for number, name in weights.items()}

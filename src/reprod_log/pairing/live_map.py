@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,23 +30,18 @@ class Surveyed:
     def of(cls, side: Side) -> Surveyed:
         return cls({name: survey(model) for name, model in as_mapping(side.model).items()})
 
-    def values(self, make: Any) -> dict[str, Array]:
-        return {_full(prefix, name): array for prefix, one in self.surveys.items() for name, array in make(one).items()}
+    def name(self, prefix: str, name: str) -> str:
+        """The name of a tensor in recordings and in the map: the first that it has, with the model's in front."""
+        return _full(prefix, self.surveys[prefix].state[name].first)
+
+    def values(self, make: Callable[[Survey], Mapping[str, Array]]) -> dict[str, Array]:
+        return {
+            self.name(prefix, name): array for prefix, one in self.surveys.items() for name, array in make(one).items()
+        }
 
     def graph(self, side: Side, batch: Batch, values: Mapping[str, Array]) -> Graph:
-        """The side's program with `values` (by name) for its weights, under the names that units know them by."""
-        names: dict[str, str] = {}
-        first: dict[str, str] = {}
-        for prefix, one in self.surveys.items():
-            for name in one.names:
-                first.setdefault(_full(prefix, one.state[name].first), _full(prefix, name))
-        for prefix, one in self.surveys.items():
-            for name, facts in one.state.items():
-                full = _full(prefix, name)
-                names[full] = first.get(_full(prefix, facts.first), full)
-        given = {full: values[name] for full, name in names.items() if name in values}
-        program = runner_of(side.framework).program(side, batch, Scope(dtype="float64", state=given))
-        return Graph.of(program, {number: names.get(name, name) for number, name in program.weights.items()})
+        """The side's program with `values` (by name) for its weights."""
+        return Graph.of(runner_of(side.framework).program(side, batch, Scope(dtype="float64", state=values)))
 
     def units(self) -> list[tuple[str, Unit]]:
         return [(prefix, unit) for prefix, one in self.surveys.items() for unit in one.units]
@@ -54,7 +49,7 @@ class Surveyed:
     def tables(self) -> frozenset[str]:
         """Tensors that are not trained and belong to no known layer: each side has its own."""
         return frozenset(
-            _full(prefix, unit.path)
+            self.name(prefix, unit.path)
             for prefix, unit in self.units()
             if unit.kind == BARE and unit.path not in self.surveys[prefix].trained
         )
@@ -122,12 +117,13 @@ def read_weights(side: Side) -> dict[str, Array]:
 def write_weights(side: Side, arrays: Mapping[str, Array]) -> None:
     """Overwrite weights of a side, by the names of the map."""
     for prefix, one in Surveyed.of(side).surveys.items():
-        own = {name: arrays[_full(prefix, name)] for name in one.names if _full(prefix, name) in arrays}
+        names = {one.state[name].first for name in one.names}
+        own = {name: arrays[_full(prefix, name)] for name in names if _full(prefix, name) in arrays}
         one.live.write({name: array.astype(one.read(name).dtype) for name, array in own.items()})
 
 
 def _tables(candidate: Graph, there: Surveyed) -> frozenset[str]:
-    known = {_full(prefix, name) for prefix, one in there.surveys.items() for name in one.names}
+    known = {there.name(prefix, name) for prefix, one in there.surveys.items() for name in one.names}
     return there.tables() | (frozenset(candidate.names) - known)
 
 
@@ -159,9 +155,9 @@ def layer_proposals(here: Surveyed, there: Surveyed) -> dict[str, tuple[Proposal
             plan = make_plan([UnitPair(other, unit, "values")], shapes[prefix])
             links = tuple(
                 Link(
-                    _full(prefix, move.target),
+                    there.name(prefix, move.target),
                     move.shape,
-                    tuple(_full(other_prefix, name) for name in move.sources),
+                    tuple(here.name(other_prefix, name) for name in move.sources),
                     tuple(sizes[_full(other_prefix, name)] for name in move.sources),
                     move.view,
                     "values",
