@@ -31,7 +31,7 @@ _LEVELS = ((1, 0), (2, 0), (3, 0), (2, 1), (6, 0), (4, 2))
 """How many events may wait for an anchor, and how many unassigned weights of the reference may lie before a source."""
 _TRIALS = 300
 """Per segment and level."""
-_OPTIONS = 40
+_OPTIONS = 64
 _SECONDS = 10.0
 _MOST_POOL = 16
 
@@ -420,13 +420,15 @@ class Search:
             score = min(names.index(link.sources[0]) for link in link_set) - 20.0
             scored.append((score - 4 * sum(self._likeness(link) for link in link_set) / len(link_set), link_set))
         ranked = [self._links_to(target, pool) for target in sorted(targets, key=self._order_of_target)]
-        for combination in islice(product(*ranked), 600):
+        for combination in islice(product(*ranked), 1600):
             links = tuple(link for _, link in combination)
             if _overlap(links):
                 continue
             score = sum(one for one, _ in combination)
-            modules = {link.sources[0].rpartition(".")[0] for link in links}
-            scored.append((score + 6.0 * (len(modules) - 1), links))
+            # A bias goes with its weight, joined in the same order.
+            modules = {tuple(name.rpartition(".")[0] for name in link.sources) for link in links}
+            heads = {link.recipe.heads for link in links if isinstance(link.recipe, Recipe)}
+            scored.append((score + 6.0 * (len(modules) + len(heads) - 2), links))
         scored.sort(key=lambda one: one[0])
         return [links for _, links in scored[:_OPTIONS]]
 
@@ -481,7 +483,7 @@ class Search:
                     shapes = tuple(one[2] for one in ordered)
                     for place, recipe in enumerate(islice(joined_recipes(shapes, shape), 12)):
                         link = Link(target, shape, tuple(one[1] for one in ordered), shapes, recipe, "values")
-                        yield 3.0 + chosen[0][0] + rank + 1.5 * place, link
+                        yield 3.0 + chosen[0][0] + 0.5 * rank + (4.0 if recipe.heads else 0.0) + 0.5 * place, link
 
     def _is_used(self, name: str) -> bool:
         return name in self.taken
