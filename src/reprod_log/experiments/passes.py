@@ -161,10 +161,12 @@ class Experiments:
         calls = runner_of(self.ours.framework).calls(self.ours, self.batches[0])
         # A model's partner is the other model, whatever is between its layers.
         roots = as_mapping(self.ours.model).keys() & as_mapping(self.theirs.model).keys()
-        roots = roots if self.weights is None else set()
         partners = {**{root: root for root in roots}, **{path: found[0] for path, found in layers.modules.items()}}
         there = {call.path: partners[call.path] for call in calls if call.path in partners}
         self.partners = there
+        if self.weights is not None:
+            # Of programs that agree the whole alone is the run itself.
+            there = {path: partner for path, partner in there.items() if path not in roots}
         calls, self.their_calls = self._both_calls(calls, candidate)
         self.calls = calls
         same = {path: path for path in there}

@@ -13,7 +13,7 @@ from math import prod
 import numpy as np
 
 from reprod_log.messages import Names, message
-from reprod_log.pairing.anchors import SMALL, Index, view_of
+from reprod_log.pairing.anchors import SMALL, Index, is_informative, view_of
 from reprod_log.pairing.links import WeightMap
 from reprod_log.pairing.pairing import CONFIDENCE, Pair, Pairing, View
 from reprod_log.recording import Array, Entry, Key, Recording
@@ -119,24 +119,30 @@ def _modules(
 ) -> dict[str, str]:
     """Modules whose first call takes the same on both sides, and gives something that both have."""
     held, there = _first_calls(ours), _first_calls(theirs)
+    # A state of zeros is the same everywhere, and no fingerprint tells it from another.
+    plain, plain_there = ({_place(one.key) for one in side if _is_plain(one)} for side in (ours, theirs))
     found: dict[str, str] = {}
     taken: set[str] = set()
     for path, own in held.items():
         if not path:
             # The whole program alone is the run itself.
             continue
-        taken_in = [places.get(place) for place in own if place[2].startswith("input")]
+        taken_in = [places.get(place) for place in own if place[2].startswith("input") and place not in plain]
         given = [one for place in own if place[2].startswith("output") and (one := places.get(place)) is not None]
         known = [one for one in taken_in if one is not None]
         paths = {place[0] for place, _ in (*known, *given)}
         if len(paths) != 1 or len(known) < len(taken_in) or not given or any(view for _, view in (*known, *given)):
             continue
         partner = next(iter(paths))
-        inputs = sum(place[2].startswith("input") for place in there[partner])
+        inputs = sum(place[2].startswith("input") and place not in plain_there for place in there[partner])
         if partner not in taken and inputs == len(taken_in):
             found[path] = partner
             taken.add(partner)
     return found
+
+
+def _is_plain(entry: Entry) -> bool:
+    return entry.key.role.startswith("input") and not is_informative(entry.array())
 
 
 def _first_calls(entries: Sequence[Entry]) -> dict[str, list[_Place]]:
@@ -172,7 +178,7 @@ def match_by_values(reference: Recording, candidate: Recording, weights: WeightM
     left = [entry for entry in candidate.entries if str(entry.key) not in finder.taken]
     lost = [one for one in left if one.key.phase not in (*_OF_MODULES, *_OF_TENSORS) or finder.is_lost_there(one)]
     kept = {id(one) for one in named.only_in_candidate}
-    lost = [one for one in lost if id(one) in kept and not one.key.run]
+    lost = [one for one in lost if not one.key.run and (one.key.phase in _OF_TENSORS or id(one) in kept)]
     unmatched = {id(one) for one in named.only_in_reference}
     alone = [one for one in alone if not one.key.run and (one.key.phase in _OF_TENSORS or id(one) in unmatched)]
     dropped = {id(one) for one in lost}
@@ -234,7 +240,11 @@ class _Finder:
         key = entry.key
         if key.region in self.apart:
             return None
+        add = key.phase in ("gradient", "clip")
         links = self.weights.by_source.get(key.path, ())
+        if not add and len(links) > 1 and not self.weights.is_apart(key.path):
+            # Tied here and not there: its first copy is compared, the others are the candidate's own.
+            links = links[:1]
         keys = [str(replace(key, path=link.target)) for link in links]
         if not keys or any(one not in self.there for one in keys):
             return None
@@ -246,7 +256,6 @@ class _Finder:
             # Counters and powers kept per parameter have no layout.
             same = len(links) == 1 and parts[0].shape == entry.shape and str(parts[0].key) not in self.taken
             return Pair(entry, parts[0], "value", CONFIDENCE["value"]) if same else None
-        add = key.phase in ("gradient", "clip")
 
         def made() -> Array | None:
             arrays = {name: part.array() for name, part in zip(whole, parts, strict=True)}
@@ -279,4 +288,8 @@ class _Finder:
         return entry.key.phase == "gradient" and entry.key.path not in self.weights.by_source and not entry.is_zero()
 
     def is_lost_there(self, entry: Entry) -> bool:
+        """The same for the candidate, and a copy of a weight that is one with another in the reference."""
+        if entry.key.phase in ("parameter", "update") and entry.key.path in self.weights.by_target:
+            sources = self.weights.by_target[entry.key.path].sources
+            return any(not self.weights.is_apart(name) for name in sources)
         return entry.key.phase == "gradient" and entry.key.path not in self.weights.by_target and not entry.is_zero()

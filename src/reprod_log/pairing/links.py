@@ -172,7 +172,8 @@ class WeightMap:
         found: dict[str, Array] = {}
         for link in self.links:
             if any(
-                name not in given or (len(self.by_source[name]) > 1 and not self._apart(name)) for name in link.sources
+                name not in given or (len(self.by_source[name]) > 1 and not self.is_apart(name))
+                for name in link.sources
             ):
                 continue
             arrays = [given[name] for name in link.sources]
@@ -180,7 +181,7 @@ class WeightMap:
             found[link.target] = arrays[0].reshape(link.shape) if added else link.apply(arrays)
         return found
 
-    def _apart(self, name: str) -> bool:
+    def is_apart(self, name: str) -> bool:
         """Whether the weights made of this one take different parts of it."""
         counts = np.zeros(1, int)
         for link in self.by_source[name]:
@@ -199,7 +200,9 @@ class WeightMap:
         known = np.zeros(prod(shape), bool)
         for link in self.by_source.get(name, ()):
             if link.target not in arrays:
-                return None
+                if add:
+                    return None
+                continue
             if not add and isinstance(link.recipe, Recipe) and link.recipe.added:
                 return None
             values = np.asarray(arrays[link.target], np.float64).reshape(-1)
