@@ -76,6 +76,8 @@ def test_crossed_names_make_the_alignment_unproven_and_stand_first() -> None:
     alignment = align_models(Attention(), Crossed(), (X,))
     assert alignment.status is Status.UNPROVEN
     assert alignment.findings[0].rule == "crossed_names"
+    assert alignment.weight_map is not None
+    assert alignment.weight_map.by_target["value.weight"].sources == ("k.weight",)
     assert "k → value" in str(alignment.findings[0].cause).replace("'", "")
 
 

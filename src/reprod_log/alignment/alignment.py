@@ -16,6 +16,7 @@ from typing import Any
 from reprod_log.diagnose import Case, Finding, diagnose_again
 from reprod_log.errors import NotAligned, UnreadableFile
 from reprod_log.measure.comparison import Compared, Comparison
+from reprod_log.pairing.links import WeightMap
 from reprod_log.recording import Key
 from reprod_log.recording.encoding import check_types
 from reprod_log.recording.files import replacing
@@ -51,6 +52,8 @@ class Alignment:
     findings: tuple[Finding, ...] = ()
     floor: NoiseFloor | None = None
     """What rounding alone does, when the recordings tell."""
+    weight_map: WeightMap | None = None
+    """From which weights of the reference each of the candidate's comes, when live models agree under it; not saved."""
 
     def __post_init__(self) -> None:
         # Here, so that no way of making an alignment passes with a doubt in it.

@@ -110,7 +110,8 @@ def prove(alignment: Alignment, runs: Experiments, reference: Recording, candida
     if runs.weights is not None and not alignment.verdict.first_divergence:
         # All that both sides have agrees, and what only one of them has is a way of writing: nothing has a cause.
         findings = tuple(one for one in findings if one.kind != "cause")
-    return replace(alignment, findings=(*_crossed(runs), *findings, *_by_values(runs)))
+    found = (*_crossed(runs), *findings, *_by_values(runs))
+    return replace(alignment, findings=found, weight_map=runs.weights)
 
 
 def _by_values(runs: Experiments) -> Iterator[Finding]:
