@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import permutations
 from math import prod
@@ -90,7 +90,6 @@ class Link:
     recipe: Recipe | TensorView
     proof: str = ""
     """What speaks for it: values, stated, name, structure."""
-    fits: int = field(default=1, compare=False)
 
     def apply(self, arrays: Sequence[Array]) -> Array:
         if isinstance(self.recipe, TensorView):
@@ -117,9 +116,6 @@ class Link:
             found.append(np.where(own, whole - start, -1))
             start += prod(shape)
         return tuple(found)
-
-    def is_whole(self, read: Callable[[str], Array]) -> bool:
-        return all(np.isfinite(read(name)).all() for name in self.sources)
 
 
 @dataclass(frozen=True)
@@ -148,8 +144,6 @@ class WeightMap:
     trials: int = 0
     bounded: bool = False
     """Whether the search was given up at its bound."""
-    first: str = ""
-    """Where values stop to agree: the module and line of the candidate."""
 
     @cached_property
     def by_target(self) -> Mapping[str, Link]:

@@ -101,8 +101,6 @@ class Search:
         self.choices: list[_Choice] = []
         self.trials = 0
         self.bounded = False
-        self.first = -1
-        """The event at which values stopped to agree."""
         self.proven: set[str] = set()
         self.by_structure: set[str] = set()
         self.level = 0
@@ -585,9 +583,6 @@ class Search:
         agrees = bool(fits) and all(fits) and not self.diverged
         links = tuple(self.links[name] for name in self.theirs.names if name in self.links)
         used = {name for link in links for name in link.sources}
-        live = 0
-        for number in self.ours.program.results.values():
-            live |= self.ours.behind[number]
         left = tuple(name for name in self.ours.names if name not in used)
         lacking = tuple(name for name in self.theirs.names if name not in self.links and name not in self.own)
         return WeightMap(
