@@ -78,7 +78,7 @@ def test_loss_that_is_no_scalar_is_refused_with_its_shape(lab):
         ({"inputs": "sometimes"}, "inputs must be"),
         ({"budget": -1}, "budget must be"),
         ({"save": "recording.zip"}, "cannot tell the format from the suffix"),
-        ({"step_after": "g"}, "no optimizer here; there are none"),
+        ({"step_after": "g"}, "not an optimizer here; there are none"),
     ],
 )
 def test_impossible_options_are_refused(lab, options, said):

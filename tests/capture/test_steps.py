@@ -92,7 +92,7 @@ def test_one_optimizer_can_be_named_to_end_the_step(lab):
     assert run.recording.steps == (0, 1)
     assert outputs(run.recording, 0) == [f"step0/forward/{name}#{call}:output" for call in (0, 1) for name in "gd"]
     assert "step0/gradient/d.weight#1:raw" in run.recording
-    with pytest.raises(UsageError, match="no optimizer here; there are 'g', 'd'"):
+    with pytest.raises(UsageError, match="not an optimizer here; there are 'g', 'd'"):
         watch(models, optimizer=optimizers, step_after="x")
 
 

@@ -13,7 +13,7 @@ SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "rounding_or_defect.
 @pytest.mark.parametrize(
     ("case", "code", "said"),
     [
-        ("alexnet", 0, ("a fixed limit of 1e-6 says: not aligned", "the rule says: aligned, rounding", "changed side")),
+        ("alexnet", 0, ("a fixed limit of 1e-6 says: not aligned", "the rule says: aligned, rounding", "crossed zero")),
         ("num_cycles", 1, ("the rule says: a defect", "num_cycles")),
     ],
 )

@@ -86,7 +86,8 @@ def many_entries(folder: Path, count: int, *, steps: int) -> Figures:
             for number, entry in enumerate(found):
                 assert entry.array()[0] == number
         with timed(figures, "compare"):
-            alignment = align(found, found, limits=("max_abs:0",))
+            # One recording twice proves nothing about a port; here only the entries count.
+            alignment = align(found, found, limits=("max_abs:0",), allow_unproven=True)
         assert alignment.passed
         assert len(alignment.comparison.rows) == count
         return figures
