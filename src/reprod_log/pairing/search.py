@@ -9,7 +9,6 @@ depends on it and on those that compete with it is anchored together.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -32,7 +31,10 @@ _LEVELS = ((1, 0), (2, 0), (3, 0), (2, 1), (6, 0), (4, 2))
 _TRIALS = 300
 """Per segment and level."""
 _OPTIONS = 64
-_SECONDS = 10.0
+_CALL, _EFFORT, _PASSES = 3_000, 150_000_000, 20
+"""What is replayed is bounded, in elements (a call counts as so many): so much, or so many passes of a large model.
+
+About ten seconds; a clock would let the answer depend on what else the machine does."""
 _MOST_POOL = 16
 
 
@@ -108,7 +110,8 @@ class Search:
         self.start_trail = 0
         self.level_trials = 0
         self.best: tuple[int, dict[str, Link]] = (-1, {})
-        self.deadline = time.process_time() + _SECONDS
+        once = sum(_CALL + array.size for array in candidate.program.arrays)
+        self.effort, self.most_effort = 0, max(_EFFORT, _PASSES * once)
         self.diverged = False
         for number in range(len(candidate.program.arrays)):
             if candidate.data[number] and not candidate.behind[number]:
@@ -176,6 +179,7 @@ class Search:
         except Exception:  # weights of another shape may make a kernel raise anything
             return False
         for number, tensor in zip(kernel.outputs, results, strict=False):
+            self.effort += _CALL + self.theirs.program.arrays[number].size
             self.tensors[number] = tensor
             self.trail.append(("tensor", number))
             self._anchor(number, self.theirs.program.array(tensor))
@@ -276,7 +280,7 @@ class Search:
             if self._try(choice, option):
                 return True
             self._rewind(choice.trail)
-            if self.level_trials > _TRIALS or time.process_time() > self.deadline:
+            if self.level_trials > _TRIALS or self.effort > self.most_effort:
                 break
         if choice.pending and sum(one.pending for one in self.choices) <= _LEVELS[self.level][0]:
             choice.options = waiting
@@ -335,8 +339,8 @@ class Search:
     def _back(self, conflict: int, place: int | None) -> int:
         """Undo the last choice that could be at fault and take its next option; the place to go on from."""
         self._remember(place)
-        out_of_time = time.process_time() > self.deadline
-        while self.choices and self.level_trials <= _TRIALS and not out_of_time:
+        exhausted = self.effort > self.most_effort
+        while self.choices and self.level_trials <= _TRIALS and not exhausted:
             choice = self.choices.pop()
             self._rewind(choice.trail)
             if not choice.mask & conflict:
@@ -355,18 +359,18 @@ class Search:
                     break
             self.choices.pop()
             conflict |= choice.depends
-        return self._next_level(place, out_of_time)
+        return self._next_level(place, exhausted)
 
     def _remember(self, place: int | None) -> None:
         reached = len(self.reached)
         if reached > self.best[0]:
             self.best = (reached, dict(self.links))
 
-    def _next_level(self, place: int | None, out_of_time: bool) -> int:
+    def _next_level(self, place: int | None, exhausted: bool) -> int:
         self.choices.clear()
         self._rewind(self.start_trail)
         self.level_trials = 0
-        if self.level + 1 < len(_LEVELS) and not out_of_time:
+        if self.level + 1 < len(_LEVELS) and not exhausted:
             self.level += 1
             return self.start
         # No map fits: what got furthest is kept, and from here on order and shape decide.
