@@ -94,14 +94,29 @@ def align_models(
     notes: list[Message] = []
     tables: tuple[str, ...] = ()
     found = _weight_map(ours, theirs, batches[0])
-    if transfer and found is not None and found.agrees and _obeys(found, options.rename):
-        write_weights(theirs, found.apply(read_weights(ours).__getitem__))
-    elif transfer:
-        theirs, notes, tables = _transfer(ours, theirs, batches[0][0], options.rename)
-    weights = found if found is not None and found.agrees and _is_loaded(found, ours, theirs) else None
+    weights: WeightMap | None = None
+    if transfer:
+        try:
+            theirs, notes, tables = _transfer(ours, theirs, batches[0][0], options.rename)
+        except TransferError:
+            if found is None or not found.agrees or not _obeys(found, options.rename):
+                raise
+            write_weights(theirs, found.apply(read_weights(ours).__getitem__))
+            weights = found
     runs = Experiments(ours, theirs, batches, options.rename, progress, quick, detailed, notes, tables, weights)
     recordings = runs.recordings()
-    return prove(align_with(*recordings, options, weights), runs, *recordings)
+    alignment = prove(align_with(*recordings, options, weights), runs, *recordings)
+    return _with_map(alignment, found, ours, theirs, options.rename)
+
+
+def _with_map(
+    alignment: Alignment, found: WeightMap | None, ours: Side, theirs: Side, rename: Mapping[str, str]
+) -> Alignment:
+    """The alignment with the proven map of the weights that the candidate has, and what it says about names."""
+    if found is None or not found.agrees or not _is_loaded(found, ours, theirs):
+        return alignment
+    findings = (*_crossed(found, rename), *alignment.findings, *_by_values(found))
+    return replace(alignment, findings=findings, weight_map=found)
 
 
 def prove(alignment: Alignment, runs: Experiments, reference: Recording, candidate: Recording) -> Alignment:
@@ -110,13 +125,12 @@ def prove(alignment: Alignment, runs: Experiments, reference: Recording, candida
     if runs.weights is not None and not alignment.verdict.first_divergence:
         # All that both sides have agrees, and what only one of them has is a way of writing: nothing has a cause.
         findings = tuple(one for one in findings if one.kind != "cause")
-    found = (*_crossed(runs), *findings, *_by_values(runs))
-    return replace(alignment, findings=found, weight_map=runs.weights)
+    return replace(alignment, findings=findings)
 
 
-def _by_values(runs: Experiments) -> Iterator[Finding]:
+def _by_values(weights: WeightMap) -> Iterator[Finding]:
     """The pairs of layers that only values tell apart, for a person to look at."""
-    found = () if runs.weights is None else renamed_layers(runs.weights.by_target)
+    found = renamed_layers(weights.by_target)
     if found:
         pairs = Parts(message("word.goes_to", one=Name(one), other=Name(other)) for one, other in found[:_MOST_SHOWN])
         yield Finding(
@@ -127,10 +141,10 @@ def _by_values(runs: Experiments) -> Iterator[Finding]:
         )
 
 
-def _crossed(runs: Experiments) -> Iterator[Finding]:
+def _crossed(weights: WeightMap, rename: Mapping[str, str]) -> Iterator[Finding]:
     """A doubt for every two layers that agree only against their names, unless the user's own map says so."""
-    for one in () if runs.weights is None else runs.weights.crossings:
-        if any(is_front(old, path) for old in runs.rename for path in (one.one, one.two)):
+    for one in weights.crossings:
+        if any(is_front(old, path) for old in rename for path in (one.one, one.two)):
             continue
         yield Finding(
             rule="crossed_names",

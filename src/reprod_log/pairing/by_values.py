@@ -156,7 +156,8 @@ def _first_calls(entries: Sequence[Entry]) -> dict[str, list[_Place]]:
 def match_by_values(reference: Recording, candidate: Recording, weights: WeightMap, named: Pairing) -> Pairing:
     """The pairing of two programs that agree under `weights`; `named` pairs what is neither module nor weight.
 
-    What has no partner is a way of writing, but for weights that have a gradient and go nowhere.
+    What has no partner is a way of writing, but for what the program returns, weights that have a gradient and buffers
+    that change.
     """
     found = ValuePairs.of(reference.entries, candidate.entries)
     finder = _Finder(reference, candidate, weights, found)
@@ -166,8 +167,10 @@ def match_by_values(reference: Recording, candidate: Recording, weights: WeightM
     others = {str(pair.reference.key): pair for pair in named.pairs}
     for entry in reference.entries:
         pair = finder.partner(entry)
-        if entry.key.phase not in (*_OF_MODULES, *_OF_TENSORS):
+        if entry.key.phase not in (*_OF_MODULES, *_OF_TENSORS) or (pair is None and _is_result(entry.key)):
+            # What a program returns is compared by its role, whatever its values are.
             pair = others.get(str(entry.key))
+            pair = None if pair is None or str(pair.candidate.key) in finder.taken else pair
             if pair is None:
                 alone.append(entry)
         elif pair is None:
@@ -178,12 +181,21 @@ def match_by_values(reference: Recording, candidate: Recording, weights: WeightM
     left = [entry for entry in candidate.entries if str(entry.key) not in finder.taken]
     lost = [one for one in left if one.key.phase not in (*_OF_MODULES, *_OF_TENSORS) or finder.is_lost_there(one)]
     kept = {id(one) for one in named.only_in_candidate}
-    lost = [one for one in lost if not one.key.run and (one.key.phase in _OF_TENSORS or id(one) in kept)]
+    lost = [one for one in lost if not one.key.run and (_must_have_partner(one.key) or id(one) in kept)]
     unmatched = {id(one) for one in named.only_in_reference}
-    alone = [one for one in alone if not one.key.run and (one.key.phase in _OF_TENSORS or id(one) in unmatched)]
+    alone = [one for one in alone if not one.key.run and (_must_have_partner(one.key) or id(one) in unmatched)]
     dropped = {id(one) for one in lost}
     structural += [one for one in left if id(one) not in dropped]
     return Pairing(tuple(pairs), tuple(alone), tuple(lost), tuple(structural), ())
+
+
+def _is_result(key: Key) -> bool:
+    """Whether an entry is what the whole program returns."""
+    return key.phase == "forward" and not key.path and key.role.startswith("output")
+
+
+def _must_have_partner(key: Key) -> bool:
+    return key.phase in _OF_TENSORS or _is_result(key)
 
 
 class _Finder:
@@ -191,6 +203,7 @@ class _Finder:
 
     def __init__(self, reference: Recording, candidate: Recording, weights: WeightMap, found: ValuePairs) -> None:
         self.candidate, self.weights, self.found = candidate, weights, found
+        self.moving = (_moving(reference), _moving(candidate))
         self.there = {str(entry.key): entry for entry in candidate.entries}
         self.taken: set[str] = set()
         self.apart = frozenset(self._differ_alone(reference))
@@ -285,11 +298,24 @@ class _Finder:
 
     def is_lost(self, entry: Entry) -> bool:
         """Whether a weight that matters has no partner: a gradient that is not zero must be compared."""
-        return entry.key.phase == "gradient" and entry.key.path not in self.weights.by_source and not entry.is_zero()
+        if entry.key.path in self.weights.by_source:
+            return False
+        return entry.key.path in self.moving[0] or (entry.key.phase == "gradient" and not entry.is_zero())
 
     def is_lost_there(self, entry: Entry) -> bool:
         """The same for the candidate, and a copy of a weight that is one with another in the reference."""
         if entry.key.phase in ("parameter", "update") and entry.key.path in self.weights.by_target:
             sources = self.weights.by_target[entry.key.path].sources
             return any(not self.weights.is_apart(name) for name in sources)
-        return entry.key.phase == "gradient" and entry.key.path not in self.weights.by_target and not entry.is_zero()
+        if entry.key.path in self.weights.by_target:
+            return False
+        return entry.key.path in self.moving[1] or (entry.key.phase == "gradient" and not entry.is_zero())
+
+
+def _moving(recording: Recording) -> frozenset[str]:
+    """Buffers that a training changes; tables are the same at every step."""
+    contents: dict[str, set[str]] = {}
+    for entry in recording.of_run(""):
+        if entry.key.phase == "buffer":
+            contents.setdefault(entry.key.path, set()).add(entry.hash)
+    return frozenset(path for path, hashes in contents.items() if len(hashes) > 1)
