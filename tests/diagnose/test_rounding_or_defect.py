@@ -25,7 +25,7 @@ def remark(reference: Recording, candidate: Recording, limit: str = "mean_abs:1e
 
 def test_without_float64_the_way_to_record_it_is_said() -> None:
     (found,) = remark(side(1, float64=False), side(2, float64=False))
-    assert "--dtype float64" in words()(found.advice)
+    assert "reprod run --float64" in words()(found.advice)
 
 
 def test_with_float64_rounding_is_called_rounding() -> None:

@@ -48,7 +48,7 @@ def test_rows_say_what_was_compared() -> None:
     assert list(rows) == [key for key in REFERENCE if key != "other_name"]
     moved = rows["moved"]
     assert (moved.candidate_key, moved.how, moved.confidence) == ("moved", "name", 1.0)
-    assert (moved.view, moved.layer_type) == ("", "")
+    assert (moved.view, moved.layer_type) == (None, "")
     assert (moved.reference_shape, moved.candidate_shape) == ((2, 3), (2, 3))
     assert (moved.reference_dtype, moved.candidate_dtype) == ("float64", "float64")
     assert moved.measurement is not None

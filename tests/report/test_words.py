@@ -60,6 +60,7 @@ def test_chinese_is_chinese() -> None:
         "note.ranks.of_rank",
         "note.ranks.place",
         "view.of_kind",
+        "word.goes_to",
         "view.done",
     }
 

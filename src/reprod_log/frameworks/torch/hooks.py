@@ -33,6 +33,8 @@ from reprod_log.recording import Array
 def on_call(module: Any, before: Before, after: After) -> Undo:
     if isinstance(module, nn.TransformerEncoderLayer):
         before, after = _unfused(module, before, after)
+    else:
+        before, after = _behind_own_hooks(module, before, after)
     return around_module(nn.Module, is_tracing, module, before, after)
 
 
@@ -48,6 +50,35 @@ def _unfused(module: Any, before: Before, after: After) -> tuple[Before, After]:
         if handles:
             handles.pop().remove()
         return after(output)
+
+    return first, last
+
+
+def _behind_own_hooks(module: Any, before: Before, after: After) -> tuple[Before, After]:
+    """Have `before` called after hooks that the module has itself: those of sharded modules put its weights together.
+
+    Ours is a hook too then, which exists only during the call.
+    """
+    calls: list[tuple[Any, list[bool]]] = []
+
+    def first(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if not getattr(module, "_forward_pre_hooks", None):
+            calls.append((None, [True]))
+            return before(args, kwargs)
+        began: list[bool] = []
+
+        def behind(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            began.append(True)
+            before(args, kwargs)
+
+        calls.append((module.register_forward_pre_hook(behind, with_kwargs=True), began))
+        return None
+
+    def last(output: Any) -> Any:
+        handle, began = calls.pop()
+        if handle is not None:
+            handle.remove()
+        return after(output) if began else None
 
     return first, last
 
