@@ -53,7 +53,7 @@ def test_rows_say_what_was_compared() -> None:
     assert (moved.reference_dtype, moved.candidate_dtype) == ("float64", "float64")
     assert moved.measurement is not None
     assert (moved.measurement.max_abs, moved.measurement.beyond_limit, moved.measurement.limit) == (2.0, 2, 1.0)
-    assert rows["single"].view == "(1,) and () are the same single number"
+    assert str(rows["single"].view) == "(1,) and () are the same single number"
     assert rows["single"].measurement is not None
     assert rows["words"].measurement is not None
     assert rows["words"].measurement.differing == 1
