@@ -368,7 +368,7 @@ def _plain_key(key: Any) -> Any:
 def is_classic_key(key: Any) -> bool:
     """Whether a log of 1.0.1 may have this key and this reader takes it: text, a number, None, or a tuple of these."""
     if isinstance(key, tuple):
-        return len(key) <= _MOST_ARGUMENTS and all(is_classic_key(one) for one in key if not isinstance(one, tuple))
+        return len(key) <= _MOST_ARGUMENTS and not any(isinstance(one, tuple) or not is_classic_key(one) for one in key)
     return key is None or isinstance(key, (str, int, float, np.number, np.bool_))
 
 
