@@ -26,7 +26,7 @@ from reprod_log.pairing.weight_map import TransferPlan, make_plan
 from reprod_log.recording import PHASES, Array, Entry, Recording
 
 Progress = Callable[[str, int, int], None]
-"""Hears what is being done, how many parts are done, and how many there are."""
+"""Receives what is being done, how many parts are done, and how many there are."""
 
 FLOAT64 = "float64"
 _INJECTED_PHASES = tuple(phase for phase in PHASES if phase != "clip")

@@ -394,7 +394,7 @@ def _computed(case: Case) -> list[Compared]:
     ]
 
 
-# A recording whose name or layers are those of another framework than the one that is said to have made it.
+# A recording whose name or layers are those of another framework than the one it claims.
 
 
 def _posing(case: Case) -> Iterable[Finding]:
