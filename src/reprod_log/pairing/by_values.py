@@ -159,6 +159,11 @@ def match_by_values(reference: Recording, candidate: Recording, weights: WeightM
     What has no partner is a way of writing, but for what the program returns, weights that have a gradient and buffers
     that change.
     """
+    roots = _roots(reference)
+
+    def must_pair(key: Key) -> bool:
+        return key.phase in _OF_TENSORS or _is_result(key, roots)
+
     found = ValuePairs.of(reference.entries, candidate.entries)
     finder = _Finder(reference, candidate, weights, found)
     pairs: list[Pair] = []
@@ -167,7 +172,7 @@ def match_by_values(reference: Recording, candidate: Recording, weights: WeightM
     others = {str(pair.reference.key): pair for pair in named.pairs}
     for entry in reference.entries:
         pair = finder.partner(entry)
-        if entry.key.phase not in (*_OF_MODULES, *_OF_TENSORS) or (pair is None and _is_result(entry.key)):
+        if entry.key.phase not in (*_OF_MODULES, *_OF_TENSORS) or (pair is None and _is_result(entry.key, roots)):
             # What a program returns is compared by its role, whatever its values are.
             pair = others.get(str(entry.key))
             pair = None if pair is None or str(pair.candidate.key) in finder.taken else pair
@@ -181,21 +186,23 @@ def match_by_values(reference: Recording, candidate: Recording, weights: WeightM
     left = [entry for entry in candidate.entries if str(entry.key) not in finder.taken]
     lost = [one for one in left if one.key.phase not in (*_OF_MODULES, *_OF_TENSORS) or finder.is_lost_there(one)]
     kept = {id(one) for one in named.only_in_candidate}
-    lost = [one for one in lost if not one.key.run and (_must_have_partner(one.key) or id(one) in kept)]
+    lost = [one for one in lost if not one.key.run and (one.key.phase in _OF_TENSORS or id(one) in kept)]
     unmatched = {id(one) for one in named.only_in_reference}
-    alone = [one for one in alone if not one.key.run and (_must_have_partner(one.key) or id(one) in unmatched)]
+    alone = [one for one in alone if not one.key.run and (must_pair(one.key) or id(one) in unmatched)]
     dropped = {id(one) for one in lost}
     structural += [one for one in left if id(one) not in dropped]
     return Pairing(tuple(pairs), tuple(alone), tuple(lost), tuple(structural), ())
 
 
-def _is_result(key: Key) -> bool:
-    """Whether an entry is what the whole program returns."""
-    return key.phase == "forward" and not key.path and key.role.startswith("output")
+def _is_result(key: Key, roots: frozenset[str]) -> bool:
+    """Whether an entry is what a whole model returns."""
+    return key.phase == "forward" and key.path in roots and key.role.startswith("output")
 
 
-def _must_have_partner(key: Key) -> bool:
-    return key.phase in _OF_TENSORS or _is_result(key)
+def _roots(recording: Recording) -> frozenset[str]:
+    """The paths of whole models: of one the empty one, of several their names."""
+    paths = {module.path for module in recording.modules}
+    return frozenset(("",)) if "" in paths else frozenset(path for path in paths if "." not in path)
 
 
 class _Finder:
