@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from reprod_log.capture import watch
+from reprod_log.recording import Key, Recording
 
 
 def mlp():
@@ -81,6 +82,7 @@ import numpy as np
 import torch
 from torch import nn
 from reprod_log.capture import watch
+from reprod_log.recording import Key, Recording
 
 torch.distributed.init_process_group("gloo", init_method=f"file://{sys.argv[1]}/meet", rank=0, world_size=1)
 model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)))
@@ -255,3 +257,38 @@ def test_optimizer_with_several_groups_has_a_rate_for_each():
         "step1/lr/optimizer:group0": 0.05,
         "step1/lr/optimizer:group1": 0.25,
     }
+
+
+def _trained(compiled_from: int, steps: int = 4) -> Recording:
+    """A training whose model is compiled inside the block, before the step `compiled_from`."""
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    inner = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())
+    model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), inner, torch.nn.Linear(8, 3))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with watch(model, optimizer=optimizer) as run:
+        call = model
+        for step in range(steps):
+            if step == compiled_from:
+                call = torch.compile(model, backend="eager")
+            optimizer.zero_grad()
+            call(torch.ones(5, 6) * step).square().sum().backward()
+            optimizer.step()
+    return run.recording
+
+
+@pytest.mark.parametrize("compiled_from", [0, 2])
+def test_model_compiled_inside_the_block_is_noted_and_its_steps_are_counted(compiled_from: int) -> None:
+    plain, compiled = _trained(99), _trained(compiled_from)
+    ours, theirs = ({str(entry.key) for entry in one.entries} for one in (plain, compiled))
+    assert theirs < ours
+    missing = [Key.parse(key) for key in ours - theirs]
+    assert {key.phase for key in missing} == {"data", "forward", "backward"}
+    assert {key.step for key in missing} == set(range(compiled_from, 4))
+    assert not plain.notes
+    notes = [note for note in compiled.notes if note.id == "note.capture.unseen"]
+    assert [(note.arguments["first"], note.arguments["count"]) for note in notes] == [
+        (compiled_from, 4 - compiled_from)
+    ]
+    named = {path.removeprefix("the model") for path in notes[0].arguments["paths"]}
+    assert {key.path for key in missing if key.phase != "data"} <= named | {"", "1", "2", "2.1"}

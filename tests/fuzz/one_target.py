@@ -4,17 +4,47 @@ from __future__ import annotations
 
 import resource
 import sys
+from pathlib import Path
 
 import atheris
 
 # Beyond this an allocation fails, and the failure is the finding.
 MOST_MEMORY = 4 << 30
+ROOM = 64 << 20
+"""Bytes of memory that an input may cost beyond sixteen times its size."""
+_PAGE = resource.getpagesize()
+_STATUS = Path("/proc/self/statm").open("rb", buffering=0)
 
 with atheris.instrument_imports(include=["reprod_log"]):
-    from fuzz.targets import TARGETS
+    from fuzz.targets import TARGETS, Target
+
+
+def most_memory() -> int:
+    """The most bytes that the process has held so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+
+
+def memory() -> int:
+    """The bytes that the process holds now."""
+    _STATUS.seek(0)
+    return int(_STATUS.read().split()[1]) * _PAGE
+
+
+def within_memory(target: Target) -> Target:
+    """The target, which also fails when an input takes more memory than it is worth."""
+
+    def held(data: bytes) -> None:
+        before, most = memory(), most_memory()
+        target(data)
+        # Below an earlier maximum nothing is known, but that one was within its own limit.
+        taken = most_memory() - before if most_memory() > most else 0
+        if taken > ROOM + 16 * len(data):
+            raise MemoryError(f"{len(data)} bytes took {taken} bytes of memory")
+
+    return held
 
 
 if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
-    atheris.Setup([sys.argv[0], *sys.argv[2:]], TARGETS[sys.argv[1]])
+    atheris.Setup([sys.argv[0], *sys.argv[2:]], within_memory(TARGETS[sys.argv[1]]))
     atheris.Fuzz()

@@ -20,8 +20,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 CORPUS = HERE / "corpus"
 _DONE = re.compile(r"stat::number_of_executed_units:\s+(\d+)")
-LONGEST_INPUT = 2048
-SLOWEST_SECONDS = 20
+LONGEST_INPUT = 16384
+SLOWEST_SECONDS = 10
 
 
 def fuzz(target: str, *, runs: int, seconds: int, grown: Path) -> tuple[int, int]:

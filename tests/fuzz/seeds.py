@@ -100,6 +100,8 @@ def seeds() -> dict[str, dict[str, bytes]]:
         "compared": {"three": whole, "summary": _description(SUMMARY, modules=MODULES) + PART},
         "alignment_parts": {"some": b"\0\x05\0\x07\x20\0\x30", "other": b"\1\x50\0\x02"},
         "description_parts": {"some": b"\x05\0\x07\x20\0\x30"},
+        "commands": {"alignment": b"\0" + _alignments()["calibrated"], "npy": b"\1" + saved[".npy"],
+                     "npz": b"\2" + saved[".npz"], "safetensors": b"\3" + whole},
         "names": {"key": b"float64@step0/forward/encoder.0.linear#0:output", "limit": b"loss_*=float16|1e-5",
                   "classic": b"loss_0"},
     }  # fmt: skip

@@ -22,6 +22,8 @@ import numpy as np
 from fuzz.changed import changed
 from reprod_log.alignment import Alignment, align
 from reprod_log.classic.diff_helper import ReprodDiffHelper
+from reprod_log.cli import INTERNAL_ERROR
+from reprod_log.cli.app import exit_code_of
 from reprod_log.errors import ReprodLogError
 from reprod_log.recording import Key, Recording
 from reprod_log.recording.pickles import read_pickle
@@ -198,8 +200,29 @@ def names(data: bytes) -> None:
             Limit.parse(f"{keys}/mean_abs:{value}")
 
 
+COMMANDS = {
+    ".npy": (["show", "--values"], ["compare", ""]),
+    ".npz": (["show", "--values", "--all"], ["compare", ""]),
+    ".safetensors": (["show", "--values"], ["compare", "", "--allow-unmatched", "*"]),
+    ".json": (["judge"], ["report", "-o", str(_HOME / "report.md")]),
+}
+"""What is typed for a file of each kind; an empty argument is the file a second time."""
+
+
+def commands(data: bytes) -> None:
+    """A file given to the command itself, whose exit code 3 is a defect. The first byte chooses its kind."""
+    suffix = sorted(COMMANDS)[(data[0] if data else 0) % len(COMMANDS)]
+    path = _file(f"typed{suffix}", _shard(data[1:]) if suffix == ".safetensors" else data[1:])
+    for words in COMMANDS[suffix]:
+        arguments = [words[0], str(path), *(word or str(path) for word in words[1:])]
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as errors:
+            code = exit_code_of(arguments)
+        if code == INTERNAL_ERROR:
+            raise AssertionError(f"reprod {' '.join(words)} ended with 3: {errors.getvalue()}")
+
+
 _ALL = (
     pickle, npy, classic, npz, safetensors, described, folder, alignment, pdparams, compared, names, alignment_parts,
-    description_parts,
+    description_parts, commands,
 )  # fmt: skip
 TARGETS: dict[str, Target] = {one.__name__: one for one in _ALL}

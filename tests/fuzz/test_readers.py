@@ -63,7 +63,7 @@ def test_target_notices_a_foreign_error(name: str, monkeypatch: pytest.MonkeyPat
     def fails(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    readers = ("load", "read_pickle", "read_weights", "Alignment", "Key")
+    readers = ("load", "read_pickle", "read_weights", "Alignment", "Key", "exit_code_of")
     for reader in readers:
         replaced: object = fails
         if reader in ("Alignment", "Key"):

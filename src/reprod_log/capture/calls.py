@@ -25,9 +25,14 @@ class Tap:
     def serve(self, node: Node, step: int, call: int, role: str) -> None:
         self._places.append((node, step, call, role))
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether a gradient has come."""
+        return self._times > 0
+
     def receive(self, gradient: Any) -> None:
         session = self._session
-        session.passes.reached = True
+        session.passes.reached = session.passes.recorded = True
         if session.over or session.paused:
             return
         again = f"~{self._times}" if self._times else ""
@@ -65,7 +70,7 @@ class Calls:
         self._before_outermost = before_outermost
         self._gathered = gathered
         self._stacks: dict[int, list[tuple[Node, int | None]]] = {}
-        self._tapped = False
+        self._outer: list[Tap] = []
         self._counts: dict[Node, int] = {}
         self._sizes: dict[Node, int] = {}
         self._without_gradient: dict[Node, list[tuple[int, str, str]]] = {}
@@ -102,7 +107,7 @@ class Calls:
     def reset(self) -> None:
         """A new step begins."""
         self._stacks.clear()
-        self._tapped = False
+        self._outer.clear()
         self._counts.clear()
         self._sizes.clear()
         self._without_gradient.clear()
@@ -123,7 +128,16 @@ class Calls:
     @property
     def without_trace(self) -> bool:
         """Whether models were called in this step, but nothing that they gave can carry a gradient back."""
-        return bool(self._counts) and not self._tapped
+        return bool(self._counts) and not self._outer
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether a gradient has come through everything that models gave in this step, if they gave anything."""
+        return not self._counts or (bool(self._outer) and all(tap.is_spent for tap in self._outer))
+
+    def is_called(self, node: Node) -> bool:
+        """Whether the node was called in this step."""
+        return node in self._counts
 
     def settle(self) -> None:
         """Nothing can be running in this thread now; what an exception left behind is forgotten."""
@@ -233,8 +247,9 @@ class Calls:
         if "loss" not in session.selection.phases:
             return
         for _, leaf in flatten(output):
-            if session.is_tensor(leaf) and self._connect(Tap(session), leaf):
-                self._tapped = True
+            tap = Tap(session)
+            if session.is_tensor(leaf) and self._connect(tap, leaf):
+                self._outer.append(tap)
 
     def _listen(self, node: Node, call: int, role: str, tensor: Any) -> list[tuple[Any, int, Tap]]:
         session = self._session

@@ -31,6 +31,9 @@ class Gradients:
         self._last: dict[Slot, str] = {}
         self._stand_ins: dict[int, tuple[Any, Undo]] = {}
         self.touched: set[Slot] = set()
+        """Those that got a gradient in this step."""
+        self.new: dict[Slot, None] = {}
+        """Those that got one since an optimizer last stepped."""
 
     def attach_new(self) -> None:
         """Listen to every chosen parameter that takes a gradient now; more may be thawed later."""
@@ -68,6 +71,7 @@ class Gradients:
         self._waiting.clear()
         self._last.clear()
         self.touched.clear()
+        self.new.clear()
 
     def _on_gradient_of(self, slot: Slot) -> Callable[[Any], None]:
         def receive(gradient: Any) -> None:
@@ -77,11 +81,15 @@ class Gradients:
                 return
             self._fresh.pop(slot, None)
             self._fresh[slot] = None
-            self.touched.add(slot)
+            self._touch(slot)
             if session.ranks > 1 and "gradient" in session.selection.phases:
                 session.stage.add(session.stage_parameter("gradient", slot, gradient, role="local"))
 
         return receive
+
+    def _touch(self, slot: Slot) -> None:
+        self.touched.add(slot)
+        self.new[slot] = None
 
     def gathered(self, node: Node) -> None:
         """Listen to what stands in for the node's parameters while it is called: the wholes that a wrapper gathers of
@@ -101,7 +109,7 @@ class Gradients:
             session = self._session
             session.passes.reached = True
             if session.listening:
-                self.touched.add(slot)
+                self._touch(slot)
                 if "gradient" in session.selection.phases:
                     session.stage.add(session.stage_parameter("gradient", slot, gradient, role="local"))
 
@@ -114,7 +122,7 @@ class Gradients:
                 continue
             if self._session.hooks.gradient(slot.tensor) is not None:
                 self._fresh[slot] = None
-                self.touched.add(slot)
+                self._touch(slot)
 
     def after_backward(self) -> None:
         """Read what the pass has added to. Later passes of the same step read again: the sum counts."""

@@ -10,6 +10,7 @@ from reprod_log.capture.calls import Calls
 from reprod_log.capture.gradients import Gradients, Losses
 from reprod_log.capture.provenance import DataHash
 from reprod_log.capture.session import Session
+from reprod_log.capture.unseen import Unseen
 from reprod_log.capture.updates import Updates
 from reprod_log.frameworks.module_tree import Node, Root, Slot
 from reprod_log.messages import Code, message
@@ -25,7 +26,8 @@ class Listening:
         self.session = session
         self.gradients = Gradients(session, self._terms)
         self.calls = Calls(session, self._before_outermost, self.gradients.gathered)
-        self.updates = Updates(session, self.gradients)
+        self.unseen = Unseen(session, self.calls, self.gradients)
+        self.updates = Updates(session, self.gradients, self.unseen)
         self.losses = Losses(session)
         self.data_hash = DataHash()
         self._undo = ExitStack()
@@ -81,6 +83,7 @@ class Listening:
         session = self.session
         if session.listening:
             self.gradients.flush()
+            self.unseen.look()
         if session.listening and whole:
             self._record_parameters()
             self._record_buffers()
@@ -134,6 +137,8 @@ class Listening:
         session = self.session
         if session.passes.begin() and accumulates:
             self.calls.settle()
+            if session.steps.ends_before_backward(self.calls.is_spent) and not session.paused:
+                self.close_step()
             if not session.over:
                 self.losses.found(tensors)
 

@@ -140,18 +140,18 @@ def _most(counts: Mapping[str, int]) -> str:
     return max(counts, key=lambda name: counts[name]) if counts else ""
 
 
-def silence_notes(tree: Tree, called: Collection[Node]) -> list[Message]:
+def silence_notes(tree: Tree, called: Collection[Node], unseen: Collection[Node]) -> list[Message]:
     """A note for modules with parameters that were never called by themselves although the run went on around them.
 
     An attention or recurrent layer uses its children's weights in one fused call, so the children have no outputs of
-    their own; their parameters and gradients are recorded all the same.
+    their own; their parameters and gradients are recorded all the same. Those that ran `unseen` have their own note.
     """
     if not called:
         return []
     inside: dict[Node, list[str]] = {}
     unused: list[str] = []
     for node in tree.nodes:
-        if node in called or not node.can_record or not node.has_parameters:
+        if node in called or node in unseen or not node.can_record or not node.has_parameters:
             continue
         parent = next((above for above in _ancestors(node) if above in called), None)
         if parent is not None and parent.kind:

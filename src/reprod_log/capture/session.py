@@ -63,6 +63,8 @@ class Passes:
         self._depths: dict[int, int] = {}
         self.reached = False
         """Whether a gradient has come to one of the models since the pass began."""
+        self.recorded = False
+        """Whether a gradient has come to an output that was recorded, since an optimizer last stepped."""
 
     def join(self) -> None:
         """A model is called in this thread, so its passes are the run's too."""
@@ -128,6 +130,13 @@ class Steps:
         if self._held:
             return False
         return self._updated if self.has_optimizers else module in self._called
+
+    def ends_before_backward(self, is_spent: bool) -> bool:
+        """Whether the step is over now that a pass begins and no output of a model waits for one.
+
+        A model that runs unseen, compiled for example, is not called, so its steps begin with their passes.
+        """
+        return not self._held and self._updated and is_spent
 
     def ends_before_data(self) -> bool:
         """Whether the step is over now that a new batch is logged."""

@@ -9,6 +9,7 @@ import numpy as np
 from reprod_log.capture.gradients import Gradients
 from reprod_log.capture.session import Session
 from reprod_log.capture.staging import Staged
+from reprod_log.capture.unseen import Unseen
 from reprod_log.frameworks.hooks import Undo
 from reprod_log.frameworks.module_tree import Slot
 from reprod_log.recording import Array
@@ -17,9 +18,10 @@ from reprod_log.recording import Array
 class Updates:
     """Records around each optimizer step."""
 
-    def __init__(self, session: Session, gradients: Gradients) -> None:
+    def __init__(self, session: Session, gradients: Gradients, unseen: Unseen) -> None:
         self._session = session
         self._gradients = gradients
+        self._unseen = unseen
         self.optimizers: dict[str, Any] = {}
         self._before: dict[str, dict[Slot, Array]] = {}
         self._rates: dict[str, list[Staged | None]] = {}
@@ -89,6 +91,7 @@ class Updates:
         if session.over or session.paused:
             return
         self._stepped[name] = None
+        self._unseen.look()
         if session.listening:
             slots = self.slots(self.optimizers[name])
             self._gradients.flush()

@@ -254,7 +254,9 @@ class Run:
         if called:
             for note in self._idle_patterns():
                 recorder.note(note)
-        for note in (*tree.notes, *silence_notes(tree, called), *caveat_notes(tree, called, session.modules.caveat)):
+        unseen = self._listening.unseen
+        silence = silence_notes(tree, called, unseen.nodes)
+        for note in (*tree.notes, *silence, *unseen.notes(), *caveat_notes(tree, called, session.modules.caveat)):
             recorder.note(note)
         self._describe_again()
 

@@ -186,7 +186,7 @@ def _read(value: Any) -> object:
         if not isinstance(value["number"], (int, float)) or not _NUMBER_FORM.fullmatch(str(value["form"])):
             raise ValueError(f"not a number with its format: {str(value)[:100]}")
         return Number(value["number"], str(value["form"]))
-    tag, text = next(iter(value.items()))
+    ((tag, text),) = value.items()
     return _TAGS[tag](text)
 
 
