@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import sys
-from pathlib import Path
 
 import atheris
 
@@ -13,7 +13,7 @@ MOST_MEMORY = 4 << 30
 ROOM = 64 << 20
 """Bytes of memory that an input may cost beyond sixteen times its size."""
 _PAGE = resource.getpagesize()
-_STATUS = Path("/proc/self/statm").open("rb", buffering=0)
+_STATUS = os.open("/proc/self/statm", os.O_RDONLY)
 
 with atheris.instrument_imports(include=["reprod_log"]):
     from fuzz.targets import TARGETS, Target
@@ -26,8 +26,7 @@ def most_memory() -> int:
 
 def memory() -> int:
     """The bytes that the process holds now."""
-    _STATUS.seek(0)
-    return int(_STATUS.read().split()[1]) * _PAGE
+    return int(os.pread(_STATUS, 100, 0).split()[1]) * _PAGE
 
 
 def within_memory(target: Target) -> Target:
