@@ -17,6 +17,7 @@ from reprod_log.diagnose import Case, Finding, diagnose_again
 from reprod_log.errors import NotAligned, UnreadableFile
 from reprod_log.measure.comparison import Compared, Comparison
 from reprod_log.pairing.links import WeightMap
+from reprod_log.pairing.saved_map import map_from_dict, map_to_dict
 from reprod_log.recording import Key
 from reprod_log.recording.encoding import check_types
 from reprod_log.recording.files import replacing
@@ -53,7 +54,7 @@ class Alignment:
     floor: NoiseFloor | None = None
     """What rounding alone does, when the recordings tell."""
     weight_map: WeightMap | None = None
-    """From which weights of the reference each of the candidate's comes, when live models agree under it; not saved."""
+    """From which weights of the reference each of the candidate's comes, when live models agree under it."""
 
     def __post_init__(self) -> None:
         # Here, so that no way of making an alignment passes with a doubt in it.
@@ -119,6 +120,7 @@ class Alignment:
             "findings": [finding.to_dict() for finding in self.findings],
             "comparison": self.comparison.to_dict(),
             "floor": None if self.floor is None else self.floor.to_dict(),
+            "weight_map": None if self.weight_map is None else map_to_dict(self.weight_map),
         }
 
     @classmethod
@@ -140,11 +142,13 @@ class Alignment:
             floor = NoiseFloor.from_dict(data["floor"]) if data.get("floor") is not None else None
             reference, candidate = Source.from_dict(data["reference"]), Source.from_dict(data["candidate"])
             findings = tuple(Finding.from_dict(one) for one in data["findings"])
+            # Files of earlier versions have none.
+            weights = map_from_dict(data["weight_map"]) if data.get("weight_map") is not None else None
             for part in (comparison, policy, floor, reference, candidate, *findings):
                 if part is not None:
                     check_types(part)
             verdict = verdict_of(comparison, policy, floor, reference.complete and candidate.complete)
-            return cls(reference, candidate, comparison, policy, verdict, findings, floor)
+            return cls(reference, candidate, comparison, policy, verdict, findings, floor, weights)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
             raise UnreadableFile(

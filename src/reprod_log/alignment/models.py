@@ -22,7 +22,7 @@ from reprod_log.pairing.anchors import same_numbers
 from reprod_log.pairing.crossings import renamed_layers
 from reprod_log.pairing.links import WeightMap
 from reprod_log.pairing.live import Order, loose_buffers
-from reprod_log.pairing.live_map import find_weight_map, read_weights, write_weights
+from reprod_log.pairing.live_map import find_weight_map, read_weights, with_file_names, write_weights
 from reprod_log.pairing.names import is_front, renamed_path
 from reprod_log.recording import Recording
 from reprod_log.transfer import TransferReport, transfer_weights
@@ -116,7 +116,7 @@ def _with_map(
     if found is None or not found.agrees or not _is_loaded(found, ours, theirs):
         return alignment
     findings = (*_crossed(found, rename), *alignment.findings, *_by_values(found))
-    return replace(alignment, findings=findings, weight_map=found)
+    return replace(alignment, findings=findings, weight_map=with_file_names(found, ours, theirs))
 
 
 def prove(alignment: Alignment, runs: Experiments, reference: Recording, candidate: Recording) -> Alignment:

@@ -25,6 +25,64 @@ OWNERS = {".pth": "torch", ".pt": "torch", ".bin": "torch", ".safetensors": "", 
 """The framework that a suffix belongs to; `.safetensors` may be anyone's."""
 WRAPPINGS = ("module.", "_layers.", "_orig_mod.")
 """What data-parallel and compiled models put in front of every name."""
+FORMATS = ".pth, .pt and .bin (torch), .pdparams (paddle), .safetensors, .npz"
+SCRIPT_FILES = '''
+WRAPPINGS = ("module.", "_layers.", "_orig_mod.")
+
+
+def read(path):
+    """The arrays of a checkpoint by name; bfloat16 as float32, which holds the same numbers."""
+    if path.endswith(".npz"):
+        return dict(np.load(path))
+    if path.endswith(".safetensors"):
+        from safetensors.numpy import load_file
+
+        return load_file(path)
+    if path.endswith(".pdparams"):
+        import paddle
+
+        return arrays(paddle.load(path, return_numpy=True))
+    import torch
+
+    return arrays(torch.load(path, map_location="cpu", weights_only=True))
+
+
+def arrays(value):
+    if isinstance(value, dict):
+        return {name: arrays(one) for name, one in value.items() if name != "StructuredToParameterName@@"}
+    if isinstance(value, np.ndarray):
+        # paddle keeps bfloat16 as uint16, its only use of that type.
+        return (value.astype(np.uint32) << 16).view(np.float32) if value.dtype == np.uint16 else value
+    if hasattr(value, "detach"):
+        value = value.detach()
+        return (value.float() if str(value.dtype).endswith("bfloat16") else value).numpy()
+    return value
+
+
+def write(path, state):
+    """Write arrays by name (or those of several models by the model's name) in the format of the suffix."""
+    if path.endswith(".npz"):
+        np.savez(path, **state)
+    elif path.endswith(".safetensors"):
+        from safetensors.numpy import save_file
+
+        save_file(state, path)
+    elif path.endswith(".pdparams"):
+        import paddle
+
+        paddle.save(tensors(state, paddle.to_tensor), path)
+    else:
+        import torch
+
+        torch.save(tensors(state, torch.from_numpy), path)
+
+
+def tensors(value, make):
+    if isinstance(value, dict):
+        return {name: tensors(one, make) for name, one in value.items()}
+    return make(value) if isinstance(value, np.ndarray) else value
+'''
+"""How a script that stands alone reads and writes weight files; only the framework of a file is imported."""
 # paddle's table of internal names; not a tensor.
 _NAME_TABLE = "StructuredToParameterName@@"
 

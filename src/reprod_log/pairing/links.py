@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import permutations
 from math import prod
@@ -144,6 +144,11 @@ class WeightMap:
     trials: int = 0
     bounded: bool = False
     """Whether the search was given up at its bound."""
+    reference_files: Mapping[str, str] = field(default_factory=dict)
+    """Names that only the framework's own files use, each with the name of the same weight in this map."""
+    candidate_files: Mapping[str, str] = field(default_factory=dict)
+    models: tuple[str, ...] = ()
+    """The names of the models, where there are several; each name in the map begins with one."""
 
     @cached_property
     def by_target(self) -> Mapping[str, Link]:

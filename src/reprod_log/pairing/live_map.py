@@ -114,6 +114,21 @@ def read_weights(side: Side) -> dict[str, Array]:
     return Surveyed.of(side).values(lambda one: {name: one.read(name) for name in one.names})
 
 
+def with_file_names(found: WeightMap, ours: Side, theirs: Side) -> WeightMap:
+    """The map with what is needed to read and write checkpoints: the names that only files use, and the models'."""
+    models = tuple(ours.model) if isinstance(ours.model, Mapping) else ()
+    return replace(found, reference_files=_file_names(ours), candidate_files=_file_names(theirs), models=models)
+
+
+def _file_names(side: Side) -> dict[str, str]:
+    found = {
+        _full(prefix, name): _full(prefix, first)
+        for prefix, one in Surveyed.of(side).surveys.items()
+        for name, first in one.live.file_names().items()
+    }
+    return {name: first for name, first in found.items() if name != first}
+
+
 def write_weights(side: Side, arrays: Mapping[str, Array]) -> None:
     """Overwrite weights of a side, by the names of the map."""
     for prefix, one in Surveyed.of(side).surveys.items():
