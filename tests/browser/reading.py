@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 OpenPage = Callable[..., Any]
-WRONG = "step0/forward/layer1.1.conv2#0:output"
+WRONG_KEY = "step0/forward/layer1.1.conv2#0:output"
+WRONG = "step 0 · forward · layer1.1.conv2 · output"
 
 
 def rows(page: Any) -> list[str]:

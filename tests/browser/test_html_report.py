@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from made_alignments import HOSTILE, calibrated, classic, finding_of, fixed, hostile
-from reading import WRONG, OpenPage, chart, rows, until
+from reading import WRONG, WRONG_KEY, OpenPage, chart, rows, until
 
 from reprod_log import Alignment, Recording, align
 from reprod_log.recording import Key
@@ -36,7 +36,7 @@ def test_every_kind_of_report_opens_without_complaint(open_report: OpenPage, mad
 def test_first_screen_answers_the_questions(open_report: OpenPage) -> None:
     page = open_report(calibrated(), viewport={"width": 1280, "height": 720})
     assert "NOT ALIGNED" in page.locator("h1").inner_text()
-    for text in ("isolated@" + WRONG, "wrong by itself", "times the rounding floor"):
+    for text in (WRONG + " (isolated pass)", "wrong by itself", "× rounding"):
         box = page.get_by_text(text).first.bounding_box()
         assert box is not None
         assert box["y"] + box["height"] <= 720
@@ -119,7 +119,7 @@ def test_curves_can_be_chosen(open_report: OpenPage) -> None:
 def test_search_needs_all_words(open_report: OpenPage) -> None:
     page = open_report(fixed())
     page.fill("#search", "GRADIENT fc step2")
-    assert rows(page) == ["step2/gradient/fc.weight:raw"]
+    assert rows(page) == ["step 2 · gradient · fc.weight · raw"]
     assert page.locator("#shown").inner_text() == "1 of 240 shown"
     page.fill("#search", "no such name")
     assert rows(page) == []
@@ -162,7 +162,7 @@ def test_module_of_the_tree_filters_the_table(open_report: OpenPage) -> None:
     page.locator("#module").click()
     assert page.locator("#shown").inner_text() == "240 of 240 shown"
     page.locator("#tree a[data-path='(loss)']").click()
-    assert rows(page) == [f"step{step}/loss/loss" for step in range(4)]
+    assert rows(page) == [f"step {step} · loss · loss" for step in range(4)]
 
 
 def test_tree_is_walked_with_arrow_keys(open_report: OpenPage) -> None:
@@ -201,7 +201,7 @@ def test_tree_can_be_sorted_by_error(open_report: OpenPage) -> None:
 
 def test_entry_page_has_numbers_pictures_and_the_way_back(open_report: OpenPage) -> None:
     page = open_report(calibrated())
-    page.fill("#search", WRONG)
+    page.fill("#search", WRONG_KEY)
     page.locator("#table tbody tr").last.click()
     until(page, "!document.getElementById('entry').hidden")
     text = page.locator("#entry").inner_text()
@@ -211,7 +211,7 @@ def test_entry_page_has_numbers_pictures_and_the_way_back(open_report: OpenPage)
     assert page.locator("#report").is_hidden()
     page.go_back()
     until(page, "document.getElementById('entry').hidden")
-    assert page.locator("#search").input_value() == WRONG
+    assert page.locator("#search").input_value() == WRONG_KEY
 
 
 def test_entry_page_opens_from_its_address(open_report: OpenPage) -> None:
@@ -227,7 +227,7 @@ def test_unknown_address_shows_the_report(open_report: OpenPage, address: str) -
 
 
 def test_entry_page_shows_the_findings_about_it(open_report: OpenPage) -> None:
-    finding = finding_of("made_up", "the cause", "the evidence", "proven", "the advice", (Key.parse(WRONG),))
+    finding = finding_of("made_up", "the cause", "the evidence", "proven", "the advice", (Key.parse(WRONG_KEY),))
     page = open_report(replace(fixed(), findings=(finding,)))
     page.locator("#answer a.key").first.click()
     assert "the evidence" in page.locator("#entry").inner_text()
@@ -251,7 +251,7 @@ def test_keys_lead_through_the_report(open_report: OpenPage) -> None:
     page.keyboard.press("n")
     assert page.evaluate("document.activeElement.innerText") == WRONG
     page.keyboard.press("k")
-    assert page.evaluate("document.activeElement.innerText") == "step0/forward/layer1.1.bn1#0:output"
+    assert page.evaluate("document.activeElement.innerText") == "step 0 · forward · layer1.1.bn1 · output"
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     until(page, "location.hash.startsWith('#entry-')")
@@ -269,3 +269,19 @@ def test_keys_lead_through_the_report(open_report: OpenPage) -> None:
     assert page.locator("#search").input_value() == "jnd"
     page.keyboard.press("Escape")
     assert page.locator("#search").input_value() == ""
+
+
+def test_both_names_are_shown_and_found(open_report: OpenPage) -> None:
+    ours = {f"step0/forward/layers.{at}.ln1#0:output": np.ones(3) for at in range(3)}
+    theirs = {key.replace("layers", "blocks").replace("ln1", "norm1"): value + 1 for key, value in ours.items()}
+    names = {f"layers.{at}.ln1": f"blocks.{at}.norm1" for at in range(3)}
+    page = open_report(align(Recording.from_arrays(ours), Recording.from_arrays(theirs), rename=names))
+    page.fill("#search", "blocks.2.norm1")
+    assert rows(page) == ["step 0 · forward · layers.2.ln1 ↔ blocks.2.norm1 · output"]
+    title = page.locator("#table tbody tr bdi").first.get_attribute("title")
+    assert title == "step0/forward/layers.2.ln1#0:output ↔ step0/forward/blocks.2.norm1#0:output"
+    assert "ln1 ↔ blocks.0.norm1" in page.locator("#tree").inner_text()
+    assert "layers.0.ln1 ↔ blocks.0.norm1" in page.locator("#answer").inner_text()
+    page.click("#language")
+    assert rows(page) == ["第 0 步 · forward · layers.2.ln1 ↔ blocks.2.norm1 · output"]
+    assert "第 0 步 · forward · layers.0.ln1" in page.locator("#answer").inner_text()

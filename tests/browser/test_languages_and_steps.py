@@ -34,7 +34,7 @@ def test_findings_and_reasons_change_their_language(open_report: OpenPage) -> No
     page.locator("#language").click()
     text = answer.inner_text()
     assert "layer1.1.conv2 的 eps 不同：参考侧 1e-05，候选侧 0.001" in text
-    assert "times the rounding floor" not in text
+    assert "× rounding" not in text
     assert "in the candidate" not in text
     page.locator("#answer a.key").first.click()
     entry = page.locator("main#entry")
@@ -42,7 +42,7 @@ def test_findings_and_reasons_change_their_language(open_report: OpenPage) -> No
     assert "倍（允许 3 倍）" in entry.inner_text()
     assert "rounding" not in entry.inner_text()
     page.keyboard.press("l")
-    assert "times the rounding floor" in entry.inner_text()
+    assert "× rounding" in entry.inner_text()
 
 
 def test_chinese_report_is_chinese_without_scripts(browser: Any, tmp_path: Path) -> None:

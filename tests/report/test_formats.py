@@ -213,7 +213,7 @@ def test_markdown_is_short_by_default_and_says_what_it_left_out() -> None:
     short, full = render_report(fixed(), format="markdown"), render_report(fixed(), format="markdown", full=True)
     assert len(short) < 8_000 < len(full)
     assert "185 of 205 rows are left out here (short form)" in short
-    assert "step3/parameter/fc.weight" in full
+    assert "step 3 · parameter · fc.weight" in full
     assert "left out" not in full
 
 

@@ -142,7 +142,7 @@ def test_compare_has_language_tree_and_full(logs: Path, capsys: pytest.CaptureFi
     assert out.startswith("未对齐：1 项 FAIL")
     assert "✗ FAIL (loss)" in out
     assert run(["compare", *pair, "--full", "--report", str(logs / "all.md")]) == 1
-    assert "step0/forward/fc#0:output" in (logs / "all.md").read_text(encoding="utf-8")
+    assert "step 0 · forward · fc · output" in (logs / "all.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("option", [["--language", "xx"], ["--report", "x.pdf"]])

@@ -45,7 +45,7 @@ def test_language_and_full_form_are_taken(tmp_path: Path) -> None:
     assert run(["report", str(saved), str(tmp_path / "a.md"), "--language", "zh", "--full"]) == 1
     text = (tmp_path / "a.md").read_text(encoding="utf-8")
     assert "未对齐" in text
-    assert "step3/parameter/fc.weight" in text
+    assert "第 3 步 · parameter · fc.weight" in text
 
 
 @pytest.mark.parametrize(

@@ -71,8 +71,8 @@ def test_every_phase_has_advice(phase: str) -> None:
 
 
 def test_names_are_shown_the_way_a_format_shows_code() -> None:
-    what = message("last.agreement", key=Name("a.b"))
-    assert words()(what, name=lambda text: f"<{text}>") == "last agreement before it: <a.b>"
+    what = message("last.agreement", entry=message("place.step", step=0, name=Name("a.b")))
+    assert words()(what, name=lambda text: f"<{text}>") == "last agreement before it: step 0 · <a.b>"
 
 
 def test_unknown_language_is_refused() -> None:

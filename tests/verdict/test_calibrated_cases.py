@@ -48,8 +48,8 @@ def test_free_run_is_held_to_ten_floors_of_rms_and_of_the_largest_element(
     ]
     assert one.checks[0].ratio == pytest.approx(times)
     said = (
-        f"rms error {error:.3g} is 10 times the rounding floor {rms:.3g} (allowed 10); "
-        f"max error {2 * error:.3g} is 10 times the rounding floor {largest:.3g} (allowed 10)"
+        f"10 × rounding, 10 allowed (rms error {error:.3g}, rounding floor {rms:.3g}); "
+        f"10 × rounding, 10 allowed (max error {2 * error:.3g}, rounding floor {largest:.3g})"
     )
     assert english(one.reason) == (said if status == "FAIL" else "")
 
@@ -59,7 +59,7 @@ def test_largest_element_alone_fails() -> None:
     one = only(judged(evidence(FREE, noise=measured(1e-7), float64=error, float32=error, basis=BOTH)))
     assert [check.passed for check in one.checks] == [True, False]
     assert one.status is Status.FAIL
-    assert english(one.reason).startswith("max error 0.001 is ")
+    assert "(max error 0.001, " in english(one.reason)
     assert "rms" not in english(one.reason)
 
 
@@ -201,7 +201,7 @@ def test_float64_without_noise_is_judged_by_assumption() -> None:
     assert failed.evidence == basis
     assert (
         english(failed.reason)
-        == f"rms error 0.001 is {1e-3 / floor:.3g} times the rounding floor {floor:.3g} (allowed 300)"
+        == f"{1e-3 / floor:.3g} × rounding, 300 allowed (rms error 0.001, rounding floor {floor:.3g})"
     )
     assert english(only(judged(evidence(FREE, float64=measured(0.0)))).reason) == "no measurement"
     assert only(judged(evidence(FREE, float64=measured(0.0)))).status is Status.INCOMPARABLE
@@ -244,7 +244,7 @@ def test_nan_of_the_run_itself_fails_although_float64_is_fine() -> None:
     assert english(one.reason).startswith("as it runs: 1 of 100 NaN or infinity on one side only")
     assert only(judged(wide(0.0), rows=(row(FREE, measured(0.0)),))).status is Status.PASS
     failed = only(judged(wide(1.0), rows=(row(FREE, bad),)))
-    assert english(failed.reason).startswith("rms error")
+    assert "(rms error 1, " in english(failed.reason)
 
 
 def test_reference_in_float64_alone_gets_thirty_pooled_floors() -> None:
@@ -254,7 +254,7 @@ def test_reference_in_float64_alone_gets_thirty_pooled_floors() -> None:
         assert (one.status, one.evidence) == (status, REFERENCE)
         assert numbers(one) == [("rms", times * floor, 30 * floor, times < 30, floor)]
     assert (
-        english(one.reason) == f"rms error {30.1 * floor:.3g} is 30.1 times the rounding floor {floor:.3g} (allowed 30)"
+        english(one.reason) == f"30.1 × rounding, 30 allowed (rms error {30.1 * floor:.3g}, rounding floor {floor:.3g})"
     )
     second = "step0/optimizer/a.weight:exp_avg_sq"
     assert only(judged(narrow(299 * floor, reduction=9, key=second))).status is Status.PASS
@@ -470,8 +470,8 @@ def test_limit_itself_still_passes() -> None:
     assert only(judged(exact)).checks[0].passed, "0 is not beyond 0"
     moved = only(judged(replace(exact, float64=measured(1e-9, size=0.0))))
     assert english(moved.reason) == (
-        "rms error 1e-09 is inf times the rounding floor 0 (allowed 0); "
-        "max error 2e-09 is inf times the rounding floor 0 (allowed 0)"
+        "inf × rounding, 0 allowed (rms error 1e-09, rounding floor 0); "
+        "inf × rounding, 0 allowed (max error 2e-09, rounding floor 0)"
     )
 
 

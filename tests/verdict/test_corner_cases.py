@@ -67,7 +67,7 @@ def test_what_has_no_floor_passes_only_when_nothing_differs() -> None:
     moved = replace(zero, float32=measured(1.0, size=0.0))
     one = only(judged(moved))
     assert one.status is Status.FAIL
-    assert "inf times the rounding floor 0" in english(one.reason)
+    assert "inf × rounding, 0 allowed" in english(one.reason)
 
 
 def test_learning_rate_is_told_in_the_pass_in_which_it_differs() -> None:

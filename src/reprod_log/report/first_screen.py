@@ -51,12 +51,10 @@ class FirstScreen:
         if first is None:
             return ()
         before = (
-            message("last.agreement", key=Name(self.last_agreement.key))
-            if self.last_agreement
-            else message("last.none")
+            message("last.agreement", entry=self.last_agreement.title) if self.last_agreement else message("last.none")
         )
         return (
-            message("first.divergence", key=Name(first.key), status=first.status.value),
+            message("first.divergence", entry=first.title, status=first.status.value),
             message("reason", reason=first.reason),
             before,
         )

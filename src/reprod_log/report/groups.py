@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from reprod_log.recording.key import PHASES
-from reprod_log.report.view import ReportRow, worst_status
+from reprod_log.report.view import WHOLE, ReportRow, worst_status
 from reprod_log.verdict import Status
 
 HEAT_PHASES = ("gradient", "clip", "update", "parameter", "buffer", "optimizer")
@@ -85,6 +85,8 @@ class ModuleGroup:
     counts: Counter[Status]
     worst: ReportRow
     layer_type: str
+    partner: str
+    """The candidate's path, where its name is not what the name of the module around it makes one expect."""
     rows: tuple[ReportRow, ...] = field(repr=False)
     """The entries of this very path."""
     children: tuple[ModuleGroup, ...] = field(repr=False)
@@ -100,7 +102,7 @@ def module_tree(rows: Iterable[ReportRow]) -> tuple[ModuleGroup, ...]:
             level = branch.children
         if branch is not None:
             branch.rows.append(row)
-    return tuple(_node(name, name, branch) for name, branch in root.items())
+    return tuple(_node(name, name, branch, name) for name, branch in root.items())
 
 
 @dataclass
@@ -113,11 +115,14 @@ def _parts(row: ReportRow) -> list[str]:
     key = row.key
     if key.phase and key.phase not in _MODULE_PHASES:
         return [f"({key.phase})", key.path]
-    return key.path.split(".") if key.path else ["(model)"]
+    return key.path.split(".") if key.path else [WHOLE]
 
 
-def _node(name: str, path: str, branch: _Branch) -> ModuleGroup:
-    children = tuple(_node(part, f"{path}.{part}", child) for part, child in branch.children.items())
+def _node(name: str, path: str, branch: _Branch, expected: str) -> ModuleGroup:
+    partner = next((row.partner.path or WHOLE for row in branch.rows if row.partner is not None), expected)
+    children = tuple(
+        _node(part, f"{path}.{part}", child, f"{partner}.{part}") for part, child in branch.children.items()
+    )
     counts = Counter(row.status for row in branch.rows)
     for child in children:
         counts += child.counts
@@ -129,6 +134,7 @@ def _node(name: str, path: str, branch: _Branch) -> ModuleGroup:
         counts=counts,
         worst=max([*rows, *(child.worst for child in children)], key=_badness),
         layer_type=next((kind for row in rows if (kind := _layer_type(row))), ""),
+        partner="" if partner == expected else partner,
         rows=rows,
         children=children,
     )

@@ -16,7 +16,7 @@ from reprod_log.messages import Text, Words, known_languages, message, words
 from reprod_log.recording import Key
 from reprod_log.report.curves import Curve
 from reprod_log.report.groups import HeatMap
-from reprod_log.report.view import MARKS, SEVERITY, ReportRow
+from reprod_log.report.view import MARKS, SEVERITY, ReportRow, both_names
 from reprod_log.report.writing import number, plain, times
 
 STATISTICS = ("rel_l2", "max_abs", "mean_abs", "max_rel", "mean_rel", "cosine_distance")
@@ -45,6 +45,7 @@ def page_data(
         "step": [row.key.step for row in rows],
         "phase": [row.key.phase for row in rows],
         "path": [plain(row.key.path) for row in rows],
+        "partners": [plain(row.partner) if row.partner is not None else "" for row in rows],
         "status": [SEVERITY.index(row.status) for row in rows],
         "numbers": columns,
         "details": [_detail(row, most, sentences) for row, most in zip(rows, _samples_for(rows), strict=True)],
@@ -140,7 +141,6 @@ def _detail(row: ReportRow, samples: int, sentences: Sentences) -> dict[str, Any
             "how": compared.how,
             "confidence": compared.confidence if compared.confidence < 1 else None,
             "view": None if compared.view is None else sentences.number(compared.view),
-            "candidate": plain(compared.candidate_key) if compared.candidate_key != compared.key else "",
             "samples": [short(value, 9) for pair in _thinned(compared.samples, samples) for value in pair],
             "worst": [_element(one) for one in compared.worst_elements],
         }
@@ -223,6 +223,11 @@ class HtmlParts:
         """A name as text: it may not change the direction of what stands around it."""
         return Markup("<bdi><code>{}</code></bdi>").format(plain(name))
 
+    def entry(self, row: ReportRow) -> Markup:
+        """An entry in words; its keys, which commands take, show when one points at it."""
+        keys = both_names(plain(row.key), plain(row.partner or row.key))
+        return Markup('<bdi title="{}">{}</bdi>').format(keys, plain(self.words(row.title)))
+
     def number(self, value: float | None) -> str:
         return number(value)
 
@@ -233,7 +238,7 @@ class HtmlParts:
         """A line of the table of entries. Closing tags that HTML does not need are left out: there may be thousands."""
         cells = {
             "status": f"{MARKS[row.status]} {row.status.value}",
-            "entry": f"<bdi>{escape(plain(row.key))}</bdi>",
+            "entry": self.entry(row),
             "times_limit": times(row.times_limit),
             "times_floor": times(row.times_floor),
             "relative_own": number(row.relative_own),
@@ -266,8 +271,13 @@ def heat_table(heat: HeatMap) -> HeatTable:
 
         kept = set(sorted(shown, key=passes)[:most])
         shown = tuple(layer for layer in shown if layer in kept)
+    partners = {layer: row.partner.path for (layer, _), row in heat.cells.items() if row.partner is not None}
     lines = tuple(
-        (plain(layer), Markup("").join(_cell(heat.cells.get((layer, step))) for step in heat.steps)) for layer in shown
+        (
+            plain(both_names(layer, partners.get(layer, layer))),
+            Markup("").join(_cell(heat.cells.get((layer, step))) for step in heat.steps),
+        )
+        for layer in shown
     )
     title = f"{heat.run}@{heat.phase}" if heat.run else heat.phase
     return HeatTable(title, heat.steps, lines, len(heat.layers) - len(shown), len(heat.layers))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from markupsafe import Markup
 
 from reprod_log.alignment import Alignment
-from reprod_log.messages import words
+from reprod_log.messages import Words, words
 from reprod_log.report.first_screen import Line, first_lines, first_screen, side_lines
 from reprod_log.report.view import MARKS, ReportRow, rows
 from reprod_log.report.writing import plain, times
@@ -30,7 +30,7 @@ def render(alignment: Alignment, *, language: str = "en") -> str:
         Markup('<div style="border-left:6px solid {};padding:.2em 1em">{}{}{}</div>').format(
             Markup(edge),
             Markup("").join(_line(line, MARKS[screen.status]) for line in lines),
-            table.format(head, Markup("").join(map(_row, shown))) if shown else "",
+            table.format(head, Markup("").join(_row(row, told) for row in shown)) if shown else "",
             Markup("<div><small>+ {}</small></div>").format(left) if left else "",
         )
     )
@@ -45,11 +45,13 @@ def _line(line: Line, mark: str) -> Markup:
     )
 
 
-def _row(row: ReportRow) -> Markup:
+def _row(row: ReportRow, told: Words) -> Markup:
     numbers = [row.text(name) for name in ("rel_l2", "max_abs", "mean_abs")]
     cells = [
         _CELL.format("left", f"{MARKS[row.status]} {row.status.value}"),
-        _CELL.format("left", Markup("<bdi><code>{}</code></bdi>").format(plain(row.key))),
+        _CELL.format(
+            "left", Markup('<bdi title="{}"><code>{}</code></bdi>').format(plain(row.key), plain(told(row.title)))
+        ),
         *(_CELL.format("right", value) for value in (*numbers, times(row.times_limit))),
     ]
     return Markup("<tr>{}</tr>").format(Markup("").join(cells))

@@ -14,7 +14,7 @@ from reprod_log.report.first_screen import screen_headline
 from reprod_log.report.formats.html import content_policy, page, scripts
 from reprod_log.report.formats.markdown import LIMIT, Section, code, text
 from reprod_log.report.github import MOST_ANNOTATIONS, tell, workflow_command
-from reprod_log.report.view import MARKS
+from reprod_log.report.view import MARKS, first_in_words
 from reprod_log.steps.overview import Overview, StepResult
 from reprod_log.verdict import Status
 from reprod_log.version import __version__
@@ -31,8 +31,8 @@ class OverviewRow:
     name: str
     word: str
     """The status, or SKIPPED, or ERROR when the step could not be done."""
-    first: str
-    """Key of the first divergence, '' when there is none."""
+    first: Message | None
+    """The first divergence in words."""
     answer: Message | str
     """The surest cause or note, else why it did not pass, else how much passed."""
     doubtful: bool = False
@@ -67,11 +67,11 @@ def summary_of(overview: Overview) -> Message:
 
 def _row(step: StepResult) -> OverviewRow:
     if step.skipped:
-        return OverviewRow(step.name, "SKIPPED", "", message("plan.skipped"))
+        return OverviewRow(step.name, "SKIPPED", None, message("plan.skipped"))
     if step.alignment is None:
         # Of two logs one is there: nothing went wrong, its partner is missing.
         unmatched = (step.reference is None) != (step.candidate is None)
-        return OverviewRow(step.name, Status.UNMATCHED.value if unmatched else "ERROR", "", step.problem or "")
+        return OverviewRow(step.name, Status.UNMATCHED.value if unmatched else "ERROR", None, step.problem or "")
     divergence = step.alignment.first_divergence
     findings = [one for one in step.alignment.findings if one.kind != "remark"] or list(step.alignment.findings)
     answer: Message | str = findings[0].cause if findings else (divergence and divergence.reason) or ""
@@ -79,9 +79,8 @@ def _row(step: StepResult) -> OverviewRow:
         passed = step.alignment.passed
         total = len(step.alignment.verdict.judgements)
         answer = message("plan.entries", total=total) if passed else screen_headline(step.alignment)
-    key = str(divergence.key) if divergence else ""
     doubtful = step.passed and bool(step.alignment.doubts)
-    return OverviewRow(step.name, step.alignment.status.value, key, answer, doubtful)
+    return OverviewRow(step.name, step.alignment.status.value, first_in_words(step.alignment), answer, doubtful)
 
 
 def write_overview(overview: Overview, path: Path, *, language: str = "en", full: bool = False) -> Path:
@@ -107,7 +106,7 @@ def markdown(overview: Overview, *, language: str = "en", full: bool = False, mo
         (
             text(row.name),
             f"{MARKS[row.status]} {row.word}",
-            code(row.first) if row.first else "",
+            code(told(row.first)) if row.first else "",
             text(told(row.answer)),
         )
         for row in rows_of(overview)
@@ -140,7 +139,7 @@ def _commands(overview: Overview) -> list[str]:
     lines = [workflow_command(_ANNOTATED[overview.status], "reprod_log", words()(summary_of(overview)))]
     for row, step in zip(rows_of(overview), overview.steps, strict=True):
         if not step.passed or row.doubtful:
-            where = f"{row.first}: " if row.first else ""
+            where = f"{words()(row.first)}: " if row.first else ""
             kind = "warning" if step.passed else _ANNOTATED.get(row.status, "error")
             lines.append(workflow_command(kind, f"{row.word} {row.name}", f"{where}{row.finding}"))
     return lines[:MOST_ANNOTATIONS]

@@ -135,6 +135,8 @@ def _grow(tree: Tree, node: ModuleGroup) -> None:
     label = Text()
     label.append(f"{MARKS[node.status]} {node.status.value} ", style=STYLES[node.status])
     label.append(plain(node.name), style="bold" if node.children else "")
+    if node.partner:
+        label.append(f" ↔ {plain(node.partner)}")
     if node.layer_type and node.layer_type != node.name:
         label.append(f" {plain(node.layer_type)}", style="dim")
     total = sum(node.counts.values())
@@ -154,7 +156,7 @@ def _table(shown: tuple[ReportRow, ...], told: Words, width: int) -> Table:
         plain(told(row.reason)) if row.status is not Status.PASS and (few or row.status not in _NUMEROUS) else ""
         for row in shown
     ]
-    keys = [shortened(plain(row.key), _LONGEST_KEY) for row in shown]
+    keys = [shortened(plain(told(row.title)), _LONGEST_KEY) for row in shown]
     room = width - max(len(row.status.value) for row in shown) - _BESIDE_STATUS
     needed = max(*map(cell_len, keys), _REASON_WIDTH if any(reasons) else 0)
     # Of estimates the relative error is what is known.
@@ -182,9 +184,12 @@ def folded(key: str, width: int) -> str:
     lines = []
     while cell_len(key) > max(width, _SHORTEST_LINE):
         head = key[: max(width, _SHORTEST_LINE)]
-        at = max(head.rfind(sign) for sign in "/.#:@") + 1
+        # Between two words, else between two parts of a name.
+        at = head.rfind(" ") + 1
+        if at <= len(head) // 3:
+            at = max(head.rfind(sign) for sign in "/.#:@") + 1
         at = at if at > len(head) // 3 else len(head)
-        lines.append(key[:at])
+        lines.append(key[:at].rstrip())
         key = key[at:]
     return "\n".join([*lines, key])
 

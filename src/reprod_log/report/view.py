@@ -10,7 +10,7 @@ from reprod_log.alignment import Alignment
 from reprod_log.errors import listed
 from reprod_log.measure.comparison import Compared
 from reprod_log.measure.measurement import Measurement
-from reprod_log.messages import Foreign, Message, message
+from reprod_log.messages import Foreign, Message, Name, message
 from reprod_log.recording import Key
 from reprod_log.report.writing import number
 from reprod_log.verdict import Check, FloorEvidence, Judgement, Status
@@ -42,6 +42,8 @@ MARKS = {
     Status.NOTHING: "∅",
 }
 """A sign for each status, so that colour is never the only one."""
+WHOLE = "(model)"
+"""How the path of the whole model, which is empty, is shown."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,17 @@ class ReportRow:
     """The float64 runs, repeats and noise behind a calibrated judgement."""
     own: Measurement | None = None
     """The same layer run alone on the reference's input: its own error, apart from what it inherited."""
+
+    @property
+    def partner(self) -> Key | None:
+        """The candidate's key where it has another one."""
+        other = None if self.compared is None else self.compared.candidate_key
+        return None if other == self.key else other
+
+    @property
+    def title(self) -> Message:
+        """The entry in words, with the names that both sides have for it."""
+        return entry_in_words(self.key, self.partner)
 
     @property
     def reason(self) -> Message | str:
@@ -159,6 +172,36 @@ def rows(alignment: Alignment) -> tuple[ReportRow, ...]:
             )
         )
     return tuple(found)
+
+
+def entry_in_words(key: Key, partner: Key | None = None) -> Message:
+    """step 0 · forward · layers.5.ln1 ↔ blocks.5.norm1 · output; a plain name stays as it is."""
+    other = partner or key
+    if not key.phase or not other.phase:
+        return message("text", text=Name(both_names(str(key), str(other))))
+    parts = (
+        both_names(key.phase, other.phase),
+        both_names(key.path or WHOLE, other.path or WHOLE),
+        both_names(key.printed_role, other.printed_role),
+    )
+    place = message("place.step", step=key.step or 0, name=Name(" · ".join(part for part in parts if part)))
+    if key.call:
+        place = message("place.call", place=place, call=key.call + 1)
+    return message("place.run", run=Name(key.run), place=place) if key.run else place
+
+
+def first_in_words(alignment: Alignment) -> Message | None:
+    """The first divergence in words; None where there is none."""
+    first = alignment.first_divergence
+    if first is None:
+        return None
+    partners = (row.candidate_key for row in alignment.comparison.rows if row.key == first.key)
+    return entry_in_words(first.key, None if first.status is Status.UNMATCHED else next(partners, None))
+
+
+def both_names(reference: str, candidate: str) -> str:
+    """One name where both sides have the same, else both."""
+    return reference if reference == candidate else f"{reference} ↔ {candidate}"
 
 
 def worst_status(statuses: Iterable[Status]) -> Status:

@@ -83,7 +83,7 @@ def _table(lines: tuple[OverviewRow, ...], render: Words) -> Table:
         table.add_row(
             Text(plain(f"{number} {row.name}")),
             Text(row.word, style=STYLES[row.status]),
-            Text(plain(row.first) or "–"),
+            Text(plain(render(row.first)) if row.first else "–"),
             Text(plain(finding) or "–"),
         )
     return table

@@ -71,7 +71,7 @@ def _group_case(suite: ElementTree.Element, group: Group, told: Words) -> None:
     )
     failed = [row for row in group.rows if not row.status.passed]
     if failed:
-        lines = [f"{row.status.value} {_safe(row.key)}: {_safe(told(row.reason))}" for row in failed[:20]]
+        lines = [f"{row.status.value} {_safe(told(row.title))}: {_safe(told(row.reason))}" for row in failed[:20]]
         rest = [told(message("table.more", count=len(failed) - 20, how="--full"))] if len(failed) > 20 else []
         _fail(
             case,
@@ -118,6 +118,7 @@ def _numbers(row: ReportRow, told: Words) -> list[str]:
     if row.compared is None:
         return []
     lines = [
+        told(row.title),
         f"{told.get('shape')} {row.shape}, {row.dtype}",
         f"{told.get('entry.matched')}: {told.get(f'how.{row.compared.how}')}",
     ]

@@ -74,9 +74,12 @@ def _answer(alignment: Alignment, screen: FirstScreen, told: Words, *, full: boo
     lines = [("warning", f"⚠ {text(told(one))}") for one in screen.warnings]
     if screen.divergence is not None:
         first = screen.divergence
-        lines.append(("first", f"{code(first.key)} **{first.status.value}**<br>{sentence(first.reason)}"))
+        lines.append(("first", f"{code(told(first.title))} **{first.status.value}**<br>{sentence(first.reason)}"))
         lines.append(
-            ("last", code(screen.last_agreement.key) if screen.last_agreement else sentence(message("last.none")))
+            (
+                "last",
+                code(told(screen.last_agreement.title)) if screen.last_agreement else sentence(message("last.none")),
+            )
         )
     lines += [
         ("cause", f"{sentence(one.cause)} *({told.get(one.confidence)})*<br>{sentence(one.evidence)}")
@@ -112,7 +115,7 @@ def _steps(everything: Iterable[ReportRow], told: Words) -> Section:
                 "–" if group.step is None else str(group.step),
                 text(phase) if phase else told.get("classic"),
                 f"{MARKS[group.status]} {group.status.value}",
-                code(group.worst.key),
+                code(told(group.worst.title)),
                 f"{bad}/{total}" if bad else str(total),
                 group.worst.text("rel_l2"),
                 times(group.worst.times_limit),
@@ -131,7 +134,7 @@ def _entries(shown: Iterable[ReportRow], told: Words, title: str) -> Section:
         lines.append(
             (
                 f"{MARKS[row.status]} {row.status.value}",
-                code(row.key),
+                code(told(row.title)),
                 text(row.shape),
                 *(row.text(name) for name in _NUMBERS),
                 *last,

@@ -38,4 +38,4 @@ def render(alignment: Alignment, options: Options = USUAL) -> str:
 
 def _line(row: ReportRow, told: Words) -> str:
     reason = told(row.reason)
-    return f"  {row.status.value:<12} {plain(row.key)}{': ' if reason else ''}{plain(reason)}"
+    return f"  {row.status.value:<12} {plain(told(row.title))}{': ' if reason else ''}{plain(reason)}"

@@ -16,7 +16,7 @@ from reprod_log.messages import words
 from reprod_log.recording.files import check_inside
 from reprod_log.report.first_screen import screen_headline
 from reprod_log.report.html_data import in_languages
-from reprod_log.report.view import MARKS
+from reprod_log.report.view import MARKS, first_in_words
 from reprod_log.report.writing import plain
 from reprod_log.verdict import Status
 
@@ -125,7 +125,7 @@ class Listing:
             found = Alignment.load(path)
         except ReprodLogError as error:
             return Item(**{**asdict(plain_item), "headline": plain(str(error)), "mark": "!"})
-        first = found.first_divergence
+        first = first_in_words(found)
         return Item(
             **{
                 **asdict(plain_item),
@@ -133,7 +133,7 @@ class Listing:
                 "mark": MARKS[Status(found.status)],
                 "headline": words()(screen_headline(found)),
                 "says": in_languages(screen_headline(found)),
-                "first": plain(first.key) if first is not None else "",
+                "first": plain(words()(first)) if first is not None else "",
                 "sides": tuple(_side(side) for side in (found.reference, found.candidate)),
             }
         )

@@ -125,7 +125,7 @@ function depthChart(place, rows, measure) {
   if (wide.some((one) => one !== null)) made.line(x, wide.map(axis.place), { line_color: colour("reference"), line_dash: "dotted", legend_label: t("depth.float64") });
   made.line(x, values.map(axis.place), { line_color: colour("dim"), line_alpha: 0.5 });
   const columns = {
-    x, y: values.map(axis.place), row: rows, key: rows.map((row) => data.keys[row]), value: values.map(shown),
+    x, y: values.map(axis.place), row: rows, key: rows.map((row) => inWords(row)), value: values.map(shown),
     status: rows.map((row) => `${statusOf(row).mark} ${statusOf(row).name}`), floor: rows.map((row) => shown(data.numbers.relative_floor[row])),
     own: rows.map((row) => shown(data.numbers.relative_own[row])), marker: rows.map((row) => MARKERS[statusOf(row).name]),
     colour: rows.map((row) => statusColours[statusOf(row).name]),

@@ -36,7 +36,7 @@ function statisticsPart(row, detail) {
 
 function matchedPart(detail) {
   const facts = [[t("shape"), detail.shape], [t("dtype"), detail.dtype], [t("entry.layer"), detail.layer], [t("entry.matched"), detail.how ? t("how." + detail.how) : ""],
-    [t("entry.confidence"), detail.confidence ? `${Math.round(detail.confidence * 100)} %` : ""], [t("entry.candidate"), detail.candidate], [t("entry.view"), said(detail.view)],
+    [t("entry.confidence"), detail.confidence ? `${Math.round(detail.confidence * 100)} %` : ""], [t("entry.view"), said(detail.view)],
     ...(detail.notes ?? []).map((note) => [t("note"), said(note)])].filter(([, value]) => value);
   return facts.length ? part(t("entry.matched"), table(null, facts.map(([name, value]) => [name, make("bdi", {}, value)]))) : null;
 }
@@ -81,7 +81,7 @@ function drawEntry(row) {
   const histogramPlace = make("div", { class: "small chart" }), scatterPlace = make("div", { class: "small chart" });
   page.replaceChildren(
     make("p", { class: "tools" }, make("a", { href: "#layers", id: "back" }, "← " + t("back")), link(seen[at - 1], "↑ " + t("previous")), link(at < 0 ? undefined : seen[at + 1], "↓ " + t("next"))),
-    make("h1", {}, make("bdi", {}, make("code", {}, data.keys[row]))), make("p", {}, badge(row), " ", t("status." + statusOf(row).name)),
+    make("h1", {}, make("bdi", {}, inWords(row))), make("p", { class: "dim" }, make("bdi", {}, make("code", {}, keysOf(row)))), make("p", {}, badge(row), " ", t("status." + statusOf(row).name)),
     make("div", { class: "grid" }, ...[checksPart(detail),
       detail.octaves ? part(t("entry.histogram"), make("p", { class: "dim" }, t("entry.histogram.help", { count: same, total: detail.counts[0] })), histogramPlace) : null,
       detail.samples ? part(t("entry.scatter"), make("p", { class: "dim" }, t("entry.scatter.help", { count: detail.samples.length / 2, total: detail.counts[0] })), scatterPlace) : null,

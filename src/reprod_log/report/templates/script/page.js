@@ -72,7 +72,7 @@ function route() {
   state.entry = row;
   report.hidden = row !== null;
   page.hidden = row === null;
-  document.title = row === null ? state.title : data.keys[row];
+  document.title = row === null ? state.title : inWords(row);
   if (row !== null) { drawEntry(row); scrollTo(0, 0); }
   else if (before !== null) {
     page.replaceChildren();
@@ -124,7 +124,7 @@ function start() {
   });
   document.getElementById("heat")?.addEventListener("mouseover", (event) => {
     const cell = event.target.closest("td[data-e]");
-    if (cell && !cell.title) { const row = Number(cell.dataset.e); cell.title = `${data.keys[row]}\n${statusOf(row).name}  ${t("rel_l2")} ${shown(data.numbers.rel_l2[row])}`; }
+    if (cell && !cell.title) { const row = Number(cell.dataset.e); cell.title = `${inWords(row)}\n${statusOf(row).name}  ${t("rel_l2")} ${shown(data.numbers.rel_l2[row])}`; }
   });
   // A long map begins where something does not pass.
   for (const map of document.querySelectorAll(".heat")) {

@@ -1,7 +1,8 @@
 // The table of entries: search, filter, sort. Rows become elements only as far as the reader has scrolled.
 const BATCH = 150;
 const body = document.querySelector("#table tbody");
-const searched = data.keys.map((key) => key.toLowerCase());
+// By the names of both sides and by the words that stand in the table.
+const searched = data.keys.map((_, row) => `${keysOf(row)} ${inWords(row)}`.toLowerCase());
 const filter = { words: [], status: "", statuses: null, step: "", phase: "", module: "" };
 let order = data.keys.map((_, row) => row);
 let visible = order;
@@ -26,7 +27,7 @@ const share = (value) => {
 
 function cell(name, row) {
   if (name === "status") return make("td", {}, `${statusOf(row).mark} ${statusOf(row).name}`);
-  if (name === "entry") return make("td", {}, make("a", { href: "#entry-" + row }, make("bdi", {}, data.keys[row])));
+  if (name === "entry") return make("td", {}, make("a", { href: "#entry-" + row }, make("bdi", { title: keysOf(row) }, inWords(row))));
   if (name === "shape") return make("td", {}, data.details[row].shape ?? "");
   const value = data.numbers[name][row];
   if (name === "rel_l2") return make("td", { class: "b", style: `--b:${share(value)}` }, short(value));

@@ -34,6 +34,7 @@ function translate() {
   for (const name of ["placeholder", "title", "aria-label"]) {
     for (const one of document.querySelectorAll(`[data-t-${name}]`)) one.setAttribute(name, t(one.getAttribute(`data-t-${name}`)));
   }
+  for (const one of document.querySelectorAll("a.key[data-e] > bdi")) one.textContent = inWords(Number(one.parentElement.dataset.e));
   const others = Object.keys(data.words).filter((one) => one !== state.language);
   document.getElementById("language").textContent = data.words[others[0]].language;
 }
@@ -91,6 +92,20 @@ function shown(value) {
   if (number === 0 || (size >= 0.001 && size < 100000)) return String(Number(number.toPrecision(6)));
   return number.toExponential(2);
 }
+
+// step 0 · forward · layers.5.ln1 ↔ blocks.5.norm1 · output, in the reader's language; a plain name stays as it is.
+const KEY = /^(?:([\w.+-]+)@)?step(\d+)\/([a-z]+)\/(.*?)(?:#(\d+))?(?::([^:#/]+))?$/s;
+function inWords(row) {
+  const key = data.keys[row], other = data.partners[row] || key;
+  const both = (one, two) => one === two ? one : `${one} ↔ ${two}`;
+  const ours = data.phase[row] ? KEY.exec(key) : null, theirs = KEY.exec(other);
+  if (!ours || !theirs) return both(key, other);
+  const part = (at, whole) => both(ours[at] || whole, theirs[at] || whole);
+  let place = t("place.step", { step: ours[2], name: [part(3, ""), part(4, "(model)"), part(6, "")].filter(Boolean).join(" · ") });
+  if (Number(ours[5])) place = t("place.call", { place, call: Number(ours[5]) + 1 });
+  return ours[1] ? t("place.run", { run: ours[1], place }) : place;
+}
+const keysOf = (row) => data.partners[row] ? `${data.keys[row]} ↔ ${data.partners[row]}` : data.keys[row];
 
 const statusOf = (row) => data.statuses[data.status[row]];
 const badge = (row) => {
