@@ -111,7 +111,7 @@ def test_failure_of_the_script_is_told_as_its_own(folder: Path) -> None:
     result = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert result.returncode == 1
     assert "RuntimeError: boom" in result.stderr
-    assert "entries of 3 steps recorded until then are in failed" in result.stderr
+    assert "entries of 3 steps, is in failed" in result.stderr
     assert "bug in reprod_log" not in result.stderr
     assert "runpy" not in result.stderr
 
@@ -155,7 +155,7 @@ def test_interrupted_script_says_what_was_recorded_and_leaves_with_130(folder: P
     answer = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert answer.returncode == 130
     assert "interrupted; " in answer.stderr
-    assert answer.stderr.rstrip().endswith("entries of 3 steps recorded until then are in stopped")
+    assert answer.stderr.rstrip().endswith("entries of 3 steps, is in stopped")
     assert load(folder / "stopped").steps == (0, 1, 2)
 
 

@@ -13,9 +13,11 @@ import pytest
 
 from reprod_log.messages import PLACE, known_languages, words
 from reprod_log.pairing.pairing import How
+from reprod_log.pairing.units import PairedBy
 from reprod_log.recording.key import PHASES
 from reprod_log.report.first_screen import Level
 from reprod_log.report.html_data import COUNTS, SIDE
+from reprod_log.transfer.verification import Status as Check
 from reprod_log.verdict import Basis, CalibratedPolicy, Status
 
 SOURCE = Path(__file__).parents[2] / "src" / "reprod_log"
@@ -37,6 +39,8 @@ FAMILIES = {
     *(f"side.{name}" for name in SIDE),
     *(f"status.{one.name}" for one in Status),
     *(f"sure.{level}" for level in get_args(Level)),
+    *(f"transfer.how.{how.replace(' ', '_')}" for how in get_args(PairedBy)),
+    *(f"transfer.{status}{count}" for status in get_args(Check) for count in ("", ".count")),
 }  # fmt: skip
 """Ids that are put together from a prefix and a value of a closed set."""
 GETTERS = {"message", "get", "t", "sentence"}

@@ -144,6 +144,17 @@ def test_chinese_screen_has_no_english_sentence(
     assert ENGLISH.findall(shown(out)) == []
 
 
+@pytest.mark.parametrize("command", [["show", "a.npz", "--values"], ["convert", "a.npz", "c.npz"], ["doctor"]])
+def test_chinese_facts_have_no_english_sentence(
+    command: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    assert exit_code_of([*command, "--language", "zh"]) == 0
+    chinese = capsys.readouterr().out
+    assert re.search("[一-鿿]", chinese)
+    assert ENGLISH.findall(chinese) == []
+
+
 def test_served_pages_have_their_sentences_in_every_language(folder: Path) -> None:
     align(folder / "a.npz", folder / "b.npz").save(folder / "alignment.json")
     (item,) = (one for one in Listing(folder).items() if one.kind == "alignment")

@@ -82,7 +82,7 @@ def test_layer_with_a_tensor_left_on_purpose_is_not_verified() -> None:
     target["fc"].bias.set_value(np.ones(4, np.float32))
     report = transfer_weights(source, target, allow_left=("fc.bias",))
     assert [(row.target, row.verified, row.check) for row in report.rows] == [
-        ("fc.weight", "unverified", "'fc.bias' was not moved")
+        ("fc.weight", "unverified", "'fc.bias' was not transferred")
     ]
 
 

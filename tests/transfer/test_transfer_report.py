@@ -1,5 +1,7 @@
 """The report as text and as data."""
 
+import re
+
 import paddle
 import pytest
 from paddle import nn as pn
@@ -33,6 +35,14 @@ def test_text_says_layer_rule_way_and_check() -> None:
         "    Linear · name · verified",
         "    weight <- weight: transposed",
     ]
+
+
+def test_chinese_text_has_the_same_lines_without_english_sentences() -> None:
+    source = tn.ModuleDict({"fc": tn.Linear(3, 3), "own": tn.Linear(3, 3)})
+    report = transfer_weights(source, pn.LayerDict({"fc": pn.Linear(3, 3)}), dry_run=True, verify=False)
+    chinese = report.text("zh")
+    assert len(chinese.splitlines()) == len(str(report).splitlines())
+    assert not re.search(r"[a-z]+ [a-z]+ [a-z]+", chinese)
 
 
 def test_empty_report_is_not_complete() -> None:

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from reprod_log.capture.guard import Guard, said
 from reprod_log.capture.program import ScriptFiles, file_digest, program_of
-from reprod_log.capture.selection import Selection, selection
+from reprod_log.capture.selection import RunOptions, selection
 from reprod_log.capture.session import RecordingLevel
 from reprod_log.capture.watching import Run
 from reprod_log.errors import CaptureError, ReprodLogError, UsageError, listed
@@ -125,26 +125,24 @@ def run_script(
     started: dict[str, Any] = {"python": sys.executable, "folder": os.getcwd(), "script": str(path), "args": list(args)}
     if framework is not None:
         started["framework"] = framework
-    files = ScriptFiles()
     program = Program(script=file_digest(path), arguments=tuple(args))
-    watcher = _Watcher(
-        # Absolute, because the script may change its folder.
-        chosen,
-        save=None if save is None else Path(save).absolute(),
-        budget=budget,
-        run=run,
-        dtype=dtype,
-        framework=framework,
-        facts={"run": started},
-        program=program,
-        files=files,
-    )
+    facts = {"run": started, FACT: {run: program.to_dict()}}
+    # Absolute, because the script may change its folder.
+    target = None if save is None else Path(save).absolute()
+    options = RunOptions(chosen, target, budget, run, facts=facts)
+    watcher = _Watcher(options, dtype=dtype, framework=framework, program=program)
+    _run_as_main(path, args, watcher)
+    return watcher.recording()
+
+
+def _run_as_main(path: Path, args: Sequence[str], watcher: _Watcher) -> None:
+    """Run the script as `python path args` would, with its models watched."""
     with ExitStack() as undo:
         undo.callback(setattr, sys, "argv", sys.argv)
         undo.callback(setattr, sys, "path", sys.path)
         sys.argv = [str(path), *args]
         sys.path = [str(path.resolve().parent), *sys.path]
-        undo.callback(files.watch_environment())
+        undo.callback(watcher.files.watch_environment())
         undo.push(watcher.leave)
         undo.callback(_return_to, os.getcwd())
         undo.callback(on_import(known_names(), watcher.guard(watcher.imported)))
@@ -157,7 +155,6 @@ def run_script(
             raise
         if watcher.guard.is_forked:
             _end_child(None)
-    return watcher.recording()
 
 
 def _return_to(folder: str) -> None:
@@ -182,23 +179,9 @@ def _end_child(error: BaseException | None) -> NoReturn:
 class _Watcher:
     """Looks out for models and optimizers, and has them watched as one run."""
 
-    def __init__(
-        self,
-        chosen: Selection,
-        *,
-        save: str | Path | None,
-        budget: int | None,
-        run: str,
-        dtype: str | None,
-        framework: str | None,
-        facts: Mapping[str, Any],
-        program: Program,
-        files: ScriptFiles,
-    ) -> None:
-        self._selection = chosen
-        self._save, self._budget, self._name, self._dtype = save, budget, run, dtype
-        self._facts = {**facts, FACT: {run: program.to_dict()}}
-        self._program, self._files = program, files
+    def __init__(self, options: RunOptions, *, dtype: str | None, framework: str | None, program: Program) -> None:
+        self._options, self._dtype = options, dtype
+        self._program, self.files = program, ScriptFiles()
         self._run: Run | None = None
         self._level = RecordingLevel()
         self.guard = Guard(self._stopped)
@@ -323,17 +306,7 @@ class _Watcher:
         return mapped(args, cast), mapped(kwargs, cast)
 
     def _start(self, framework: Framework) -> None:
-        run = Run(
-            framework,
-            {},
-            {},
-            selection=self._selection,
-            save=self._save,
-            budget=self._budget,
-            run=self._name,
-            facts=self._facts,
-        )
-        self._run = run.__enter__()
+        self._run = Run(framework, {}, {}, self._options).__enter__()
 
     def _adopt(self, framework: Framework, run: Run, module: Any) -> None:
         name = variable_name(module) or type(module).__name__
@@ -392,8 +365,8 @@ class _Watcher:
         if self._framework is not None:
             # What it ran is known in part then; the script is not to suffer for it.
             with suppress(Exception):
-                whole = program_of(self._framework, self._program, self._files)
-                self._run.know({FACT: {self._name: whole.to_dict()}})
+                whole = program_of(self._framework, self._program, self.files)
+                self._run.know({FACT: {self._options.name: whole.to_dict()}})
         if self._refusal is not None and error is not self._refusal:
             # The script went on regardless.
             kind, error, trace = type(self._refusal), self._refusal, None

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from reprod_log.errors import UsageError, listed
 from reprod_log.recording import PHASES
@@ -59,6 +60,25 @@ class Selection:
 
     def detail_of(self, phase: str) -> Detail:
         return self.detail.get(phase, "full")
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a run is recorded: the parameters of `watch`, checked."""
+
+    selection: Selection
+    save: Path | None = None
+    """None: in memory."""
+    budget: int | None = None
+    """Most bytes of values to keep."""
+    name: str = ""
+    """Of the pass."""
+    step_after: str | None = None
+    """The optimizer whose update ends a step."""
+    mesh: Any = None
+    """The named axes that several processes lie on."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What else the provenance should hold."""
 
 
 def selection(

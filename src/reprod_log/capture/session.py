@@ -176,7 +176,6 @@ class Session:
         framework: Framework,
         selection: Selection,
         *,
-        tree: Tree,
         stage: Stage,
         steps: Steps,
         guard: Guard,
@@ -187,7 +186,7 @@ class Session:
         self.optimizers = framework.eager.optimizers
         self.is_tensor = framework.tensors.is_tensor
         self.selection = selection
-        self.tree = tree
+        self.tree = tree = Tree(framework)
         self.stage = stage
         self.steps = steps
         self.ranks = ranks

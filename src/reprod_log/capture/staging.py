@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from reprod_log.capture.selection import Selection
+from reprod_log.capture.selection import RunOptions
 from reprod_log.errors import UsageError
 from reprod_log.frameworks.module_tree import Node, Root, Slot, Tree
 from reprod_log.layers.arrangement import canonical_axes
@@ -99,12 +99,10 @@ class Stage:
     def __init__(
         self,
         recorder: Recorder,
+        options: RunOptions,
         *,
         view: Callable[[Any], tuple[Array, bool]],
         shard: Callable[[Any], Shard | None] | None = None,
-        selection: Selection,
-        run: str = "",
-        budget: int | None = None,
         copy: Callable[[Array], Array] = np.copy,
     ) -> None:
         self.recorder = recorder
@@ -113,9 +111,7 @@ class Stage:
         self.count = 0
         self._view = view
         self._shard = shard
-        self._selection = selection
-        self._run = run
-        self._budget = budget
+        self._selection, self._run, self._budget = options.selection, options.name, options.budget
         self._spent = 0
         self._degraded = 0
         self._problems = 0

@@ -23,12 +23,12 @@ from reprod_log.capture.provenance import (
     rank_and_size,
     silence_notes,
 )
-from reprod_log.capture.selection import Selection, selection
+from reprod_log.capture.selection import RunOptions, selection
 from reprod_log.capture.session import Session, Steps, names_of
 from reprod_log.capture.staging import Stage
 from reprod_log.errors import CaptureError, ReprodLogError, UsageError, WriteFailed, counted, listed
 from reprod_log.frameworks import Framework, framework_of
-from reprod_log.frameworks.module_tree import Node, Root, Slot, Tree
+from reprod_log.frameworks.module_tree import Node, Root, Slot
 from reprod_log.frameworks.nests import flatten
 from reprod_log.frameworks.tensors import view
 from reprod_log.messages import Foreign, Message, message
@@ -45,30 +45,19 @@ class Run:
         framework: Framework,
         models: Mapping[str, Any],
         optimizers: Mapping[str, Any],
-        *,
-        selection: Selection,
-        save: str | Path | None = None,
-        budget: int | None = None,
-        run: str = "",
-        step_after: str | None = None,
-        mesh: Any = None,
-        facts: Mapping[str, Any] | None = None,
+        options: RunOptions,
     ) -> None:
         self._models = dict(models)
         self._optimizers = dict(optimizers)
-        self._selection = selection
+        self._options = options
         self._rank, self._ranks = rank_and_size()
         # Absolute, because the program may change its folder.
+        save = options.save
         self._save = None if save is None else path_of_rank(save, self._rank, self._ranks).absolute()
         self._recording: Recording | None = None
         self._entered = self._warned = False
         self._framework = framework
-        self._name = run
-        self._budget = budget
-        self._step_after = step_after
-        self._mesh = mesh
-        self._facts = dict(facts or {})
-        """What else the provenance should say."""
+        self._facts = dict(options.facts)
 
     def _build(self) -> None:
         framework, tensors = self._framework, self._framework.tensors
@@ -84,19 +73,16 @@ class Run:
             warn(str(self._recorder.notes[0]), stacklevel=3)
         stage = Stage(
             self._recorder,
+            self._options,
             view=view_any,
             shard=distributed.shard if self._ranks > 1 and distributed is not None else None,
-            selection=self._selection,
-            run=self._name,
-            budget=self._budget,
             # What is written to disk is let go of after each step, so its memory serves the next one.
             copy=Pool().copy if grows else np.copy,
         )
-        steps = Steps(has_optimizers=bool(self._optimizers), after=self._step_after)
+        steps = Steps(has_optimizers=bool(self._optimizers), after=self._options.step_after)
         self._session = Session(
             framework,
-            self._selection,
-            tree=Tree(framework),
+            self._options.selection,
             stage=stage,
             steps=steps,
             guard=Guard(self._stopped),
@@ -217,7 +203,7 @@ class Run:
         self._recorder.note(note)
 
     def know(self, facts: Mapping[str, Any]) -> None:
-        """More that the provenance should say."""
+        """Add facts to the provenance."""
         self._facts.update(facts)
 
     def add_optimizer(self, name: str, optimizer: Any) -> None:
@@ -228,7 +214,7 @@ class Run:
         """Put into the recording where it comes from, as far as it is known now."""
         session = self._session
         origin = provenance_of(
-            session.framework, session.tree, self._listening.updates.optimizers, session.stage, self._mesh
+            session.framework, session.tree, self._listening.updates.optimizers, session.stage, self._options.mesh
         )
         self._recorder.describe(replace(origin, extra={**origin.extra, **self._facts}), session.tree.infos())
 
@@ -245,7 +231,7 @@ class Run:
         tree = self._session.tree
         things: list[Node | Slot] = [*tree.nodes, *tree.slots]
         names = {name for thing in things for name in names_of(thing)}
-        return idle_notes(self._selection.layers, names)
+        return idle_notes(self._options.selection.layers, names)
 
     def _finish(self) -> None:
         session, recorder = self._session, self._recorder
@@ -263,7 +249,7 @@ class Run:
     def _describe_again(self) -> None:
         """Add what was not known at the start: parameters and optimizers made since, the data."""
         session, recorder = self._session, self._recorder
-        known = extra_facts(session.framework, session.tree, self._listening.updates.optimizers, self._mesh)
+        known = extra_facts(session.framework, session.tree, self._listening.updates.optimizers, self._options.mesh)
         recorder.modules = session.tree.infos()
         recorder.provenance = replace(
             recorder.provenance, data_hash=str(self._listening.data_hash), extra={**known, **self._facts}
@@ -438,19 +424,11 @@ def watch(
     if save is not None:
         # An ending that no store knows should not come out after hours of training.
         store_for(save)
+        save = Path(save)
     if budget is not None and budget < 0:
         raise UsageError(f"budget must be a number of bytes, not {budget!r}")
-    return Run(
-        framework,
-        models,
-        optimizers,
-        selection=selection(phases=phases, layers=layers, steps=steps, detail=detail, inputs=inputs),
-        save=save,
-        budget=budget,
-        run=run,
-        step_after=step_after,
-        mesh=mesh,
-    )
+    chosen = selection(phases=phases, layers=layers, steps=steps, detail=detail, inputs=inputs)
+    return Run(framework, models, optimizers, RunOptions(chosen, save, budget, run, step_after, mesh))
 
 
 def _named(thing: Any, what: str, *, single: str) -> dict[str, Any]:

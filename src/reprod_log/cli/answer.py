@@ -64,7 +64,7 @@ def exit_code(alignment: Alignment) -> int:
 
 
 @contextmanager
-def byte_progress(title: str) -> Iterator[Callable[[int, int], None]]:
+def byte_progress(language: str) -> Iterator[Callable[[int, int], None]]:
     """A function to call with (done, total) in bytes; it draws on standard error if that is a terminal."""
     console = terminal(stderr=True)
     if not console.is_terminal:
@@ -72,7 +72,7 @@ def byte_progress(title: str) -> Iterator[Callable[[int, int], None]]:
         return
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-    started = time.monotonic()
+    started, title = time.monotonic(), words(language).get("progress.comparing")
     bar = Progress(
         TextColumn(title),
         BarColumn(),

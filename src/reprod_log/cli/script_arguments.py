@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from reprod_log.errors import UsageError, listed
+from reprod_log.errors import UsageError
+from reprod_log.messages import Message, Names, message
 
 
 def arranged(arguments: list[str], command: Any) -> tuple[list[str], list[str]]:
@@ -43,12 +44,9 @@ def arranged(arguments: list[str], command: Any) -> tuple[list[str], list[str]]:
     return arguments, []
 
 
-def note_on(names: list[str]) -> str:
-    """What to tell a user whose script is given options that reprod run has, too."""
-    return (
-        f"note: {listed(names)} after the script {'is' if len(names) == 1 else 'are'} given to the script; options of "
-        "reprod run stand before it (with -- after the script this note goes away)"
-    )
+def note_on(names: list[str]) -> Message:
+    """What a user should know whose script is given options that reprod run has, too."""
+    return message("run.options_after_script", names=Names(names))
 
 
 def _ours(arguments: list[str], command: Any) -> int:

@@ -9,12 +9,9 @@ from typing import Any
 import numpy as np
 
 from reprod_log.errors import UsageError, listed
-from reprod_log.layers.lookup import PACKAGES, TENSOR_MAKERS, family_of
+from reprod_log.layers.lookup import PACKAGES, TENSOR_MAKERS, family_of, layer_kind
 from reprod_log.pairing import match
 from reprod_log.recording import Array, Key, ModuleInfo, Recording
-
-_NAMES = {"ksize": "kernel_size"}
-"""Attributes that a constructor calls differently."""
 
 
 def write_repro(reference: Recording, candidate: Recording, *, layer: str, folder: Path) -> Path:
@@ -85,11 +82,18 @@ def _entry(recording: Recording, path: str, role: str) -> Array | None:
 
 
 def _arguments(module: ModuleInfo, weights: dict[str, Array]) -> dict[str, Any]:
-    found = {_NAMES.get(name, name): value for name, value in module.settings.items()}
-    weight = weights.get("weight")
-    if module.kind == "linear" and weight is not None and "in_features" not in found:
-        found["in_features"], found["out_features"] = (int(size) for size in weight.shape)
-    if "bias" not in weights and module.kind in ("linear", "conv1d", "conv2d", "conv3d"):
+    """Settings under every name that a constructor may call them by; the script takes those that it has."""
+    found = dict(module.settings)
+    row = layer_kind(module.kind)
+    column = None if row is None else row.columns.get(family_of(module.origin)[0])
+    if column is None:
+        return found
+    for word, setting in column.settings.items():
+        if setting.native in found and not setting.convert:
+            found.setdefault(word, found[setting.native])
+    if "weight" in weights:
+        found = {**dict(zip(column.sizes, map(int, weights["weight"].shape), strict=False)), **found}
+    if "bias" not in weights and column.find("bias") is not None:
         found["bias"] = found["bias_attr"] = False
     return found
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import metadata
 
+from reprod_log.messages import Message, message
+
 
 @dataclass(frozen=True)
 class Installable:
@@ -19,7 +21,7 @@ class Installable:
     """Our extra that installs it."""
     variables: tuple[str, ...] = ()
     """How the names of environment variables begin that it reads."""
-    switches: tuple[tuple[str, str], ...] = ()
+    switches: tuple[tuple[str, Message], ...] = ()
     """Environment variables that decide whether its runs repeat, with their meaning."""
     advice: str = ""
     """What to call for repeatable runs."""
@@ -32,7 +34,7 @@ FRAMEWORKS = (
         words=("pytorch",),
         extra="torch",
         variables=("TORCH_", "PYTORCH_", "CUBLAS_"),
-        switches=(("CUBLAS_WORKSPACE_CONFIG", ":4096:8 makes cuBLAS repeatable (GPU, torch)"),),
+        switches=(("CUBLAS_WORKSPACE_CONFIG", message("doctor.switch.cublas")),),
         advice="torch.use_deterministic_algorithms(True), torch.backends.cuda.matmul.allow_tf32 = False",
     ),
     Installable(
@@ -42,8 +44,8 @@ FRAMEWORKS = (
         extra="paddle",
         variables=("FLAGS_",),
         switches=(
-            ("FLAGS_cudnn_deterministic", "1 makes cuDNN repeatable (GPU, paddle)"),
-            ("FLAGS_embedding_deterministic", "1 makes embedding gradients repeatable (GPU, paddle)"),
+            ("FLAGS_cudnn_deterministic", message("doctor.switch.cudnn")),
+            ("FLAGS_embedding_deterministic", message("doctor.switch.embedding")),
         ),
     ),
     Installable("jax", ("jax", "flax")),
@@ -56,17 +58,17 @@ USUAL_REFERENCE = "torch"
 """The framework that reproductions start from, when only the names of files tell which side is which."""
 
 SWITCHES = (
-    ("OMP_NUM_THREADS", "paddle and tensorflow sum in another order with another number of threads; set 1 everywhere"),
-    ("NVIDIA_TF32_OVERRIDE", "0 switches TF32 off everywhere (GPU)"),
+    ("OMP_NUM_THREADS", message("doctor.switch.threads")),
+    ("NVIDIA_TF32_OVERRIDE", message("doctor.switch.tf32")),
     *(switch for framework in FRAMEWORKS for switch in framework.switches),
-    ("PYTHONHASHSEED", "fixes the order of sets and hashes"),
+    ("PYTHONHASHSEED", message("doctor.switch.hash")),
 )
 """Environment variables that decide whether runs repeat, with their meaning."""
 
 TRAPS = (
-    ({"tensorflow", "paddle"}, "import paddle before tensorflow in one process: the other order crashes"),
-    ({"mindspore", "paddle"}, "import mindspore before paddle in one process: the other order fails to load"),
-    ({"mindspore"}, "mindspore needs numpy below 2: give it an environment of its own"),
+    ({"tensorflow", "paddle"}, message("doctor.trap.tensorflow_paddle")),
+    ({"mindspore", "paddle"}, message("doctor.trap.mindspore_paddle")),
+    ({"mindspore"}, message("doctor.trap.mindspore_numpy")),
 )
 """What goes wrong where these frameworks are installed together."""
 

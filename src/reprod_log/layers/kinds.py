@@ -50,6 +50,7 @@ LINEAR = (
                 ("Linear", "ColumnParallelLinear", "RowParallelLinear"),
                 (TensorMap("weight", ("weight",), SWAP), *same("bias")),
                 split_input=0,
+                sizes=("in_features", "out_features"),
             ),
             "paddle.compat": Column(("Linear",), same("weight", "bias"), split_input=1),
         },
@@ -154,6 +155,7 @@ NORMS = (
         },
         compared=("eps", "normalized_shape"),
         row_wise=True,
+        spans="normalized_shape",
         probe=probes.NORMALIZED_ROWS,
     ),
     LayerKind(
@@ -164,6 +166,7 @@ NORMS = (
         },
         compared=("eps", "normalized_shape"),
         row_wise=True,
+        spans="normalized_shape",
         probe=probes.NORMALIZED_ROWS,
     ),
     LayerKind(

@@ -111,6 +111,15 @@ _FORMS = (
 )
 
 
+_ROLES = frozenset(role for form in _FORMS for _, role in form.tensors)
+
+
+def is_of_other_form(canonical: str) -> bool:
+    """Whether a canonical tensor is a part of a weight that is kept in another form."""
+    _, dot, role = canonical.rpartition(".")
+    return bool(dot) and role in _ROLES
+
+
 def kept_in_other_form(column: Column, names: Collection[str]) -> tuple[TensorMap, ...]:
     """Maps for the tensors among `names` that stand in for a weight of this column."""
     maps: list[TensorMap] = []

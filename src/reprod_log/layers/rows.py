@@ -110,6 +110,8 @@ class Column:
     """Differences of logits that a kernel cuts off at this value."""
     split_input: int | None = None
     """The dim of the weight whose pieces each give a part of the whole output."""
+    sizes: tuple[str, ...] = ()
+    """Arguments of its constructor that only the shape of its weight tells, by axis."""
 
     @property
     def all_maps(self) -> tuple[TensorMap, ...]:
@@ -202,6 +204,8 @@ class LayerKind:
     """Draws a mask of random numbers; both sides are given the same one."""
     scale_only: bool = False
     """Zeros have a meaning (the padding row of an embedding): perturbed by factors only."""
+    spans: str = ""
+    """The setting with the dims that its weight lies over, which a framework may keep as one."""
     moving: Mapping[str, str] = field(default_factory=dict)
     """Canonical statistic to the setting that says how much of it moves."""
     probe: Probe | None = None

@@ -19,7 +19,7 @@ from reprod_log.measure.columns import EndToEnd, cut_octaves, measurements
 from reprod_log.measure.dtypes import Arithmetic, Array, DtypePair
 from reprod_log.measure.measurement import Measurement, SideSummary, Worst
 from reprod_log.measure.totals import SideTotals, Totals
-from reprod_log.messages import Note
+from reprod_log.messages import Code, Foreign, Message, Note, message
 from reprod_log.recording.kernel import address_of, is_plain
 
 # A call that is too long could not be interrupted by the keyboard; this one takes a few hundredths of a second.
@@ -68,13 +68,13 @@ class Kernel:
     """The loaded library, or why there is none."""
 
     measure: Callable[..., None] | None
-    status: str
+    status: Message
     measure_many: Callable[..., None] | None = None
     worst: Callable[..., int] | None = None
 
 
-def status() -> str:
-    """One line that says whether the kernel is in use, and if not, why and what to do."""
+def status() -> Message:
+    """Whether the kernel is in use, and if not, why and what to do."""
     return load().status
 
 
@@ -216,11 +216,9 @@ class Run:
 def load(library: Path = LIBRARY) -> Kernel:
     """The kernel as it was built at install, looked for once per process."""
     if switched_off():
-        return Kernel(None, f"not in use: {SWITCH} is set; numpy measures instead")
+        return Kernel(None, message("kernel.switched_off", switch=Code(SWITCH)))
     if not library.exists():
-        return Kernel(
-            None, "not built (no C compiler at install, or switched off then); numpy measures instead, slower"
-        )
+        return Kernel(None, message("kernel.not_built"))
     try:
         loaded = ctypes.CDLL(str(library))
         for name in ("reprod_source", "reprod_instructions"):
@@ -228,9 +226,9 @@ def load(library: Path = LIBRARY) -> Kernel:
         built_from, instructions = loaded.reprod_source().decode(), loaded.reprod_instructions().decode()
         measure, measure_many, worst = loaded.reprod_measure, loaded.reprod_measure_many, loaded.reprod_worst
     except (OSError, AttributeError) as error:
-        return Kernel(None, f"cannot be loaded ({error}); numpy measures instead. Install again to build it anew")
+        return Kernel(None, message("kernel.cannot_load", why=Foreign(error)))
     if built_from != source_digest():
-        return Kernel(None, "built from another version of kernel.c; numpy measures instead. Install again")
+        return Kernel(None, message("kernel.other_version"))
     measure.restype = None
     measure.argtypes = [
         ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_double,
@@ -241,4 +239,4 @@ def load(library: Path = LIBRARY) -> Kernel:
     whole, small, place = ctypes.c_int64, ctypes.c_int32, ctypes.c_void_p
     worst.restype = small
     worst.argtypes = [small, place, place, whole, whole, small, small, place, place]
-    return Kernel(measure, f"in use ({instructions})", measure_many, worst)
+    return Kernel(measure, message("kernel.in_use", instructions=instructions), measure_many, worst)

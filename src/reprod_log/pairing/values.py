@@ -14,9 +14,8 @@ from itertools import permutations
 
 import numpy as np
 
-from reprod_log.errors import counted
 from reprod_log.frameworks.contract import LayerCall
-from reprod_log.messages import Name, message
+from reprod_log.messages import Message, Name, Number, message
 from reprod_log.pairing.names import attention_role, closeness
 from reprod_log.pairing.order import lone_bare_units
 from reprod_log.pairing.units import BARE, PIECE, PairedBy, Signature, Unit, UnitPair
@@ -302,12 +301,15 @@ class Context:
     # Whether the layer that differs first got the same input: then it is the layer itself and not what comes before.
     same_input: bool = False
 
-    def __str__(self) -> str:
+    @property
+    def message(self) -> Message:
+        """The same for a reader."""
         if self.compared == 0:
-            return "nothing to compare in the run of the whole models"
+            return message("transfer.models.nothing")
         if self.first is None:
-            return f"the whole models agree at {counted(self.compared, 'the # layer', 'all # layers')} compared"
-        return f"the whole models differ from '{self.first.target.path}' on (relative {self.difference:.1e})"
+            return message("transfer.models.agree", count=self.compared)
+        path, off = Name(self.first.target.path), Number(self.difference, ".1e")
+        return message("transfer.models.differ", path=path, difference=off)
 
 
 Pairs = tuple[UnitPair, ...]

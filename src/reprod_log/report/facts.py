@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from reprod_log.alignment import Alignment
-from reprod_log.messages import Message
-from reprod_log.recording import Key, Provenance
+from reprod_log.messages import Message, Name, message
+from reprod_log.recording import Key, Provenance, Recording
 from reprod_log.report.view import ReportRow
 from reprod_log.verdict import Policy, Status
 
@@ -150,6 +150,12 @@ def origin_lines(provenance: Provenance) -> list[tuple[str, str]]:
     known = provenance.to_dict()
     further = known.pop("extra", {})
     return unfolded("", {**known, **further})
+
+
+def passes_of(recording: Recording) -> Message:
+    """The passes that a recording has."""
+    passes = tuple(message("pass.named", name=Name(run)) if run else message("pass.plain") for run in recording.runs)
+    return message("recording.passes", passes=passes) if passes else message("recording.no_passes")
 
 
 def unfolded(name: str, value: Any) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ from reprod_log.frameworks import owner_of_model
 from reprod_log.frameworks.checkpoints import OWNERS, owner
 from reprod_log.frameworks.installed import USUAL_REFERENCE
 from reprod_log.frameworks.module_tree import join
+from reprod_log.layers.layouts import is_of_other_form
 from reprod_log.layers.lookup import layer_kind
 from reprod_log.layers.rows import Column, TensorMap
 from reprod_log.layers.transform import Shape
@@ -130,12 +131,12 @@ def _by_one_model(weights: dict[str, Array], source_model: Any, target_model: An
 
 
 def _refuse_unknown_shapes(found: Survey) -> None:
-    """paddle keeps the weight of a norm over several dimensions flat, torch does not; its file alone cannot say."""
+    """A weight over several dims that one framework keeps flat has a shape in the other that only its model tells."""
     for unit in found.units:
-        shape = found.info(unit).settings.get("normalized_shape") if unit.kind == "layernorm" else None
-        stored = len(found.shape(unit.tensors[0]))
-        if isinstance(shape, (tuple, list)) and len(shape) > stored:
-            raise TransferError(f"'{unit.path}' is a LayerNorm over {list(shape)}: pass both models.")
+        row = layer_kind(unit.kind)
+        dims = None if row is None else found.info(unit).settings.get(row.spans)
+        if isinstance(dims, (tuple, list)) and len(dims) > len(found.shape(unit.tensors[0])):
+            raise TransferError(f"'{unit.path}' is a {unit.title} over {list(dims)}: pass both models.")
 
 
 def _by_names(weights: dict[str, Array], frameworks: tuple[str, str], hints: Hints) -> _Job:
@@ -172,7 +173,7 @@ def _row(move: Move, weights: Mapping[str, Array]) -> TransferRow:
         rule=move.pair.source.title,
         how=move.pair.how,
         verified="unverified",
-        check="by names and shapes only",
+        reason=message("transfer.check.names_only"),
         notes=() if same else (message("view.done", steps=move.view.steps),),
         layer=move.pair.target.path,
         source_layer=move.pair.source.path,
@@ -245,7 +246,7 @@ def _make_counterpart(unit: Unit, family: str) -> _Counterpart:
         part = unit.parts[0]
         return _Counterpart(replace(unit, family=family), {part.tensor: part.shape}, {})
     column = _column(unit, family)
-    if any("." in part.canonical and part.canonical.rpartition(".")[2] in _KEPT for part in unit.parts):
+    if any(is_of_other_form(part.canonical) for part in unit.parts):
         raise TransferError(
             f"'{unit.path}' keeps its weight in the form of weight norm or spectral norm, whose shapes depend on the "
             "other side's layer. Pass both models."
@@ -268,9 +269,6 @@ def _make_counterpart(unit: Unit, family: str) -> _Counterpart:
         )
     made = Unit(unit.path, unit.kind, family, column.classes[0], tuple(parts.values()), owner=unit.path)
     return _Counterpart(made, shapes, _second_names_of(column, unit, parts))
-
-
-_KEPT = ("g", "v", "original", "left", "right")
 
 
 def _column(unit: Unit, family: str) -> Column:

@@ -167,7 +167,7 @@ def _rows(move: Move, state: Mapping[str, Array]) -> list[TransferRow]:
             rule=move.pair.source.title,
             how=move.pair.how,
             verified="unverified",
-            check="state follows its weight's rule",
+            reason=message("transfer.check.follows_weight"),
             notes=() if move.view.unchanged else (message("view.done", steps=move.view.steps),),
             layer=move.pair.target.path,
             source_layer=move.pair.source.path,

@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Any
 
 from reprod_log.errors import TransferError, counted, listed
-from reprod_log.messages import Message, words
+from reprod_log.messages import Message, Name, Words, message, words
 from reprod_log.pairing.weight_map import TransferPlan
 from reprod_log.transfer.verification import Status
 
@@ -17,7 +17,7 @@ _WIDTH = 80
 class TransferRow:
     """One tensor of the target: which source tensors fill it, by which rule, how paired and how checked.
 
-    `layer` is the target's layer and `source_layer` its partner. `check` says what the check rests on or why there is
+    `layer` is the target's layer and `source_layer` its partner. `reason` is what the check rests on or why there is
     none; `notes` state what was done to the values (transposed, cast).
     """
 
@@ -26,7 +26,7 @@ class TransferRow:
     rule: str
     how: str
     verified: Status
-    check: str = ""
+    reason: Message | None = None
     notes: tuple[Message, ...] = ()
     layer: str = ""
     source_layer: str = ""
@@ -35,6 +35,11 @@ class TransferRow:
     def note(self) -> str:
         """The notes in English."""
         return words()(self.notes)
+
+    @property
+    def check(self) -> str:
+        """The reason in English."""
+        return words()(self.reason or "")
 
 
 @dataclass(frozen=True)
@@ -48,12 +53,18 @@ class TransferReport:
     left_in_target: tuple[str, ...] = ()
     allowed: tuple[str, ...] = ()
     reasons: Mapping[str, str] = field(default_factory=dict)
-    context: str = ""
+    agreement: Message | None = None
+    """How far the whole models agree, where both were run."""
     doubts: tuple[Message, ...] = ()
     """What was taken for granted and may be why the models differ."""
     plan: TransferPlan | None = field(default=None, repr=False, compare=False)
     model: Any = field(default=None, repr=False, compare=False)
     """The target with its new weights: the very model that was given, unless models of its framework are values."""
+
+    @property
+    def context(self) -> str:
+        """The agreement in English."""
+        return words()(self.agreement or "")
 
     @property
     def complete(self) -> bool:
@@ -83,11 +94,11 @@ class TransferReport:
             return "Nothing to transfer: the two models have no tensor in common."
         parts = []
         if self.left_in_target:
-            parts.append(
-                f"{_tensors(self.left_in_target)} of the target cannot be filled: {listed(self.left_in_target)}."
-            )
+            many = counted(len(self.left_in_target), "tensor")
+            parts.append(f"{many} of the target cannot be filled: {listed(self.left_in_target)}.")
         if self.left_in_source:
-            parts.append(f"{_tensors(self.left_in_source)} of the source find no place: {listed(self.left_in_source)}.")
+            many = counted(len(self.left_in_source), "tensor")
+            parts.append(f"{many} of the source have no place in the target: {listed(self.left_in_source)}.")
         why = dict.fromkeys(f"{reason}." for name in left if (reason := self.reasons.get(name)))
         advice = "Pass rename={...}, inputs=... to go by execution order, or allow_left=(...) to leave them on purpose."
         return " ".join([*parts, *list(why)[:5], advice])
@@ -102,43 +113,52 @@ class TransferReport:
         )
 
     def __str__(self) -> str:
-        lines = [self._head(), *self._table(), *self._tail()]
+        return self.text()
+
+    def text(self, language: str = "en") -> str:
+        """The report for a terminal of eighty columns, in a language."""
+        render = words(language)
+        lines = [self._head(render), *self._table(render), *self._tail(render)]
         return "\n".join(_shortened(line, _WIDTH) for line in lines)
 
-    def _head(self) -> str:
+    def _head(self, render: Words) -> str:
         counts = {status: sum(row.verified == status for row in self.rows) for status in _STATUSES}
-        parts = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
-        state = "complete" if self.complete else "INCOMPLETE"
-        return (
-            f"{self.source_framework} -> {self.target_framework}: {counted(len(self.rows), 'tensor')}, "
-            f"{parts or 'none'}; {state}"
+        checks = tuple(message(f"transfer.{status}.count", count=count) for status, count in counts.items() if count)
+        return render(
+            message(
+                "transfer.complete" if self.complete else "transfer.incomplete",
+                source=self.source_framework,
+                target=self.target_framework,
+                count=len(self.rows),
+                checks=checks or message("transfer.none"),
+            )
         )
 
-    def _table(self) -> Iterator[str]:
+    def _table(self, render: Words) -> Iterator[str]:
         for (layer, source_layer), group in groupby(self.rows, key=lambda row: (row.layer, row.source_layer)):
             rows = list(group)
             yield _line(layer or rows[0].target, f"<- {source_layer or rows[0].source[0]}")
             first = rows[0]
-            yield "    " + " · ".join(part for part in (first.rule, first.how, first.verified, first.check) if part)
+            way = render.get(f"transfer.how.{first.how.replace(' ', '_')}")
+            why = render(first.reason or "")
+            parts = (first.rule, way, render.get(f"transfer.{first.verified}"), why)
+            yield "    " + " · ".join(part for part in parts if part)
             for row in rows:
-                if row.note:
+                if row.notes:
+                    notes = render(row.notes)
                     yield "    " + _line(
-                        row.target.removeprefix(f"{layer}."), f"<- {_names(row, source_layer)}: {row.note}"
+                        row.target.removeprefix(f"{layer}."), f"<- {_names(row, source_layer)}: {notes}"
                     )
 
-    def _tail(self) -> Iterator[str]:
-        yield from (f"left in the target: {name}" for name in self.left_in_target)
-        yield from (f"left in the source: {name}" for name in self.left_in_source)
-        yield from (f"left on purpose: {name}" for name in self.allowed)
-        if self.context:
-            yield self.context
+    def _tail(self, render: Words) -> Iterator[str]:
+        yield from (render(message("transfer.left_in_target", name=Name(name))) for name in self.left_in_target)
+        yield from (render(message("transfer.left_in_source", name=Name(name))) for name in self.left_in_source)
+        yield from (render(message("transfer.left_on_purpose", name=Name(name))) for name in self.allowed)
+        if self.agreement is not None:
+            yield render(self.agreement)
 
 
 _STATUSES: tuple[Status, ...] = ("verified", "unverified", "differs")
-
-
-def _tensors(names: tuple[str, ...]) -> str:
-    return f"{len(names)} tensor{'s' if len(names) > 1 else ''}"
 
 
 def _names(row: TransferRow, source_layer: str) -> str:

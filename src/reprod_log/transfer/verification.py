@@ -14,6 +14,7 @@ from reprod_log.errors import first_line
 from reprod_log.layers.lookup import layer_kind
 from reprod_log.layers.rows import LayerFacts, Probe
 from reprod_log.layers.settings import setting_differences
+from reprod_log.messages import Code, Foreign, Message, Name, Number, message
 from reprod_log.pairing.live import Survey
 from reprod_log.pairing.units import BARE, PIECE, Unit, UnitPair
 from reprod_log.pairing.values import LAYER_LIMIT, Calls, difference, owners_agree
@@ -28,7 +29,7 @@ class Check:
     """What the runs showed about one pair, and why if they showed nothing."""
 
     status: Status
-    why: str = ""
+    why: Message | None = None
 
 
 @dataclass(frozen=True)
@@ -58,18 +59,18 @@ def _check(
 ) -> Check:
     if BARE in (pair.source.kind, pair.target.kind):
         if runs is not None and runs.agree and owners_agree(pair, runs.source, runs.target):
-            return Check("verified", "by the run of the whole models")
-        return Check("unverified", "a bare tensor: no layer to run")
+            return Check("verified", message("transfer.check.whole_models"))
+        return Check("unverified", message("transfer.check.bare"))
     if PIECE in (pair.source.class_name, pair.target.class_name):
         if runs is not None and runs.agree and runs.source.by_path.keys() >= {pair.source.owner}:
-            return Check("verified", "by the run of the whole models")
-        return Check("unverified", "a piece of a layer: cannot be run by itself")
+            return Check("verified", message("transfer.check.whole_models"))
+        return Check("unverified", message("transfer.check.piece"))
     missing = [name for name in pair.target.tensors if name not in arrays[1] and not _optional(pair.target, name)]
     if missing:
-        return Check("unverified", f"'{missing[0]}' was not moved")
+        return Check("unverified", message("transfer.check.not_moved", name=Name(missing[0])))
     probe = _probe(pair.target.kind)
     if probe is None:
-        return Check("unverified", "no rule")
+        return Check("unverified", message("transfer.check.no_rule"))
     return _run_both(source, target, pair, arrays, probe, runs)
 
 
@@ -103,7 +104,7 @@ def _run_both(
             tried.append(first_line(error))
             continue
         return _judged(one, other, dtype, (source.info(pair.source), target.info(pair.target)))
-    return Check("unverified", f"could not be run: {tried[0]}")
+    return Check("unverified", message("transfer.check.cannot_run", why=Foreign(tried[0])))
 
 
 Attempt = tuple[Callable[[], tuple[tuple[Array, ...], bool]], str]
@@ -126,14 +127,20 @@ def _judged(
 ) -> Check:
     off = difference(one, other)
     if off <= LAYER_LIMIT[dtype]:
-        return Check("verified", "" if dtype == "float64" else f"in {dtype}")
+        return Check("verified", None if dtype == "float64" else message("transfer.check.in_dtype", dtype=dtype))
     if np.isnan(off):
-        return Check("unverified", "the output is not finite")
+        return Check("unverified", message("transfer.check.not_finite"))
     shapes = [tuple(a.shape for a in side) for side in (one, other)]
-    seen = f"output shapes {shapes[0]} and {shapes[1]}" if shapes[0] != shapes[1] else f"relative difference {off:.1e}"
-    differing = setting_differences(*layers)
-    settings = ", ".join(f"{one.name} {one.ours} and {one.theirs}" for one in differing)
-    return Check("differs", f"{seen}; {settings}" if settings else seen)
+    seen = message("transfer.check.relative", difference=Number(off, ".1e"))
+    if shapes[0] != shapes[1]:
+        seen = message("transfer.check.shapes", ours=Code(shapes[0]), theirs=Code(shapes[1]))
+    differing = tuple(
+        message("transfer.check.setting", name=one.name, ours=Code(one.ours), theirs=Code(one.theirs))
+        for one in setting_differences(*layers)
+    )
+    return Check(
+        "differs", message("transfer.check.and_settings", seen=seen, settings=differing) if differing else seen
+    )
 
 
 def _optional(unit: Unit, name: str) -> bool:

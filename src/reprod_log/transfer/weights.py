@@ -101,7 +101,7 @@ def prepare(source: Any, target: Any, how: How, *, verify: bool) -> Prepared:
         left.in_target,
         left.allowed,
         left.reasons,
-        "" if found.context is None else str(found.context),
+        None if found.context is None else found.context.message,
         _doubts(here, there, found),
         plan,
     )
@@ -137,7 +137,7 @@ def _runs(found: Correspondence) -> Runs | None:
 
 
 def _row(source: Survey, target: Survey, move: Move, check: Check | None) -> TransferRow:
-    check = check or Check("unverified", "not asked for")
+    check = check or Check("unverified", message("transfer.check.not_asked"))
     notes = [] if move.pair.note is None else [move.pair.note]
     shapes = [source.shape(name) for name in move.sources]
     if not move.view.unchanged or shapes != [move.shape]:
@@ -152,7 +152,7 @@ def _row(source: Survey, target: Survey, move: Move, check: Check | None) -> Tra
         rule=move.pair.source.title,
         how=move.pair.how,
         verified=check.status,
-        check=check.why,
+        reason=check.why,
         notes=tuple(notes),
         layer=move.pair.target.path,
         source_layer=move.pair.source.path,

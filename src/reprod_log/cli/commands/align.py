@@ -53,7 +53,7 @@ def run(
     """Run the steps of a reproduction, each side in its own process, and compare them."""
     render = words(language)
     options = Options(full=full, as_published=as_published, folder=output)
-    with _step_status() as update:
+    with _step_status(render) as update:
         overview = run_plan(
             plan, options, only=only, stop=stop, together=together, allow_unproven=allow_unproven, progress=update
         )
@@ -94,13 +94,13 @@ def _cut(text: str) -> str:
 
 
 @contextmanager
-def _step_status() -> Iterator[Callable[[str, int, int], None]]:
+def _step_status(render: Words) -> Iterator[Callable[[str, int, int], None]]:
     """Shows on standard error which step is running, if that is a terminal."""
     console = terminal(stderr=True)
     with console.status("") as status:
 
         def update(what: str, done: int, total: int) -> None:
-            status.update(f"step {done + 1} of {total}: {what}")
+            status.update(render(message("align.running", number=done + 1, total=total, what=Name(what))))
 
         yield update
 

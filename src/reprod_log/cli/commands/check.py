@@ -38,9 +38,8 @@ def run(
     hand_in = check_folder(folder, limits=limit, trust=trust, allow_unproven=allow_unproven)
     console = terminal()
     if not hand_in.steps:
-        why = "has a side in its name, such as a framework, ref or candidate"
-        text = f"NOTHING COMPARED: no log in {plain(str(folder))} {why}"
-        console.print(Text(text, style="bold red"))
+        nothing = plain(render(message("check.nothing", folder=Name(folder))))
+        console.print(Text(nothing, style="bold red"))
         return NOTHING_COMPARED
     failed = [step for step in hand_in.steps if not step.passed]
     console.print(Text(plain(render(summary_of(hand_in))), style=STYLES[hand_in.status]))

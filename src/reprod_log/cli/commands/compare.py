@@ -36,7 +36,7 @@ def run(
 
     The parts of several ranks in one folder are joined first: as data-parallel, or as --dims declares.
     """
-    with cluster_executor(dask) as executor, byte_progress("comparing") as progress:
+    with cluster_executor(dask) as executor, byte_progress(output.language) as progress:
         options = judging.options(
             rename=rename_map(rename),
             dims=read_dims(dims),

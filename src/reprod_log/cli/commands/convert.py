@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from reprod_log.cli.options import Trust
-from reprod_log.errors import UsageError, counted
+from reprod_log.cli.options import Language, Trust
+from reprod_log.errors import UsageError
+from reprod_log.messages import Name, message, words
 from reprod_log.recording.stores import load, save
 from reprod_log.report.writing import plain
 
@@ -22,11 +23,14 @@ def run(
         typer.Argument(metavar="DST", help="Where to write it; .npy, .npz, .safetensors, or no suffix for a folder."),
     ],
     trust: Trust = False,
+    language: Language = "en",
 ) -> int:
     """Write a recording in the format that DST's suffix names."""
+    render = words(language)
     if source.resolve() == target.resolve():
         raise UsageError(f"{source} and {target} are the same; give another name to write to")
     recording = load(source, trust=trust)
     written = save(recording, target)
-    typer.echo(f"{plain(str(written))}: {counted(len(recording), 'entry', 'entries')}")
+    facts = message("entries.count", count=len(recording))
+    typer.echo(plain(render(message("recording.title", path=Name(written), facts=facts))))
     return 0

@@ -7,36 +7,53 @@ import platform
 
 from rich.text import Text
 
+from reprod_log.cli.options import Language
 from reprod_log.frameworks.installed import FRAMEWORKS, SWITCHES, TRAPS, installed_versions
 from reprod_log.measure.kernel import status
+from reprod_log.messages import Code, Foreign, Message, message, words
 from reprod_log.report.terminal import terminal
 
 NAME = "doctor"
 _OWN_PACKAGES = ("reprod_log", "numpy", "ml_dtypes", "xxhash")
 
 
-def run() -> int:
+def run(language: Language = "en") -> int:
     """Show versions, import-order traps, and the switches that decide whether runs repeat."""
-    console = terminal()
+    render, console = words(language), terminal()
+
+    def show(*lines: Message, title: Message) -> None:
+        console.print(Text(render(title), style="bold"))
+        for line in lines:
+            console.print(Text(f"  {render(line)}"))
+
     found = {framework.name: installed_versions(framework.packages) for framework in FRAMEWORKS}
-    console.print(Text(f"Python {platform.python_version()} on {platform.system()} {platform.machine()}", style="bold"))
-    for versions in (installed_versions(_OWN_PACKAGES), *found.values()):
-        for name, version in versions.items():
-            console.print(Text(f"  {name} {version}"))
+    system = Foreign(f"{platform.system()} {platform.machine()}")
+    show(*_packages(found), title=message("doctor.python", version=platform.python_version(), system=system))
+    present = {name for name, versions in found.items() if versions}
+    traps = [trap for needed, trap in TRAPS if needed <= present]
+    show(*traps or [message("doctor.no_conflict")], title=message("doctor.imports"))
+    show(*_switches(), title=message("doctor.switches"))
+    return 0
+
+
+def _packages(found: dict[str, dict[str, str]]) -> list[Message]:
+    lines = [
+        message("text", text=Foreign(f"{name} {version}"))
+        for versions in (installed_versions(_OWN_PACKAGES), *found.values())
+        for name, version in versions.items()
+    ]
     missing = [framework for framework in FRAMEWORKS if framework.extra and not found[framework.name]]
     if missing:
-        packages = ", ".join(framework.packages[0] for framework in missing)
-        extras = ", ".join(framework.extra for framework in missing)
-        console.print(Text(f"  not installed: {packages} (not needed to compare files; extras: {extras})"))
-    console.print(Text(f"  measuring kernel: {status()}"))
-    console.print(Text("Import order", style="bold"))
-    present = {name for name, versions in found.items() if versions}
-    for text in [text for needed, text in TRAPS if needed <= present] or ["no known conflict"]:
-        console.print(Text(f"  {text}"))
-    console.print(Text("Switches that decide whether runs repeat", style="bold"))
+        packages, extras = tuple(one.packages[0] for one in missing), tuple(one.extra for one in missing)
+        lines.append(message("doctor.missing", packages=packages, extras=extras))
+    return [*lines, message("doctor.kernel", status=status())]
+
+
+def _switches() -> list[Message]:
+    lines = []
     for name, meaning in SWITCHES:
-        console.print(Text(f"  {name}={os.environ.get(name, '(not set)')}: {meaning}"))
-    for framework in FRAMEWORKS:
-        if framework.advice:
-            console.print(Text(f"  in {framework.name}: {framework.advice}"))
-    return 0
+        value = Code(os.environ[name]) if name in os.environ else message("doctor.not_set")
+        lines.append(message("doctor.switch", name=Code(name), value=value, meaning=meaning))
+    return lines + [
+        message("doctor.advice", framework=one.name, advice=Code(one.advice)) for one in FRAMEWORKS if one.advice
+    ]

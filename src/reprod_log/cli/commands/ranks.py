@@ -29,7 +29,7 @@ def run(
 ) -> int:
     """Compare the ranks of a parallel run with each other: replicas must be equal, reduced gradients the mean."""
     ranks = load_ranks(folder, mesh=read_mesh(mesh), trust=trust)
-    with byte_progress("comparing") as progress:
+    with byte_progress(output.language) as progress:
         options = judging.options(dims=read_dims(dims), progress=progress, threads=threads)
         alignment = compare_ranks_with(ranks, options)
     return answer(alignment, output)

@@ -8,8 +8,10 @@ from typing import Annotated
 import typer
 
 from reprod_log.alignment import Alignment
+from reprod_log.cli.options import Language
 from reprod_log.diagnose.repro import write_repro
 from reprod_log.errors import UsageError
+from reprod_log.messages import Name, message, words
 from reprod_log.recording.stores import load
 from reprod_log.report.writing import plain
 
@@ -22,8 +24,10 @@ def run(
     layer: Annotated[str, typer.Option("--layer", help="The layer; by default the one that diverges first.")] = "",
     reference: Annotated[Path | None, typer.Option("--reference", help="Its recording, if it has moved.")] = None,
     candidate: Annotated[Path | None, typer.Option("--candidate", help="Its recording, if it has moved.")] = None,
+    language: Language = "en",
 ) -> int:
     """Write a script that runs the divergent layer alone in both frameworks."""
+    render = words(language)
     found = Alignment.load(alignment)
     recordings = []
     for side, source, moved in (
@@ -37,8 +41,7 @@ def run(
             )
         recordings.append(load(moved or Path(source)))
     script = write_repro(recordings[0], recordings[1], layer=layer or _divergent(found), folder=output)
-    shown = plain(str(script))
-    typer.echo(f"wrote {shown}; run it with python {shown}")
+    typer.echo(plain(render(message("repro.written", path=Name(script)))))
     return 0
 
 

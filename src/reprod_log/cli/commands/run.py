@@ -19,12 +19,15 @@ from typer.core import TyperCommand
 from reprod_log.capture.program import file_digest, settings_of
 from reprod_log.capture.script import run_script
 from reprod_log.cli import ALIGNED, INCOMPLETE, INTERRUPTED, NOT_ALIGNED
+from reprod_log.cli.options import Language
 from reprod_log.cli.output import program_output
 from reprod_log.cli.script_arguments import arranged, note_on
-from reprod_log.errors import CaptureError, ReprodLogError, UsageError, counted
+from reprod_log.errors import CaptureError, ReprodLogError, UsageError
+from reprod_log.messages import Code, Message, Name, Words, message, words
 from reprod_log.recording import Recording
 from reprod_log.recording.program import FACT, Program, programs_of
 from reprod_log.recording.stores import load, save
+from reprod_log.report.facts import passes_of
 from reprod_log.report.terminal import drop_output
 from reprod_log.report.writing import plain
 
@@ -39,9 +42,11 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         ours, alike = arranged(args, self)
+        rest = super().parse_args(ctx, ours)
         if alike:
-            typer.echo(note_on(alike), err=True)
-        return super().parse_args(ctx, ours)
+            render = words(ctx.params["language"])
+            typer.echo(f"{render.get('note')}: {plain(render(note_on(alike)))}", err=True)
+        return rest
 
 
 def run(
@@ -71,6 +76,7 @@ def run(
         typer.Option("--step", metavar="N", help="Only this step, counted from 0; may be given several times."),
     ] = [],  # noqa: B006
     detail: Annotated[str, typer.Option(help="full; sketch (enough to estimate differences); or summary.")] = "full",
+    language: Language = "en",
     another: Annotated[bool, typer.Option("--another-follows", hidden=True)] = False,
 ) -> int:
     """Record what a script's models do, without changing the script.
@@ -78,6 +84,7 @@ def run(
     Options stand before the script; everything after it is the script's own. Models are watched from their first call,
     optimizers from their first step. For the calibrated verdict record both passes:  reprod run --float64 -o ref SCRIPT
     """
+    render = words(language)
     if step and steps is not None:
         raise UsageError("give --steps (how many from the first on) or --step (which), not both")
     if float64:
@@ -87,45 +94,51 @@ def run(
         if code:
             return code
         dtype = "float64"
-    chosen = phases.split(",") if phases else None
     wide = dtype == "float64"
-    extra = wide and output.exists()
-    if extra:
-        _refuse_other(output, Program(script=file_digest(script), arguments=tuple(context.args)), context)
     replaced = _replaced(output, wide)
-    with tempfile.TemporaryDirectory(prefix=".reprod-", dir=output.resolve().parent if extra else None) as folder:
-        target = Path(folder) / "pass" if extra else output
-        record = partial(
-            run_script,
-            script,
-            context.args,
-            save=target,
-            phases=chosen,
-            layers=layers or None,
-            steps=step or steps,
-            detail=detail,
-            dtype=dtype,
-            framework=framework,
-            run="float64" if wide else "",
-        )
-        failed = _failed(record, script, lambda: _kept(target, output, extra))
-        if failed is not None:
-            return failed
-        # Half a pass is not evidence, and would make a complete recording an incomplete one.
-        if extra and target.exists():
-            _add_pass(output, load(target), context)
+    record = partial(
+        run_script,
+        script,
+        context.args,
+        phases=phases.split(",") if phases else None,
+        layers=layers or None,
+        steps=step or steps,
+        detail=detail,
+        dtype=dtype,
+        framework=framework,
+        run="float64" if wide else "",
+    )
+    failed = _record_pass(record, context, wide=wide, render=render)
+    if failed is not None:
+        return failed
     if not output.exists():
         raise CaptureError("nothing was recorded: the script ended before it called a module of a known framework")
     recording = load(output)
     try:
-        _print_recorded(recording, output, replaced)
+        _print_recorded(recording, output, replaced, render)
         if not wide and not another:
-            typer.echo(f"next: {_command(context, '--dtype', 'float64')}")
+            command = _command(context, "--dtype", "float64")
+            typer.echo(render(message("run.next", command=Code(command))))
     except ValueError:
         pass  # the script has closed its output
     except OSError:
         drop_output(sys.__stdout__ or sys.stdout)
     return ALIGNED if recording.complete else INCOMPLETE
+
+
+def _record_pass(record: partial[Recording], context: typer.Context, *, wide: bool, render: Words) -> int | None:
+    """Record one pass; a float64 pass joins the plain one that is there. The exit code if the script failed."""
+    script, output = Path(context.params["script"]), Path(context.params["output"])
+    extra = wide and output.exists()
+    if extra:
+        _refuse_other(output, Program(script=file_digest(script), arguments=tuple(context.args)), context)
+    with tempfile.TemporaryDirectory(prefix=".reprod-", dir=output.resolve().parent if extra else None) as folder:
+        target = Path(folder) / "pass" if extra else output
+        failed = _failed(partial(record, save=target), script, lambda: _kept(target, output, extra), render)
+        # Half a pass is not evidence, and would make a complete recording an incomplete one.
+        if failed is None and extra and target.exists():
+            _add_pass(output, load(target), context)
+    return failed
 
 
 def _plain_pass_first(context: typer.Context) -> int:
@@ -136,7 +149,7 @@ def _plain_pass_first(context: typer.Context) -> int:
         try:
             return process.wait()
         except KeyboardInterrupt:
-            # It was told, too, and has to write what it has.
+            # It was interrupted, too, and has to write what it has.
             continue
 
 
@@ -164,35 +177,37 @@ def _options(context: typer.Context) -> list[str]:
     return found
 
 
-def _replaced(output: Path, wide: bool) -> str:
-    """What a new pass takes the place of, in words; '' when there is nothing."""
+def _replaced(output: Path, wide: bool) -> Message | None:
+    """What a new pass replaces; None when there is nothing."""
     if not output.exists():
-        return ""
+        return None
     try:
         before = load(output)
     except ReprodLogError:
-        return ""
-    passes = [run or "plain" for run in before.runs]
+        return None
     if wide:
-        return "the float64 pass that was there" if "float64" in passes else ""
-    made = f", made {before.provenance.time}" if before.provenance.time else ""
-    many = counted(len(before), "entry", "entries")
-    return f"the recording that was there ({many}, passes: {', '.join(passes) or 'none'}{made})"
+        return message("run.replaces.float64") if "float64" in before.runs else None
+    made = (message("recording.made", time=before.provenance.time),) if before.provenance.time else ()
+    return message("run.replaces", facts=(message("entries.count", count=len(before)), passes_of(before), *made))
 
 
-def _print_recorded(recording: Recording, output: Path, replaced: str) -> None:
-    passes = ", ".join(run or "plain" for run in recording.runs)
-    typer.echo(f"{plain(str(output))}: {counted(len(recording), 'entry', 'entries')}, passes: {passes}")
-    if replaced:
-        typer.echo(f"this replaces {plain(replaced)}")
+def _print_recorded(recording: Recording, output: Path, replaced: Message | None, render: Words) -> None:
+    facts = message("entries.count", count=len(recording)), passes_of(recording)
+    typer.echo(plain(render(message("recording.title", path=Name(output), facts=facts))))
+    if replaced is not None:
+        typer.echo(plain(render(replaced)))
     for note in recording.notes:
-        typer.echo(f"note: {plain(str(note))}")
+        typer.echo(f"{render.get('note')}: {plain(render(note))}")
     if not recording.complete:
-        typer.echo("INCOMPLETE: the script came to its end, but its recording did not; the notes say why")
+        typer.echo(render.get("run.incomplete"))
 
 
-def _failed(record: Callable[[], object], script: Path, kept: Callable[[], str]) -> int | None:
-    """Record the script; the exit code if it did not come to its end, and None if it did."""
+def _failed(record: Callable[[], object], script: Path, kept: Callable[[], Message], render: Words) -> int | None:
+    """Record the script; the exit code if it did not run to its end, and None if it did."""
+
+    def tell(what: Message, before: str = "") -> None:
+        typer.echo(f"{before}reprod: {render(what)}", err=True)
+
     try:
         with program_output():
             record()
@@ -202,32 +217,30 @@ def _failed(record: Callable[[], object], script: Path, kept: Callable[[], str])
         shown = _script_traceback(error, script)
         if shown is None:
             raise
-        typer.echo(f"{shown}reprod: the script failed; {kept()}", err=True)
+        tell(message("run.failed", kept=kept()), shown)
         return NOT_ALIGNED
     except KeyboardInterrupt:
-        typer.echo(f"reprod: the script was interrupted; {kept()}", err=True)
+        tell(message("run.interrupted", kept=kept()))
         return INTERRUPTED
     except SystemExit as leaving:
         if leaving.code:
-            code = f"with {leaving.code}" if isinstance(leaving.code, int) else "with a message"
-            typer.echo(f"reprod: the script exited {code}; {kept()}", err=True)
+            if isinstance(leaving.code, int):
+                tell(message("run.exited", code=leaving.code, kept=kept()))
+            else:
+                tell(message("run.exited.message", kept=kept()))
             raise
     return None
 
 
-def _kept(target: Path, output: Path, extra: bool) -> str:
+def _kept(target: Path, output: Path, extra: bool) -> Message:
     """What is kept of a run that did not finish, and where."""
     if extra:
-        return (
-            f"{output} is unchanged and does not have this pass. Models and their inputs are float64 in this pass; "
-            "targets and constants that the script creates keep their dtype: give them the dtype of the output"
-        )
+        return message("run.kept.unchanged", path=Name(output))
     if not target.exists():
-        return "nothing was recorded"
+        return message("run.kept.nothing")
     recording = load(target)
     steps = {entry.key.step for entry in recording if entry.key.step is not None}
-    many = f"{counted(len(recording), 'entry', 'entries')} of {counted(len(steps), 'step')}"
-    return f"{many} recorded until then {'is' if len(recording) == 1 else 'are'} in {output}"
+    return message("run.kept", entries=len(recording), steps=len(steps), path=Name(output))
 
 
 def _script_traceback(error: Exception, script: Path) -> str | None:
@@ -284,7 +297,7 @@ def _refuse_other(path: Path, program: Program, context: typer.Context) -> None:
 def _differing(name: str, ours: Any, theirs: Any) -> str:
     kind, _, rest = name.partition(" ")
     if kind in ("script", "module"):
-        return f"the {name} has another content"
+        return f"the {name} has changed"
     if kind == "environment":
-        return f"the environment variable {rest} has another value"
+        return f"the environment variable {rest} has a different value"
     return f"{rest or kind}: {ours!r} there, {theirs!r} now"

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from reprod_log.cli.options import Language
+from reprod_log.messages import Code, Name, message, words
 from reprod_log.report.serve import serving
 from reprod_log.report.serve.server import new_token
 from reprod_log.report.writing import plain
@@ -22,12 +24,14 @@ def run(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any free port.")] = 8642,
     token: Annotated[str, typer.Option("--token", help="The token to ask for; a new one by default.")] = "",
+    language: Language = "en",
 ) -> int:
     """Serve a page that lists what is in DIR, opens reports, and follows recordings while a program trains."""
+    render = words(language)
     with serving(folder, host=host, port=port, token=token or new_token()) as server:
-        typer.echo(f"{plain(str(folder))} at {server.address}  (Ctrl-C stops)")
+        typer.echo(plain(render(message("serve.address", folder=Name(folder), address=Code(server.address)))))
         try:
             server.serve_forever()
         except KeyboardInterrupt:
-            typer.echo("stopped")
+            typer.echo(render.get("serve.stopped"))
     return 0

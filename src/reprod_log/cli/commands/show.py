@@ -7,16 +7,17 @@ from typing import Annotated
 
 import numpy as np
 import typer
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from reprod_log.cli.options import AllRows, Trust
-from reprod_log.errors import counted
+from reprod_log.cli.options import AllRows, Language, Trust
+from reprod_log.messages import Code, Name, Words, message, words
 from reprod_log.recording import Entry
 from reprod_log.recording.stores import load
 from reprod_log.recording.summary import summarise
-from reprod_log.report.facts import origin_lines
+from reprod_log.report.facts import origin_lines, passes_of
 from reprod_log.report.terminal import print_indented, terminal
 from reprod_log.report.writing import plain, shortened
 
@@ -24,7 +25,8 @@ NAME = "show"
 _MOST_ROWS = 60
 _LONGEST = 300
 """Of a line about the origin; a model may have thousands of parameters."""
-_VALUES = ("min", "max", "mean", "NaN/Inf")
+_TEXTS, _VALUES = ("dtype", "shape"), ("side.min", "side.max", "side.mean", "show.nan_inf")
+"""The titles of columns: facts of every entry, and those that --values adds."""
 
 
 def run(
@@ -32,35 +34,39 @@ def run(
     values: Annotated[bool, typer.Option("--values", help="Read the data: range, mean, NaN and Inf.")] = False,
     all_rows: AllRows = False,
     trust: Trust = False,
+    language: Language = "en",
 ) -> int:
     """Show the entries of a recording and where it came from."""
+    render, console = words(language), terminal()
     content = load(recording, trust=trust)
-    console = terminal()
-    state = "" if content.complete else ", incomplete"
-    passes = f", passes: {', '.join(run or 'plain' for run in content.runs)}" if len(content.runs) > 1 else ""
-    many = counted(len(content), "entry", "entries")
-    console.print(Text(f"{plain(str(recording))}: {many}{state}{passes}", style="bold"), soft_wrap=True)
+    facts = [message("entries.count", count=len(content))]
+    facts += [] if content.complete else [message("recording.incomplete")]
+    facts += [passes_of(content)] if len(content.runs) > 1 else []
+    title = message("recording.title", path=Name(recording), facts=tuple(facts))
+    console.print(Text(plain(render(title)), style="bold"), soft_wrap=True)
     for name, text in origin_lines(content.provenance):
         print_indented(f"{plain(name)}: {shortened(plain(text), _LONGEST)}", 2, console, hanging=2)
     for note in content.notes:
-        print_indented(f"note: {plain(str(note))}", 2, console, "yellow", hanging=2)
+        print_indented(f"{render.get('note')}: {plain(render(note))}", 2, console, "yellow", hanging=2)
     shown = content.entries if all_rows else content.entries[:_MOST_ROWS]
-    rows = [(plain(str(entry.key)), _facts(entry, values=values)) for entry in shown]
-    _print_rows(rows, ("dtype", "shape", *(_VALUES if values else ())), console)
+    rows = [(plain(str(entry.key)), _facts(entry, render, values=values)) for entry in shown]
+    _print_rows(rows, (*_TEXTS, *(_VALUES if values else ())), render, console)
     if len(shown) < len(content):
-        console.print(Text(f"… and {len(content) - len(shown)} more; --all shows every one", style="dim"))
+        more = message("table.more", count=len(content) - len(shown), how=Code("--all"))
+        console.print(Text(render(more), style="dim"))
     return 0
 
 
-def _print_rows(rows: list[tuple[str, list[str]]], titles: tuple[str, ...], console: Console) -> None:
+def _print_rows(rows: list[tuple[str, list[str]]], ids: tuple[str, ...], render: Words, console: Console) -> None:
     """One line per entry where it fits; else its name on a line of its own, for a broken name cannot be copied."""
-    widths = [max(map(len, column)) for column in zip(titles, *(facts for _, facts in rows), strict=True)]
-    longest = max((len(key) for key, _ in rows), default=0)
-    beside = max(longest, len("entry")) + sum(widths) + 2 * len(widths) <= console.width
+    titles = [render.get(id) for id in ids]
+    widths = [max(map(cell_len, column)) for column in zip(titles, *(facts for _, facts in rows), strict=True)]
+    longest = max(cell_len(key) for key in (render.get("entry"), *(key for key, _ in rows)))
+    beside = longest + sum(widths) + 2 * len(widths) <= console.width
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("entry", no_wrap=True, overflow="ignore") if beside else table.add_column("")
-    for title in titles:
-        table.add_column(title, justify="left" if title in ("dtype", "shape") else "right", no_wrap=True)
+    table.add_column(render.get("entry"), no_wrap=True, overflow="ignore") if beside else table.add_column("")
+    for id, title in zip(ids, titles, strict=True):
+        table.add_column(title, justify="left" if id in _TEXTS else "right", no_wrap=True)
     for key, facts in rows:
         # As Text: rich would take the unit of a date, in brackets, for a style.
         table.add_row(Text(key) if beside else "", *map(Text, facts))
@@ -76,8 +82,8 @@ def _print_rows(rows: list[tuple[str, list[str]]], titles: tuple[str, ...], cons
         console.print(Text.from_ansi(line.rstrip()), soft_wrap=True)
 
 
-def _facts(entry: Entry, *, values: bool) -> list[str]:
-    found = [plain(entry.dtype), "×".join(map(str, entry.shape)) or "scalar"]
+def _facts(entry: Entry, render: Words, *, values: bool) -> list[str]:
+    found = [plain(entry.dtype), "×".join(map(str, entry.shape)) or render.get("recording.scalar")]
     if values:
         found += _numbers(entry.array()) if entry.detail == "full" else [entry.detail, "", "", ""]
     return found
