@@ -59,12 +59,12 @@ def test_second_pass_of_the_same_program_is_added(place: Path, capsys: pytest.Ca
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("script", "the script has another content"),
-        ("module", "the module settings_of_mine has another content"),
+        ("script", "the script has changed"),
+        ("module", "the module settings_of_mine has changed"),
         ("argument", "arguments: '' there, '--eval' now"),
-        ("variable", "the environment variable MY_SEED has another value"),
-        ("other variable", "the environment variable MY_MOMENTUM has another value"),
-        ("variable of the framework", "the environment variable TORCH_SOMETHING has another value"),
+        ("variable", "the environment variable MY_SEED has a different value"),
+        ("other variable", "the environment variable MY_MOMENTUM has a different value"),
+        ("variable of the framework", "the environment variable TORCH_SOMETHING has a different value"),
     ],
 )
 def test_second_pass_of_another_program_is_refused(
