@@ -17,7 +17,7 @@ class AlignOptions:
     """How two sides are paired, opened, judged and measured."""
 
     rename: Mapping[str, str] = field(default_factory=dict)
-    """The candidate's names for what the reference calls otherwise."""
+    """The candidate's names for what the reference calls differently."""
     policy: Policy | CalibratedPolicy | None = None
     """None: calibrated when the reference also ran in float64 and no limits are given, fixed limits otherwise."""
     limits: tuple[Limit | str, ...] = ()
@@ -28,7 +28,7 @@ class AlignOptions:
     allow_incomplete: bool = False
     """Whether a recording that was cut short may pass with what it has."""
     allow_unproven: bool = False
-    """Whether a pass that proves nothing may pass all the same; reports show the doubts."""
+    """Whether a pass that proves nothing may pass; reports show the doubts."""
     equal_nan: bool = False
     """Whether NaN on both sides at the same place counts as equal."""
     dims: Mapping[str, str] | None = None

@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 class Guard:
     """All that a framework or a program calls of a recording is called through here, one thread at a time.
 
-    An exception inside stops the recording, once, and the program goes on. Ctrl-C stops it too, and comes through.
+    An exception inside stops the recording, once, and the program goes on. Ctrl-C stops it too, and is raised again.
     A forked process has inherited the hooks and perhaps a lock that nobody will release, but not the recording: there
     every call does nothing.
     """
@@ -43,7 +43,7 @@ class Guard:
         return guarded
 
     def attempt(self, call: Callable[..., Result], *args: Any, lets: type[Exception] | tuple[()] = ()) -> Result | None:
-        """What `call` returns; None when it failed or nothing is recorded in this process. `lets` comes through."""
+        """What `call` returns; None when it failed or nothing is recorded in this process. `lets` is raised again."""
         if os.getpid() != self._process:
             return None
         with self._lock:
@@ -65,10 +65,10 @@ class Guard:
         try:
             self._failed(error)
         except Exception as another:
-            warn(f"{said(error)}, and then {said(another)}")
+            warn(f"{described(error)}, and then {described(another)}")
 
     def end(self) -> None:
-        """The recording is over; whoever was to know of failures is let go."""
+        """The recording is over; nobody is notified of failures any more."""
         self.stopped = True
         self._failed = _nobody
 
@@ -77,7 +77,7 @@ def _nobody(error: BaseException) -> None:
     """Nobody waits for failures any more."""
 
 
-def said(error: BaseException) -> str:
+def described(error: BaseException) -> str:
     """The error's kind and words."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 

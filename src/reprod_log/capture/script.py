@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
-from reprod_log.capture.guard import Guard, said
+from reprod_log.capture.guard import Guard, described
 from reprod_log.capture.program import ScriptFiles, file_digest, program_of
 from reprod_log.capture.selection import RunOptions, selection
 from reprod_log.capture.session import RecordingLevel
@@ -108,10 +108,10 @@ def run_script(
     called, so that the weights are the same numbers as in the script's own precision.
 
     One framework is recorded: the only one whose models (modules with parameters) are called. A script that calls
-    models of two has to be told which with `framework`; else UsageError is raised where the second one is called.
+    models of two requires `framework`; without it UsageError is raised where the second one is called.
     What this program itself runs, to check a transfer for example, is not recorded.
 
-    An exception or exit of the script comes through, after what was recorded until then has been saved.
+    An exception or exit of the script is raised again, after what was recorded until then has been saved.
     """
     path = Path(script)
     if not path.is_file():
@@ -256,14 +256,14 @@ class _Watcher:
         if self._run is not None:
             self._run.stop(error)
         else:
-            self._failure = said(error)
+            self._failure = described(error)
 
     # what the script does
 
     def _made(self, optimizer: Any) -> None:
         if not self._level.is_recorded:
             return
-        # Told of once per constructor in the chain.
+        # Reported once per constructor in the chain.
         if not any(known is optimizer for known in self._optimizers):
             self._optimizers.append(optimizer)
 
@@ -325,7 +325,7 @@ class _Watcher:
         run.describe()
 
     def _adopt_function(self, framework: Framework, run: Run, module: Any, name: str) -> None:
-        """A loss function, an activation: often made anew for each call, so it is known by its name and class."""
+        """A loss function, an activation: often made for each call, so it is known by its name and class."""
         known = self._functions.get((name, type(module)))
         if known is not None:
             run.replace_module(known, module)
@@ -390,7 +390,7 @@ class _Watcher:
             )
         recording = self._run.recording
         if not recording.complete and not recording.entries and recording.notes:
-            raise CaptureError(f"nothing was recorded, although the script came to its end: {recording.notes[-1]}")
+            raise CaptureError(f"nothing was recorded, although the script finished: {recording.notes[-1]}")
         return recording
 
 

@@ -94,7 +94,7 @@ class Staged:
 
 
 class Stage:
-    """Copies tensors out, each content once, and hands them to the recorder step by step."""
+    """Copies tensors out, each content once, and passes them to the recorder step by step."""
 
     def __init__(
         self,
@@ -169,7 +169,7 @@ class Stage:
 
     def _keep(self, staged: Staged, plain: Array, fresh: bool, form: Callable[[int], SketchOrder]) -> None:
         wanted = self._selection.detail_of(staged.phase)
-        # One number is its own summary, and a few are no more than their sketch.
+        # One number is its own summary, and a few take no more space than their sketch.
         if plain.size <= 1 or wanted == "full" or (wanted == "sketch" and self._is_small(plain)):
             kept = self._arrays.get(staged.hash) if staged.hash else None
             if kept is None and self._affords(plain.nbytes, staged):

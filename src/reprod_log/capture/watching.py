@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from reprod_log.capture.gradients import check_scalar
-from reprod_log.capture.guard import Guard, said, warn
+from reprod_log.capture.guard import Guard, described, warn
 from reprod_log.capture.listening import Listening
 from reprod_log.capture.provenance import (
     caveat_notes,
@@ -147,7 +147,7 @@ class Run:
     def _end(self, error: BaseException | None) -> None:
         """Record what the last step leaves, and what is known of the whole only now."""
         if error is not None:
-            note = message("note.capture.cut_short", step=self.step_number, why=Foreign(said(error)))
+            note = message("note.capture.cut_short", step=self.step_number, why=Foreign(described(error)))
             self._recorder.cut_short(note)
         if self._session.steps.busy:
             # What a step that broke off leaves behind is not what stands at its end.
@@ -161,7 +161,7 @@ class Run:
     def _stopped(self, error: BaseException) -> None:
         session = self._session
         session.over = True
-        note = message("note.capture.stopped", step=session.steps.number, why=Foreign(said(error)))
+        note = message("note.capture.stopped", step=session.steps.number, why=Foreign(described(error)))
         self._recorder.cut_short(note)
         with suppress(Exception):
             # The part of the step that was recorded before; and its memory, of which there may be too little.

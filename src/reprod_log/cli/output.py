@@ -1,4 +1,4 @@
-"""The output of `reprod` where it cannot hold every character: pipes in gbk, latin-1 or ASCII, names that are no text.
+"""The output of `reprod` where it cannot hold every character: pipes in gbk, latin-1 or ASCII, names that are not text.
 
 A mark that an encoding lacks is replaced by an ASCII one, any other character by its escape; the verdict and the exit
 code stay. Control characters of file names and errors are shown as escapes: a file must not be able to write verdicts.

@@ -102,7 +102,7 @@ class ModuleCalls:
     """Who listens to the calls of modules, told apart where their class is called.
 
     Nothing is hung on a module itself, so one that is saved, copied or scripted while it is watched has nothing of
-    ours, and compiled and scripted modules, which refuse hooks, are no special case.
+    ours, and compiled and scripted modules, which refuse hooks, are not a special case.
     """
 
     def __init__(self, owner: type, is_tracing: Callable[[], bool]) -> None:

@@ -90,7 +90,7 @@ class Tree:
         self._node_of: dict[int, Node] = {}
         self._slot_of: dict[int, Slot] = {}
         self.wrappers: list[Any] = []
-        """Modules that only wrap another one, and so are no nodes."""
+        """Modules that only wrap another one, and so are not nodes."""
         self._pieces: dict[int, Shard] = {}
         self._distributed: set[tuple[Node, str]] = set()
 
@@ -184,7 +184,7 @@ class Tree:
             yield f"{node.path}.{name}" if node.path else name, tensor
 
     def buffers(self) -> Iterator[tuple[Node, str, Any]]:
-        """Every buffer as it is now; looked up anew, because models put new tensors into their place."""
+        """Every buffer as it is now; looked up again, because models put new tensors into their place."""
         for node in self.nodes:
             for name, tensor in buffers_of(self._modules.own(node.content)):
                 yield node, name, tensor

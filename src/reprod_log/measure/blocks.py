@@ -48,7 +48,7 @@ def paired_blocks(reference: Array, candidate: Array, *, size: int = BLOCK, cast
         return
     flags: Any = ["readonly", "contig", "aligned", "nbo"]  # numpy's stub does not know "contig"
     gathered = np.nditer(
-        # numpy 1.26 hands out unfilled buffers for arrays without an axis.
+        # numpy 1.26 returns unfilled buffers for arrays without an axis.
         [np.atleast_1d(reference), np.atleast_1d(candidate)],
         flags=["external_loop", "buffered"],
         op_flags=[flags, flags],

@@ -116,7 +116,7 @@ class Message:
 
 
 Text = Message | str | tuple[Message, ...]
-"""What can be told: a message, several that make one sentence, or English text of a file of the first edition."""
+"""What a reader is given: a message, several that make one sentence, or text of a file of the first edition."""
 
 
 def message(id: str, /, **arguments: object) -> Message:

@@ -77,9 +77,9 @@ class Mesh:
 
     def where(self, rank: int) -> str:
         """The place of a rank in words: `dp 1, tp 0`."""
-        return self.said(self.coordinates[rank])
+        return self.place_of(self.coordinates[rank])
 
-    def said(self, coordinates: Sequence[int]) -> str:
+    def place_of(self, coordinates: Sequence[int]) -> str:
         return ", ".join(f"{axis.name} {place}" for axis, place in zip(self.axes, coordinates, strict=True))
 
 
@@ -90,8 +90,8 @@ def declared_mesh(sizes: Mapping[str, int], ranks: int, source: str) -> Mesh:
         raise UsageError(f"cannot use the mesh {dict(sizes)}: give axes with names and sizes, e.g. dp=2,tp=2")
     total = prod(sizes.values())
     if total != ranks:
-        said = " × ".join(f"{name} {size}" for name, size in sizes.items())
-        raise UsageError(f"{source}: the mesh {said} has {total} places, but there are {ranks} ranks")
+        axes = " × ".join(f"{name} {size}" for name, size in sizes.items())
+        raise UsageError(f"{source}: the mesh {axes} has {total} places, but there are {ranks} ranks")
     return Mesh.ordered([Axis.named(name, size) for name, size in sizes.items()])
 
 
@@ -104,16 +104,16 @@ def recorded_mesh(parts: Sequence[Recording], source: str) -> Mesh | None:
     for rank, one in enumerate(axes):
         if one != axes[0]:
             raise RecordingError(
-                f"{source}: rank {rank} knows {_said(one)}, rank 0 {_said(axes[0])}. Record all ranks with the same "
-                "mesh, or declare it with --mesh."
+                f"{source}: rank {rank} knows {_described(one)}, rank 0 {_described(axes[0])}. Record all ranks with "
+                "the same mesh, or declare it with --mesh."
             )
     mesh = Mesh(axes[0], tuple(tuple(place.index for place in places) for places in known))
     for rank, where in enumerate(mesh.coordinates):
         first = mesh.coordinates.index(where)
         if first != rank:
-            raise RecordingError(f"{source}: rank {rank} and rank {first} both have the place {mesh.said(where)}")
+            raise RecordingError(f"{source}: rank {rank} and rank {first} both have the place {mesh.place_of(where)}")
     if prod(axis.size for axis in mesh.axes) != len(parts):
-        raise RecordingError(f"{source}: {_said(mesh.axes)} is not one of {len(parts)} ranks")
+        raise RecordingError(f"{source}: {_described(mesh.axes)} is not one of {len(parts)} ranks")
     return mesh
 
 
@@ -124,7 +124,7 @@ def missing_places(parts: Sequence[Recording]) -> Iterator[str]:
     if len(axes) == 1 and all(known):
         mesh = Mesh.ordered(next(iter(axes)))
         taken = {tuple(place.index for place in places) for places in known}
-        yield from (mesh.said(where) for where in mesh.coordinates if where not in taken)
+        yield from (mesh.place_of(where) for where in mesh.coordinates if where not in taken)
 
 
 def unknown_axis(mark: str, mesh: Mesh) -> UsageError:
@@ -134,7 +134,7 @@ def unknown_axis(mark: str, mesh: Mesh) -> UsageError:
     )
 
 
-def _said(axes: Sequence[Axis]) -> str:
+def _described(axes: Sequence[Axis]) -> str:
     return f"a mesh of {' × '.join(f'{axis.name} {axis.size}' for axis in axes)}" if axes else "no mesh"
 
 

@@ -144,9 +144,9 @@ def _check_places(parts: tuple[Recording, ...], source: str) -> None:
     """Every part is that of the rank whose place it has, of as many ranks as there are."""
     sizes: dict[Any, list[int]] = {}
     for rank, part in enumerate(parts):
-        said, size = fact(part, "rank"), fact(part, "world_size")
-        if said is not None and size not in (None, 1) and said != rank:
-            raise RecordingError(f"{source}: the part of rank {rank} was recorded by rank {said}; were parts renamed?")
+        own, size = fact(part, "rank"), fact(part, "world_size")
+        if own is not None and size not in (None, 1) and own != rank:
+            raise RecordingError(f"{source}: the part of rank {rank} was recorded by rank {own}; were parts renamed?")
         sizes.setdefault(size, []).append(rank)
     if len(sizes) > 1 or next(iter(sizes)) not in (None, len(parts)):
         told = "; ".join(f"{said_ranks(ranks)}: {size or 'unknown'}" for size, ranks in sizes.items())

@@ -111,7 +111,7 @@ def dtype_named(name: str) -> np.dtype[Any]:
     raise RecordingError(f"unknown dtype {name!r}: neither numpy nor ml_dtypes has it")
 
 
-# numpy puts the name together anew each time, which costs more than hashing a small tensor.
+# numpy builds the name again each time, which costs more than hashing a small tensor.
 @lru_cache(maxsize=256)
 def dtype_name(dtype: np.dtype[Any]) -> str:
     """What a dtype is called in recordings: independent of byte order, `str` for text, `object` for the rest."""

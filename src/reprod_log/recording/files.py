@@ -225,7 +225,7 @@ def replacing(path: str | Path, *, tidy: bool = True) -> Iterator[BinaryIO]:
 
 
 def _part_prefix(path: Path, process: int | str) -> str:
-    """The name of a temporary file names its machine and process, so that one which was killed can be told."""
+    """The name of a temporary file has its machine and process, so that one left by a killed process is recognised."""
     return f".{path.name[:100]}.{platform.node() or 'here'}-{process}-"
 
 

@@ -199,18 +199,18 @@ class Line:
 def first_lines(screen: FirstScreen, words: Words) -> list[Line]:
     """Verdict, where, why, what to do, how sure."""
 
-    def told(what: Text) -> str:
+    def phrase(what: Text) -> str:
         return plain(words(what))
 
-    lines = [Line("headline", 0, told(screen.headline))]
-    lines += [Line("warning", 2, f"{words.get('warning')}: {told(one)}") for one in screen.warnings]
-    lines += [Line("where", 4 if one.id == "reason" else 2, told(one)) for one in screen.where]
+    lines = [Line("headline", 0, phrase(screen.headline))]
+    lines += [Line("warning", 2, f"{words.get('warning')}: {phrase(one)}") for one in screen.warnings]
+    lines += [Line("where", 4 if one.id == "reason" else 2, phrase(one)) for one in screen.where]
     for found in screen.shown_causes:
         lines += _finding(found, words.get("cause"), words)
     if screen.more_causes:
         lines.append(Line("detail", 2, words(message("cause.more", count=len(screen.more_causes)))))
-    lines += [Line("cause", 2, f"{words.get('cause')}: {told(one)}") for one in screen.cause]
-    advice = [Line("advice", 2, f"{words.get('what.to.do')}: {told(one)}") for one in screen.advice]
+    lines += [Line("cause", 2, f"{words.get('cause')}: {phrase(one)}") for one in screen.cause]
+    advice = [Line("advice", 2, f"{words.get('what.to.do')}: {phrase(one)}") for one in screen.advice]
     if screen.shown_causes:
         # It is about them; other findings bring their own.
         lines, advice = lines + advice, []
@@ -221,7 +221,7 @@ def first_lines(screen: FirstScreen, words: Words) -> list[Line]:
     lines += advice
     level = words.get(f"sure.{screen.certainty.level}")
     lines.append(Line("detail", 2, f"{words.get('how.sure')}: {level}"))
-    lines += [Line("detail", 4, told(one)) for one in (*screen.certainty.doubts, *screen.certainty.grounds)]
+    lines += [Line("detail", 4, phrase(one)) for one in (*screen.certainty.doubts, *screen.certainty.grounds)]
     return lines
 
 

@@ -17,20 +17,20 @@ _COLUMNS = ("status", "entry", "rel_l2", "max_abs", "mean_abs", "times_limit")
 
 def render(alignment: Alignment, *, language: str = "en") -> str:
     """A piece of HTML with its own styles, to stand in any page, light or dark."""
-    told = words(language)
+    phrase = words(language)
     everything = rows(alignment)
     screen = first_screen(alignment, all_rows=everything)
     edge = "#1a7f37" if screen.passed else "#cf222e"
-    lines = first_lines(screen, told) + side_lines(alignment, told)
+    lines = first_lines(screen, phrase) + side_lines(alignment, phrase)
     shown = tuple(row for row in everything if not row.status.passed)[:_MOST_ROWS]
-    head = Markup("").join(Markup("<th>{}</th>").format(told.get(name)) for name in _COLUMNS)
+    head = Markup("").join(Markup("<th>{}</th>").format(phrase.get(name)) for name in _COLUMNS)
     table = Markup("<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table>")
     left = len(everything) - len(shown)
     return str(
         Markup('<div style="border-left:6px solid {};padding:.2em 1em">{}{}{}</div>').format(
             Markup(edge),
             Markup("").join(_line(line, MARKS[screen.status]) for line in lines),
-            table.format(head, Markup("").join(_row(row, told) for row in shown)) if shown else "",
+            table.format(head, Markup("").join(_row(row, phrase) for row in shown)) if shown else "",
             Markup("<div><small>+ {}</small></div>").format(left) if left else "",
         )
     )
@@ -45,12 +45,12 @@ def _line(line: Line, mark: str) -> Markup:
     )
 
 
-def _row(row: ReportRow, told: Words) -> Markup:
+def _row(row: ReportRow, phrase: Words) -> Markup:
     numbers = [row.text(name) for name in ("rel_l2", "max_abs", "mean_abs")]
     cells = [
         _CELL.format("left", f"{MARKS[row.status]} {row.status.value}"),
         _CELL.format(
-            "left", Markup('<bdi title="{}"><code>{}</code></bdi>').format(plain(row.key), plain(told(row.title)))
+            "left", Markup('<bdi title="{}"><code>{}</code></bdi>').format(plain(row.key), plain(phrase(row.title)))
         ),
         *(_CELL.format("right", value) for value in (*numbers, times(row.times_limit))),
     ]

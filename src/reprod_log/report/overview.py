@@ -101,19 +101,19 @@ def write_overview(overview: Overview, path: Path, *, language: str = "en", full
 
 def markdown(overview: Overview, *, language: str = "en", full: bool = False, most: int = LIMIT) -> str:
     """The table and the steps' own reports, those that do not pass first, as many as fit into `most` characters."""
-    told = words(language)
+    phrase = words(language)
     lines = [
         (
             text(row.name),
             f"{MARKS[row.status]} {row.word}",
-            code(told(row.first)) if row.first else "",
-            text(told(row.answer)),
+            code(phrase(row.first)) if row.first else "",
+            text(phrase(row.answer)),
         )
         for row in rows_of(overview)
     ]
-    titles = [told.get(name) for name in ("plan.step", "status", "first", "plan.finding")]
+    titles = [phrase.get(name) for name in ("plan.step", "status", "first", "plan.finding")]
     mark = MARKS[overview.status]
-    parts = [f"# {mark} {text(told(summary_of(overview)))}\n", Section("", titles, lines).render()]
+    parts = [f"# {mark} {text(phrase(summary_of(overview)))}\n", Section("", titles, lines).render()]
     left, room = 0, most - sum(map(len, parts)) - 500
     for step in sorted(overview.steps, key=lambda step: step.passed):
         if step.alignment is None:
@@ -126,7 +126,7 @@ def markdown(overview: Overview, *, language: str = "en", full: bool = False, mo
         room -= len(part)
         parts.append(part)
     if left:
-        parts.append(f"*{told(message('plan.left.out', count=left, why=told.get('left.limit')))}*\n")
+        parts.append(f"*{phrase(message('plan.left.out', count=left, why=phrase.get('left.limit')))}*\n")
     return "\n".join(parts)
 
 

@@ -63,7 +63,7 @@ _NARROW = 56
 
 
 def terminal(*, stderr: bool = False) -> Console:
-    """A console that keeps its hands off colour and width where nobody is looking."""
+    """A console without colour and of a fixed width where its output is not a terminal."""
     stream = sys.stderr if stderr else sys.stdout
     asked = os.environ.get("COLUMNS", "")
     width = None if stream.isatty() else int(asked) if asked.isdigit() and int(asked) else _PIPE_WIDTH
@@ -89,20 +89,20 @@ def drop_output(stream: IO[str]) -> None:
 
 def print_alignment(alignment: Alignment, console: Console, *, all_rows: bool = False, language: str = "en") -> None:
     """Print the first screen, the table and the notes."""
-    told = words(language)
+    phrase = words(language)
     everything = rows(alignment)
-    for line in first_lines(first_screen(alignment, all_rows=everything), told) + side_lines(alignment, told):
+    for line in first_lines(first_screen(alignment, all_rows=everything), phrase) + side_lines(alignment, phrase):
         style = STYLES[alignment.status] if line.role == "headline" else ROLE_STYLES[line.role]
         print_indented(line.text, line.indent, console, style)
     shown = everything
     if not all_rows and len(everything) > _USUAL_ROWS:
         shown = tuple(row for row in everything if not row.status.passed)[:_MOST_FAILURES]
     if shown:
-        console.print(_table(shown, told, console.width))
+        console.print(_table(shown, phrase, console.width))
     hidden = len(everything) - len(shown)
     if hidden:
-        console.print(Text(told(message("table.more", count=hidden, how="--all")), style="dim"))
-    for line in note_lines(alignment, told):
+        console.print(Text(phrase(message("table.more", count=hidden, how="--all")), style="dim"))
+    for line in note_lines(alignment, phrase):
         print_indented(line.text, 0, console, "dim")
 
 
@@ -148,15 +148,15 @@ def _grow(tree: Tree, node: ModuleGroup) -> None:
         _grow(branch, child)
 
 
-def _table(shown: tuple[ReportRow, ...], told: Words, width: int) -> Table:
+def _table(shown: tuple[ReportRow, ...], phrase: Words, width: int) -> Table:
     floors = any(row.times_floor is not None for row in shown)
     # The reason of the first divergence stands on top; those of many failures would only push each other away.
     few = sum(row.status in _NUMEROUS for row in shown) <= _MOST_REASONS
     reasons = [
-        plain(told(row.reason)) if row.status is not Status.PASS and (few or row.status not in _NUMEROUS) else ""
+        plain(phrase(row.reason)) if row.status is not Status.PASS and (few or row.status not in _NUMEROUS) else ""
         for row in shown
     ]
-    keys = [shortened(plain(told(row.title)), _LONGEST_KEY) for row in shown]
+    keys = [shortened(plain(phrase(row.title)), _LONGEST_KEY) for row in shown]
     room = width - max(len(row.status.value) for row in shown) - _BESIDE_STATUS
     needed = max(*map(cell_len, keys), _REASON_WIDTH if any(reasons) else 0)
     # Of estimates the relative error is what is known.
@@ -164,10 +164,10 @@ def _table(shown: tuple[ReportRow, ...], told: Words, width: int) -> Table:
     columns = _columns(room - needed, fewest=int(width >= _NARROW), floors=floors, ratios=ratios)
     room -= _NUMBER_WIDTH * len(columns)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(told.get("status"), no_wrap=True)
-    table.add_column(told.get("entry"), overflow="fold")
+    table.add_column(phrase.get("status"), no_wrap=True)
+    table.add_column(phrase.get("entry"), overflow="fold")
     for name in columns:
-        table.add_column(told.get(name), justify="right", no_wrap=True)
+        table.add_column(phrase.get(name), justify="right", no_wrap=True)
     for row, key, reason in zip(shown, keys, reasons, strict=True):
         table.add_row(
             Text(f"{MARKS[row.status]} {row.status.value}", style=STYLES[row.status]),

@@ -58,7 +58,7 @@ def fake_data(path: str | Path, make: Make, *, seed: int = 0) -> FakeData:
         )
     found = {str(entry.key): np.array(entry.array()) for entry in stored.entries}
     if _hash(found) != known.data_hash:
-        raise UnreadableFile(f"{path} was changed since it was made (its hash is another); remove it to make it anew")
+        raise UnreadableFile(f"{path} has changed since it was made (its hash differs); remove it to make it again")
     return FakeData(found, known.data_hash, path)
 
 

@@ -68,7 +68,7 @@ class _Moments:
 def _record(side: Callable[[], Any], *, draws: int = 16, seed: int = 0) -> Recording:
     """Statistics of the weights of `draws` freshly made models, by kind and shape of layer.
 
-    side   makes a new model (or several by name); the framework's seed is set anew before each
+    side   makes a new model (or several by name); the framework's seed is set again before each
     """
     if not callable(side) or (hasattr(side, "parameters") and not isinstance(side, type)):
         raise UsageError("the init step takes functions that make a new model: lambda: Net()")
@@ -95,7 +95,7 @@ def _draw(side: Callable[[], Any], seed: int, groups: dict[str, _Moments], *, fi
         found = survey(model)
         for unit in found.units:
             for part in unit.parts:
-                # Running statistics are no weights, though one framework keeps them as parameters.
+                # Running statistics are not weights, though one framework keeps them as parameters.
                 if part.tensor not in found.trained:
                     continue
                 sizes = "x".join(map(str, part.shape))

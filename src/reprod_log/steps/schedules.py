@@ -59,7 +59,7 @@ def _reader(schedule: Any, name: str) -> tuple[Reading, Advance]:
         optimizer, scheduler = _copied((schedule.optimizer, schedule), name)
         return _live(optimizer, scheduler)
     if hasattr(schedule, "step") and hasattr(schedule, "last_lr"):
-        # Not get_lr(): it computes the next rate anew at every call.
+        # Not get_lr(): it computes the next rate at every call.
         (scheduler,) = _copied((schedule,), name)
         return lambda: [float(scheduler.last_lr)], _quiet(scheduler.step)
     if callable(schedule):

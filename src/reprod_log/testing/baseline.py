@@ -23,7 +23,7 @@ from reprod_log.verdict.policy import DEFAULT_LIMITS
 from reprod_log.version import __version__
 
 _USUAL = Policy(limits=(*DEFAULT_LIMITS, Limit("rel_l2", 1e-4, reason=message("reason.limit.baseline"))))
-"""The same program again: values far below the absolute limit are no noise, but what it was recorded for."""
+"""The same program again: values far below the absolute limit are not noise but what it was recorded for."""
 
 
 class Baseline:

@@ -27,7 +27,7 @@ def transfer_gradients(
 ) -> TransferReport:
     """Puts the gradients of the source model's parameters onto the target's and returns what went where.
 
-    Pass the `report` of `transfer_weights` to go by the same plan; without it the plan is made anew from the other
+    Pass the `report` of `transfer_weights` to go by the same plan; without it a new plan is made from the other
     parameters, which mean what they mean there. A parameter without a gradient leaves its partner without one.
     """
     prepared = planned(source, target, report, How(rename, allow_left, inputs, target_inputs, order))

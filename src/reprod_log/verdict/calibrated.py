@@ -1,4 +1,4 @@
-"""The calibrated verdict: rounding told from defect by the reference's own rounding, without a tuned threshold.
+"""The calibrated verdict: the reference's own rounding separates rounding from defects, without a tuned threshold.
 
 Both sides are compared in float64, where a correct port agrees to many more digits than float32 has, and the tolerance
 is what float32 rounding does to the reference itself. Four tiers, in this order; the first that objects decides:

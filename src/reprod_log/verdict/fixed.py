@@ -140,7 +140,7 @@ def verdict_on(
 
 
 def accepted(judgements: list[Judgement], patterns: tuple[str, ...]) -> list[Judgement]:
-    """The judgements with known differences let through: explicit, and said on each of them."""
+    """The judgements with known differences accepted; each of them states it."""
     return [
         replace(one, status=Status.ACCEPTED, reason=_accepted_although(one.reason))
         if not one.status.passed and any(fnmatchcase(str(one.key), pattern) for pattern in patterns)

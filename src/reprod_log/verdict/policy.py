@@ -114,7 +114,7 @@ DEFAULT_LIMITS = (
 
 
 def _is_replaced(default: Limit, own: Iterable[Limit]) -> bool:
-    """Whether the user has said something else for what this default is about: for its dtype, or for everything."""
+    """Whether the user gave another limit for what this default covers: for its dtype, or for everything."""
     exact = default.dtype.rstrip("*") in EXACT_KINDS
     return any(
         limit.keys == "*" and (not exact if limit.dtype == "*" else fnmatchcase(default.dtype, limit.dtype))

@@ -1,4 +1,4 @@
-"""Status: what can be said of an entry, and of a whole comparison; Basis: what a judgement stands on."""
+"""Status: the result for an entry or a whole comparison; Basis: what a judgement rests on."""
 
 from __future__ import annotations
 

@@ -290,7 +290,7 @@ def _refuse_other(path: Path, program: Program, context: typer.Context) -> None:
         raise UsageError(
             f"the float64 pass is not of the same program as the plain pass in {path}: "
             f"{'; '.join(other[:_MOST])}. A difference of two programs would count as rounding. "
-            f"Record both anew with one command: {_command(context, '--float64')}"
+            f"Record both again with one command: {_command(context, '--float64')}"
         )
 
 

@@ -17,7 +17,7 @@ def version() -> str:
 
 
 def threads() -> int | None:
-    # paddle uses one thread unless it is told otherwise.
+    # paddle uses one thread by default.
     text = os.environ.get("OMP_NUM_THREADS", "1").split(",")[0]
     return int(text) if text.isdigit() else None
 

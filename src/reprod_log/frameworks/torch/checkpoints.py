@@ -49,7 +49,7 @@ def read(path: Path) -> Any:
 
 
 def _unfolded(path: Path, content: Any) -> int:
-    """The bytes of all tensors as arrays of their own: one number may be said to stand at a billion places."""
+    """The bytes of all tensors as arrays of their own: a file may claim that one number stands at a billion places."""
     left = [(content, 0)]
     visited = needed = 0
     while left:

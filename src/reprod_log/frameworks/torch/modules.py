@@ -111,7 +111,7 @@ def convert(module: Any, dtype: str) -> None:
 
 def make_copyable(model: Any) -> None:
     # The older weight_norm keeps the weight it computed as an attribute with a graph, which torch does not copy; it is
-    # computed anew at every call.
+    # computed again at every call.
     for module in model.modules():
         for name, value in list(vars(module).items()):
             if isinstance(value, torch.Tensor) and not value.is_leaf:

@@ -73,7 +73,7 @@ def render(alignment: Alignment, options: Options = USUAL) -> str:
 
 
 def _shown(everything: tuple[ReportRow, ...]) -> tuple[ReportRow, ...]:
-    """At most MOST_ROWS rows in their order, numbered anew; passing ones give way first."""
+    """At most MOST_ROWS rows in their order, numbered again; passing ones give way first."""
     if len(everything) <= MOST_ROWS:
         return everything
     kept = sorted(everything, key=lambda row: (row.status.passed, row.place))[:MOST_ROWS]

@@ -28,19 +28,19 @@ _FORBIDDEN = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 def render(alignment: Alignment, options: Options = USUAL) -> str:
     """A suite per step and phase. Whatever is not a pass is a failure; entries let through are skipped cases."""
-    told = words(options.language)
+    phrase = words(options.language)
     everything = rows(alignment)
     by_entry = options.full or len(everything) <= _MOST_CASES
     top = ElementTree.Element("testsuites", name=_safe(headline(alignment, language=options.language)))
     for group in groups(everything):
         suite = ElementTree.SubElement(top, "testsuite", name=_suite(group))
         for row in group.rows if by_entry else ():
-            _case(suite, row, told)
+            _case(suite, row, phrase)
         if not by_entry:
-            _group_case(suite, group, told)
+            _group_case(suite, group, phrase)
         _count(suite)
     _whole(top, alignment, options.language)
-    _allowed(top, alignment, told)
+    _allowed(top, alignment, phrase)
     _count(top)
     ElementTree.indent(top)
     return f"<?xml version='1.0' encoding='utf-8'?>\n{ElementTree.tostring(top, encoding='unicode')}\n"
@@ -51,17 +51,17 @@ def _suite(group: Group) -> str:
     return _safe(f"{prefix}step{group.step}/{group.phase}" if group.phase else f"{prefix}entries")
 
 
-def _case(suite: ElementTree.Element, row: ReportRow, told: Words) -> None:
+def _case(suite: ElementTree.Element, row: ReportRow, phrase: Words) -> None:
     case = ElementTree.SubElement(suite, "testcase", classname=suite.attrib["name"], name=_safe(row.key))
     if not row.status.passed:
-        _fail(case, row.status.value, told(row.reason), "\n".join(_numbers(row, told)))
+        _fail(case, row.status.value, phrase(row.reason), "\n".join(_numbers(row, phrase)))
     elif row.status is Status.ACCEPTED:
-        ElementTree.SubElement(case, "skipped", message=_safe(told(row.reason)))
+        ElementTree.SubElement(case, "skipped", message=_safe(phrase(row.reason)))
     elif row.reason:
-        ElementTree.SubElement(case, "system-out").text = _safe(told(row.reason))
+        ElementTree.SubElement(case, "system-out").text = _safe(phrase(row.reason))
 
 
-def _group_case(suite: ElementTree.Element, group: Group, told: Words) -> None:
+def _group_case(suite: ElementTree.Element, group: Group, phrase: Words) -> None:
     total = len(group.rows)
     case = ElementTree.SubElement(
         suite,
@@ -71,12 +71,12 @@ def _group_case(suite: ElementTree.Element, group: Group, told: Words) -> None:
     )
     failed = [row for row in group.rows if not row.status.passed]
     if failed:
-        lines = [f"{row.status.value} {_safe(told(row.title))}: {_safe(told(row.reason))}" for row in failed[:20]]
-        rest = [told(message("table.more", count=len(failed) - 20, how="--full"))] if len(failed) > 20 else []
+        lines = [f"{row.status.value} {_safe(phrase(row.title))}: {_safe(phrase(row.reason))}" for row in failed[:20]]
+        rest = [phrase(message("table.more", count=len(failed) - 20, how="--full"))] if len(failed) > 20 else []
         _fail(
             case,
             group.status.value,
-            told(message("junit.failing", count=len(failed), total=total)),
+            phrase(message("junit.failing", count=len(failed), total=total)),
             "\n".join([*lines, *rest]),
         )
 
@@ -99,13 +99,13 @@ def _whole(top: ElementTree.Element, alignment: Alignment, language: str) -> Non
     _count(suite)
 
 
-def _allowed(top: ElementTree.Element, alignment: Alignment, told: Words) -> None:
+def _allowed(top: ElementTree.Element, alignment: Alignment, phrase: Words) -> None:
     if not alignment.verdict.allowed:
         return
-    suite = ElementTree.SubElement(top, "testsuite", name=told.get("coverage.allowed"))
+    suite = ElementTree.SubElement(top, "testsuite", name=phrase.get("coverage.allowed"))
     for key in alignment.verdict.allowed:
         case = ElementTree.SubElement(suite, "testcase", classname=suite.attrib["name"], name=_safe(key))
-        ElementTree.SubElement(case, "skipped", message=told.get("junit.allowed"))
+        ElementTree.SubElement(case, "skipped", message=phrase.get("junit.allowed"))
     _count(suite)
 
 
@@ -114,21 +114,21 @@ def _fail(case: ElementTree.Element, status: str, reason: str, body: str) -> Non
     failure.text = _safe(body, lines=True)
 
 
-def _numbers(row: ReportRow, told: Words) -> list[str]:
+def _numbers(row: ReportRow, phrase: Words) -> list[str]:
     if row.compared is None:
         return []
     lines = [
-        told(row.title),
-        f"{told.get('shape')} {row.shape}, {row.dtype}",
-        f"{told.get('entry.matched')}: {told.get(f'how.{row.compared.how}')}",
+        phrase(row.title),
+        f"{phrase.get('shape')} {row.shape}, {row.dtype}",
+        f"{phrase.get('entry.matched')}: {phrase.get(f'how.{row.compared.how}')}",
     ]
     lines += [
-        f"{check.metric} {check.value:.6g}, {told.get('entry.limit')} {check.limit:.6g}"
-        + (f", {told.get('floor')} {check.floor:.6g}" if check.floor is not None else "")
+        f"{check.metric} {check.value:.6g}, {phrase.get('entry.limit')} {check.limit:.6g}"
+        + (f", {phrase.get('floor')} {check.floor:.6g}" if check.floor is not None else "")
         for check in row.judgement.checks
         if not math.isnan(check.value)
     ]
-    return [*lines, f"{told.get('evidence')}: {told(row.judgement.evidence.message)}"]
+    return [*lines, f"{phrase.get('evidence')}: {phrase(row.judgement.evidence.message)}"]
 
 
 def _count(suite: ElementTree.Element) -> None:

@@ -27,62 +27,64 @@ _NUMBERS = ("mean_abs", "max_abs", "mean_rel", "max_rel", "cosine_distance")
 
 def render(alignment: Alignment, options: Options = USUAL) -> str:
     """The short form, or with `full` every entry; what does not fit into a comment is counted and left out."""
-    told = words(options.language)
+    phrase = words(options.language)
     everything = rows(alignment)
     screen = first_screen(alignment, all_rows=everything)
     shown = everything if options.full else tuple(row for row in everything if not row.status.passed)
     sections = [
-        _answer(alignment, screen, told, full=options.full),
-        _entries(shown, told, "section.all" if options.full else "section.failing"),
-        _steps(everything, told),
-        *(_curve(curve, told) for curve in curves(everything)[: None if options.full else _SHORT_CURVES]),
-        _environment(alignment, told, full=options.full),
-        _notes(alignment, told),
+        _answer(alignment, screen, phrase, full=options.full),
+        _entries(shown, phrase, "section.all" if options.full else "section.failing"),
+        _steps(everything, phrase),
+        *(_curve(curve, phrase) for curve in curves(everything)[: None if options.full else _SHORT_CURVES]),
+        _environment(alignment, phrase, full=options.full),
+        _notes(alignment, phrase),
     ]
-    title = f"## {MARKS[screen.status]} {text(told(screen.headline))}\n"
-    parts = _fitted([one for one in sections if one.rows], LIMIT - len(title) - len(sections), told, full=options.full)
+    title = f"## {MARKS[screen.status]} {text(phrase(screen.headline))}\n"
+    parts = _fitted(
+        [one for one in sections if one.rows], LIMIT - len(title) - len(sections), phrase, full=options.full
+    )
     return "\n".join([title, *parts])
 
 
-def _fitted(sections: list[Section], space: int, told: Words, *, full: bool) -> list[str]:
+def _fitted(sections: list[Section], space: int, phrase: Words, *, full: bool) -> list[str]:
     """Each section with as many rows as it may have and as still fit; the long ones take what the others leave."""
     found: dict[int, str] = {}
     for place in sorted(range(len(sections)), key=lambda place: sections[place].long):
         section = sections[place]
         total = len(section.rows)
         rows = total if full else min(section.short, total)
-        rendered = section.cut(rows).render(_note(told, rows, total=total, why="left.short"))
+        rendered = section.cut(rows).render(_note(phrase, rows, total=total, why="left.short"))
         while len(rendered) > space and rows:
             rows = min(rows - 1, rows * space // len(rendered))
-            rendered = section.cut(rows).render(_note(told, rows, total=total, why="left.limit"))
+            rendered = section.cut(rows).render(_note(phrase, rows, total=total, why="left.limit"))
         if len(rendered) <= space:
             space -= len(rendered)
             found[place] = rendered
     return [found[place] for place in sorted(found)]
 
 
-def _note(told: Words, rows: int, *, total: int, why: str) -> str:
+def _note(phrase: Words, rows: int, *, total: int, why: str) -> str:
     if rows == total:
         return ""
-    return f"*{told(message('left.out', count=total - rows, total=total, why=told.get(why)))}*"
+    return f"*{phrase(message('left.out', count=total - rows, total=total, why=phrase.get(why)))}*"
 
 
-def _answer(alignment: Alignment, screen: FirstScreen, told: Words, *, full: bool) -> Section:
+def _answer(alignment: Alignment, screen: FirstScreen, phrase: Words, *, full: bool) -> Section:
     def sentence(what: Text) -> str:
-        return text(told(what))
+        return text(phrase(what))
 
-    lines = [("warning", f"⚠ {text(told(one))}") for one in screen.warnings]
+    lines = [("warning", f"⚠ {text(phrase(one))}") for one in screen.warnings]
     if screen.divergence is not None:
         first = screen.divergence
-        lines.append(("first", f"{code(told(first.title))} **{first.status.value}**<br>{sentence(first.reason)}"))
+        lines.append(("first", f"{code(phrase(first.title))} **{first.status.value}**<br>{sentence(first.reason)}"))
         lines.append(
             (
                 "last",
-                code(told(screen.last_agreement.title)) if screen.last_agreement else sentence(message("last.none")),
+                code(phrase(screen.last_agreement.title)) if screen.last_agreement else sentence(message("last.none")),
             )
         )
     lines += [
-        ("cause", f"{sentence(one.cause)} *({told.get(one.confidence)})*<br>{sentence(one.evidence)}")
+        ("cause", f"{sentence(one.cause)} *({phrase.get(one.confidence)})*<br>{sentence(one.evidence)}")
         for one in (screen.causes if full else screen.shown_causes)
     ]
     if screen.more_causes and not full:
@@ -91,20 +93,20 @@ def _answer(alignment: Alignment, screen: FirstScreen, told: Words, *, full: boo
     lines += [("doubt", f"{sentence(one.cause)}<br>{sentence(one.evidence)}") for one in screen.doubts]
     lines.append(("what.to.do", "<br>".join(sentence(one) for one in screen.advice)))
     sure = [*screen.certainty.doubts, *screen.certainty.grounds]
-    lines.append(("how.sure", "<br>".join([told.get(f"sure.{screen.certainty.level}"), *map(sentence, sure)])))
-    lines.append(("compared", f"{_side(alignment, 'reference', told)} → {_side(alignment, 'candidate', told)}"))
-    return Section("", ("", ""), [(f"**{told.get(name)}**", value) for name, value in lines])
+    lines.append(("how.sure", "<br>".join([phrase.get(f"sure.{screen.certainty.level}"), *map(sentence, sure)])))
+    lines.append(("compared", f"{_side(alignment, 'reference', phrase)} → {_side(alignment, 'candidate', phrase)}"))
+    return Section("", ("", ""), [(f"**{phrase.get(name)}**", value) for name, value in lines])
 
 
-def _side(alignment: Alignment, name: str, told: Words) -> str:
+def _side(alignment: Alignment, name: str, phrase: Words) -> str:
     side = alignment.reference if name == "reference" else alignment.candidate
     provenance = side.provenance
     known = [part for part in (provenance.framework, provenance.framework_version, side.source) if part]
-    return f"{told.get(name)} {' '.join(map(code, known))}" if known else told.get(name)
+    return f"{phrase.get(name)} {' '.join(map(code, known))}" if known else phrase.get(name)
 
 
-def _steps(everything: Iterable[ReportRow], told: Words) -> Section:
-    columns = [told.get(name) for name in ("step", "phase", "status", "worst", "entries", "rel_l2", "times_limit")]
+def _steps(everything: Iterable[ReportRow], phrase: Words) -> Section:
+    columns = [phrase.get(name) for name in ("step", "phase", "status", "worst", "entries", "rel_l2", "times_limit")]
     lines = []
     for group in groups(everything):
         bad = sum(count for status, count in group.counts.items() if not status.passed)
@@ -113,18 +115,18 @@ def _steps(everything: Iterable[ReportRow], told: Words) -> Section:
         lines.append(
             (
                 "–" if group.step is None else str(group.step),
-                text(phase) if phase else told.get("classic"),
+                text(phase) if phase else phrase.get("classic"),
                 f"{MARKS[group.status]} {group.status.value}",
-                code(told(group.worst.title)),
+                code(phrase(group.worst.title)),
                 f"{bad}/{total}" if bad else str(total),
                 group.worst.text("rel_l2"),
                 times(group.worst.times_limit),
             )
         )
-    return Section(told.get("section.steps"), columns, lines, right=3, short=12)
+    return Section(phrase.get("section.steps"), columns, lines, right=3, short=12)
 
 
-def _entries(shown: Iterable[ReportRow], told: Words, title: str) -> Section:
+def _entries(shown: Iterable[ReportRow], phrase: Words, title: str) -> Section:
     shown = tuple(shown)
     floors = any(row.floor is not None for row in shown)
     names = ["status", "entry", "shape", *_NUMBERS, *(("floor", "times_floor") if floors else ("times_limit",))]
@@ -134,17 +136,17 @@ def _entries(shown: Iterable[ReportRow], told: Words, title: str) -> Section:
         lines.append(
             (
                 f"{MARKS[row.status]} {row.status.value}",
-                code(told(row.title)),
+                code(phrase(row.title)),
                 text(row.shape),
                 *(row.text(name) for name in _NUMBERS),
                 *last,
             )
         )
     right = len(_NUMBERS) + (2 if floors else 1)
-    return Section(told.get(title), [told.get(name) for name in names], lines, right=right, long=True)
+    return Section(phrase.get(title), [phrase.get(name) for name in names], lines, right=right, long=True)
 
 
-def _curve(curve: Curve, told: Words) -> Section:
+def _curve(curve: Curve, phrase: Words) -> Section:
     floors = any(point.floor is not None for point in curve.points)
     names = ["step", "status", "reference", "candidate", "difference", *(["floor"] if floors else [])]
     lines = [
@@ -160,14 +162,14 @@ def _curve(curve: Curve, told: Words) -> Section:
     ]
     name = Name(f"{curve.run}@{curve.name}" if curve.run else curve.name)
     return Section(
-        told(message("curve.title", name=name), name=code),
-        [told.get(name) for name in names],
+        phrase(message("curve.title", name=name), name=code),
+        [phrase.get(name) for name in names],
         lines,
         right=len(names) - 2,
     )
 
 
-def _environment(alignment: Alignment, told: Words, *, full: bool) -> Section:
+def _environment(alignment: Alignment, phrase: Words, *, full: bool) -> Section:
     """What differs and matters is marked; the short form leaves out what is the same on both sides."""
     facts = [fact for fact in provenance_facts(alignment) if full or _is_telling(fact)]
     lines = [
@@ -175,12 +177,12 @@ def _environment(alignment: Alignment, told: Words, *, full: bool) -> Section:
             f"**{text(fact.name)}**" if fact.matters else text(fact.name),
             code(fact.reference) if fact.reference else "–",
             code(fact.candidate) if fact.candidate else "–",
-            f"⚠ {told.get('matters')}" if fact.matters else "≠" if fact.differs else "",
+            f"⚠ {phrase.get('matters')}" if fact.matters else "≠" if fact.differs else "",
         )
         for fact in facts
     ]
     names = ("field", "reference", "candidate")
-    return Section(told.get("section.environment"), [*(told.get(name) for name in names), ""], lines)
+    return Section(phrase.get("section.environment"), [*(phrase.get(name) for name in names), ""], lines)
 
 
 def _is_telling(fact: Fact) -> bool:
@@ -192,8 +194,8 @@ def _is_telling(fact: Fact) -> bool:
     return fact.differs
 
 
-def _notes(alignment: Alignment, told: Words) -> Section:
-    return Section(told.get("section.notes"), [""], [(text(told(note)),) for note in remarks(alignment)])
+def _notes(alignment: Alignment, phrase: Words) -> Section:
+    return Section(phrase.get("section.notes"), [""], [(text(phrase(note)),) for note in remarks(alignment)])
 
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~$])")

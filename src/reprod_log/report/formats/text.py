@@ -16,10 +16,10 @@ _MOST_ROWS = 20
 
 def render(alignment: Alignment, options: Options = USUAL) -> str:
     """The first screen and the entries that do not pass; all entries in the full form."""
-    told = words(options.language)
+    phrase = words(options.language)
     everything = rows(alignment)
     screen = first_screen(alignment, all_rows=everything)
-    lines = first_lines(screen, told) + side_lines(alignment, told)
+    lines = first_lines(screen, phrase) + side_lines(alignment, phrase)
     shown = everything if options.full else tuple(row for row in everything if not row.status.passed)
     if shown == (screen.divergence,):
         # It stands above with all there is to say.
@@ -27,15 +27,15 @@ def render(alignment: Alignment, options: Options = USUAL) -> str:
     text = [" " * line.indent + line.text for line in lines]
     if shown:
         most = len(shown) if options.full else _MOST_ROWS
-        text += ["", *(_line(row, told) for row in shown[:most])]
+        text += ["", *(_line(row, phrase) for row in shown[:most])]
         if len(shown) > most:
-            text.append(f"  {told(message('table.more', count=len(shown) - most, how='--full'))}")
-    notes = note_lines(alignment, told)
+            text.append(f"  {phrase(message('table.more', count=len(shown) - most, how='--full'))}")
+    notes = note_lines(alignment, phrase)
     if notes:
         text += ["", *(line.text for line in notes)]
     return "\n".join(text) + "\n"
 
 
-def _line(row: ReportRow, told: Words) -> str:
-    reason = told(row.reason)
-    return f"  {row.status.value:<12} {plain(told(row.title))}{': ' if reason else ''}{plain(reason)}"
+def _line(row: ReportRow, phrase: Words) -> str:
+    reason = phrase(row.reason)
+    return f"  {row.status.value:<12} {plain(phrase(row.title))}{': ' if reason else ''}{plain(reason)}"

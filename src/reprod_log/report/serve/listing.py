@@ -80,7 +80,7 @@ class Listing:
         for place, folders, files in os.walk(self.folder):
             here = Path(place)
             if _MANIFEST in files:
-                # A recording: its shards are no recordings of their own.
+                # A recording: its shards are not recordings of their own.
                 folders.clear()
                 yield here
                 continue
