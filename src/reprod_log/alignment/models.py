@@ -16,7 +16,9 @@ from reprod_log.diagnose import Finding
 from reprod_log.diagnose.proof import own_tables, proven, replaced_tables
 from reprod_log.errors import ReprodLogError, TransferError, UsageError
 from reprod_log.experiments.passes import Experiments, Progress
+from reprod_log.frameworks.nests import mapped
 from reprod_log.frameworks.side import Batch, Side, as_mapping, batches_of
+from reprod_log.frameworks.tensors import rounded
 from reprod_log.messages import Message, Name, Names, Parts, message
 from reprod_log.pairing.anchors import same_numbers
 from reprod_log.pairing.crossings import renamed_layers
@@ -89,6 +91,7 @@ def align_models(
     )
     ours, theirs = sides_of(reference, candidate, loss=loss, optimizer=optimizer, step=step)
     batches = batches_for(ours, inputs, targets, steps)
+    ours, batches = _in_precision_of(theirs, ours, batches)
     if detailed is not None and detailed < 1:
         raise UsageError(f"detailed is {detailed}: at least the first iteration must be kept whole")
     notes: list[Message] = []
@@ -107,6 +110,21 @@ def align_models(
     recordings = runs.recordings()
     alignment = prove(align_with(*recordings, options, weights), runs, *recordings)
     return _with_map(alignment, found, ours, theirs, options.rename)
+
+
+def _in_precision_of(theirs: Side, ours: Side, batches: list[Batch]) -> tuple[Side, list[Batch]]:
+    """The reference and the inputs, with the values that the candidate can hold where its type is narrower.
+
+    That weights and inputs are rounded is the type's doing; what the candidate then computes is the question.
+    """
+    narrow = theirs.narrow
+    if narrow is None or narrow == ours.narrow or "emulate" not in ours.framework.can:
+        return ours, batches
+
+    def value(_: str, leaf: Any) -> Any:
+        return rounded(leaf, narrow) if isinstance(leaf, np.ndarray) else leaf
+
+    return ours.rounded(narrow), [(mapped(inputs, value), targets) for inputs, targets in batches]
 
 
 def _with_map(

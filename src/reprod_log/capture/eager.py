@@ -23,6 +23,8 @@ from reprod_log.layers.arrangement import canonical_output
 from reprod_log.layers.lookup import layer_kind
 from reprod_log.recording import Array, Recording
 
+_FLOATING = ("float", "bfloat")
+
 
 def runner_of(framework: Framework) -> Runner:
     """The framework's own runner, or the one that all eager frameworks share."""
@@ -51,7 +53,7 @@ class EagerRunner:
             for path, module in named_modules(framework, model):
                 undo.callback(_record_first_call(framework, path, module, calls))
             undo.enter_context(shared_masks(framework, model, Masks()))
-            inputs, targets = side.tensors(batch[0], None), side.tensors(batch[1], None)
+            inputs, targets = side.tensors(batch[0], side.narrow), side.tensors(batch[1], None)
             if side.step is None:
                 side.call(model, inputs)
             else:
@@ -63,7 +65,7 @@ class EagerRunner:
     def call(self, side: Side, path: str, call: Call, scope: Scope, cotangent: Cotangent) -> Evaluated:
         framework = side.framework
         with _started(side, path, scope) as module:
-            given, leaves = as_leaves(framework, (call.args, dict(call.kwargs)), scope.dtype)
+            given, leaves = as_leaves(framework, (call.args, dict(call.kwargs)), scope.dtype or side.narrow)
             with shared_masks(framework, module, Masks()):
                 output = _canonical(framework, module, module(*given[0], **given[1]))
             found = [(role, one) for role, one in flatten(output, "output") if framework.tensors.is_tensor(one)]
@@ -76,7 +78,7 @@ class EagerRunner:
             buffers = {
                 name: to_numpy(buffer)
                 for name, buffer in _own(framework, module, buffers_of).items()
-                if framework.tensors.facts(buffer).dtype.startswith("float")
+                if framework.tensors.facts(buffer).dtype.startswith(_FLOATING)
             }
         return Evaluated(outputs, *gradients, buffers, type(module).__name__)
 
@@ -199,7 +201,7 @@ def _started(side: Side, path: str | None, scope: Scope) -> Iterator[Any]:
     framework, process = side.framework, side.framework.eager.process
     with ExitStack() as undo:
         undo.callback(process.set_random_state, process.random_state())
-        if scope.dtype is not None:
+        if scope.dtype is not None and not scope.emulated:
             undo.enter_context(process.precision(scope.dtype))
         process.seed(scope.seed)
         made = side.copied(side.model if path is None else side.modules[path], scope.dtype)
@@ -208,7 +210,35 @@ def _started(side: Side, path: str | None, scope: Scope) -> Iterator[Any]:
         if scope.evaluation:
             for one in as_mapping(made).values():
                 undo.enter_context(framework.eager.modules.quiet(one))
+        if scope.emulated:
+            undo.enter_context(_emulated(framework, made, scope))
         yield made
+
+
+@contextmanager
+def _emulated(framework: Framework, made: Any, scope: Scope) -> Iterator[None]:
+    """Kernels in a narrow type; where the model itself is not of it, during its calls, as autocast chooses them."""
+    emulation = framework.eager.emulation
+    assert emulation is not None
+    with ExitStack() as undo:
+        if scope.dtype is None:
+            for model in as_mapping(made).values():
+                undo.callback(_autocast_calls(framework, model, emulation.autocast, scope.emulated))
+        undo.enter_context(emulation.emulated(scope.emulated))
+        yield
+
+
+def _autocast_calls(framework: Framework, model: Any, autocast: Callable[[str], Any], dtype: str) -> Undo:
+    opened: list[ExitStack] = []
+
+    def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        opened.append(ExitStack())
+        opened[-1].enter_context(autocast(dtype))
+
+    def after(output: Any) -> None:
+        opened.pop().close()
+
+    return framework.eager.hooks.on_call(model, before, after)
 
 
 def _put_in_scope(framework: Framework, made: Any, path: str, scope: Scope) -> None:
@@ -241,7 +271,9 @@ def _run(side: Side, batches: Sequence[Batch], scope: Scope) -> Recording:
 
             undo.callback(framework.eager.hooks.on_backward(lambda *_: None, after_backward))
         for inputs, targets in batches:
-            side.iterate(model, optimizer, side.tensors(inputs, dtype), side.tensors(targets, dtype))
+            # A loss is given its targets as they are, whatever the model computes in.
+            wanted = side.tensors(targets, None if scope.emulated else dtype)
+            side.iterate(model, optimizer, side.tensors(inputs, dtype or side.narrow), wanted)
             if optimizer is None and side.loss is not None:
                 watched.end_step()
                 _forget_gradients(framework, model)
@@ -299,7 +331,7 @@ def _record_first_call(framework: Framework, path: str, module: Any, calls: dict
             return
         found = flatten(_canonical(framework, module, output), "output")
         facts = [(role, framework.tensors.facts(one)) for role, one in found if framework.tensors.is_tensor(one)]
-        shapes = {role: one.shape for role, one in facts if one.dtype.startswith("float")}
+        shapes = {role: one.shape for role, one in facts if one.dtype.startswith(_FLOATING)}
         calls[path] = Call(path, args, kwargs, shapes)
 
     return framework.eager.hooks.on_call(module, before, after)
@@ -322,7 +354,7 @@ def as_leaves(
         if not isinstance(leaf, np.ndarray):
             return leaf
         tensor = framework.tensors.tensor(cast_floating(leaf, dtype), gradient=True)
-        if leaf.dtype.kind != "f":
+        if not framework.tensors.facts(tensor).dtype.startswith(_FLOATING):
             return tensor
         leaves.append((role, tensor))
         # A tensor that collects gradients may not be written in place.
@@ -340,7 +372,7 @@ def _backward_from(framework: Framework, output: Any, cotangent: Cotangent) -> b
         if not framework.tensors.is_tensor(tensor):
             continue
         facts = framework.tensors.facts(tensor)
-        weights = cotangent(role, facts.shape) if facts.dtype.startswith("float") else None
+        weights = cotangent(role, facts.shape) if facts.dtype.startswith(_FLOATING) else None
         if weights is not None:
             weighted.append(hooks.multiply(tensor, weights).sum())
     differentiable = [one for one in weighted if hooks.takes_gradient(one)]

@@ -14,7 +14,8 @@ from reprod_log.frameworks.contract import LayerCall
 from reprod_log.frameworks.hooks import Undo
 from reprod_log.frameworks.module_tree import modules_below
 from reprod_log.frameworks.nests import flatten, mapped
-from reprod_log.frameworks.tensors import to_numpy
+from reprod_log.frameworks.side import NARROW
+from reprod_log.frameworks.tensors import cast_floating, to_numpy
 from reprod_log.recording import Array
 
 
@@ -84,11 +85,14 @@ def call_on_arrays(framework: Framework, module: Any, arguments: Any, keywords: 
     """Call the module with arrays turned into tensors on its device; all its output tensors as arrays."""
     tensors, modules = framework.tensors, framework.eager.modules
     own = next((one.tensor for part in modules_below(framework, module) for one in modules.own(part)), None)
+    kept = "" if own is None else tensors.facts(own).dtype
+    # Layers of a narrow type take no wider inputs.
+    narrow = kept if kept in NARROW else None
 
     def convert(_: str, leaf: Any) -> Any:
         if tensors.is_tensor(leaf):
             leaf = to_numpy(leaf)
-        return tensors.tensor(leaf, like=own) if isinstance(leaf, np.ndarray) else leaf
+        return tensors.tensor(cast_floating(leaf, narrow), like=own) if isinstance(leaf, np.ndarray) else leaf
 
     return arrays_in(framework, module(*mapped(arguments, convert), **mapped(dict(keywords), convert)))
 

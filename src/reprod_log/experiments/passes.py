@@ -7,15 +7,19 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from reprod_log.capture.eager import runner_of
 from reprod_log.capture.live import live_model
 from reprod_log.errors import CaptureError, ReprodLogError, first_line
 from reprod_log.experiments.regions import run_alone
 from reprod_log.frameworks.contract import Call, Capability
 from reprod_log.frameworks.module_tree import join
-from reprod_log.frameworks.side import Batch, Scope, Side, as_mapping
+from reprod_log.frameworks.nests import mapped
+from reprod_log.frameworks.side import NARROW, Batch, Scope, Side, as_mapping
+from reprod_log.frameworks.tensors import rounded
 from reprod_log.measure.comparison import measure_pair
-from reprod_log.messages import Foreign, Name, Note, message
+from reprod_log.messages import Foreign, Message, Name, Note, Number, message
 from reprod_log.pairing import Pair
 from reprod_log.pairing.arguments import arranged, with_shared_outputs
 from reprod_log.pairing.by_values import ValuePairs
@@ -23,12 +27,13 @@ from reprod_log.pairing.layouts import time_and_batch_exchanged
 from reprod_log.pairing.links import WeightMap
 from reprod_log.pairing.models import Layers, match_layers
 from reprod_log.pairing.weight_map import TransferPlan, make_plan
-from reprod_log.recording import PHASES, Array, Entry, Recording
+from reprod_log.recording import PHASES, Array, Entry, Key, Recording
 
 Progress = Callable[[str, int, int], None]
 """Receives what is being done, how many parts are done, and how many there are."""
 
 FLOAT64 = "float64"
+EMULATED = "emulated"
 _INJECTED_PHASES = tuple(phase for phase in PHASES if phase != "clip")
 """A gradient that was put in differs from the one computed, which would look like clipping."""
 
@@ -64,6 +69,9 @@ class Experiments:
         """The same for the candidate's layers, by the reference's paths: the reference's tensors, as they take them."""
         self.partners: dict[str, str] = {}
         """The candidate's path for each layer of the reference that was run alone."""
+        self.emulated = ""
+        """The narrow type that only the candidate computes in, and in which the reference was run for it."""
+        self._truth: dict[Key, Entry] = {}
         self._plan = TransferPlan((), ())
 
     def recordings(self) -> tuple[Recording, Recording]:
@@ -74,9 +82,12 @@ class Experiments:
         ]
         reference, candidate = mains
         self._check_repeats(reference)
+        self.emulated = self._narrow_type(reference, candidate)
         extra: tuple[list[Entry], list[Entry]] = ([], [])
         for place, (name, side) in enumerate((("reference", self.ours), ("candidate", self.theirs))):
             extra[place].extend(self._wide(name, side, place))
+        self._truth = {entry.key: entry for entry in extra[0]}
+        extra[0].extend(self._emulate())
         if self.weights is None:
             layers = match_layers(reference, candidate, rename=self.rename)
         else:
@@ -155,6 +166,34 @@ class Experiments:
             return ()
         return recording.entries
 
+    def _narrow_type(self, reference: Recording, candidate: Recording) -> str:
+        """The type narrower than float32 that only the candidate computes in, if the reference can be run in it."""
+        theirs = self.theirs.narrow or _narrow_results(candidate)
+        if theirs is None or theirs == (self.ours.narrow or _narrow_results(reference)):
+            return ""
+        return theirs if self._can(0, "emulate") else ""
+
+    def _emulate(self) -> tuple[Entry, ...]:
+        """The reference's first step in the candidate's narrow type: what that type alone does to it."""
+        if not self.emulated:
+            return ()
+        scope = Scope(run=EMULATED, dtype=self.theirs.narrow, emulated=self.emulated)
+        recording: Recording = self._reported(f"reference in {self.emulated}", _run, self.ours, self.batches[:1], scope)
+        self._notes[0].append(self._cost(recording))
+        return recording.entries
+
+    def _cost(self, emulated: Recording) -> Message:
+        """What the narrow type alone does to the reference's results: less than that cannot be seen in it."""
+        results = [one for one in emulated.entries if one.key.phase == "forward" and one.key.role.startswith("output")]
+        shares = [
+            measured.rel_l2
+            for entry in results[-1:]
+            if (truth := self._truth.get(entry.key.in_run(FLOAT64))) is not None
+            and (measured := measure_pair(Pair(truth, entry)).measurement) is not None
+        ]
+        share = Number(100 * max(shares, default=0.0), ".2g")
+        return message("note.experiments.emulated", dtype=self.emulated, share=share)
+
     def _isolate(
         self, reference: Recording, candidate: Recording, layers: Layers, extra: tuple[list[Entry], list[Entry]]
     ) -> None:
@@ -167,6 +206,8 @@ class Experiments:
         if self.weights is not None:
             # Of programs that agree the whole alone is the run itself.
             there = {path: partner for path, partner in there.items() if path not in roots}
+        if self.theirs.narrow is not None:
+            calls = [_rounded_call(call, self.theirs.narrow) for call in calls]
         calls, self.their_calls = self._both_calls(calls, candidate)
         self.calls = calls
         same = {path: path for path in there}
@@ -183,8 +224,10 @@ class Experiments:
             (("reference", self.ours, same, set[str]()), ("candidate", self.theirs, there, exchanged))
         ):
             given = calls if place == 0 else list(self.their_calls.values())
-            for dtype in (None, FLOAT64):
-                scope = Scope(run=f"isolated.{dtype}" if dtype else "isolated", dtype=dtype)
+            scopes = [Scope(run="isolated"), Scope(run=f"isolated.{FLOAT64}", dtype=FLOAT64)]
+            if place == 0 and self.emulated and self.theirs.narrow:
+                scopes.append(Scope(run=f"isolated.{EMULATED}", dtype=self.emulated, emulated=self.emulated))
+            for scope in scopes:
                 entries, notes = self._reported(
                     f"{name}'s layers one by one", run_alone, side, given, scope, paths=paths, exchanged=swap
                 )
@@ -245,6 +288,22 @@ class Experiments:
                 self._notes[place].append(message("note.experiments.not_injected", why=Foreign(first_line(error))))
                 continue
             extra[place].extend(recording.entries)
+
+
+def _narrow_results(recording: Recording) -> str | None:
+    """The narrow type that layers' results are of: of a model that keeps wider weights, by autocast."""
+    weights = {entry.dtype for entry in recording.of_run("") if entry.key.phase == "parameter"}
+    results = {entry.dtype for entry in recording.of_run("") if entry.key.phase == "forward"}
+    found = results.intersection(NARROW) if weights.isdisjoint(NARROW) else set()
+    return found.pop() if len(found) == 1 else None
+
+
+def _rounded_call(call: Call, dtype: str) -> Call:
+    args, kwargs = (
+        mapped(given, lambda _, leaf: rounded(leaf, dtype) if isinstance(leaf, np.ndarray) else leaf)
+        for given in (call.args, dict(call.kwargs))
+    )
+    return replace(call, args=args, kwargs=kwargs)
 
 
 def _is_below(name: str, layer: str) -> bool:

@@ -52,8 +52,12 @@ def run_alone(
         except Exception as error:  # a layer may raise anything on a foreign input; the reason is kept
             notes.append(_not_alone(path, side.framework.name, scope.dtype, first_line(error)))
             continue
+        made = sum(one.size for one in found.outputs.values())
         for key, array in _entries(given, path, found, scope.run):
-            recorder.add(key, array, layer_type=found.layer_type)
+            # As many terms are summed into each element of a bias or a statistic.
+            summed = key.phase in ("gradient", "buffer") and array.ndim == 1 and array.size
+            meta = {"terms": max(made // array.size, 1)} if summed else None
+            recorder.add(key, array, layer_type=found.layer_type, meta=meta)
     return recorder.close().entries, tuple(notes)
 
 
@@ -87,7 +91,10 @@ def _exchanged(value: Any) -> Any:
 
 
 def cotangent_of(call: Call) -> Cotangent:
-    """The gradients given to the outputs of a region: the same for both sides, different for every module."""
+    """The gradients given to the outputs of a region: the same for both sides, different for every module.
+
+    Few digits, so that every floating type holds them exactly.
+    """
 
     def cotangent(role: str, shape: Shape) -> Array | None:
         if call.shared is not None and plain_role(role) not in call.shared:
@@ -95,10 +102,15 @@ def cotangent_of(call: Call) -> Cotangent:
         seed = hashlib.blake2b(f"{call.path}:{plain_role(role)}".encode(), digest_size=8).digest()
         generator = np.random.default_rng(int.from_bytes(seed, "little"))
         if call.exchanged and role in ("output", "output.0") and len(shape) == 3:
-            return generator.standard_normal((shape[1], shape[0], shape[2])).swapaxes(0, 1).astype(np.float32)
-        return generator.standard_normal(shape).astype(np.float32)
+            shape = (shape[1], shape[0], shape[2])
+            return _coarse(generator.standard_normal(shape)).swapaxes(0, 1)
+        return _coarse(generator.standard_normal(shape))
 
     return cotangent
+
+
+def _coarse(values: Array) -> Array:
+    return (np.round(values * 64) / 64).astype(np.float32)
 
 
 def _not_alone(path: str, framework: str, dtype: str | None, why: str) -> Message:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 Shape = tuple[int, ...]
 
-Capability = Literal["watch", "gradient", "update", "float64", "isolate", "operators"]
+Capability = Literal["watch", "gradient", "update", "float64", "isolate", "operators", "emulate"]
 """What can be done with a model besides running it: what a framework cannot do is evidence that is missing."""
 _EAGER: frozenset[Capability] = frozenset(("watch", "gradient", "update", "float64", "isolate"))
 
@@ -527,6 +527,16 @@ class EachKernel(Protocol):
     def __call__(self, call: KernelHook, *, gradients: bool = False) -> AbstractContextManager[None]: ...
 
 
+class Emulation(Protocol):
+    """A floating type narrower than float32, whatever kernels the framework has for it."""
+
+    def emulated(self, dtype: str) -> AbstractContextManager[None]:
+        """While it lasts, kernels whose result is of `dtype` compute in float32 and round once."""
+
+    def autocast(self, dtype: str) -> AbstractContextManager[None]:
+        """While it lasts, the framework itself chooses the kernels that it runs in `dtype`."""
+
+
 class Distributed(Protocol):
     """Tensors that lie on several processes."""
 
@@ -563,6 +573,7 @@ class Eager:
     each_operator: Callable[[OperatorHook], AbstractContextManager[None]] | None = None
     """While it lasts, the hook is called after every operator of the user's code."""
     each_kernel: EachKernel | None = None
+    emulation: Emulation | None = None
 
 
 Cotangent = Callable[[str, Shape], "Array | None"]
@@ -647,7 +658,8 @@ class Framework:
         """What can be done with models of this framework."""
         if self.parts is None:
             return frozenset() if self.programs is None else self.programs.can
-        return _EAGER if self.parts.each_operator is None else _EAGER | {"operators"}
+        optional: dict[Capability, object] = {"operators": self.parts.each_operator, "emulate": self.parts.emulation}
+        return _EAGER | {name for name, part in optional.items() if part is not None}
 
     def owns(self, model: object) -> bool:
         """Whether it is a model of this framework."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -15,11 +15,13 @@ from reprod_log.errors import UsageError
 from reprod_log.frameworks import Framework, framework_of
 from reprod_log.frameworks.module_tree import named_modules
 from reprod_log.frameworks.nests import mapped
-from reprod_log.frameworks.tensors import cast_floating, plain_batch
+from reprod_log.frameworks.tensors import cast_floating, plain_batch, rounded, to_numpy
 from reprod_log.recording import Array
 
 Batch = tuple[Any, Any]
 """What a model is called with (arrays by parameter name, or in order), and what its loss is given besides."""
+NARROW = ("bfloat16", "float16")
+"""Floating types narrower than float32 that models are kept in."""
 BRIEF = ("loss", "lr", "metric")
 """What is kept of the steps that are not recorded in full."""
 
@@ -44,6 +46,32 @@ class Side:
     def modules(self) -> Mapping[str, Any]:
         """Every module of the model itself by the path that recordings know it by."""
         return dict(named_modules(self.framework, self.model))
+
+    @cached_property
+    def precision(self) -> str:
+        """The floating type that the model keeps its tensors in; "" where there are several."""
+        if self.framework.parts is None:
+            return ""
+        tensors, modules = self.framework.tensors, self.framework.eager.modules
+        kinds = {tensors.facts(one.tensor).dtype for module in self.modules.values() for one in modules.own(module)}
+        floating = {kind for kind in kinds if "float" in kind}
+        return floating.pop() if len(floating) == 1 else ""
+
+    @cached_property
+    def narrow(self) -> str | None:
+        """That type where it is narrower than float32: what goes in has to be of it, too."""
+        return self.precision if self.precision in NARROW else None
+
+    def rounded(self, dtype: str) -> Side:
+        """The same side with the values of all its floating tensors rounded to `dtype`, and kept in their own."""
+        model = self.fresh()
+        hooks, modules = self.framework.eager.hooks, self.framework.eager.modules
+        for _, module in named_modules(self.framework, model):
+            for one in modules.own(module):
+                if "float" in self.framework.tensors.facts(one.tensor).dtype:
+                    hooks.write(one.tensor, rounded(to_numpy(one.tensor), dtype))
+            modules.refresh(module)
+        return replace(self, model=model)
 
     def fresh(self, dtype: str | None = None) -> Any:
         """A copy of the model as it was given, in another floating dtype if asked for."""
@@ -139,6 +167,9 @@ class Scope:
     """The name of the pass in keys."""
     dtype: str | None = None
     """A floating dtype instead of the model's own."""
+    emulated: str = ""
+    """A narrow type in which kernels compute as `Emulation` says: of the model as a whole where it is also `dtype`,
+    of what the framework's autocast chooses otherwise."""
     seed: int = 0
     phases: Sequence[str] | None = None
     """What is recorded; None: everything."""

@@ -10,7 +10,7 @@ from reprod_log.errors import UsageError, listed
 from reprod_log.frameworks import known_names, owner_of_tensor
 from reprod_log.frameworks.nests import mapped
 from reprod_log.recording import Array
-from reprod_log.recording.entry import exact_array
+from reprod_log.recording.entry import dtype_named, exact_array
 
 
 def is_tensor(value: object) -> bool:
@@ -49,7 +49,16 @@ def view(value: Any) -> tuple[Array, bool]:
 
 def cast_floating(array: Array, dtype: str | None) -> Array:
     """The array in `dtype` if it is floating."""
-    return array.astype(dtype) if dtype is not None and array.dtype.kind == "f" else array
+    return array.astype(dtype_named(dtype)) if dtype is not None and array.dtype.kind == "f" else array
+
+
+def rounded(array: Array, dtype: str) -> Array:
+    """The array with floating values rounded to a narrower `dtype`; infinity stays for what was infinite."""
+    if array.dtype.kind != "f":
+        return array
+    narrow = array.astype(dtype_named(dtype)).astype(array.dtype)
+    # A mask's "minus infinity" is often the lowest number of its type.
+    return np.where(np.isfinite(narrow) | ~np.isfinite(array), narrow, array)
 
 
 def is_floating(array: Array) -> bool:

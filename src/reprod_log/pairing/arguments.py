@@ -9,6 +9,7 @@ import numpy as np
 
 from reprod_log.frameworks.contract import Call
 from reprod_log.frameworks.nests import filled, flatten, plain_role
+from reprod_log.frameworks.tensors import is_floating
 from reprod_log.pairing.values import SAME, gap, relative
 from reprod_log.recording import Array, Entry
 
@@ -75,11 +76,15 @@ def _roles(here: Mapping[str, Array], there: Mapping[str, Array]) -> dict[str, s
 
 
 def _fits(one: Array, other: Array, *, proven: bool) -> bool:
-    if one.shape != other.shape or one.dtype.kind != other.dtype.kind:
+    if one.shape != other.shape or _kind(one) != _kind(other):
         return False
     if not proven:
         return True
     return bool(np.array_equal(one, other)) or relative(one, other) <= SAME
+
+
+def _kind(array: Array) -> str:
+    return "f" if is_floating(array) else array.dtype.kind
 
 
 def _leaves(call: Call) -> Iterator[tuple[str, Array]]:

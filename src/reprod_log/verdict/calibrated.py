@@ -14,7 +14,7 @@ docs/verdict.md has the measurements behind the rule and its constants.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from reprod_log.errors import UsageError
@@ -37,6 +37,7 @@ from reprod_log.verdict.fixed import (
     verdict_on,
 )
 from reprod_log.verdict.floor import FLOAT64, FloorEvidence, NoiseFloor
+from reprod_log.verdict.narrow import judge_in, judge_narrow, keeps_narrow_weights, narrow_type
 from reprod_log.verdict.policy import EXACT_KINDS, CalibratedPolicy, Policy
 from reprod_log.verdict.status import Basis, Status
 
@@ -66,7 +67,7 @@ def judge_calibrated(comparison: Comparison, floor: NoiseFloor, policy: Calibrat
         judge_row(row, Policy()) for row in comparison.rows if row.measurement and _is_float64_only(row.key, keys)
     ]
     # A layer made of layers is wrong alone when the code between them is; the free run then says the place exactly.
-    containers = _containers(isolated)
+    containers = _containers(one.key.layer_alone for one in isolated)
     whole = [one for one in isolated if one.key.layer_alone in containers]
     parts = [one for one in isolated if one.key.layer_alone not in containers]
     judgements = accepted([*data, *parts, *free, *whole, *further], policy.accept)
@@ -109,9 +110,9 @@ def _isolated(one: FloorEvidence, policy: CalibratedPolicy) -> Judgement:
     return wide(one, policy.isolated, policy, suspect=True)
 
 
-def _containers(judgements: list[Judgement]) -> frozenset[str]:
+def _containers(alone: Iterable[str]) -> frozenset[str]:
     """Layers that hold other layers which were run alone too."""
-    layers = {one.key.layer_alone for one in judgements}
+    layers = set(alone)
     return frozenset(
         layer
         for layer in layers
@@ -176,6 +177,9 @@ def _free(one: FloorEvidence, floor: NoiseFloor, policy: CalibratedPolicy) -> Ju
     if one.noise is not None and one.float32 is not None:
         if _drifts(one, floor):
             return Judgement(one.key, Status.PASS, (), message("reason.drift"), one.basis)
+        narrowed = narrow_type(floor)
+        if one.emulated is not None and narrowed is not None:
+            return judge_in(one, narrowed)
         return narrow(one, floor, policy, narrow_factor(one, policy), Status.FAIL)
     return assumed(one, policy)
 
@@ -411,11 +415,17 @@ def precision_tier(floor: NoiseFloor, policy: CalibratedPolicy) -> list[Judgemen
     """Tier 4: the same function, but computed with less precision?"""
     from statistics import median  # loads fractions and decimals, which few comparisons need
 
+    narrowed = narrow_type(floor)
     found = []
+    modes: tuple[str, ...] = ("isolated", "injected")
+    if narrowed is not None:
+        alone = _containers(one.key.layer_alone for one in floor.of_mode("isolated"))
+        found += [*judge_narrow(floor, narrowed, alone)]
+        modes = ("isolated",) if keeps_narrow_weights(floor) else modes
     # The injected pass of the candidate needs no float64: that it has the kernels is known from the free run.
     in_float64 = {one.key for one in floor.evidence if one.float64 is not None}
-    for mode in ("isolated", "injected"):
-        rows = [one for one in floor.of_mode(mode) if one.float32 is not None and one.noise is not None]
+    for mode in modes:
+        rows = [one for one in floor.of_mode(mode) if one.noise is not None and _is_wide(one, narrowed)]
         ratios: dict[tuple[str, str, str, str | None], list[float]] = {}
         for one in rows:
             ratios.setdefault(series(one), []).append(ratio(one, floor))
@@ -453,12 +463,22 @@ def _first_step(floor: NoiseFloor, policy: CalibratedPolicy) -> Iterator[Judgeme
             yield Judgement(one.key, Status.PASS, found.checks, reason, one.basis)
 
 
+def _is_wide(one: FloorEvidence, narrowed: str | None) -> bool:
+    """Whether the candidate computes this in float32: a narrower type explains errors of another size."""
+    if one.float32 is None or one.emulated is not None:
+        return False
+    # With the reference's gradients an optimizer that keeps float32 weights is as exact as ever; nothing else is.
+    return narrowed is None or one.key.phase in ("update", "optimizer", "parameter", "lr")
+
+
 BEHIND_GRADIENTS = ("gradient", "backward", "clip", "update", "optimizer", "parameter")
 
 
 def _tells(one: FloorEvidence, policy: CalibratedPolicy) -> bool:
     """Whether the precision of an entry can be judged: measured in all ways, not exact, and not rounding alone."""
     if one.float64 is None or one.float32 is None or one.noise is None or one.key.phase in ("data", "lr"):
+        return False
+    if one.emulated is not None:
         return False
     if one.float32.reference_dtype.startswith(EXACT_KINDS):
         return False

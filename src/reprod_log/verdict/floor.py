@@ -5,6 +5,7 @@ A program may be recorded in several passes (runs) of itself. A run's name is it
     ''                  the program as the user runs it           'float64'            the same in float64
     'isolated'          every layer alone, on the reference's input   'isolated.float64'
     'injected'          the reference's gradients before every update 'injected.float64'
+    'emulated'          the reference in the candidate's narrower type    'isolated.emulated'
     'repeat', 'perturbed1' …   the reference again, unchanged or with inputs moved by one unit in the last place
 """
 
@@ -26,6 +27,8 @@ from reprod_log.pairing import Pair, Pairing
 from reprod_log.recording import Entry, Key, ModuleInfo, Recording
 from reprod_log.verdict.status import Basis
 
+_MEASURED = ("noise", "float64", "float32", "emulated")
+
 
 @dataclass(frozen=True)
 class FloorEvidence:
@@ -40,6 +43,8 @@ class FloorEvidence:
     """The candidate against the reference, both in float64."""
     float32: Measurement | None = None
     """The candidate in its own precision against the reference in float64 (or in its own, when there is no float64)."""
+    emulated: Measurement | None = None
+    """The reference in the candidate's type, where that is narrower than float32, against itself in float64."""
     reduction: int = 1
     """How many terms were summed into each element of a one-dimensional gradient or a batch statistic."""
     basis: Basis = Basis.NONE
@@ -53,7 +58,7 @@ class FloorEvidence:
 
     def to_dict(self) -> dict[str, Any]:
         data = {**asdict(self), "key": str(self.key), "basis": str(self.basis)}
-        for name in ("noise", "float64", "float32"):
+        for name in _MEASURED:
             found = getattr(self, name)
             data[name] = None if found is None else found.to_dict()
         return data
@@ -61,13 +66,16 @@ class FloorEvidence:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> FloorEvidence:
         values = {**data, "key": Key.parse(data["key"]), "basis": Basis(data["basis"])}
-        for name in ("noise", "float64", "float32"):
+        for name in _MEASURED:
             if values.get(name) is not None:
                 values[name] = Measurement.from_dict(values[name])
         return cls(**values)
 
 
 FLOAT64 = "float64"
+EMULATED = "emulated"
+NARROW = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
+"""Floating types narrower than float32, with the rounding of one operation relative to the value."""
 MODES = ("isolated", "", "injected")
 
 
@@ -175,18 +183,22 @@ class _Wanted:
     """The worst of these is the noise."""
     float32: Pair
     float64: Pair | None = None
+    emulated: Pair | None = None
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
-        return (*self.noise, self.float32, *(() if self.float64 is None else (self.float64,)))
+        return (*self.noise, self.float32, *(one for one in (self.float64, self.emulated) if one is not None))
 
     def evidence(self, measured: list[Measurement | None]) -> FloorEvidence:
         """The evidence, from the measurements of `pairs`."""
         several = len(self.noise)
         noise = max((one for one in measured[:several] if one is not None), key=lambda one: one.rmse, default=None)
         float64 = None if self.float64 is None else measured[several + 1]
+        emulated = None if self.emulated is None else measured[-1]
         basis = Basis.NONE if self.plain.basis is Basis.REPEATS and noise is None else self.plain.basis
-        return replace(self.plain, noise=noise, float32=measured[several], float64=float64, basis=basis)
+        return replace(
+            self.plain, noise=noise, float32=measured[several], float64=float64, emulated=emulated, basis=basis
+        )
 
 
 def _wanted(
@@ -206,7 +218,17 @@ def _wanted(
         (Pair(truth, pair.reference),),
         Pair(truth, pair.candidate, view=pair.view),
         wide_pair,
+        _in_narrow_type(pair, mode, truth, reference),
     )
+
+
+def _in_narrow_type(pair: Pair, mode: str, truth: Entry, reference: Recording) -> Pair | None:
+    """The reference in the candidate's narrow type beside the truth: emulated, or as it runs when that is its own."""
+    emulated = pair.reference.key.in_run(f"{mode}.{EMULATED}" if mode else EMULATED)
+    if emulated in reference:
+        return Pair(truth, reference[emulated])
+    own = pair.reference.dtype in NARROW and pair.reference.dtype == pair.candidate.dtype
+    return Pair(truth, pair.reference) if own else None
 
 
 def _repeats_of(key: Key, reference: Recording, repeats: tuple[str, ...]) -> Iterator[Key]:

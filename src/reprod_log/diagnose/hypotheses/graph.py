@@ -121,7 +121,7 @@ def _constant_factor(case: Case) -> Iterable[Finding]:
                 if count is None
                 else message("cause.constant_factor.deviation", path=Name(path), ratio=shown_ratio(ratio), count=count)
             )
-        elif np.ptp(shift) <= 1e-6 * float(np.abs(shift).max()) and np.ptp(ours) > 0:
+        elif shift.any() and np.ptp(shift) <= 1e-6 * float(np.abs(shift).max()) and np.ptp(ours) > 0:
             cause = message("cause.constant_factor.shift", path=Name(path), shift=Number(float(shift.mean()), "+.8g"))
         else:
             continue

@@ -3,6 +3,7 @@
 from reprod_log.frameworks.contract import Eager, Framework
 from reprod_log.frameworks.torch import (
     distributed,
+    emulation,
     export,
     hooks,
     modules,
@@ -15,7 +16,7 @@ from reprod_log.frameworks.torch import (
 FRAMEWORK = Framework(
     name="torch",
     tensors=tensors,
-    parts=Eager(modules, hooks, optimizers, process, operators.each_operator, operators.each_kernel),
+    parts=Eager(modules, hooks, optimizers, process, operators.each_operator, operators.each_kernel, emulation),
     distributed=distributed,
     export=export,
 )

@@ -1,0 +1,95 @@
+"""A floating type narrower than float32, emulated in PyTorch: every kernel computes in float32 and rounds its result.
+
+The types flow as they do natively, so that code which widens to float32 by itself (a norm, a softmax) keeps its
+precision here, too; what is taken away is the choice of kernel. The error that is left is that of the type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_map
+
+_WRITES_SILENTLY = ("native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm")
+"""Kernels that write into their arguments (running statistics) without their schema saying so."""
+
+
+@contextmanager
+def emulated(dtype: str) -> Iterator[None]:
+    with _Emulation(getattr(torch, dtype)):
+        yield
+
+
+@contextmanager
+def autocast(dtype: str) -> Iterator[None]:
+    with torch.autocast("cpu", dtype=getattr(torch, dtype)):
+        yield
+
+
+class _Emulation(TorchDispatchMode):  # type: ignore[misc]  # torch is not looked into by mypy
+    def __init__(self, dtype: Any) -> None:
+        super().__init__()
+        self.dtype = dtype
+        self._kinds: dict[Any, list[Any] | None] = {}
+
+    def __torch_dispatch__(self, kernel: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        leaves, _ = tree_flatten((args, kwargs))
+        narrow = [one for one in leaves if isinstance(one, torch.Tensor) and one.dtype == self.dtype]
+        if not narrow or kernel.is_view or _only_moves(kernel):
+            return kernel(*args, **kwargs)
+        wanted = self._results(kernel, args, kwargs, leaves)
+        if wanted is None or self.dtype not in wanted:
+            return kernel(*args, **kwargs)
+        widened: dict[int, Any] = {}
+        wide_args, wide_kwargs = tree_map(lambda leaf: self._widened(leaf, widened), (args, kwargs))
+        result = kernel(*wide_args, **wide_kwargs)
+        if kernel._schema.is_mutable or kernel.overloadpacket.__name__ in _WRITES_SILENTLY:
+            for one in narrow:
+                one.copy_(widened[id(one)])
+        owners = {id(wide): one for one in narrow if (wide := widened[id(one)]) is not None}
+        return self._narrowed(result, wanted, owners)
+
+    def _widened(self, leaf: Any, known: dict[int, Any]) -> Any:
+        if isinstance(leaf, torch.Tensor) and leaf.dtype == self.dtype:
+            if id(leaf) not in known:
+                known[id(leaf)] = leaf.to(torch.float32)
+            return known[id(leaf)]
+        return torch.float32 if leaf is self.dtype else leaf
+
+    def _narrowed(self, result: Any, wanted: list[Any], owners: dict[int, Any]) -> Any:
+        """The result in the types that the kernel gives natively; what was written into is what was given."""
+        kinds = iter(wanted)
+
+        def narrowed(leaf: Any) -> Any:
+            kind = next(kinds)
+            if not isinstance(leaf, torch.Tensor):
+                return leaf
+            return owners[id(leaf)] if id(leaf) in owners else leaf.to(kind)
+
+        return tree_map(narrowed, result)
+
+    def _results(self, kernel: Any, args: Any, kwargs: Any, leaves: list[Any]) -> list[Any] | None:
+        """The types of the kernel's results, natively: asked of it once, on tensors without values."""
+        key = (kernel, tuple((one.dtype, one.dim()) if isinstance(one, torch.Tensor) else _kind(one) for one in leaves))
+        if key not in self._kinds:
+            try:
+                empty = tree_map(lambda one: one.to("meta") if isinstance(one, torch.Tensor) else one, (args, kwargs))
+                found, _ = tree_flatten(kernel(*empty[0], **empty[1]))
+                self._kinds[key] = [getattr(one, "dtype", None) for one in found]
+            except (RuntimeError, NotImplementedError, TypeError):
+                self._kinds[key] = None  # its shape depends on values (a selection): nothing is computed
+        return self._kinds[key]
+
+
+def _kind(leaf: Any) -> Any:
+    return leaf if isinstance(leaf, (torch.dtype, type(None))) else type(leaf)
+
+
+def _only_moves(kernel: Any) -> bool:
+    """Copies and conversions: they round by themselves where they have to."""
+    return kernel.overloadpacket.__name__ in ("_to_copy", "copy_", "clone", "lift_fresh", "detach", "_unsafe_view")
