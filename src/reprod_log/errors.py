@@ -105,6 +105,15 @@ def counted(count: int, one: str, many: str = "") -> str:
     return text.replace("#", str(count)) if "#" in text else f"{count} {text}"
 
 
+def readable_size(count: float) -> str:
+    """A number of bytes as people write it: `850 MB`, `12.3 GB`."""
+    for unit in ("bytes", "KB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}"
+        count /= 1000
+    return f"{count:.1f} GB"
+
+
 def near_names(name: str, others: Iterable[str], most: int = 3) -> list[str]:
     """Names among the others that look like this one."""
     from difflib import get_close_matches

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from reprod_log.capture.session import suppress_recording
 from reprod_log.diagnose import Finding
 from reprod_log.diagnose.proof import own_tables, proven, replaced_tables
 from reprod_log.errors import ReprodLogError, TransferError, UsageError
+from reprod_log.experiments.need import Storage
 from reprod_log.experiments.passes import Experiments, Progress
 from reprod_log.frameworks.nests import mapped
 from reprod_log.frameworks.side import Batch, Side, as_mapping, batches_of
@@ -57,6 +59,7 @@ def align_models(
     equal_nan: bool = False,
     threads: int | None = None,
     quick: bool = False,
+    spool: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Alignment:
     """Compare two live models and tell rounding from defect.
@@ -71,9 +74,11 @@ def align_models(
     step                   instead of `loss`: step(model, optimizer, inputs, targets) does a whole iteration
     steps                  how many iterations; by default as many as there are batches, at least 5 with an optimizer
     detailed               keep everything of the first so many iterations only, and losses and rates of the others;
-                           by default everything of all, which a large model or a long run has no memory for
+                           by default everything of all, which a large model or a long run may have no room for
     transfer               carry the reference's weights over first (changes the candidate; its other state stays)
     quick                  only isolation and the float64 run, without the precision tier
+    spool                  a folder on a disk for the arrays of all runs, which are let go with the result; by default
+                           memory when they are few, and a usual folder for temporary files when they are many
 
     `rename`, `policy`, `limits`, `allow_unmatched`, `accept`, `allow_unproven`, `equal_nan` and `threads` are those of
     `align`.
@@ -94,6 +99,7 @@ def align_models(
     ours, batches = _in_precision_of(theirs, ours, batches)
     if detailed is not None and detailed < 1:
         raise UsageError(f"detailed is {detailed}: at least the first iteration must be kept whole")
+    storage = Storage.of(ours, theirs, batches, spool=spool, detailed=detailed, quick=quick)
     notes: list[Message] = []
     tables: tuple[str, ...] = ()
     found = _weight_map(ours, theirs, batches[0])
@@ -106,7 +112,9 @@ def align_models(
                 raise
             write_weights(theirs, found.apply(read_weights(ours).__getitem__))
             weights = found
-    runs = Experiments(ours, theirs, batches, options.rename, progress, quick, detailed, notes, tables, weights)
+    runs = Experiments(
+        ours, theirs, batches, options.rename, progress, quick, detailed, notes, tables, weights, storage
+    )
     recordings = runs.recordings()
     alignment = prove(align_with(*recordings, options, weights), runs, *recordings)
     return _with_map(alignment, found, ours, theirs, options.rename)

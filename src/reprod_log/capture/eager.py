@@ -261,7 +261,8 @@ def _run(side: Side, batches: Sequence[Batch], scope: Scope) -> Recording:
         masks = Masks()
         undo.enter_context(shared_masks(framework, model, masks))
         # Watched before gradients are put in, so that what is recorded as the raw gradient is what was computed.
-        watched = undo.enter_context(watch(model, optimizer=optimizer, run=scope.run, phases=scope.phases))
+        watching = watch(model, optimizer=optimizer, run=scope.run, phases=scope.phases).keep_in(scope.spool)
+        watched = undo.enter_context(watching)
         if scope.gradients:
 
             def after_backward(well: bool) -> None:

@@ -103,10 +103,8 @@ class Stage:
         *,
         view: Callable[[Any], tuple[Array, bool]],
         shard: Callable[[Any], Shard | None] | None = None,
-        copy: Callable[[Array], Array] = np.copy,
     ) -> None:
         self.recorder = recorder
-        self._copied = copy
         self.waiting: list[Staged] = []
         self.count = 0
         self._view = view
@@ -173,7 +171,7 @@ class Stage:
         if plain.size <= 1 or wanted == "full" or (wanted == "sketch" and self._is_small(plain)):
             kept = self._arrays.get(staged.hash) if staged.hash else None
             if kept is None and self._affords(plain.nbytes, staged):
-                kept = plain if fresh else self._copied(plain)
+                kept = self.recorder.kept(plain, staged.hash, fresh=fresh)
                 if staged.hash:
                     self._arrays[staged.hash] = kept
             staged.array = kept
@@ -226,7 +224,8 @@ class Stage:
         digest = content_hash(plain)
         kept = self._arrays.get(digest)
         if kept is None:
-            kept = self._arrays[digest] = plain if fresh or plain is not array else self._copied(plain)
+            fresh = fresh or plain is not array
+            kept = self._arrays[digest] = self.recorder.kept(plain, digest, fresh=fresh)
         return kept
 
     def producer(self, digest: str) -> Staged | None:

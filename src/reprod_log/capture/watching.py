@@ -9,8 +9,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import numpy as np
-
 from reprod_log.capture.gradients import check_scalar
 from reprod_log.capture.guard import Guard, described, warn
 from reprod_log.capture.listening import Listening
@@ -33,7 +31,8 @@ from reprod_log.frameworks.nests import flatten
 from reprod_log.frameworks.tensors import view
 from reprod_log.messages import Foreign, Message, message
 from reprod_log.recording import PHASES, Array, Key, Recording
-from reprod_log.recording.recorder import Pool, Recorder
+from reprod_log.recording.recorder import Recorder
+from reprod_log.recording.spool import Spool
 from reprod_log.recording.stores import store_for
 
 
@@ -47,6 +46,7 @@ class Run:
         optimizers: Mapping[str, Any],
         options: RunOptions,
     ) -> None:
+        self._spool: Spool | None = None
         self._models = dict(models)
         self._optimizers = dict(optimizers)
         self._options = options
@@ -68,7 +68,7 @@ class Run:
 
         # A file of one piece is written at the end; a folder grows step by step.
         grows = self._save is not None and not self._save.suffix
-        self._recorder = Recorder(self._save if grows else None)
+        self._recorder = Recorder(self._save if grows else None, spool=self._spool)
         if self._recorder.notes:
             warn(str(self._recorder.notes[0]), stacklevel=3)
         stage = Stage(
@@ -76,8 +76,6 @@ class Run:
             self._options,
             view=view_any,
             shard=distributed.shard if self._ranks > 1 and distributed is not None else None,
-            # What is written to disk is let go of after each step, so its memory serves the next one.
-            copy=Pool().copy if grows else np.copy,
         )
         steps = Steps(has_optimizers=bool(self._optimizers), after=self._options.step_after)
         self._session = Session(
@@ -89,6 +87,11 @@ class Run:
             ranks=self._ranks,
         )
         self._listening = Listening(self._session)
+
+    def keep_in(self, spool: Spool | None) -> Run:
+        """Keep arrays in these files instead of memory; to be called before it is entered."""
+        self._spool = spool
+        return self
 
     # in and out
 

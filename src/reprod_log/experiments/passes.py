@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 from reprod_log.capture.eager import runner_of
 from reprod_log.capture.live import live_model
 from reprod_log.errors import CaptureError, ReprodLogError, first_line
+from reprod_log.experiments.need import Storage
 from reprod_log.experiments.regions import run_alone
 from reprod_log.frameworks.contract import Call, Capability
 from reprod_log.frameworks.module_tree import join
@@ -28,6 +29,7 @@ from reprod_log.pairing.links import WeightMap
 from reprod_log.pairing.models import Layers, match_layers
 from reprod_log.pairing.weight_map import TransferPlan, make_plan
 from reprod_log.recording import PHASES, Array, Entry, Key, Recording
+from reprod_log.recording.spool import Spool
 
 Progress = Callable[[str, int, int], None]
 """Receives what is being done, how many parts are done, and how many there are."""
@@ -53,12 +55,14 @@ class Experiments:
         notes: Sequence[Note] = (),
         tables: tuple[str, ...] = (),
         weights: WeightMap | None = None,
+        storage: Storage | None = None,
     ) -> None:
+        self._storage = storage or Storage()
         self.ours, self.theirs, self.batches, self.rename, self.quick = ours, theirs, batches, rename, quick
         self.detailed = detailed
         self._progress = progress or (lambda what, done, total: None)
         self._done, self._total = 0, 7 if quick else 12
-        self._notes: tuple[list[Note], list[Note]] = ([], list(notes))
+        self._notes: tuple[list[Note], list[Note]] = (list(self._storage.notes), list(notes))
         self.weights = weights
         """The map under which both programs compute the same in float64, when there is one."""
         self.tables = tables
@@ -77,7 +81,7 @@ class Experiments:
     def recordings(self) -> tuple[Recording, Recording]:
         """The recording of each side, with all passes in it."""
         mains = [
-            self._reported(f"{name} as it runs", _run, side, self.batches, Scope(full_steps=self.detailed))
+            self._run(f"{name} as it runs", side, self.batches, Scope(full_steps=self.detailed))
             for name, side in (("reference", self.ours), ("candidate", self.theirs))
         ]
         reference, candidate = mains
@@ -132,15 +136,27 @@ class Experiments:
     def _reported(self, what: str, do: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         self._progress(what, self._done, self._total)
         result = do(*args, **kwargs)
+        if self.spool is not None:
+            self.spool.check()
+            self.spool.settle()
         self._done += 1
         self._progress(what, self._done, self._total)
         return result
 
+    @property
+    def spool(self) -> Spool | None:
+        """Where the arrays of all runs go; None: memory."""
+        return self._storage.spool
+
+    def _run(self, what: str, side: Side, batches: Sequence[Batch], scope: Scope) -> Recording:
+        run = runner_of(side.framework).run
+        recording: Recording = self._reported(what, run, side, batches, replace(scope, spool=self.spool))
+        return recording
+
     def _check_repeats(self, reference: Recording) -> None:
         """Another seed must not change anything: random numbers outside of Dropout layers cannot be shared."""
-        again: Recording = self._reported(
-            "reference again, other seed", _run, self.ours, self.batches[:1], Scope(run="repeat", seed=1)
-        )
+        scope = Scope(run="repeat", seed=1)
+        again = self._run("reference again, other seed", self.ours, self.batches[:1], scope)
         for entry in again.entries:
             first = str(entry.key.in_run(""))
             if first not in reference:
@@ -158,7 +174,7 @@ class Experiments:
         if not self._can(place, "float64"):
             return ()
         try:
-            recording: Recording = self._reported(f"{name} in float64", _run, side, self.batches, scope)
+            recording = self._run(f"{name} in float64", side, self.batches, scope)
         except ReprodLogError:
             raise
         except Exception as error:  # a kernel without float64 may raise anything; its word is the note
@@ -178,7 +194,7 @@ class Experiments:
         if not self.emulated:
             return ()
         scope = Scope(run=EMULATED, dtype=self.theirs.narrow, emulated=self.emulated)
-        recording: Recording = self._reported(f"reference in {self.emulated}", _run, self.ours, self.batches[:1], scope)
+        recording = self._run(f"reference in {self.emulated}", self.ours, self.batches[:1], scope)
         self._notes[0].append(self._cost(recording))
         return recording.entries
 
@@ -197,7 +213,8 @@ class Experiments:
     def _isolate(
         self, reference: Recording, candidate: Recording, layers: Layers, extra: tuple[list[Entry], list[Entry]]
     ) -> None:
-        calls = runner_of(self.ours.framework).calls(self.ours, self.batches[0])
+        known = self._storage.calls
+        calls = list(runner_of(self.ours.framework).calls(self.ours, self.batches[0]) if known is None else known)
         # A model's partner is the other model, whatever is between its layers.
         roots = as_mapping(self.ours.model).keys() & as_mapping(self.theirs.model).keys()
         partners = {**{root: root for root in roots}, **{path: found[0] for path, found in layers.modules.items()}}
@@ -227,7 +244,7 @@ class Experiments:
             scopes = [Scope(run="isolated"), Scope(run=f"isolated.{FLOAT64}", dtype=FLOAT64)]
             if place == 0 and self.emulated and self.theirs.narrow:
                 scopes.append(Scope(run=f"isolated.{EMULATED}", dtype=self.emulated, emulated=self.emulated))
-            for scope in scopes:
+            for scope in (replace(one, spool=self.spool) for one in scopes):
                 entries, notes = self._reported(
                     f"{name}'s layers one by one", run_alone, side, given, scope, paths=paths, exchanged=swap
                 )
@@ -265,6 +282,7 @@ class Experiments:
         gradients = _gradients_by_step(reference)
         last = max(gradients, default=0)
         transferred = partial(_transferred, self._plan) if self.weights is None else self.weights.gradients
+        theirs = _ByStep(gradients, transferred)
         # With its own gradients the reference runs as it ran before.
         extra[0].extend(
             replace(entry, key=entry.key.in_run("injected"))
@@ -273,15 +291,14 @@ class Experiments:
         )
         passes: tuple[tuple[int, str, Side, str | None, Mapping[int, Mapping[str, Array]]], ...] = (
             (0, "reference", self.ours, FLOAT64, gradients),
-            (1, "candidate", self.theirs, None, {step: transferred(by) for step, by in gradients.items()}),
+            (1, "candidate", self.theirs, None, theirs),
         )
         for place, name, side, dtype, given in passes:
             run = f"injected.{dtype}" if dtype else "injected"
             scope = Scope(run=run, dtype=dtype, phases=_INJECTED_PHASES, gradients=given)
             try:
-                recording = self._reported(
-                    f"{name} with the reference's gradients", _run, side, self.batches[: self.detailed], scope
-                )
+                what = f"{name} with the reference's gradients"
+                recording = self._run(what, side, self.batches[: self.detailed], scope)
             except ReprodLogError:
                 raise
             except Exception as error:  # as above: a kernel without float64
@@ -310,8 +327,22 @@ def _is_below(name: str, layer: str) -> bool:
     return not layer or name.startswith(f"{layer}.")
 
 
-def _run(side: Side, batches: Sequence[Batch], scope: Scope) -> Recording:
-    return runner_of(side.framework).run(side, batches, scope)
+class _ByStep(Mapping[int, Mapping[str, Array]]):
+    """Gradients of every step in another side's layouts, made when they are asked for: those of one step at a time."""
+
+    def __init__(
+        self, given: Mapping[int, Mapping[str, Array]], made: Callable[[Mapping[str, Array]], Mapping[str, Array]]
+    ) -> None:
+        self._given, self._made = given, made
+
+    def __getitem__(self, step: int) -> Mapping[str, Array]:
+        return self._made(self._given[step])
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._given)
+
+    def __len__(self) -> int:
+        return len(self._given)
 
 
 def _gradients_by_step(recording: Recording) -> dict[int, dict[str, Array]]:

@@ -37,7 +37,7 @@ def run_alone(
     the other way round.
     """
     runner = runner_of(side.framework)
-    recorder = Recorder()
+    recorder = Recorder(spool=scope.spool)
     notes: list[Message] = []
     done: set[str] = set()
     for call in calls:

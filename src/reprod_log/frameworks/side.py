@@ -17,6 +17,7 @@ from reprod_log.frameworks.module_tree import named_modules
 from reprod_log.frameworks.nests import mapped
 from reprod_log.frameworks.tensors import cast_floating, plain_batch, rounded, to_numpy
 from reprod_log.recording import Array
+from reprod_log.recording.spool import Spool
 
 Batch = tuple[Any, Any]
 """What a model is called with (arrays by parameter name, or in order), and what its loss is given besides."""
@@ -182,6 +183,8 @@ class Scope:
     """Values that tensors of the model have in this run instead of their own, by path."""
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Settings that modules have in this run instead of their own, by path and native name."""
+    spool: Spool | None = None
+    """Where the arrays of the recording are kept; None: in memory."""
     evaluation: bool = False
     """In evaluation mode, without gradients, whatever mode the model is in."""
 

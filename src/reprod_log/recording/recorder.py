@@ -19,6 +19,7 @@ from reprod_log.recording.folder import FolderWriter, open_recording
 from reprod_log.recording.key import Key, SeenKeys
 from reprod_log.recording.recording import ModuleInfo, Provenance, Recording, current_provenance
 from reprod_log.recording.sketch import sketch_of
+from reprod_log.recording.spool import Spool
 
 Batch = Sequence[tuple[Entry, Array | None]]
 
@@ -39,6 +40,7 @@ class Recorder:
     With a `path`, `end_step` writes what has come since the last one as a shard and lets go of the memory: a small
     shard at once, a large one on a thread of its own that stays at most two steps behind. When the disk refuses,
     recording stops, the program goes on, and the recording is marked as incomplete.
+    Without a path the recording stays in memory, or its arrays in a `spool`.
     """
 
     def __init__(
@@ -47,8 +49,12 @@ class Recorder:
         *,
         provenance: Provenance | None = None,
         modules: Sequence[ModuleInfo] = (),
+        spool: Spool | None = None,
     ) -> None:
         self.provenance = provenance or current_provenance()
+        self._spool = spool
+        # What is written to disk is let go of after each step, so its memory serves the next one.
+        self._copied = np.copy if path is None else Pool().copy
         self.modules = tuple(modules)
         self.notes: list[Note] = []
         self._batch: list[tuple[Entry, Array | None]] = []
@@ -90,7 +96,8 @@ class Recorder:
         name = dtype or dtype_name(array.dtype)
         numeric = name not in ("str", "object")
         facts = dict(meta or {})
-        kept: Array | None = array if detail == "full" else None
+        digest = content_hash(array) if numeric else ""
+        kept: Array | None = self.kept(array, digest, fresh=True) if detail == "full" else None
         if detail == "sketch":
             sketch = sketch_of(array)
             kept, facts = sketch.values, {**facts, "summary": sketch.summary, "sketch": sketch.facts()}
@@ -101,10 +108,16 @@ class Recorder:
             read=no_values if kept is None else lambda: kept,
             layer_type=layer_type,
             detail=detail,
-            hash=content_hash(array) if numeric else "",
+            hash=digest,
             meta=facts,
         )
         self.put(entry, kept)
+
+    def kept(self, array: Array, digest: str, *, fresh: bool) -> Array:
+        """The array where this recorder keeps arrays; a `fresh` one, which nobody will change, need not be copied."""
+        if self._spool is not None:
+            return self._spool.keep(array, digest)
+        return array if fresh else self._copied(array)
 
     def put(self, entry: Entry, array: Array | None) -> None:
         """Record a finished entry, whose hash is known, with its values (None: description only)."""
