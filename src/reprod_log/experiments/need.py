@@ -98,12 +98,13 @@ class Need:
         return ways
 
     def told(self) -> Message:
+        """The need as a note."""
+        return message("need", memory=readable_size(self.working), disk=readable_size(self.arrays))
+
+    def advice(self) -> Message:
         """The need, and what it would be with less."""
-        sizes = {"memory": readable_size(self.working), "disk": readable_size(self.arrays)}
-        less = Parts(
-            message("need.way", call=Code(way), disk=readable_size(one.arrays)) for way, one in self._smaller()
-        )
-        return message("need.less", less=less, **sizes) if less else message("need", **sizes)
+        ways = [message("need.way", call=Code(way), disk=readable_size(one.arrays)) for way, one in self._smaller()]
+        return message("need.less", need=self.told(), less=Parts(ways)) if ways else self.told()
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,8 @@ class Storage:
     """None: memory."""
     calls: tuple[Call, ...] | None = None
     """The first calls of the reference's modules; None when it could not be run."""
-    notes: tuple[Message, ...] = ()
+    need: Need | None = None
+    """None for what is small."""
 
     @classmethod
     def of(
@@ -137,7 +139,7 @@ class Storage:
             return cls(calls=calls)
         found, memory = open_spool(spool, need.arrays), free_memory()
         wanted = need.working + (need.arrays if found is None else 0)
-        told = need.told()
+        told = need.advice()
         if memory is not None and wanted > memory:
             if found is None and need.working <= memory:
                 raise UsageError(
@@ -145,7 +147,7 @@ class Storage:
                     "files has room for these arrays: give spool=a folder on a disk that has"
                 )
             warn(f"{told}. {readable_size(memory)} of memory are available", stacklevel=4)
-        return cls(found, tuple(_spooled(call, found) for call in calls), (told,))
+        return cls(found, tuple(_spooled(call, found) for call in calls), need)
 
 
 def _spooled(call: Call, spool: Spool | None) -> Call:

@@ -62,7 +62,9 @@ class Experiments:
         self.detailed = detailed
         self._progress = progress or (lambda what, done, total: None)
         self._done, self._total = 0, 7 if quick else 12
-        self._notes: tuple[list[Note], list[Note]] = (list(self._storage.notes), list(notes))
+        self._notes: tuple[list[Note], list[Note]] = ([], list(notes))
+        if self._storage.need is not None:
+            self._notes[0].append(self._storage.need.told())
         self.weights = weights
         """The map under which both programs compute the same in float64, when there is one."""
         self.tables = tables
@@ -80,6 +82,8 @@ class Experiments:
 
     def recordings(self) -> tuple[Recording, Recording]:
         """The recording of each side, with all passes in it."""
+        if self._storage.need is not None:
+            self._progress(str(self._storage.need.advice()), self._done, self._total)
         mains = [
             self._run(f"{name} as it runs", side, self.batches, Scope(full_steps=self.detailed))
             for name, side in (("reference", self.ours), ("candidate", self.theirs))

@@ -41,11 +41,11 @@ class Spool:
         self.directory = Path(directory)
         self.written = 0
         """How many bytes were written in all."""
+        self._file: IO[bytes] | None = None
         self._failure: WriteFailed | None = None
         self._keeping = threading.Lock()
         self._known: WeakValueDictionary[str, Array] = WeakValueDictionary()
         self._mappings: WeakSet[mmap.mmap] = WeakSet()
-        self._file: IO[bytes] | None = None
         self._mapping: mmap.mmap | None = None
         self._end = 0
 
@@ -113,6 +113,9 @@ class Spool:
         if self._file is not None:
             self._file.close()
         self._file, self._mapping, self._end = None, None, 0
+
+    def __del__(self) -> None:
+        self.close()
 
 
 def is_in_memory(directory: Path) -> bool:

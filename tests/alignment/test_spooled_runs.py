@@ -1,0 +1,111 @@
+"""align_models with its arrays in files: the same verdicts, measurements and causes to the last digit as in memory."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+import pytest
+import torch
+from tests.recording.test_spool import Full
+
+from reprod_log import align_models
+from reprod_log.alignment import Alignment
+from reprod_log.errors import UsageError, WriteFailed
+from reprod_log.experiments import need
+from reprod_log.recording import spool as spools
+
+WIDTH = 48
+ROWS = np.random.default_rng(0).standard_normal((32, WIDTH)).astype(np.float32)
+LABELS = np.random.default_rng(1).integers(0, 5, 32)
+
+
+def reference() -> Any:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(
+        torch.nn.Linear(WIDTH, WIDTH), torch.nn.LayerNorm(WIDTH), torch.nn.ReLU(), torch.nn.Linear(WIDTH, 5)
+    )
+
+
+def candidate(epsilon: float = 1e-5) -> Any:
+    paddle.seed(0)
+    norm = paddle.nn.LayerNorm(WIDTH, epsilon=epsilon)
+    return paddle.nn.Sequential(paddle.nn.Linear(WIDTH, WIDTH), norm, paddle.nn.ReLU(), paddle.nn.Linear(WIDTH, 5))
+
+
+def aligned(spool: Path | None = None, *, epsilon: float = 1e-5, decay: float = 0.01, **options: Any) -> Alignment:
+    return align_models(
+        reference(),
+        candidate(epsilon),
+        (ROWS,),
+        targets=LABELS,
+        loss=(torch.nn.functional.cross_entropy, paddle.nn.functional.cross_entropy),
+        optimizer=(
+            lambda model: torch.optim.AdamW(model.parameters(), 1e-3, weight_decay=0.01),
+            lambda model: paddle.optimizer.AdamW(1e-3, parameters=model.parameters(), weight_decay=decay),
+        ),
+        steps=2,
+        threads=1,
+        spool=spool,
+        **options,
+    )
+
+
+def told(alignment: Alignment) -> dict[str, Any]:
+    """All that a report knows, but for the time at which it was made and the note about the need."""
+    found = alignment.to_dict()
+    for side in ("reference", "candidate"):
+        del found[side]["provenance"]["time"]
+        for name in ("notes", "note_ids"):
+            found[side].pop(name, None)
+    return found
+
+
+@pytest.mark.parametrize("planted", [{}, {"epsilon": 1e-3}, {"decay": 0.5}], ids=["right", "epsilon", "decay"])
+def test_verdict_measurements_and_causes_are_those_of_memory(tmp_path: Path, planted: dict[str, float]) -> None:
+    in_memory, spooled = aligned(**planted), aligned(tmp_path, **planted)
+    assert in_memory.passed is not bool(planted)
+    assert told(spooled) == told(in_memory)
+
+
+def test_many_arrays_go_to_a_usual_folder_by_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(need, "_KEPT_IN_MEMORY", 1000)
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    said: list[str] = []
+    found = aligned(progress=lambda what, done, total: said.append(what))
+    assert found.passed
+    assert any("the runs need about" in str(note) for note in found.reference.notes)
+    assert "quick=True" in said[0]
+    assert "detailed=1" in said[0]
+
+
+def test_nothing_to_tell_where_little_is_needed() -> None:
+    assert not any("need" in str(note) for note in aligned().reference.notes)
+
+
+def test_a_disk_that_is_full_ends_in_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "TemporaryFile", Full(40_000))
+    with pytest.warns(UserWarning, match="recording"), pytest.raises(WriteFailed, match="No space left on device"):
+        aligned(tmp_path)
+
+
+def test_neither_memory_nor_disk_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(need, "_KEPT_IN_MEMORY", 1000)
+    monkeypatch.setattr(spools, "free_bytes", lambda place: 10)
+    monkeypatch.setattr(need, "free_memory", lambda: 400_000)
+    with pytest.raises(UsageError, match=r"about .* for their arrays .*quick=True.* spool=a folder"):
+        aligned()
+
+
+def test_the_need_is_near_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs: list[Any] = []
+    spooled: list[Any] = []
+    of, make = need.Need.of, spools.Spool
+    monkeypatch.setattr(need.Need, "of", lambda *args: needs.append(of(*args)) or needs[0])
+    monkeypatch.setattr(spools, "Spool", lambda place: spooled.append(make(place)) or spooled[0])
+    monkeypatch.setattr(spools, "_SPOOLED_FROM", 0)
+    aligned(tmp_path)
+    assert 0.7 < needs[0].arrays / spooled[0].written < 1.5
