@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from rich.text import Text
 
 from reprod_log.alignment import Alignment
 from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOT_PROVEN, NOTHING_COMPARED
+from reprod_log.cli.ending import STDOUT, give, give_to, tell_next
 from reprod_log.cli.groups import Output
 from reprod_log.messages import Name, message, words
 from reprod_log.report import write_report
+from reprod_log.report.answer import answer_of
 from reprod_log.report.github import announce
+from reprod_log.report.overview import rows_of, summary_of
 from reprod_log.report.terminal import print_alignment, print_tree, terminal
 from reprod_log.report.writing import plain
+from reprod_log.steps.overview import Overview
 from reprod_log.verdict import Status
 
 _UNTIL_PROGRESS = 1.0
@@ -27,9 +33,12 @@ _UNTIL_PROGRESS = 1.0
 def answer(alignment: Alignment, output: Output) -> int:
     """Show an alignment, write the reports asked for, annotate the run on GitHub; the exit code."""
     show(alignment, output)
-    if output.json is not None:
-        tell_written(alignment.save(output.json), output.language)
+    saved = None if output.json in (None, STDOUT) else output.json
+    if saved is not None:
+        tell_written(alignment.save(saved), output.language)
     write_reports(alignment, output)
+    give(lambda: answer_of(alignment))
+    tell_next(after_alignment(alignment, saved), output.language)
     announce(alignment, sys.stdout)
     return exit_code(alignment)
 
@@ -42,8 +51,49 @@ def write_reports(alignment: Alignment, output: Output) -> None:
 
 def tell_written(path: Path, language: str = "en") -> None:
     """Print where something was written."""
+    give_to("written", str(path))
     line = words(language)(message("written", path=Name(path)))
     terminal().print(Text(plain(line), style="dim"), soft_wrap=True)
+
+
+def after_alignment(alignment: Alignment, saved: Path | None = None) -> str:
+    """The command that takes an answer further: to its cause, to a report, or to what was not recorded."""
+    sides = [one.source for one in (alignment.reference, alignment.candidate)]
+    first = alignment.first_divergence
+    if not all(sides):
+        return "reprod --help" if saved is None else shlex.join(["reprod", "report", str(saved), "report.html"])
+    compare = ["reprod", "compare", *sides]
+    if alignment.status is Status.NOTHING:
+        return shlex.join(["reprod", "show", sides[1]])
+    if first is not None and first.evidence.is_estimate:
+        return shlex.join(["reprod", "zoom", *sides, "-o", "zoom"])
+    if first is None or alignment.passed:
+        return shlex.join([*compare, "--report", "report.html"])
+    if saved is None:
+        return shlex.join([*compare, "--json", "last.json", "--report", "report.html"])
+    if first.key.phase in ("forward", "backward"):
+        return shlex.join(["reprod", "repro", str(saved), "-o", "repro"])
+    return shlex.join(["reprod", "report", str(saved), "report.html"])
+
+
+def overview_answer(overview: Overview) -> dict[str, Any]:
+    """Several steps for programs: the answer of all, and of each that could be compared."""
+    steps = [
+        {
+            "name": row.name,
+            "status": row.word,
+            "passed": step.passed,
+            "finding": row.finding,
+            "answer": None if step.alignment is None else answer_of(step.alignment),
+        }
+        for row, step in zip(rows_of(overview), overview.steps, strict=True)
+    ]
+    return {
+        "status": overview.status.value,
+        "passed": overview.passed,
+        "headline": summary_of(overview).to_dict(),
+        "steps": steps,
+    }
 
 
 def show(alignment: Alignment, output: Output) -> None:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, get_origin, get_type_hints
 import typer
 
 from reprod_log.cli import ALIGNED, INTERNAL_ERROR, INTERRUPTED, READER_GONE, WRONG_USE, commands
+from reprod_log.cli.ending import documented, give
 from reprod_log.cli.output import printable, tolerant_output
 from reprod_log.errors import ReprodLogError
 from reprod_log.version import __version__
@@ -25,23 +26,30 @@ _WRONG_ARGUMENTS: Any = next(one for one in typer.BadParameter.__mro__ if one.__
 
 def exit_code_of(arguments: list[str]) -> int:
     """The exit code of `reprod` with these arguments; messages go to standard error."""
-    with tolerant_output():
-        return _exit_code_of(arguments)
+    with tolerant_output(), documented() as document:
+        code = INTERNAL_ERROR
+        try:
+            code = _exit_code_of(arguments)
+        finally:
+            document.end(code, next((one for one in arguments if not one.startswith("-")), ""))
+        return code
 
 
 def _exit_code_of(arguments: list[str]) -> int:
+    arguments = _understood(arguments)
     try:
         answer = command(arguments).main(args=arguments, prog_name="reprod", standalone_mode=False)
     except typer.Exit as leaving:
         return int(leaving.exit_code)
     except _WRONG_ARGUMENTS as error:
         error.show()
+        why = error.format_message()
+        give(lambda: {"error": why})
         return WRONG_USE
     except typer.Abort as error:
         return _stopped(error)
     except ReprodLogError as error:
-        print(f"reprod: {printable(str(error))}", file=sys.stderr)
-        return WRONG_USE
+        return _wrong_use(printable(str(error)))
     except BrokenPipeError:
         return _reader_gone()
     except SystemExit as leaving:
@@ -53,11 +61,23 @@ def _exit_code_of(arguments: list[str]) -> int:
         if error.filename is None:
             return _bug()
         where = printable(str(error.filename))
-        print(f"reprod: {error.strerror or error}: {where}. Check the path and its permissions.", file=sys.stderr)
-        return WRONG_USE
+        return _wrong_use(f"{error.strerror or error}: {where}. Check the path and its permissions.")
     except Exception:
         return _bug()
     return answer if isinstance(answer, int) else ALIGNED
+
+
+def _understood(arguments: list[str]) -> list[str]:
+    """`reprod align` is `reprod compare`, as `align` is in Python; given a plan it runs it, as it did at first."""
+    if arguments[:1] != ["align"]:
+        return arguments
+    return ["plan" if any(one.endswith(".py") for one in arguments) else "compare", *arguments[1:]]
+
+
+def _wrong_use(why: str) -> int:
+    print(f"reprod: {why}", file=sys.stderr)
+    give(lambda: {"error": why})
+    return WRONG_USE
 
 
 def _reader_gone() -> int:
@@ -72,6 +92,8 @@ def _reader_gone() -> int:
 def _bug() -> int:
     """Show what went wrong inside, and ask for a report."""
     traceback.print_exc()
+    why = traceback.format_exc(limit=0).strip()
+    give(lambda: {"error": why})
     print("reprod: this is a bug in reprod_log; please report it with the lines above", file=sys.stderr)
     return INTERNAL_ERROR
 

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from reprod_log.cli.ending import begin_if_asked, only_stdout
 from reprod_log.errors import MissingPackage, UsageError
 
 _SCHEDULER_TIMEOUT = "10s"
@@ -68,7 +69,24 @@ Trust = Annotated[
 Threads = Annotated[
     int | None, typer.Option("--threads", metavar="N", help="Measure on N threads; one per core if not given.")
 ]
-SaveAs = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Save the alignment as JSON.")]
+SaveAs = Annotated[
+    Path | None,
+    typer.Option(
+        "--json",
+        metavar="FILE",
+        callback=begin_if_asked,
+        help="Save the alignment as JSON. With -, print the answer as JSON to standard output, and nothing else there.",
+    ),
+]
+AsJson = Annotated[
+    Path | None,
+    typer.Option(
+        "--json",
+        metavar="-",
+        callback=only_stdout,
+        help="Print the answer as JSON to standard output, and nothing else there.",
+    ),
+]
 Reports = Annotated[
     list[Path],
     typer.Option(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -11,8 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOT_PROVEN, NOTHING_COMPARED
-from reprod_log.cli.answer import tell_written
-from reprod_log.cli.options import AllowUnproven, Language, Limits, OverviewReports, Trust
+from reprod_log.cli.answer import overview_answer, tell_written
+from reprod_log.cli.ending import give, tell_next
+from reprod_log.cli.options import AllowUnproven, AsJson, Language, Limits, OverviewReports, Trust
 from reprod_log.messages import Name, Names, Words, message, words
 from reprod_log.report.first_screen import screen_headline
 from reprod_log.report.overview import announce_overview, summary_of, write_overview
@@ -30,6 +32,7 @@ def run(
     limit: Limits = [],  # noqa: B006  # typer's way of saying 'none given'
     report: OverviewReports = [],  # noqa: B006
     language: Language = "en",
+    json: AsJson = None,
     trust: Trust = False,
     allow_unproven: AllowUnproven = False,
 ) -> int:
@@ -51,6 +54,10 @@ def run(
             console.print(Text(plain(render(message(id, names=Names(names)))), style="dim"), soft_wrap=True)
     for path in report:
         tell_written(write_overview(hand_in, path, language=language), language)
+    give(lambda: overview_answer(hand_in))
+    first = next((step for step in failed if step.reference and step.candidate), None)
+    if first is not None:
+        tell_next(shlex.join(["reprod", "compare", str(first.reference), str(first.candidate)]), language)
     announce_overview(hand_in, sys.stdout)
     return {Status.PASS: ALIGNED, Status.UNPROVEN: NOT_PROVEN}.get(hand_in.status, NOT_ALIGNED)
 

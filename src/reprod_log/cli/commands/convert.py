@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from reprod_log.cli.options import Language, Trust
+from reprod_log.cli.ending import give, tell_next
+from reprod_log.cli.options import AsJson, Language, Trust
 from reprod_log.errors import UsageError
 from reprod_log.messages import Name, message, words
 from reprod_log.recording.stores import load, save
@@ -24,6 +26,7 @@ def run(
     ],
     trust: Trust = False,
     language: Language = "en",
+    json: AsJson = None,
 ) -> int:
     """Write a recording in the format that DST's suffix names."""
     render = words(language)
@@ -33,4 +36,6 @@ def run(
     written = save(recording, target)
     facts = message("entries.count", count=len(recording))
     typer.echo(plain(render(message("recording.title", path=Name(written), facts=facts))))
+    give(lambda: {"written": [str(written)], "entries": len(recording)})
+    tell_next(shlex.join(["reprod", "show", str(written)]), language)
     return 0

@@ -7,7 +7,8 @@ import platform
 
 from rich.text import Text
 
-from reprod_log.cli.options import Language
+from reprod_log.cli.ending import give, tell_next
+from reprod_log.cli.options import AsJson, Language
 from reprod_log.frameworks.installed import FRAMEWORKS, SWITCHES, TRAPS, installed_versions
 from reprod_log.measure.kernel import status
 from reprod_log.messages import Code, Foreign, Message, message, words
@@ -17,7 +18,7 @@ NAME = "doctor"
 _OWN_PACKAGES = ("reprod_log", "numpy", "ml_dtypes", "xxhash")
 
 
-def run(language: Language = "en") -> int:
+def run(language: Language = "en", json: AsJson = None) -> int:
     """Show versions, import-order traps, and the switches that decide whether runs repeat."""
     render, console = words(language), terminal()
 
@@ -33,7 +34,13 @@ def run(language: Language = "en") -> int:
     traps = [trap for needed, trap in TRAPS if needed <= present]
     show(*traps or [message("doctor.no_conflict")], title=message("doctor.imports"))
     show(*_switches(), title=message("doctor.switches"))
+    give(lambda: {"packages": installed_versions(_OWN_PACKAGES), "frameworks": found, "switches": _set_switches()})
+    tell_next("reprod run --float64 -o ref SCRIPT", language)
     return 0
+
+
+def _set_switches() -> dict[str, str | None]:
+    return {name: os.environ.get(name) for name, _ in SWITCHES}
 
 
 def _packages(found: dict[str, dict[str, str]]) -> list[Message]:

@@ -9,9 +9,11 @@ from typing import Annotated
 import typer
 
 from reprod_log.alignment import Alignment
-from reprod_log.cli.answer import exit_code, show, write_reports
+from reprod_log.cli.answer import after_alignment, exit_code, show, write_reports
+from reprod_log.cli.ending import give, tell_next
 from reprod_log.cli.groups import Output
-from reprod_log.cli.options import AllRows, Full, Language, ModuleTree
+from reprod_log.cli.options import AllRows, AsJson, Full, Language, ModuleTree
+from reprod_log.report.answer import answer_of
 from reprod_log.report.github import announce
 
 NAME = "report"
@@ -27,6 +29,7 @@ def run(
     language: Language = "en",
     tree: ModuleTree = False,
     all_rows: AllRows = False,
+    json: AsJson = None,
 ) -> int:
     """Show a saved alignment or write it as HTML, Markdown, JUnit or text; exits with the code of its verdict."""
     alignment = Alignment.load(saved)
@@ -34,5 +37,8 @@ def run(
     write_reports(alignment, output)
     if tree or not outputs:
         show(alignment, output)
+    give(lambda: answer_of(alignment))
+    if not outputs:
+        tell_next(after_alignment(alignment, saved), language)
     announce(alignment, sys.stdout)
     return exit_code(alignment)

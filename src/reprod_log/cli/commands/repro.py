@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from reprod_log.alignment import Alignment
-from reprod_log.cli.options import Language
+from reprod_log.cli.ending import give, tell_next
+from reprod_log.cli.options import AsJson, Language
 from reprod_log.diagnose.repro import write_repro
 from reprod_log.errors import UsageError
 from reprod_log.messages import Name, message, words
@@ -25,6 +27,7 @@ def run(
     reference: Annotated[Path | None, typer.Option("--reference", help="Its recording, if it has moved.")] = None,
     candidate: Annotated[Path | None, typer.Option("--candidate", help="Its recording, if it has moved.")] = None,
     language: Language = "en",
+    json: AsJson = None,
 ) -> int:
     """Write a script that runs the divergent layer alone in both frameworks."""
     render = words(language)
@@ -42,6 +45,8 @@ def run(
         recordings.append(load(moved or Path(source)))
     script = write_repro(recordings[0], recordings[1], layer=layer or _divergent(found), folder=output)
     typer.echo(plain(render(message("repro.written", path=Name(script)))))
+    give(lambda: {"written": [str(script)]})
+    tell_next(shlex.join(["python", str(script)]), language)
     return 0
 
 

@@ -19,11 +19,12 @@ from typer.core import TyperCommand
 from reprod_log.capture.program import file_digest, settings_of
 from reprod_log.capture.script import run_script
 from reprod_log.cli import ALIGNED, INCOMPLETE, INTERRUPTED, NOT_ALIGNED
-from reprod_log.cli.options import Language
+from reprod_log.cli.ending import give, tell_next
+from reprod_log.cli.options import AsJson, Language
 from reprod_log.cli.output import program_output
 from reprod_log.cli.script_arguments import arranged, note_on
 from reprod_log.errors import CaptureError, ReprodLogError, UsageError
-from reprod_log.messages import Code, Message, Name, Words, message, words
+from reprod_log.messages import Message, Name, Words, message, words
 from reprod_log.recording import Recording
 from reprod_log.recording.program import FACT, Program, programs_of
 from reprod_log.recording.stores import load, save
@@ -77,6 +78,7 @@ def run(
     ] = [],  # noqa: B006
     detail: Annotated[str, typer.Option(help="full; sketch (enough to estimate differences); or summary.")] = "full",
     language: Language = "en",
+    json: AsJson = None,
     another: Annotated[bool, typer.Option("--another-follows", hidden=True)] = False,
 ) -> int:
     """Record what a script's models do, without changing the script.
@@ -114,11 +116,13 @@ def run(
     if not output.exists():
         raise CaptureError("nothing was recorded: the script ended before it called a module of a known framework")
     recording = load(output)
+    give(lambda: {"recording": str(output), "entries": len(recording), "complete": recording.complete})
     try:
         _print_recorded(recording, output, replaced, render)
         if not wide and not another:
-            command = _command(context, "--dtype", "float64")
-            typer.echo(render(message("run.next", command=Code(command))))
+            tell_next(_command(context, "--dtype", "float64"), language)
+        elif wide:
+            tell_next(shlex.join(["reprod", "compare", str(output), "CANDIDATE"]), language)
     except ValueError:
         pass  # the script has closed its output
     except OSError:
@@ -169,7 +173,7 @@ def _options(context: typer.Context) -> list[str]:
     found: list[str] = []
     for option in context.command.params:
         given = context.params.get(str(option.name))
-        if option.param_type_name != "option" or option.name in ("float64", "dtype", "another") or not given:
+        if option.param_type_name != "option" or option.name in ("float64", "dtype", "another", "json") or not given:
             continue
         if given != option.default:
             values = given if isinstance(given, (list, tuple)) else [given]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -12,9 +13,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from reprod_log.cli.options import AllRows, Language, Trust
+from reprod_log.cli.ending import give, tell_next
+from reprod_log.cli.options import AllRows, AsJson, Language, Trust
 from reprod_log.messages import Code, Name, Words, message, words
-from reprod_log.recording import Entry
+from reprod_log.recording import Entry, Recording
 from reprod_log.recording.stores import load
 from reprod_log.recording.summary import summarise
 from reprod_log.report.facts import origin_lines, passes_of
@@ -35,6 +37,7 @@ def run(
     all_rows: AllRows = False,
     trust: Trust = False,
     language: Language = "en",
+    json: AsJson = None,
 ) -> int:
     """Show the entries of a recording and where it came from."""
     render, console = words(language), terminal()
@@ -54,7 +57,22 @@ def run(
     if len(shown) < len(content):
         more = message("table.more", count=len(content) - len(shown), how=Code("--all"))
         console.print(Text(render(more), style="dim"))
+    give(lambda: _answer(content))
+    tell_next(shlex.join(["reprod", "compare", str(recording), "CANDIDATE"]), language)
     return 0
+
+
+def _answer(content: Recording) -> dict[str, Any]:
+    return {
+        "complete": content.complete,
+        "passes": [run or "plain" for run in content.runs],
+        "origin": dict(origin_lines(content.provenance)),
+        "notes": [str(note) for note in content.notes],
+        "entries": [
+            {"key": str(entry.key), "dtype": entry.dtype, "shape": list(entry.shape), "detail": entry.detail}
+            for entry in content.entries
+        ],
+    }
 
 
 def _print_rows(rows: list[tuple[str, list[str]]], ids: tuple[str, ...], render: Words, console: Console) -> None:

@@ -1,7 +1,8 @@
-"""reprod align: all steps of a reproduction, from its plan to one table."""
+"""reprod plan: all steps of a reproduction, from its plan to one table."""
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,8 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOT_PROVEN, NOTHING_COMPARED
-from reprod_log.cli.answer import tell_written
-from reprod_log.cli.options import AllowUnproven, Language, OverviewReports
+from reprod_log.cli.answer import overview_answer, tell_written
+from reprod_log.cli.ending import give, tell_next
+from reprod_log.cli.options import AllowUnproven, AsJson, Language, OverviewReports
 from reprod_log.messages import Name, Words, message, words
 from reprod_log.report.overview import OverviewRow, announce_overview, rows_of, summary_of, write_overview
 from reprod_log.report.terminal import STYLES, terminal
@@ -24,7 +26,7 @@ from reprod_log.steps.plan import Options
 from reprod_log.steps.processes import run_plan
 from reprod_log.verdict import Status
 
-NAME = "align"
+NAME = "plan"
 _MOST_LETTERS = 160
 """Of a finding in the table; a longer one stands below it."""
 
@@ -49,6 +51,7 @@ def run(
     ] = False,
     report: OverviewReports = [],  # noqa: B006
     language: Language = "en",
+    json: AsJson = None,
 ) -> int:
     """Run the steps of a reproduction, each side in its own process, and compare them."""
     render = words(language)
@@ -68,8 +71,18 @@ def run(
     console.print(Text(plain(render(message("plan.folder", folder=Name(output)))), style="dim"))
     for path in report:
         tell_written(write_overview(overview, path, language=language), language)
+    give(lambda: overview_answer(overview))
+    tell_next(_next(overview, output), language)
     announce_overview(overview, sys.stdout)
     return _exit_code(overview)
+
+
+def _next(overview: Overview, output: Path) -> str:
+    """The report of the first step that does not pass; of a plan that passes, all of them in a browser."""
+    first = next((step for step in overview.steps if step.alignment is not None and not step.passed), None)
+    if first is None:
+        return shlex.join(["reprod", "serve", str(output)])
+    return shlex.join(["reprod", "report", str(output / first.name / "alignment.json"), "report.html"])
 
 
 def _table(lines: tuple[OverviewRow, ...], render: Words) -> Table:
