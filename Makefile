@@ -25,7 +25,7 @@ $(VENV)/browser: $(VENV)/ready
 	@touch $@
 
 demo: $(VENV)/ready ## align AlexNet in torch with its paddle port, from nothing to a report
-	$(BIN)/reprod align examples/alexnet/plan.py --output demo_output --report demo_output/report.html
+	$(BIN)/reprod plan examples/alexnet/plan.py --output demo_output --report demo_output/report.html
 
 test: $(VENV)/ready $(VENV)/browser lint types ## check style and types, then run the tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder

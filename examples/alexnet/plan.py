@@ -1,4 +1,4 @@
-"""The AlexNet reproduction as one plan: `reprod align plan.py [--full] [--as-published]`.
+"""The AlexNet reproduction as one plan: `reprod plan plan.py [--full] [--as-published]`.
 
 torch runs in one process and paddle in another; the comparison imports neither. With --as-published the checks are the
 published ones: losses only, and learning rates of schedulers that are never stepped.

@@ -1,4 +1,4 @@
-"""The DiscoGAN reproduction as one plan: `reprod align plan.py [--full] [--as-published]`.
+"""The DiscoGAN reproduction as one plan: `reprod plan plan.py [--full] [--as-published]`.
 
 torch runs in one process and paddle in another; the comparison imports neither. With --as-published paddle's weights
 go through the published converter, which gives both generators generator_B's; the step `losses` is the published check.

@@ -1,4 +1,4 @@
-"""The FNet reproduction as one plan: `reprod align plan.py [--full] [--as-published]`.
+"""The FNet reproduction as one plan: `reprod plan plan.py [--full] [--as-published]`.
 
 torch runs in one process and paddle in another; the comparison imports neither. With --as-published the three published
 mistakes are there: torch's losses compared with torch's, another AdamW on the torch side, and a cosine schedule with

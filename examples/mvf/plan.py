@@ -1,4 +1,4 @@
-"""The MVF reproduction as one plan: `reprod align plan.py [--full] [--as-published]`.
+"""The MVF reproduction as one plan: `reprod plan plan.py [--full] [--as-published]`.
 
 torch runs in one process and paddle in another; the comparison imports neither. With --as-published the check of the
 backward pass is the published one, losses only from a start whose logits are near 0; once as it is, and once with the

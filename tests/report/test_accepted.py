@@ -36,7 +36,7 @@ def test_accepted_entries_are_marked_in_text_markdown_and_html() -> None:
 
 def test_accepted_entries_are_skipped_cases_in_junit() -> None:
     top = ElementTree.fromstring(render_report(made(), format="junit"))
-    assert (top.attrib["tests"], top.attrib["failures"], top.attrib["skipped"]) == ("3", "0", "2")
+    assert (top.attrib["tests"], top.attrib["failures"], top.attrib["skipped"]) == ("4", "0", "2")
     skipped = top.find(".//testcase[@name='b']/skipped")
     assert skipped is not None
     assert skipped.attrib["message"].startswith("accepted although: mean_abs 1")

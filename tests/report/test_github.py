@@ -1,11 +1,14 @@
 """GitHub Actions: summary and annotations, there and only there."""
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 from made_alignments import classic, fixed, hostile
 
 from reprod_log import Alignment
+from reprod_log.diagnose import Finding
+from reprod_log.messages import Code, Foreign, message
 from reprod_log.report.github import announce, workflow_commands
 
 
@@ -25,6 +28,17 @@ def test_summary_is_appended(tmp_path: Path) -> None:
     summary.write_text("before\n")
     assert announced(classic(), GITHUB_STEP_SUMMARY=str(summary)) == ""
     assert summary.read_text(encoding="utf-8").startswith("before\n## ✗ NOT ALIGNED")
+
+
+def test_cause_comes_first_with_its_line_and_what_to_do() -> None:
+    line = message("word.operator.at", name=Code("gelu"), line=Code("bert_paddle.py:23: x = gelu(x)"))
+    advice = message("text", text=Foreign("use tanh: 100%"))
+    cause = Finding("made_up", message("reason", reason=line), (), "consistent", (advice,))
+    lines = workflow_commands(replace(classic(), findings=(cause,)))
+    assert lines[0] == (
+        "::error file=bert_paddle.py,line=23,title=cause::gelu (bert_paddle.py:23: x = gelu(x))%0Ause tanh: 100%25"
+    )
+    assert lines[1].startswith("::error title=reprod_log::NOT ALIGNED")
 
 
 def test_first_divergence_is_annotated_after_the_verdict() -> None:

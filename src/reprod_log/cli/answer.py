@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from rich.text import Text
 
@@ -20,10 +19,8 @@ from reprod_log.messages import Name, message, words
 from reprod_log.report import write_report
 from reprod_log.report.answer import answer_of
 from reprod_log.report.github import announce
-from reprod_log.report.overview import rows_of, summary_of
 from reprod_log.report.terminal import print_alignment, print_tree, terminal
 from reprod_log.report.writing import plain
-from reprod_log.steps.overview import Overview
 from reprod_log.verdict import Status
 
 _UNTIL_PROGRESS = 1.0
@@ -74,26 +71,6 @@ def after_alignment(alignment: Alignment, saved: Path | None = None) -> str:
     if first.key.phase in ("forward", "backward"):
         return shlex.join(["reprod", "repro", str(saved), "-o", "repro"])
     return shlex.join(["reprod", "report", str(saved), "report.html"])
-
-
-def overview_answer(overview: Overview) -> dict[str, Any]:
-    """Several steps for programs: the answer of all, and of each that could be compared."""
-    steps = [
-        {
-            "name": row.name,
-            "status": row.word,
-            "passed": step.passed,
-            "finding": row.finding,
-            "answer": None if step.alignment is None else answer_of(step.alignment),
-        }
-        for row, step in zip(rows_of(overview), overview.steps, strict=True)
-    ]
-    return {
-        "status": overview.status.value,
-        "passed": overview.passed,
-        "headline": summary_of(overview).to_dict(),
-        "steps": steps,
-    }
 
 
 def show(alignment: Alignment, output: Output) -> None:

@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import Annotated, Any, get_origin, get_type_hints
 
 import typer
+from typer.core import TyperGroup
 
 from reprod_log.cli import ALIGNED, INTERNAL_ERROR, INTERRUPTED, READER_GONE, WRONG_USE, commands
 from reprod_log.cli.ending import documented, give
@@ -159,8 +160,48 @@ def _options_of(group: Any) -> Iterator[inspect.Parameter]:
             yield inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=usual, annotation=hints[one.name])
 
 
+_GROUPS = {
+    "Record": ("run", "show", "convert"),
+    "Compare": ("compare", "zoom", "repro", "map", "judge"),
+    "Report": ("report", "serve"),
+    "Whole reproductions and parallel runs": ("plan", "check", "ranks"),
+}
+_OTHERS = "This machine"
+_EXAMPLES = """Examples:
+
+\b
+  reprod run --float64 -o ref train_torch.py     record a script as it is
+  reprod compare ref cand --report report.html   is it the same? if not, why?
+  reprod plan plan.py                            all steps of a reproduction
+
+REF is always the side that is right, CAND the port. Every command has --help."""
+
+
+class _Commands(TyperGroup):
+    """The list of commands in groups, each with its whole first sentence."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        left = dict.fromkeys(self.list_commands(ctx))
+        grouped = {title: [name for name in names if name in left] for title, names in _GROUPS.items()}
+        for name in (name for names in grouped.values() for name in names):
+            del left[name]
+        width = max((len(name) for name in self.commands), default=0)
+        for title, names in {**grouped, _OTHERS: list(left)}.items():
+            lines = [(name.ljust(width), _first_line(self.commands[name].help or "")) for name in names]
+            if lines:
+                with formatter.section(title):
+                    formatter.write_dl(lines)
+
+
+def _first_line(text: str) -> str:
+    return " ".join(text.strip().split("\n\n")[0].split())
+
+
 def _application() -> typer.Typer:
     app = typer.Typer(
+        cls=_Commands,
+        epilog=_EXAMPLES,
+        context_settings={"help_option_names": ["-h", "--help"]},
         name="reprod",
         help="Prove that a ported neural network computes the same thing, or find where it first differs and why.",
         no_args_is_help=True,

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from reprod_log.cli.ending import begin_if_asked, only_stdout
 from reprod_log.errors import MissingPackage, UsageError
+from reprod_log.messages import known_languages
 
 _SCHEDULER_TIMEOUT = "10s"
 
@@ -101,7 +103,23 @@ OverviewReports = Annotated[
 Full = Annotated[
     bool, typer.Option("--full", help="Show every entry in Markdown, text and JUnit reports, not only what fails.")
 ]
-Language = Annotated[str, typer.Option("--language", metavar="en|zh", help="The language of screen and reports.")]
+if TYPE_CHECKING:
+    _Languages = str
+else:
+    _Languages = Literal[known_languages()]
+Language = Annotated[_Languages, typer.Option("--language", help="The language of screen and reports.")]
+
+
+def recorded(path: Path) -> Path:
+    """The callback of arguments that are recordings: a script has to be recorded first."""
+    if path.suffix == ".py":
+        command = shlex.join(["reprod", "run", "--float64", "-o", path.stem, str(path)])
+        raise UsageError(f"{path} is a script, not a recording. Record it first: {command}")
+    return path
+
+
+Reference = Annotated[Path, typer.Argument(metavar="REF", callback=recorded, help="The reference recording.")]
+Candidate = Annotated[Path, typer.Argument(metavar="CAND", callback=recorded, help="The candidate recording.")]
 ModuleTree = Annotated[bool, typer.Option("--tree", help="Show the modules as a tree with their statuses.")]
 AllRows = Annotated[bool, typer.Option("--all", help="Show every entry, not only those that do not pass.")]
 

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TextIO
 
 from reprod_log.alignment import Alignment
+from reprod_log.diagnose import Finding
+from reprod_log.report.answer import source_lines
 from reprod_log.report.first_screen import FirstScreen, first_screen, headline
 from reprod_log.report.view import rows
 from reprod_log.report.writing import plain, shortened
@@ -48,7 +50,7 @@ def tell(
 
 
 def workflow_commands(alignment: Alignment) -> list[str]:
-    """The annotations: an error per entry that does not pass, the first divergence first; a notice when all do."""
+    """The annotations: causes with what to do, the verdict, then entries that do not pass; a notice when all do."""
     screen = first_screen(alignment)
     if screen.passed:
         lines = [workflow_command("notice", "reprod_log", headline(alignment))]
@@ -61,19 +63,28 @@ def workflow_commands(alignment: Alignment) -> list[str]:
         failed = [first, *(row for row in failed if row.place != first.place)]
     if alignment.status is Status.NOTHING or not failed:
         return [workflow_command("error", "reprod_log", headline(alignment))]
-    shown = failed[: MOST_ANNOTATIONS - 1]
-    lines = [workflow_command("error", "reprod_log", headline(alignment))]
-    return lines + [
-        workflow_command("error", f"{row.status.value} {row.key}", str(row.reason) or row.status.value) for row in shown
-    ]
+    lines = [_cause(found) for found in screen.shown_causes]
+    lines.append(workflow_command("error", "reprod_log", headline(alignment)))
+    lines += [workflow_command("error", f"{row.status.value} {row.title}", str(row.reason)) for row in failed]
+    return lines[:MOST_ANNOTATIONS]
+
+
+def _cause(found: Finding) -> str:
+    """A cause at its line of the program, where that is known."""
+    place = next(iter(source_lines(found)), None)
+    return workflow_command("error", "cause", str(found.cause), *map(str, found.advice), place=place)
 
 
 def _doubts(screen: FirstScreen) -> list[str]:
     return [workflow_command("warning", "not proven", str(found.cause)) for found in screen.doubts]
 
 
-def workflow_command(kind: str, title: str, message: str) -> str:
-    """One workflow command; nothing in the texts can end it or begin another one."""
-    name = shortened(plain(title), 200).replace("%", "%25").replace(":", "%3A").replace(",", "%2C")
-    body = shortened(plain(message), _LONGEST).replace("%", "%25")
-    return f"::{kind} title={name}::{body}"
+def workflow_command(kind: str, title: str, *lines: str, place: tuple[str, int] | None = None) -> str:
+    """One workflow command, at a file and line if they are known; nothing in the texts can end it or begin another."""
+    where = "" if place is None else f"file={_property(place[0])},line={place[1]},"
+    body = "%0A".join(shortened(plain(line), _LONGEST).replace("%", "%25") for line in lines)
+    return f"::{kind} {where}title={_property(title)}::{body}"
+
+
+def _property(text: str) -> str:
+    return shortened(plain(text), 200).replace("%", "%25").replace(":", "%3A").replace(",", "%2C")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from reprod_log.errors import UsageError
 from reprod_log.messages import Message, Name, message, words
 from reprod_log.recording.files import replacing
 from reprod_log.report import render_report, write_report
+from reprod_log.report.answer import answer_of
 from reprod_log.report.first_screen import screen_headline
 from reprod_log.report.formats.html import content_policy, page, scripts
 from reprod_log.report.formats.markdown import LIMIT, Section, code, text
@@ -128,6 +129,26 @@ def markdown(overview: Overview, *, language: str = "en", full: bool = False, mo
     if left:
         parts.append(f"*{phrase(message('plan.left.out', count=left, why=phrase.get('left.limit')))}*\n")
     return "\n".join(parts)
+
+
+def overview_answer(overview: Overview) -> dict[str, Any]:
+    """Several steps for programs: the answer of all, and of each that could be compared."""
+    steps = [
+        {
+            "name": row.name,
+            "status": row.word,
+            "passed": step.passed,
+            "finding": row.finding,
+            "answer": None if step.alignment is None else answer_of(step.alignment),
+        }
+        for row, step in zip(rows_of(overview), overview.steps, strict=True)
+    ]
+    return {
+        "status": overview.status.value,
+        "passed": overview.passed,
+        "headline": summary_of(overview).to_dict(),
+        "steps": steps,
+    }
 
 
 def announce_overview(overview: Overview, stream: TextIO) -> None:

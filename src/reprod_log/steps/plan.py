@@ -134,7 +134,7 @@ def plan_at(path: str | Path, options: Options) -> Iterator[Plan]:
     """The plan of a file; while it lasts, modules beside the file can be imported."""
     path = Path(path).resolve()
     if not path.is_file():
-        raise UsageError(f"{path} is not a file; reprod align takes a Python file with a plan")
+        raise UsageError(f"{path} is not a file; reprod plan takes a Python file with a plan")
     before = set(sys.modules)
     sys.path.insert(0, str(path.parent))
     try:

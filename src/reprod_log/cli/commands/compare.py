@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,15 +9,25 @@ import typer
 from reprod_log.alignment import align_with
 from reprod_log.cli.answer import answer, byte_progress
 from reprod_log.cli.groups import Judging, TableOutput
-from reprod_log.cli.options import Dims, MeshSizes, Renames, Threads, Trust, cluster_executor, rename_map
+from reprod_log.cli.options import (
+    Candidate,
+    Dims,
+    MeshSizes,
+    Reference,
+    Renames,
+    Threads,
+    Trust,
+    cluster_executor,
+    rename_map,
+)
 from reprod_log.ranks.opening import read_dims, read_mesh
 
 NAME = "compare"
 
 
 def run(
-    reference: Annotated[Path, typer.Argument(metavar="REF", help="The reference recording.")],
-    candidate: Annotated[Path, typer.Argument(metavar="CAND", help="The candidate recording.")],
+    reference: Reference,
+    candidate: Candidate,
     *,
     rename: Renames = [],  # noqa: B006  # typer's way of saying 'none given'
     judging: Judging,

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from reprod_log.cli.ending import give, tell_next
-from reprod_log.cli.options import AsJson, Language, Trust
+from reprod_log.cli.options import AsJson, Language, Trust, recorded
 from reprod_log.errors import UsageError
 from reprod_log.messages import Name, message, words
 from reprod_log.recording.stores import load, save
@@ -19,7 +19,7 @@ NAME = "convert"
 
 
 def run(
-    source: Annotated[Path, typer.Argument(metavar="SRC", help="A recording: file or folder.")],
+    source: Annotated[Path, typer.Argument(metavar="SRC", callback=recorded, help="A recording: file or folder.")],
     target: Annotated[
         Path,
         typer.Argument(metavar="DST", help="Where to write it; .npy, .npz, .safetensors, or no suffix for a folder."),

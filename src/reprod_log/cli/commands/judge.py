@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -18,15 +18,15 @@ NAME = "judge"
 def run(
     saved: Annotated[Path, typer.Argument(metavar="SAVED", help="An alignment saved as JSON.")],
     *,
-    policy: Annotated[str, typer.Option(help="fixed or calibrated; the saved one's own by default.")] = "",
+    policy: Annotated[
+        Literal["fixed", "calibrated"] | None, typer.Option(help="The saved one's own by default.")
+    ] = None,
     judging: Judging,
     output: TableOutput,
 ) -> int:
     """Judge a saved alignment again under another policy, without its tensors."""
     if judging.limit and policy == "calibrated":
         raise UsageError("--limit requires the fixed policy: drop --limit or --policy calibrated")
-    if policy not in ("", "fixed", "calibrated"):
-        raise UsageError(f"--policy is fixed or calibrated, not {policy!r}")
     alignment = Alignment.load(saved)
     options = judging.options(policy=None if judging.limit or policy else alignment.policy)
     return answer(alignment.judged_by(options.policy_for(calibrated=policy == "calibrated")), output)

@@ -14,11 +14,18 @@ from rich.table import Table
 from rich.text import Text
 
 from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOT_PROVEN, NOTHING_COMPARED
-from reprod_log.cli.answer import overview_answer, tell_written
+from reprod_log.cli.answer import tell_written
 from reprod_log.cli.ending import give, tell_next
 from reprod_log.cli.options import AllowUnproven, AsJson, Language, OverviewReports
 from reprod_log.messages import Name, Words, message, words
-from reprod_log.report.overview import OverviewRow, announce_overview, rows_of, summary_of, write_overview
+from reprod_log.report.overview import (
+    OverviewRow,
+    announce_overview,
+    overview_answer,
+    rows_of,
+    summary_of,
+    write_overview,
+)
 from reprod_log.report.terminal import STYLES, terminal
 from reprod_log.report.writing import plain
 from reprod_log.steps.overview import Overview

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.core import TyperCommand
@@ -58,8 +58,8 @@ def run(
         bool, typer.Option("--float64", help="Record the plain pass and, in a second run, the float64 pass.")
     ] = False,
     dtype: Annotated[
-        str | None,
-        typer.Option(help="float64: record the float64 pass alone and add it to REC, which has the plain one."),
+        Literal["float64"] | None,
+        typer.Option(help="Record the float64 pass alone and add it to REC, which has the plain one."),
     ] = None,
     framework: Annotated[
         str | None,
@@ -76,7 +76,10 @@ def run(
         list[int],
         typer.Option("--step", metavar="N", help="Only this step, counted from 0; may be given several times."),
     ] = [],  # noqa: B006
-    detail: Annotated[str, typer.Option(help="full; sketch (enough to estimate differences); or summary.")] = "full",
+    detail: Annotated[
+        Literal["full", "sketch", "summary"],
+        typer.Option(help="How much of each tensor is kept; a sketch is enough to estimate differences."),
+    ] = "full",
     language: Language = "en",
     json: AsJson = None,
     another: Annotated[bool, typer.Option("--another-follows", hidden=True)] = False,

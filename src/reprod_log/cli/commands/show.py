@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from reprod_log.cli.ending import give, tell_next
-from reprod_log.cli.options import AllRows, AsJson, Language, Trust
+from reprod_log.cli.options import AllRows, AsJson, Language, Trust, recorded
 from reprod_log.messages import Code, Name, Words, message, words
 from reprod_log.recording import Entry, Recording
 from reprod_log.recording.stores import load
@@ -32,7 +32,7 @@ _TEXTS, _VALUES = ("dtype", "shape"), ("side.min", "side.max", "side.mean", "sho
 
 
 def run(
-    recording: Annotated[Path, typer.Argument(metavar="REC", help="A recording: file or folder.")],
+    recording: Annotated[Path, typer.Argument(metavar="REC", callback=recorded, help="A recording: file or folder.")],
     values: Annotated[bool, typer.Option("--values", help="Read the data: range, mean, NaN and Inf.")] = False,
     all_rows: AllRows = False,
     trust: Trust = False,

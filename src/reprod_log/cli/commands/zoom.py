@@ -18,7 +18,7 @@ import typer
 from reprod_log.alignment import Alignment, AlignOptions, align_with
 from reprod_log.cli.answer import answer, exit_code
 from reprod_log.cli.groups import Judging, Output
-from reprod_log.cli.options import Renames, Trust, rename_map
+from reprod_log.cli.options import Candidate, Reference, Renames, Trust, rename_map
 from reprod_log.errors import RecordingError, UsageError
 from reprod_log.messages import Code, Message, Name, Names, Words, message, words
 from reprod_log.recording import Recording
@@ -51,8 +51,8 @@ class Place:
 
 
 def run(
-    reference: Annotated[Path, typer.Argument(metavar="REF", help="The reference recording.")],
-    candidate: Annotated[Path, typer.Argument(metavar="CAND", help="The candidate recording.")],
+    reference: Reference,
+    candidate: Candidate,
     *,
     folder: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the new recordings go.")],
     places: Annotated[int, typer.Option(help="How many layers of the first diverging step to record.", min=1)] = 1,

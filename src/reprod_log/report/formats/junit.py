@@ -32,6 +32,7 @@ def render(alignment: Alignment, options: Options = USUAL) -> str:
     everything = rows(alignment)
     by_entry = options.full or len(everything) <= _MOST_CASES
     top = ElementTree.Element("testsuites", name=_safe(headline(alignment, language=options.language)))
+    _whole(top, alignment, options.language)
     for group in groups(everything):
         suite = ElementTree.SubElement(top, "testsuite", name=_suite(group))
         for row in group.rows if by_entry else ():
@@ -39,7 +40,6 @@ def render(alignment: Alignment, options: Options = USUAL) -> str:
         if not by_entry:
             _group_case(suite, group, phrase)
         _count(suite)
-    _whole(top, alignment, options.language)
     _allowed(top, alignment, phrase)
     _count(top)
     ElementTree.indent(top)
@@ -82,18 +82,15 @@ def _group_case(suite: ElementTree.Element, group: Group, phrase: Words) -> None
 
 
 def _whole(top: ElementTree.Element, alignment: Alignment, language: str) -> None:
-    """Both sides, the policy and the first screen; a case of its own only when no other case fails with the verdict.
-
-    A comparison of nothing must not look like a green run; otherwise there is a case for each entry and no more.
-    """
+    """Both sides, the policy and the first screen, and the first case of all: the verdict."""
     suite = ElementTree.SubElement(top, "testsuite", name="alignment")
     properties = ElementTree.SubElement(suite, "properties")
     for name, side in (("reference", alignment.reference), ("candidate", alignment.candidate)):
         ElementTree.SubElement(properties, "property", name=name, value=_safe(side.source))
     ElementTree.SubElement(properties, "property", name="policy", value=alignment.policy.name)
     body = text.render(alignment, Options(language=language))
-    if not alignment.passed and next(top.iter("failure"), None) is None:
-        case = ElementTree.SubElement(suite, "testcase", classname="alignment", name="verdict")
+    case = ElementTree.SubElement(suite, "testcase", classname="alignment", name="verdict")
+    if not alignment.passed:
         _fail(case, alignment.status.value, headline(alignment, language=language), body)
     ElementTree.SubElement(suite, "system-out").text = _safe(body, lines=True)
     _count(suite)

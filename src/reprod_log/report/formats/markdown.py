@@ -129,20 +129,22 @@ def _steps(everything: Iterable[ReportRow], phrase: Words) -> Section:
 def _entries(shown: Iterable[ReportRow], phrase: Words, title: str) -> Section:
     shown = tuple(shown)
     floors = any(row.floor is not None for row in shown)
-    names = ["status", "entry", "shape", *_NUMBERS, *(("floor", "times_floor") if floors else ("times_limit",))]
+    # What decides stands where it is seen without scrolling.
+    ratio = "times_floor" if floors else "times_limit"
+    names = ["status", ratio, "entry", "shape", *_NUMBERS, *(["floor"] if floors else [])]
     lines = []
     for row in shown:
-        last = [number(row.floor), times(row.times_floor)] if floors else [times(row.times_limit)]
         lines.append(
             (
                 f"{MARKS[row.status]} {row.status.value}",
+                times(row.times_floor if floors else row.times_limit),
                 code(phrase(row.title)),
                 text(row.shape),
                 *(row.text(name) for name in _NUMBERS),
-                *last,
+                *([number(row.floor)] if floors else []),
             )
         )
-    right = len(_NUMBERS) + (2 if floors else 1)
+    right = len(_NUMBERS) + (1 if floors else 0)
     return Section(phrase.get(title), [phrase.get(name) for name in names], lines, right=right, long=True)
 
 
