@@ -32,7 +32,7 @@ FAMILIES = {
     *(f"doubt.incomplete.{side}" for side in SIDES),
     *(f"how.{how}" for how in get_args(How)),
     *(f"{kind}.{word}" for kind in ("headline", "advice") for word in ("incomplete", "unproven")),
-    *(f"note.experiments.cannot.{ability}" for ability in ("float64", "gradient", "isolate")),
+    *(f"note.experiments.cannot.{ability}" for ability in ("float64", "gradient", "isolate", "emulate")),
     *(f"{kind}.{word}" for kind in ("plan", "hand_in") for word in ("pass", "fail", "unproven")),
     *(f"policy.{name}" for name, value in CalibratedPolicy().to_dict().items() if type(value) is float),
     *(f"reason.only_in_{side}.near" for side in SIDES),
