@@ -29,6 +29,7 @@ from reprod_log.pairing.live import Order, loose_buffers
 from reprod_log.pairing.live_map import find_weight_map, read_weights, with_file_names, write_weights
 from reprod_log.pairing.names import is_front, renamed_path
 from reprod_log.recording import Recording
+from reprod_log.recording.spool import Spool
 from reprod_log.transfer import TransferReport, transfer_weights
 from reprod_log.verdict import CalibratedPolicy, Limit, Policy
 
@@ -102,7 +103,7 @@ def align_models(
     storage = Storage.of(ours, theirs, batches, spool=spool, detailed=detailed, quick=quick)
     notes: list[Message] = []
     tables: tuple[str, ...] = ()
-    found = _weight_map(ours, theirs, batches[0])
+    found = _weight_map(ours, theirs, batches[0], storage.spool)
     weights: WeightMap | None = None
     if transfer:
         try:
@@ -187,12 +188,12 @@ def _crossed(weights: WeightMap, rename: Mapping[str, str]) -> Iterator[Finding]
         )
 
 
-def _weight_map(ours: Side, theirs: Side, batch: Batch) -> WeightMap | None:
+def _weight_map(ours: Side, theirs: Side, batch: Batch, spool: Spool | None) -> WeightMap | None:
     """The map that values speak for; None when one side's program cannot be heard kernel by kernel."""
     if not all("operators" in side.framework.can for side in (ours, theirs)):
         return None
     try:
-        return find_weight_map(ours, theirs, batch)
+        return find_weight_map(ours, theirs, batch, spool)
     except ReprodLogError:
         raise
     except Exception:  # a kernel without float64 may raise anything; names and order are left

@@ -132,7 +132,7 @@ class EagerRunner:
             modules = dict(named_modules(framework, model))
             for module in modules.values():
                 _without_dropout(framework, module)
-            recorder = ProgramRecorder(framework, _own(framework, model, _kept_tensors))
+            recorder = ProgramRecorder(framework, _own(framework, model, _kept_tensors), scope.spool)
             inputs, targets = (side.tensors(one, scope.dtype) for one in batch)
             recorder.given(inputs, "input")
             recorder.given(targets, "target")

@@ -16,6 +16,8 @@ from reprod_log.frameworks.contract import Kernel
 from reprod_log.frameworks.nests import flatten, mapped
 from reprod_log.frameworks.tensors import to_numpy
 from reprod_log.recording import Array
+from reprod_log.recording.entry import content_hash
+from reprod_log.recording.spool import Spool
 
 
 class _Number:
@@ -64,12 +66,13 @@ class RecordedProgram:
 class ProgramRecorder:
     """Numbers the tensors of a running program and keeps its kernels."""
 
-    def __init__(self, framework: Framework, weights: Mapping[str, Any]) -> None:
+    def __init__(self, framework: Framework, weights: Mapping[str, Any], spool: Spool | None = None) -> None:
         self.program = RecordedProgram(framework)
+        self._spool = spool
         self._framework = framework
         self._numbers: dict[int, tuple[int, int | None]] = {}
         """By identity: the number, and how often the tensor had been written when it was last used."""
-        self._by_content: dict[tuple[tuple[int, ...], str, bytes], int] = {}
+        self._by_content: dict[str, int] = {}
         self._kept: list[Any] = []
         self._path: list[str] = [""]
         for name, tensor in weights.items():
@@ -147,7 +150,7 @@ class ProgramRecorder:
             return self._new(tensor, np.zeros(0))
         array = self._array(tensor)
         # Made by a call that is not heard, or written through a view: known by its content.
-        found = self._by_content.get(_content(array))
+        found = self._by_content.get(content_hash(array))
         if found is not None:
             self._kept.append(tensor)
             self._numbers[id(tensor)] = (found, version)
@@ -165,15 +168,13 @@ class ProgramRecorder:
         self.program.arrays.append(array)
         self._numbers[id(tensor)] = (number, None)
         if array.size > 1:
-            self._by_content[_content(array)] = number
+            self._by_content[content_hash(array)] = number
         return number
 
     def _array(self, tensor: Any) -> Array:
-        return np.array(to_numpy(tensor), copy=True)
+        if self._spool is None:
+            return to_numpy(tensor)
+        return self._spool.keep(self._framework.tensors.view(tensor)[0])
 
     def _tensors(self, value: Any, role: str) -> list[tuple[str, Any]]:
         return [(name, leaf) for name, leaf in flatten(value, role) if self._framework.tensors.is_tensor(leaf)]
-
-
-def _content(array: Array) -> tuple[tuple[int, ...], str, bytes]:
-    return array.shape, str(array.dtype), np.ascontiguousarray(array).tobytes()

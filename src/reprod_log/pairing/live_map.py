@@ -18,6 +18,7 @@ from reprod_log.pairing.search import Proposal, Search
 from reprod_log.pairing.units import BARE, Unit, UnitPair
 from reprod_log.pairing.weight_map import make_plan
 from reprod_log.recording import Array
+from reprod_log.recording.spool import Spool
 
 
 @dataclass(frozen=True)
@@ -39,9 +40,13 @@ class Surveyed:
             self.name(prefix, name): array for prefix, one in self.surveys.items() for name, array in make(one).items()
         }
 
-    def graph(self, side: Side, batch: Batch, values: Mapping[str, Array]) -> Graph:
+    def graph(self, side: Side, batch: Batch, values: Mapping[str, Array], spool: Spool | None) -> Graph:
         """The side's program with `values` (by name) for its weights."""
-        return Graph.of(runner_of(side.framework).program(side, batch, Scope(dtype="float64", state=values)))
+        scope = Scope(dtype="float64", state=values, spool=spool)
+        found = Graph.of(runner_of(side.framework).program(side, batch, scope))
+        if spool is not None:
+            spool.settle()
+        return found
 
     def units(self) -> list[tuple[str, Unit]]:
         return [(prefix, unit) for prefix, one in self.surveys.items() for unit in one.units]
@@ -67,11 +72,11 @@ def _full(prefix: str, name: str) -> str:
     return f"{prefix}.{name}" if prefix else name
 
 
-def find_weight_map(ours: Side, theirs: Side, batch: Batch) -> WeightMap:
+def find_weight_map(ours: Side, theirs: Side, batch: Batch, spool: Spool | None = None) -> WeightMap:
     """The map under which both programs compute the same in float64, as far as one is found."""
     here, there = Surveyed.of(ours), Surveyed.of(theirs)
-    reference = here.graph(ours, batch, here.values(generic_values))
-    candidate = there.graph(theirs, batch, {})
+    reference = here.graph(ours, batch, here.values(generic_values), spool)
+    candidate = there.graph(theirs, batch, {}, spool)
     found = Search(
         reference,
         candidate,
