@@ -1,5 +1,6 @@
 """Who may import whom, and who may name a framework."""
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,17 @@ def test_frameworks_are_named_only_where_they_belong() -> None:
 
 def test_frameworks_are_imported_only_where_they_belong() -> None:
     assert not [line for line in sorted(PACKAGE.frameworks_imported()) if not line.startswith("frameworks/")]
+
+
+def test_eager_parts_are_called_only_where_programs_run() -> None:
+    """Other rooms go through sides, runners and live models, which a framework without these parts has, too."""
+    users = {
+        file.split("/")[0]
+        for file, tree in PACKAGE.trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr == "eager"
+    }
+    assert users == {"frameworks", "capture"}
 
 
 def test_every_file_stands_in_a_room() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from reprod_log.capture.probing import call_on_arrays, each_call, stand_ins, undisturbed
 from reprod_log.capture.session import suppress_recording
 from reprod_log.errors import UsageError
-from reprod_log.frameworks import Framework, owner_of_model
+from reprod_log.frameworks import Framework, owner_of_model, watchable
 from reprod_log.frameworks.contract import Call, LayerCall, ModuleFacts, OwnTensor, Programs, Shape, StateFacts
 from reprod_log.frameworks.module_tree import Node, Root, Tree, join, named_modules
 from reprod_log.frameworks.side import Scope, Side
@@ -23,6 +23,14 @@ def live_model(model: Any) -> LiveModel:
     if framework.programs is None:
         return EagerModel(framework, model)
     return ValueModel(framework, framework.programs, model)
+
+
+def live_optimizer(optimizer: Any) -> LiveOptimizer | None:
+    """The optimizer without a model; None when it is not one of a framework in this process."""
+    for framework in watchable():
+        if framework.eager.optimizers.is_optimizer(optimizer):
+            return LiveOptimizer(framework, optimizer, {})
+    return None
 
 
 class EagerModel:
@@ -110,7 +118,7 @@ class EagerModel:
 
     def optimizer(self, optimizer: Any) -> LiveOptimizer:
         """The state of an optimizer of this model."""
-        return LiveOptimizer(self, optimizer)
+        return LiveOptimizer(self.framework, optimizer, self.tensors)
 
     # ---- runs -------------------------------------------------------------------------------------------------------
 
@@ -144,12 +152,17 @@ class EagerModel:
 
 
 class LiveOptimizer:
-    """An optimizer's state by the names of a model's parameters."""
+    """An optimizer's rates, and its state by the names of a model's parameters."""
 
-    def __init__(self, model: EagerModel, optimizer: Any) -> None:
-        self._access, self._optimizer, self._tensors = model.framework.eager.optimizers, optimizer, model.tensors
-        own = {id(parameter) for parameter in self._access.parameters_of(optimizer)}
-        self.updates: frozenset[str] = frozenset(name for name, tensor in model.tensors.items() if id(tensor) in own)
+    def __init__(self, framework: Framework, optimizer: Any, tensors: Mapping[str, Any]) -> None:
+        self._access, self._optimizer, self._tensors = framework.eager.optimizers, optimizer, tensors
+        self.parameters: list[Any] = self._access.parameters_of(optimizer)
+        own = set(map(id, self.parameters))
+        self.updates: frozenset[str] = frozenset(name for name, tensor in tensors.items() if id(tensor) in own)
+
+    def rates(self) -> list[float]:
+        """The learning rates in use now."""
+        return self._access.rates(self._optimizer)
 
     def constants(self, name: str) -> dict[str, float]:
         """The numbers that the state of a parameter depends on: lr, beta1, beta2."""

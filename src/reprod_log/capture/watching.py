@@ -418,7 +418,7 @@ def watch(
     `run.log(name, value, phase=…)` records anything else. What is watched computes the same bits as without.
     """
     models = _named(model, "model", single="")
-    optimizers = _named_optimizers(optimizer)
+    optimizers = named_optimizers(optimizer)
     framework = _one_framework(models, optimizers)
     if step_after is not None and step_after not in optimizers:
         raise UsageError(
@@ -443,7 +443,8 @@ def _named(thing: Any, what: str, *, single: str) -> dict[str, Any]:
     return dict(thing)
 
 
-def _named_optimizers(optimizer: Any) -> dict[str, Any]:
+def named_optimizers(optimizer: Any) -> dict[str, Any]:
+    """One optimizer, several in a list, or several by name, each with its name."""
     if optimizer is None:
         return {}
     if isinstance(optimizer, (list, tuple)):

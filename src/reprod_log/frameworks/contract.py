@@ -15,6 +15,7 @@ A framework with `parts` is run by capture/eager.py; one with `programs` runs by
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -652,6 +653,13 @@ class Framework:
                 "with run.log(name, tensor)"
             )
         return self.parts
+
+    @property
+    def version(self) -> str:
+        """The version of the framework in this process; '' when it does not tell."""
+        if self.parts is not None:
+            return self.parts.process.version()
+        return str(getattr(sys.modules.get(self.name), "__version__", ""))
 
     @property
     def can(self) -> frozenset[Capability]:

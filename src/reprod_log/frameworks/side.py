@@ -74,6 +74,11 @@ class Side:
             modules.refresh(module)
         return replace(self, model=model)
 
+    @property
+    def is_training(self) -> bool:
+        """Whether a model of it is in training mode."""
+        return any(map(self.framework.eager.modules.is_training, as_mapping(self.model).values()))
+
     def fresh(self, dtype: str | None = None) -> Any:
         """A copy of the model as it was given, in another floating dtype if asked for."""
         return self.copied(self.model, dtype)

@@ -320,7 +320,7 @@ def _exported(framework: Framework, model: Any, inputs: Any, engine: str) -> Any
     engine = exporter.ENGINES[0] if engine == "default" else engine
     if engine not in exporter.ENGINES:
         raise UsageError(f"{framework.name} has no engine {engine!r}; known are {listed(exporter.ENGINES)}")
-    if framework.eager.modules.is_training(model):
+    if Side(model).is_training:
         raise UsageError("the model is in training mode; an exported engine runs in evaluation mode: model.eval()")
     with tempfile.TemporaryDirectory() as folder:
         return exporter.export(model, inputs, Path(folder), engine)(inputs)

@@ -8,19 +8,14 @@ whatever names, therefore get equal numbers at equal places.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
-from functools import reduce
-from operator import add
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from reprod_log.capture import to_numpy, watch
+from reprod_log.capture.rehearsal import Rehearsal
 from reprod_log.errors import UsageError
-from reprod_log.frameworks import framework_of
-from reprod_log.frameworks.module_tree import Root, Slot, Tree
-from reprod_log.frameworks.side import as_mapping
+from reprod_log.frameworks.module_tree import Slot
 from reprod_log.layers.optimizers import built_in_clip, hyperparameters
 from reprod_log.messages import Code, message
 from reprod_log.recording import Array, Entry, Key, Recording, entry_of
@@ -34,12 +29,10 @@ _EXPONENTS = (-7.0, 1.0)
 """Gradients from 1e-7 to 10: small ones show where eps stands, large ones whether something is clipped."""
 
 
-def _excite(tree: Tree) -> None:
-    """Move every weight a little, so that none is zero: decay of a zero bias would not show."""
-    for slot in tree.slots:
-        weights = to_numpy(slot.tensor)
-        moved = weights.astype(np.float32) + (0.05 + 0.1 * _uniform(weights, 0)).astype(np.float32)
-        framework_of(slot.tensor).eager.hooks.write(slot.tensor, moved.astype(weights.dtype))
+def _excited(weights: Array) -> Array:
+    """Weights moved a little, so that none is zero: decay of a zero bias would not show."""
+    moved = weights.astype(np.float32) + (0.05 + 0.1 * _uniform(weights, 0)).astype(np.float32)
+    return moved.astype(weights.dtype)
 
 
 def _made_gradient(weights: Array, step: int) -> Array:
@@ -62,15 +55,6 @@ def _uniform(weights: Array, stream: int) -> Array:
 
 
 # ---- the rate and the decay that an optimizer gives each parameter of a model ----------------------------------------
-@dataclass(frozen=True)
-class _Prepared:
-    """A copy of a side's model with moved weights, its tree and its optimizers by name."""
-
-    model: Any
-    tree: Tree
-    optimizers: Mapping[str, Any]
-
-
 def _check_optimizer(side: Any) -> Trainer:
     """The side, if it has an optimizer."""
     if not isinstance(side, Trainer) or side.optimizer is None:
@@ -81,37 +65,7 @@ def _check_optimizer(side: Any) -> Trainer:
     return side
 
 
-def _prepare(side: Trainer, dtype: str | None) -> _Prepared:
-    """A copy of the side's model and new optimizers for it, in another precision if asked for."""
-    with side.framework.eager.process.precision(dtype) if dtype is not None else nullcontext():
-        model = side.fresh()
-        tree = _tree(side, model)
-        # Moved in their own precision first, so that both precisions start from the same numbers.
-        _excite(tree)
-        if dtype is not None:
-            for one in as_mapping(model).values():
-                side.framework.eager.modules.convert(one, dtype)
-            tree = _tree(side, model)
-        made = side.make_optimizer(model)[0]
-    return _Prepared(model, tree, _by_name(made))
-
-
-def _tree(side: Trainer, model: Any) -> Tree:
-    tree = Tree(side.framework)
-    for name, one in as_mapping(model).items():
-        tree.add(Root(name, one))
-    return tree
-
-
-def _by_name(made: Any) -> dict[str, Any]:
-    if isinstance(made, Mapping):
-        return dict(made)
-    if isinstance(made, (list, tuple)):
-        return {f"optimizer{place}": one for place, one in enumerate(made)}
-    return {"optimizer": made}
-
-
-def _treatment_entries(side: Trainer, prepared: _Prepared, kinds: tuple[str, ...], run: str = "") -> list[Entry]:
+def _treatment_entries(side: Trainer, prepared: Rehearsal, kinds: tuple[str, ...], run: str = "") -> list[Entry]:
     """One entry per parameter and kind (lr, l1, l2, decoupled)."""
     return [
         entry_of(Key(slot.path, "optimizer", 0, role=kind, run=run), np.array(numbers[kind]), layer_type=slot.node.type)
@@ -120,14 +74,10 @@ def _treatment_entries(side: Trainer, prepared: _Prepared, kinds: tuple[str, ...
     ]
 
 
-def _treatment(side: Trainer, prepared: _Prepared) -> dict[Slot, dict[str, float]]:
+def _treatment(side: Trainer, prepared: Rehearsal) -> dict[Slot, dict[str, float]]:
     """Rate and decay by parameter; one that no optimizer has is left out, for nothing moves it."""
-    found: dict[Slot, dict[str, float]] = {}
-    for optimizer in prepared.optimizers.values():
-        for one in side.framework.eager.optimizers.treatments(optimizer):
-            slot = prepared.tree.slot_of(one.parameter)
-            if slot is not None:
-                found[slot] = {kind: float(getattr(one, kind)) for kind in ("lr", *_DECAYS)}
+    kinds = ("lr", *_DECAYS)
+    found = {slot: {kind: float(getattr(one, kind)) for kind in kinds} for slot, one in prepared.treatments()}
     if side.penalty is not None:
         shares = _penalty_shares(side, side.penalty)
         for slot in found:
@@ -138,22 +88,16 @@ def _treatment(side: Trainer, prepared: _Prepared) -> dict[Slot, dict[str, float
 
 def _penalty_shares(side: Trainer, penalty: Callable[[Any], Any]) -> dict[str, tuple[float, float]]:
     """How much of sign(w) and of w is in a penalty's gradient, by parameter; together they must explain all of it."""
-    hooks = side.framework.eager.hooks
     random = np.random.default_rng(0)
     points: dict[str, list[tuple[Array, Array]]] = {}
     # At two random points: at one, a bias of a single value could not tell the two apart.
     for _ in range(2):
-        model = side.fresh()
-        tree = _tree(side, model)
-        weights = [random.standard_normal([int(size) for size in slot.tensor.shape]) for slot in tree.slots]
-        for slot, drawn in zip(tree.slots, weights, strict=True):
-            hooks.write(slot.tensor, drawn.astype(np.float32))
-            hooks.set_gradient(slot.tensor, None)
-        hooks.backward(lambda model=model: penalty(model))  # type: ignore[misc]  # bound: the loop goes on
-        for slot, drawn in zip(tree.slots, weights, strict=True):
-            gradient = hooks.gradient(slot.tensor)
-            seen = np.zeros(drawn.shape) if gradient is None else to_numpy(gradient).astype(np.float64)
-            points.setdefault(slot.path, []).append((drawn, seen))
+        drawn = Rehearsal(
+            replace(side, optimizer=None), None, lambda old: random.standard_normal(old.shape).astype(np.float32)
+        )
+        gradients = drawn.gradients_of(penalty)
+        for slot, weights in drawn.values().items():
+            points.setdefault(slot.path, []).append((weights.astype(np.float64), gradients[slot].astype(np.float64)))
     return {path: _fitted(path, *zip(*seen, strict=True)) for path, seen in points.items()}
 
 
@@ -192,51 +136,32 @@ def _record_optimizer(side: Trainer, *, steps: int = 2, inputs: Any = None, floa
 
 def _optimizer_pass(side: Trainer, steps: int, inputs: Any, dtype: str | None) -> Recording:
     run = dtype or ""
-    prepared = _prepare(side, dtype)
+    prepared = Rehearsal(side, dtype, _excited)
     settings = _settings(side, prepared, run)
-    start = {slot: to_numpy(slot.tensor) for slot in prepared.tree.slots}
-    with (
-        side.framework.eager.process.precision(dtype) if dtype is not None else nullcontext(),
-        watch(prepared.model, optimizer=prepared.optimizers, run=run, phases=_WATCHED) as watched,
-    ):
+    start = prepared.values()
+    with prepared.watched(run, _WATCHED, updates=True) as watched:
         for step in range(steps):
             with watched.step():
                 if step == 0 and inputs is not None:
-                    side.call(prepared.model, side.tensors(inputs, dtype))
-                _update(side, prepared, {slot.tensor: _made_gradient(array, step) for slot, array in start.items()})
-    described = [side.framework.eager.optimizers.describe(one) for one in prepared.optimizers.values()]
-    notes = [message("note.steps.clips", how=Code(how)) for one in described if (how := built_in_clip(one))]
+                    prepared.call(inputs)
+                prepared.update({slot: _made_gradient(array, step) for slot, array in start.items()})
+    clips = filter(None, map(built_in_clip, prepared.settings().values()))
+    notes = [message("note.steps.clips", how=Code(how)) for how in clips]
     prepared.tree.forget()
     recording = watched.recording
     return replace(recording, entries=(*settings, *recording.entries), notes=(*recording.notes, *notes))
 
 
-def _update(side: Trainer, prepared: _Prepared, gradients: Mapping[Any, Array]) -> None:
-    # The gradient of Σ p·g is g.
-    hooks = side.framework.eager.hooks
-
-    def total() -> Any:
-        trained = [(one, wanted) for one, wanted in gradients.items() if hooks.takes_gradient(one)]
-        return reduce(add, [hooks.multiply(parameter, wanted).sum() for parameter, wanted in trained])
-
-    hooks.backward(total)
-    if side.clip is not None:
-        side.clip(prepared.model)
-    for optimizer in prepared.optimizers.values():
-        side.framework.eager.optimizers.step(optimizer)
-        side.framework.eager.optimizers.clear(optimizer)
-
-
-def _settings(side: Trainer, prepared: _Prepared, run: str) -> list[Entry]:
+def _settings(side: Trainer, prepared: Rehearsal, run: str) -> list[Entry]:
     """The numbers that were set and the weights to start from: of the optimizer, then of each parameter."""
     entries = []
-    for name, optimizer in prepared.optimizers.items():
-        for setting, value in hyperparameters(side.framework.eager.optimizers.describe(optimizer)).items():
+    for name, described in prepared.settings().items():
+        for setting, value in hyperparameters(described).items():
             entries.append(entry_of(Key(f"{name}.{setting}", "optimizer", 0, role="setting", run=run), value))
     entries += _treatment_entries(side, prepared, ("lr", *_DECAYS), run)
-    for slot in prepared.tree.slots:
+    for slot, values in prepared.values().items():
         key = Key(slot.path, "parameter", 0, role="start", run=run)
-        entries.append(entry_of(key, to_numpy(slot.tensor), layer_type=slot.node.type))
+        entries.append(entry_of(key, values, layer_type=slot.node.type))
     return entries
 
 
@@ -282,16 +207,13 @@ def _record_regularization(side: Trainer, *, inputs: Any = None) -> Recording:
 
 def _regularization_pass(side: Trainer, inputs: Any, dtype: str | None) -> Recording:
     run = dtype or ""
-    prepared = _prepare(side, dtype)
+    prepared = Rehearsal(side, dtype, _excited)
     entries = _treatment_entries(side, prepared, _DECAYS, run)
     if inputs is None:
         found = Recording(tuple(entries), origin(side.framework), modules=prepared.tree.infos())
     else:
-        with (
-            side.framework.eager.process.precision(dtype) if dtype is not None else nullcontext(),
-            watch(prepared.model, run=run, phases=("forward",)) as watched,
-        ):
-            side.call(prepared.model, side.tensors(inputs, dtype))
+        with prepared.watched(run, ("forward",), updates=False) as watched:
+            prepared.call(inputs)
         found = replace(watched.recording, entries=(*entries, *watched.recording.entries))
     prepared.tree.forget()
     return found

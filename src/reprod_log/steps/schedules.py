@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from reprod_log.capture.live import live_optimizer
 from reprod_log.errors import UsageError, counted
-from reprod_log.frameworks import Framework, watchable
 from reprod_log.messages import Number, message
 from reprod_log.recording import Array, Entry, Key, Recording
 from reprod_log.recording.recording import series
@@ -74,27 +74,20 @@ def _reader(schedule: Any, name: str) -> tuple[Reading, Advance]:
 
 
 def _live(optimizer: Any, scheduler: Any) -> tuple[Reading, Advance]:
-    framework = _owner(optimizer)
+    live = live_optimizer(optimizer)
+    if live is None:
+        raise UsageError(f"a {type(optimizer).__name__} is not an optimizer of a framework in this process")
     if hasattr(scheduler, "last_lr") and not hasattr(scheduler, "optimizer"):
         used = getattr(optimizer, "_learning_rate", None)
         if used is not scheduler:
             raise UsageError("the optimizer does not use this scheduler: pass the scheduler as its learning_rate")
-    return lambda: framework.eager.optimizers.rates(optimizer), _quiet(scheduler.step)
-
-
-def _owner(optimizer: Any) -> Framework:
-    for framework in watchable():
-        if framework.eager.optimizers.is_optimizer(optimizer):
-            return framework
-    raise UsageError(f"a {type(optimizer).__name__} is not an optimizer of a framework in this process")
+    return live.rates, _quiet(scheduler.step)
 
 
 def _copied(things: tuple[Any, ...], name: str) -> tuple[Any, ...]:
     """Copies to be stepped; parameters are shared, for nothing is trained."""
-    shared: dict[int, Any] = {}
-    for framework in watchable():
-        if framework.eager.optimizers.is_optimizer(things[0]):
-            shared = {id(one): one for one in framework.eager.optimizers.parameters_of(things[0])}
+    live = live_optimizer(things[0])
+    shared = {} if live is None else {id(one): one for one in live.parameters}
     try:
         return copy.deepcopy(things, shared)
     except (TypeError, RuntimeError, ValueError, AttributeError) as error:

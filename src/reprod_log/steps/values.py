@@ -46,7 +46,7 @@ def origin(thing: Any = None, **known: Any) -> Provenance:
     framework = thing if isinstance(thing, Framework) else _owner(thing)
     if framework is None:
         return current_provenance(**known)
-    return current_provenance(framework=framework.name, framework_version=framework.eager.process.version(), **known)
+    return current_provenance(framework=framework.name, framework_version=framework.version, **known)
 
 
 def _owner(thing: Any) -> Framework | None:
