@@ -49,25 +49,84 @@ for _ in range(3):
 """
 
 
+# Several commands one after the other in one process, which has to load its framework only once.
+DRIVER = """
+import io, json, sys
+from contextlib import redirect_stderr, redirect_stdout
+from reprod_log.cli import run
+
+found = []
+for arguments in json.loads(sys.argv[1]):
+    sys.modules.pop("weights", None)
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            code = run(arguments)
+        except SystemExit as leaving:
+            code = leaving.code
+    found.append((code, out.getvalue(), err.getvalue()))
+print(json.dumps(found))
+"""
+BOTH_DTYPES = ("float32", "float64")
+# A loss written out, with targets that stay in float32 whatever the model is.
+NARROW = "if net(torch.tensor(X)).dtype == torch.float64: raise RuntimeError('float32 and float64 do not mix')\n"
+ENDINGS = {
+    "failed": "raise RuntimeError('boom')",
+    "raised": "raise SystemExit(7)",
+    "stopped": "raise KeyboardInterrupt",
+    "left": "raise SystemExit(0)",
+}
+Answers = dict[str, list[tuple[int, str, str]]]
+
+
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Answers]:
+    """The folder with all recordings, and what the commands that made each answered: code, output, errors."""
     place = tmp_path_factory.mktemp("scripts")
-    for name, text in (("weights.py", WEIGHTS), ("torch_train.py", TORCH), ("paddle_train.py", PADDLE)):
-        (place / name).write_text(text)
-    record(place, "torch_train.py", "ref")
-    record(place, "torch_train.py", "ref", "--dtype", "float64")
-    for target, wrong in (("good", "0"), ("bad", "1e-5")):
-        record(place, "paddle_train.py", target, arguments=(wrong,))
-        record(place, "paddle_train.py", target, "--dtype", "float64", arguments=(wrong,))
-    return place
+    texts = {"weights": WEIGHTS, "torch_train": TORCH, "paddle_train": PADDLE}
+    texts |= {name: f"{TORCH}\n{ending}\n" for name, ending in ENDINGS.items()}
+    texts["narrow"] = TORCH.replace("for _ in range(3):", f"{NARROW}for _ in range(3):")
+    for name, text in texts.items():
+        (place / f"{name}.py").write_text(text)
+    narrow = [["run", "-o", "narrow", "--dtype", dtype, "narrow.py"] for dtype in BOTH_DTYPES]
+    layers = {"left": ["--layers", "0", "--layers", "x9"]}
+    ended = [["run", "-o", name, *layers.get(name, []), f"{name}.py"] for name in ENDINGS]
+    torch = [["run", "-o", "ref", "--dtype", dtype, "torch_train.py"] for dtype in BOTH_DTYPES]
+    paddle = [
+        ["run", "-o", target, "--dtype", dtype, "paddle_train.py", wrong]
+        for target, wrong in (("good", "0"), ("bad", "1e-5"))
+        for dtype in BOTH_DTYPES
+    ]
+    answers: Answers = {}
+    for commands in ([*torch, *narrow, *ended], paddle):
+        for command, answer in zip(commands, in_one_process(commands, place), strict=True):
+            answers.setdefault(command[2], []).append(answer)
+    for name in ("ref", "good", "bad"):
+        assert [code for code, _, _ in answers[name]] == [0, 0], answers[name]
+    return place, answers
 
 
-def record(place: Path, script: str, target: str, *options: str, arguments: tuple[str, ...] = ()) -> None:
-    command = [sys.executable, "-m", "reprod_log", "run", "-o", target, *options, script, *arguments]
+def in_one_process(commands: list[list[str]], place: Path) -> list[tuple[int, str, str]]:
     answer = subprocess.run(
-        command, cwd=place, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False
+        [sys.executable, "-c", DRIVER, json.dumps(commands)],
+        cwd=place,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        check=False,
     )
     assert answer.returncode == 0, answer.stderr
+    return [(code, out, err) for code, out, err in json.loads(answer.stdout.splitlines()[-1])]
+
+
+@pytest.fixture
+def folder(recorded: tuple[Path, Answers]) -> Path:
+    return recorded[0]
+
+
+@pytest.fixture
+def answers(recorded: tuple[Path, Answers]) -> Answers:
+    return recorded[1]
 
 
 def test_script_is_recorded_unchanged_with_both_passes(folder: Path) -> None:
@@ -105,67 +164,50 @@ def test_saved_alignment_is_judged_again_without_tensors(folder: Path, capsys: p
     assert "fixed or calibrated" in capsys.readouterr().err
 
 
-def test_failure_of_the_script_is_told_as_its_own(folder: Path) -> None:
-    (folder / "fails.py").write_text(TORCH + "\nraise RuntimeError('boom')\n")
-    command = [sys.executable, "-m", "reprod_log", "run", "-o", "failed", "fails.py"]
-    result = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    assert result.returncode == 1
-    assert "RuntimeError: boom" in result.stderr
-    assert "entries of 3 steps, is in failed" in result.stderr
-    assert "bug in reprod_log" not in result.stderr
-    assert "runpy" not in result.stderr
+def test_failure_of_the_script_is_reported_as_its_own(answers: Answers) -> None:
+    ((code, _, err),) = answers["failed"]
+    assert code == 1
+    assert "RuntimeError: boom" in err
+    assert "entries of 3 steps, is in failed" in err
+    assert "bug in reprod_log" not in err
+    assert "runpy" not in err
 
 
-def test_float64_pass_that_fails_leaves_the_recording_whole(folder: Path) -> None:
-    # A loss written out, with targets that stay in float32 whatever the model is.
-    wide = "if net(torch.tensor(X)).dtype == torch.float64: raise RuntimeError('float32 and float64 do not mix')\n"
-    (folder / "narrow.py").write_text(TORCH.replace("for _ in range(3):", wide + "for _ in range(3):"))
-    command = [sys.executable, "-m", "reprod_log", "run", "-o", "narrow"]
-    assert subprocess.run([*command, "narrow.py"], cwd=folder, capture_output=True).returncode == 0
-    before = load(folder / "narrow")
-    result = subprocess.run(
-        [*command, "--dtype", "float64", "narrow.py"], cwd=folder, capture_output=True, text=True, check=False
-    )
-    assert result.returncode == 1
-    assert "narrow is unchanged and does not have this pass" in result.stderr
+def test_float64_pass_that_fails_leaves_the_recording_whole(folder: Path, answers: Answers) -> None:
+    (plain, out, _), (wide, _, err) = answers["narrow"]
+    assert (plain, wide) == (0, 1)
+    assert "narrow is unchanged and does not have this pass" in err
     after = load(folder / "narrow")
     assert after.complete
-    assert (after.runs, len(after)) == (before.runs, len(before))
+    assert after.runs == ("",)
+    assert out.startswith(f"narrow: {len(after)} entries")
 
 
-def test_limits_and_the_calibrated_policy_exclude_each_other(folder: Path) -> None:
-    command = [sys.executable, "-m", "reprod_log", "judge", "any.json", "--policy", "calibrated", "--limit", "rel_l2:1"]
-    result = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    assert result.returncode == 2
-    assert "--limit requires the fixed policy" in result.stderr
+def test_limits_and_the_calibrated_policy_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["judge", "any.json", "--policy", "calibrated", "--limit", "rel_l2:1"]) == 2
+    assert "--limit requires the fixed policy" in capsys.readouterr().err
 
 
-def test_script_that_raises_leaves_what_was_recorded(folder: Path) -> None:
-    (folder / "raises.py").write_text(TORCH + "\nraise SystemExit(7)\n")
-    command = [sys.executable, "-m", "reprod_log", "run", "-o", "raised", "raises.py"]
-    answer = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert answer.returncode == 7
-    assert "the script exited with 7; " in answer.stderr
+def test_script_that_raises_leaves_what_was_recorded(folder: Path, answers: Answers) -> None:
+    ((code, _, err),) = answers["raised"]
+    assert code == 7
+    assert "the script exited with 7; " in err
     assert load(folder / "raised").steps == (0, 1, 2)
 
 
-def test_interrupted_script_says_what_was_recorded_and_leaves_with_130(folder: Path) -> None:
-    (folder / "stops.py").write_text(TORCH + "\nraise KeyboardInterrupt\n")
-    command = [sys.executable, "-m", "reprod_log", "run", "-o", "stopped", "stops.py"]
-    answer = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert answer.returncode == 130
-    assert "interrupted; " in answer.stderr
-    assert answer.stderr.rstrip().endswith("entries of 3 steps, is in stopped")
+def test_interrupted_script_says_what_was_recorded_and_leaves_with_130(folder: Path, answers: Answers) -> None:
+    ((code, _, err),) = answers["stopped"]
+    assert code == 130
+    assert "interrupted; " in err
+    assert err.rstrip().endswith("entries of 3 steps, is in stopped")
     assert load(folder / "stopped").steps == (0, 1, 2)
 
 
-def test_script_that_leaves_with_0_is_a_whole_run(folder: Path) -> None:
-    (folder / "leaves.py").write_text(TORCH + "\nraise SystemExit(0)\n")
-    command = [sys.executable, "-m", "reprod_log", "run", "-o", "left", "--layers", "0", "--layers", "x9", "leaves.py"]
-    answer = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert answer.returncode == 0, answer.stderr
-    assert answer.stdout.startswith("left: ")
-    assert "note: no layer or parameter matches 'x9'" in answer.stdout
+def test_script_that_leaves_with_0_is_a_whole_run(folder: Path, answers: Answers) -> None:
+    ((code, out, err),) = answers["left"]
+    assert code == 0, err
+    assert out.startswith("left: ")
+    assert "note: no layer or parameter matches 'x9'" in out
     assert load(folder / "left").complete
 
 
