@@ -3,10 +3,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+NEXT := .venv-frameworks
+NOT_NEXT := --ignore=tests/frameworks_next
 # One thread: bits of a framework's kernels may depend on the thread count.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test test-fast lint types docs zoo fuzz load harm mutants sbom requirements bench bench-large clean
+.PHONY: help demo test test-fast test-frameworks lint types docs zoo fuzz load harm mutants sbom requirements bench bench-large clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
@@ -28,10 +30,20 @@ demo: $(VENV)/ready ## align AlexNet in torch with its paddle port, from nothing
 	$(BIN)/reprod plan examples/alexnet/plan.py --output demo_output --report demo_output/report.html
 
 test: $(VENV)/ready $(VENV)/browser lint types ## check style and types, then run the tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(NOT_NEXT)
 
 test-fast: $(VENV)/ready ## run the tests that need neither frameworks nor a browser
-	$(BIN)/python -m pytest --fast -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest --fast -n 2 --dist loadfile --no-loadscope-reorder $(NOT_NEXT)
+
+# Further frameworks have an environment of their own: `make test` and `make demo` need none of them.
+$(NEXT)/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(NEXT)
+	$(NEXT)/bin/pip install --quiet --upgrade "pip>=25.1"
+	$(NEXT)/bin/pip install --quiet --constraint constraints.txt --editable . --group frameworks-next
+	@touch $@
+
+test-frameworks: $(NEXT)/ready ## run the tests of ONNX, in an environment of their own
+	$(NEXT)/bin/python -m pytest -n 2 --dist loadscope tests/frameworks_next
 
 lint: $(VENV)/ready ## check style
 	$(BIN)/ruff check src tests examples benchmarks
@@ -84,4 +96,4 @@ bench-large: $(VENV)/ready ## compare up to 16 GB, or as much as the disk has ro
 	$(BIN)/python benchmarks/scale.py --large 16
 
 clean: ## remove what the targets made
-	rm -rf $(VENV) demo_output site .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) $(NEXT) demo_output site .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

@@ -12,6 +12,7 @@ import numpy as np
 from reprod_log.alignment.alignment import Alignment
 from reprod_log.alignment.options import AlignOptions
 from reprod_log.alignment.recordings import align_with
+from reprod_log.capture.live import live_model
 from reprod_log.capture.session import suppress_recording
 from reprod_log.diagnose import Finding
 from reprod_log.diagnose.proof import own_tables, proven, replaced_tables
@@ -105,7 +106,9 @@ def align_models(
     tables: tuple[str, ...] = ()
     found = _weight_map(ours, theirs, batches[0], storage.spool)
     weights: WeightMap | None = None
-    if transfer:
+    if transfer and (fixed := _fixed(ours, theirs)):
+        notes += fixed
+    elif transfer:
         try:
             theirs, notes, tables = _transfer(ours, theirs, batches[0][0], options.rename)
         except TransferError:
@@ -306,6 +309,16 @@ def _transfer(
         tables += [f"{name}.{table}" if name else table for table in replaced_tables(before, there[name], report)]
     model = there if isinstance(theirs.model, Mapping) else there[""]
     return replace(theirs, model=model), notes, tuple(tables)
+
+
+def _fixed(ours: Side, theirs: Side) -> list[Message]:
+    """Why no weights can be transferred: the model of a side offers none (the weights of a graph are part of it)."""
+    return [
+        message("note.transfer.fixed", framework=side.framework.name)
+        for side in (ours, theirs)
+        if side.framework.programs is not None
+        and not any(module.inside for model in as_mapping(side.model).values() for module in live_model(model).modules)
+    ]
 
 
 def _carry(

@@ -24,6 +24,7 @@ from reprod_log.messages import Foreign, Message, Name, Note, Number, message
 from reprod_log.pairing import Pair
 from reprod_log.pairing.arguments import arranged, with_shared_outputs
 from reprod_log.pairing.by_values import ValuePairs
+from reprod_log.pairing.graphs import GraphPairs, keeps_weights
 from reprod_log.pairing.layouts import time_and_batch_exchanged
 from reprod_log.pairing.links import WeightMap
 from reprod_log.pairing.models import Layers, match_layers
@@ -98,6 +99,8 @@ class Experiments:
         extra[0].extend(self._emulate())
         if self.weights is None:
             layers = match_layers(reference, candidate, rename=self.rename)
+            if not (keeps_weights(reference) and keeps_weights(candidate)):
+                layers = replace(layers, modules=GraphPairs.of((reference, candidate), extra, layers).alone)
         else:
             same = ValuePairs.of(extra[0], extra[1]).modules
             layers = Layers({path: (partner, "value") for path, partner in same.items()}, ())

@@ -27,7 +27,7 @@ __all__ = [
     "watchable", "watchable_names",
 ]  # fmt: skip
 
-_OURS = ("jax", "paddle", "tensorflow", "torch")
+_OURS = ("jax", "onnx", "paddle", "tensorflow", "torch")
 """The frameworks that have a folder or a file of their own here."""
 GROUP = "reprod_log.frameworks"
 """Entry point group: the name is the framework's top-level module, the object a Framework or a module that has one."""
@@ -38,6 +38,7 @@ def framework_of(thing: Any) -> Framework:
 
     Raises CaptureError when nobody owns it, or when its framework's models cannot be watched.
     """
+    _load_for(thing)
     for framework in loaded():
         parts = framework.parts
         if framework.owns(thing) or (
@@ -49,10 +50,30 @@ def framework_of(thing: Any) -> Framework:
 
 def owner_of_model(model: Any) -> Framework:
     """The loaded framework that a model belongs to; UsageError when it is not a model of any."""
+    _load_for(model)
     for framework in loaded():
         if framework.owns(model):
             return framework
     raise UsageError(f"Expected a model of {watchable_names()}, got a {_class_of(model)}.{_stand_in_hint(model)}")
+
+
+def _load_for(thing: object) -> None:
+    """Import the framework whose file it is: who names a file of a framework asks for that framework."""
+    if not isinstance(thing, (str, Path)):
+        return
+    from reprod_log.frameworks.installed import framework_of_file  # only paths need the table
+
+    found = framework_of_file(str(thing))
+    if found is None:
+        return
+    try:
+        for name in found.modules:
+            import_module(name)
+    except ImportError as error:
+        raise UsageError(
+            f"{thing} is a file of {found.name}, and {error.name or found.name} is not installed: "
+            f"pip install 'reprod_log[{found.extra}]'"
+        ) from error
 
 
 def _nobody_owns(thing: Any) -> CaptureError:

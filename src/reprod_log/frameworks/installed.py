@@ -25,6 +25,10 @@ class Installable:
     """Environment variables that decide whether its runs repeat, with their meaning."""
     advice: str = ""
     """What to call for repeatable runs."""
+    files: tuple[str, ...] = ()
+    """How the names of files end that are models of it."""
+    modules: tuple[str, ...] = ()
+    """What is imported to run such a file."""
 
 
 FRAMEWORKS = (
@@ -52,7 +56,7 @@ FRAMEWORKS = (
     Installable("tensorflow", ("tensorflow", "tensorflow-cpu")),
     Installable("keras", ("keras",)),
     Installable("mindspore", ("mindspore",)),
-    Installable("onnx", ("onnx", "onnxruntime")),
+    Installable("onnx", ("onnx", "onnxruntime"), extra="onnx", files=(".onnx",), modules=("onnx", "onnxruntime")),
 )
 USUAL_REFERENCE = "torch"
 """The framework that reproductions start from, when only the names of files tell which side is which."""
@@ -81,6 +85,11 @@ def variables_of(name: str, environment: Iterable[str]) -> list[str]:
     """Those of the environment's variables that a framework or its kernels read."""
     own = next((one.variables for one in FRAMEWORKS if one.name == name), ())
     return [variable for variable in environment if variable.startswith((*own, *_KERNELS))]
+
+
+def framework_of_file(name: str) -> Installable | None:
+    """The framework whose models are kept in files of this name."""
+    return next((one for one in FRAMEWORKS if one.files and name.lower().endswith(one.files)), None)
 
 
 def installed_versions(packages: tuple[str, ...]) -> dict[str, str]:

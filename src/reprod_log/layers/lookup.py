@@ -51,10 +51,10 @@ def of_the_tables(function: _Answer) -> _Answer:
 def layer_kinds() -> Mapping[str, LayerKind]:
     """Every kind by its word."""
     # Loaded when first asked: a logger of arrays and a comparison of files without modules do not need the table.
-    from reprod_log.layers import kinds, rows
+    from reprod_log.layers import further, kinds, rows
 
     found = {row.kind: row for row in kinds.KINDS}
-    for framework, columns in _added.items():
+    for framework, columns in (*further.COLUMNS.items(), *_added.items()):
         for kind, column in columns.items():
             row = found.get(kind, rows.LayerKind(kind, {}))
             found[kind] = replace(row, columns={**row.columns, framework: column})

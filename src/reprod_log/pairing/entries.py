@@ -17,6 +17,7 @@ from reprod_log.layers.lookup import find_layer
 from reprod_log.messages import Message, Name, Names, message
 from reprod_log.pairing.arguments import input_partner
 from reprod_log.pairing.by_values import match_by_values
+from reprod_log.pairing.graphs import keeps_weights, match_with_graph
 from reprod_log.pairing.layouts import output_view, row_view, viewed_entry
 from reprod_log.pairing.links import WeightMap
 from reprod_log.pairing.models import Layers, match_layers
@@ -49,7 +50,11 @@ def match(
     check_rename(rename, reference)
     with gc_paused():
         pairing = _matched(reference, candidate, rename)
-        return pairing if weights is None else match_by_values(reference, candidate, weights, pairing)
+        if weights is not None:
+            return match_by_values(reference, candidate, weights, pairing)
+        if keeps_weights(reference) and keeps_weights(candidate):
+            return pairing
+        return match_with_graph(reference, candidate, pairing, match_layers(reference, candidate, rename=rename))
 
 
 def _matched(reference: Recording, candidate: Recording, rename: Mapping[str, str]) -> Pairing:
