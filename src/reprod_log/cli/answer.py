@@ -15,11 +15,13 @@ from reprod_log.alignment import Alignment
 from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOT_PROVEN, NOTHING_COMPARED
 from reprod_log.cli.ending import STDOUT, give, give_to, tell_next
 from reprod_log.cli.groups import Output
+from reprod_log.errors import ReprodLogError
 from reprod_log.messages import Name, message, words
 from reprod_log.report import write_report
 from reprod_log.report.answer import answer_of
 from reprod_log.report.github import announce
-from reprod_log.report.terminal import print_alignment, print_tree, terminal
+from reprod_log.report.since import since
+from reprod_log.report.terminal import print_alignment, print_indented, print_tree, terminal
 from reprod_log.report.writing import plain
 from reprod_log.verdict import Status
 
@@ -30,6 +32,7 @@ _UNTIL_PROGRESS = 1.0
 def answer(alignment: Alignment, output: Output) -> int:
     """Show an alignment, write the reports asked for, annotate the run on GitHub; the exit code."""
     show(alignment, output)
+    _tell_since(alignment, output)
     saved = None if output.json in (None, STDOUT) else output.json
     if saved is not None:
         tell_written(alignment.save(saved), output.language)
@@ -38,6 +41,29 @@ def answer(alignment: Alignment, output: Output) -> int:
     tell_next(after_alignment(alignment, saved), output.language)
     announce(alignment, sys.stdout)
     return exit_code(alignment)
+
+
+def _tell_since(alignment: Alignment, output: Output) -> None:
+    """What changed since the alignment that was asked for, or that is about to be replaced."""
+    if output.since is not None:
+        before, path = Alignment.load(output.since), output.since
+    elif output.json not in (None, STDOUT) and output.json.is_file():
+        try:
+            before, path = Alignment.load(output.json), output.json
+        except ReprodLogError:
+            return  # another file, which is replaced as always
+        same = all(
+            one.source == other.source
+            for one, other in ((before.reference, alignment.reference), (before.candidate, alignment.candidate))
+        )
+        if not same:
+            return
+    else:
+        return
+    found = since(before, alignment, str(path))
+    give(lambda: {"since": found.to_dict()})
+    for place, line in enumerate(found.messages):
+        print_indented(plain(words(output.language)(line)), 2 if place else 0, terminal(), "" if place else "bold")
 
 
 def write_reports(alignment: Alignment, output: Output) -> None:

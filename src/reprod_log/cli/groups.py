@@ -22,6 +22,7 @@ from reprod_log.cli.options import (
     ModuleTree,
     Reports,
     SaveAs,
+    SinceFile,
 )
 from reprod_log.messages import words
 from reprod_log.report import format_of
@@ -56,6 +57,7 @@ class Output:
     """Where the answer of a command goes besides the screen, and how much of it is shown."""
 
     json: SaveAs = None
+    since: SinceFile = None
     report: Reports = field(default_factory=list)
     full: Full = False
     language: Language = "en"

@@ -89,6 +89,14 @@ AsJson = Annotated[
         help="Print the answer as JSON to standard output, and nothing else there.",
     ),
 ]
+SinceFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--since",
+        metavar="FILE",
+        help="What changed since the alignment saved there; by default since the one that --json replaces.",
+    ),
+]
 Reports = Annotated[
     list[Path],
     typer.Option(

@@ -33,7 +33,7 @@ def run(
 ) -> int:
     """Show a saved alignment or write it as HTML, Markdown, JUnit or text; exits with the code of its verdict."""
     alignment = Alignment.load(saved)
-    output = Output(None, outputs or [], full, language, tree, all_rows)
+    output = Output(report=outputs or [], full=full, language=language, tree=tree, all_rows=all_rows)
     write_reports(alignment, output)
     if tree or not outputs:
         show(alignment, output)
