@@ -168,6 +168,7 @@ def _by_values(weights: WeightMap) -> Iterator[Finding]:
             kind="remark",
             confidence="proven",
             cause=message("cause.weight_map", count=len(found), pairs=pairs),
+            advice=(message("advice.weight_map"),),
         )
 
 

@@ -14,17 +14,16 @@ own while a third one, which imports neither, compares.
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from reprod_log.errors import ReprodLogError, UsageError, listed
+from reprod_log.errors import UsageError, listed
 from reprod_log.steps import GUIDE_ORDER, subject_named
 from reprod_log.steps.fake_data import FakeData
+from reprod_log.steps.python_file import python_file, users_own
 from reprod_log.steps.subject import ACTIONS, Action
 
 ORDERS: Mapping[str, tuple[str, ...]] = {
@@ -132,36 +131,11 @@ class Plan:
 @contextmanager
 def plan_at(path: str | Path, options: Options) -> Iterator[Plan]:
     """The plan of a file; while it lasts, modules beside the file can be imported."""
-    path = Path(path).resolve()
-    if not path.is_file():
-        raise UsageError(f"{path} is not a file; reprod plan takes a Python file with a plan")
-    before = set(sys.modules)
-    sys.path.insert(0, str(path.parent))
-    try:
-        yield _load(path, options)
-    finally:
-        sys.path.remove(str(path.parent))
-        # Another plan may have a `settings` of its own beside it.
-        for name in set(sys.modules) - before:
-            if path.parent in Path(getattr(sys.modules[name], "__file__", None) or "/").parents:
-                del sys.modules[name]
-
-
-def _load(path: Path, options: Options) -> Plan:
-    spec = importlib.util.spec_from_file_location(f"_plan_of_{path.parent.name}", path)
-    if spec is None or spec.loader is None:
-        raise UsageError(f"{path} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    # Dataclasses of the file look for their module by its name.
-    sys.modules[spec.name] = module
-    try:
-        spec.loader.exec_module(module)
-        found = getattr(module, "plan", None)
-        found = found(options) if callable(found) else found
-    except ReprodLogError:
-        raise
-    except Exception as error:  # the user's own file may raise anything
-        raise UsageError(f"{path} could not be loaded: {type(error).__name__}: {error}") from error
-    if not isinstance(found, Plan):
-        raise UsageError(f"{path} has no plan: define `plan = Plan(…)` or a function plan(options) that gives one")
-    return found
+    with python_file(path, wanted="reprod plan takes a Python file with a plan") as module:
+        where = Path(path).resolve()
+        with users_own(where):
+            found = getattr(module, "plan", None)
+            found = found(options) if callable(found) else found
+        if not isinstance(found, Plan):
+            raise UsageError(f"{where} has no plan: define `plan = Plan(…)` or a function plan(options) that gives one")
+        yield found

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from reprod_log.transfer.convert import convert_weights
+    from reprod_log.transfer.converter import write_converter
     from reprod_log.transfer.gradients import transfer_gradients
     from reprod_log.transfer.optimizer_state import transfer_optimizer_state
     from reprod_log.transfer.report import TransferReport, TransferRow
@@ -17,6 +18,7 @@ __all__ = [
     "transfer_gradients",
     "transfer_optimizer_state",
     "transfer_weights",
+    "write_converter",
 ]
 
 # Loaded when asked for: comparing recordings needs none of it.
@@ -27,6 +29,7 @@ _HOMES = {
     "transfer_gradients": "reprod_log.transfer.gradients",
     "transfer_optimizer_state": "reprod_log.transfer.optimizer_state",
     "transfer_weights": "reprod_log.transfer.weights",
+    "write_converter": "reprod_log.transfer.converter",
 }
 
 

@@ -140,9 +140,10 @@ _HEAD = '''"""Converts checkpoints of the reference into the candidate's, and ba
 python FILE SOURCE TARGET          the reference's checkpoint into one for the candidate
 python FILE --back SOURCE TARGET   the candidate's checkpoint into one for the reference
 
-The suffixes name the formats: FORMATS. --entry takes one entry of a checkpoint that holds more than
-weights (a "state_dict"); --base gives a checkpoint of the target's side for tensors that are not in the map, such as
-counters and tables. In Python: to_candidate(state), to_reference(state), with arrays by name.
+The suffixes name the formats: FORMATS.
+--entry takes one entry of a checkpoint that holds more than weights (a "state_dict"); --base gives a checkpoint of
+the target's side for tensors that are not in the map, such as counters and tables.
+In Python: to_candidate(state), to_reference(state), with arrays by name.
 """
 
 import argparse

@@ -20,6 +20,7 @@ from reprod_log.report.facts import coverage, policy_rules, provenance_facts
 from reprod_log.report.first_screen import first_screen
 from reprod_log.report.groups import groups, heat_maps, module_tree
 from reprod_log.report.html_data import HtmlParts, Sentences, entry_columns, heat_table, page_data
+from reprod_log.report.map_view import map_headline, map_remarks, map_rows
 from reprod_log.report.view import MARKS, ReportRow, remarks, rows
 from reprod_log.report.writing import plain
 from reprod_log.version import __version__
@@ -58,6 +59,9 @@ def render(alignment: Alignment, options: Options = USUAL) -> str:
         heat_maps=[heat_table(one) for one in heat_maps(shown)],
         tree=module_tree(shown),
         open_paths=_open_paths(screen.divergence),
+        map_rows=map_rows(alignment.weight_map),
+        map_headline=None if alignment.weight_map is None else map_headline(alignment.weight_map),
+        map_remarks=() if alignment.weight_map is None else map_remarks(alignment.weight_map),
         facts=provenance_facts(alignment),
         rules=policy_rules(alignment),
         coverage=coverage(alignment, everything),

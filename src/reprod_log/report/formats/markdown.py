@@ -14,6 +14,7 @@ from reprod_log.report.curves import Curve, curves
 from reprod_log.report.facts import Fact, provenance_facts
 from reprod_log.report.first_screen import FirstScreen, first_screen
 from reprod_log.report.groups import groups
+from reprod_log.report.map_view import map_rows
 from reprod_log.report.view import MARKS, ReportRow, remarks, rows
 from reprod_log.report.writing import number, plain, shortened, times
 
@@ -36,6 +37,7 @@ def render(alignment: Alignment, options: Options = USUAL) -> str:
         _entries(shown, phrase, "section.all" if options.full else "section.failing"),
         _steps(everything, phrase),
         *(_curve(curve, phrase) for curve in curves(everything)[: None if options.full else _SHORT_CURVES]),
+        _map(alignment, phrase),
         _environment(alignment, phrase, full=options.full),
         _notes(alignment, phrase),
     ]
@@ -169,6 +171,22 @@ def _curve(curve: Curve, phrase: Words) -> Section:
         lines,
         right=len(names) - 2,
     )
+
+
+def _map(alignment: Alignment, phrase: Words) -> Section:
+    """Of each weight of the candidate what it is made of; as far as there is room."""
+    names = ("candidate", "shape", "reference", "map.transform", "map.evidence")
+    lines = [
+        (
+            code(row.target),
+            row.shape,
+            "<br>".join(map(code, row.sources)),
+            text(phrase(row.steps)),
+            text(phrase(row.evidence)),
+        )
+        for row in map_rows(alignment.weight_map)
+    ]
+    return Section(phrase.get("section.map"), [phrase.get(name) for name in names], lines)
 
 
 def _environment(alignment: Alignment, phrase: Words, *, full: bool) -> Section:
