@@ -17,6 +17,7 @@ from reprod_log.pairing.units import PairedBy
 from reprod_log.recording.key import PHASES
 from reprod_log.report.first_screen import Level
 from reprod_log.report.html_data import COUNTS, SIDE
+from reprod_log.report.map_view import PROOFS
 from reprod_log.transfer.verification import Status as Check
 from reprod_log.verdict import Basis, CalibratedPolicy, Status
 
@@ -35,6 +36,7 @@ FAMILIES = {
     *(f"note.experiments.cannot.{ability}" for ability in ("float64", "gradient", "isolate", "emulate")),
     *(f"{kind}.{word}" for kind in ("plan", "hand_in") for word in ("pass", "fail", "unproven")),
     *(f"policy.{name}" for name, value in CalibratedPolicy().to_dict().items() if type(value) is float),
+    *(f"proof.{proof}" for proof in PROOFS),
     *(f"reason.only_in_{side}.near" for side in SIDES),
     *(f"side.{name}" for name in SIDE),
     *(f"status.{one.name}" for one in Status),

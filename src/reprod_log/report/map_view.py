@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from reprod_log.messages import Words
 
-_PROOFS = ("values", "stated", "name", "structure", "unproven")
+PROOFS = ("values", "stated", "name", "structure", "unproven")
 _WIDE = 100
 """Columns from which a weight, its sources and its transform fit side by side."""
 
@@ -47,7 +47,7 @@ def _row(link: Link, weights: WeightMap) -> MapRow:
         "×".join(map(str, link.shape)) or "scalar",
         link.sources,
         message("view.done", steps=link_steps(link)),
-        proof if proof in _PROOFS else "values",
+        proof if proof in PROOFS else "values",
     )
 
 
@@ -62,9 +62,7 @@ def map_remarks(weights: WeightMap) -> tuple[Message, ...]:
     """On what evidence the map rests, what goes against names, and what is left on either side."""
     counts = Counter(row.proof for row in map_rows(weights))
     grounds = Parts(
-        message("map.ground", count=counts[proof], proof=message(f"proof.{proof}"))
-        for proof in _PROOFS
-        if counts[proof]
+        message("map.ground", count=counts[proof], proof=message(f"proof.{proof}")) for proof in PROOFS if counts[proof]
     )
     found = [message("map.grounds", grounds=grounds)] if grounds else []
     if weights.bounded and not weights.agrees:
