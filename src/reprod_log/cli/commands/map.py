@@ -65,7 +65,8 @@ def run(
         tell_written(write_converter(found, output), language)
         tell_next(shlex.join(["python", str(output), "--help"]), language)
     elif found.agrees:
-        tell_next(shlex.join(["reprod", "map", *filter(None, (reference, candidate)), "-o", "convert.py"]), language)
+        given = [reference, *([candidate, "--inputs", inputs] if candidate and inputs else [])]
+        tell_next(shlex.join(["reprod", "map", *given, "-o", "convert.py"]), language)
     if not found.agrees:
         return NOT_ALIGNED
     return NOT_PROVEN if found.crossings else ALIGNED
