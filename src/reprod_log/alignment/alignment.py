@@ -5,8 +5,11 @@ In the file each row has a line, so that two saved alignments can be compared wi
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import math
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -14,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from reprod_log.diagnose import Case, Finding, diagnose_again
-from reprod_log.errors import NotAligned, UnreadableFile
+from reprod_log.errors import NotAligned, UnreadableFile, readable_size
 from reprod_log.measure.comparison import Compared, Comparison
 from reprod_log.pairing.links import WeightMap
 from reprod_log.pairing.saved_map import map_from_dict, map_to_dict
@@ -37,6 +40,9 @@ SCHEMA = "reprod_log alignment"
 SCHEMA_VERSION = 2
 """1: sentences as English text alone; 2: with the ids and arguments that they are made from beside them."""
 _NONFINITE = "nonfinite"
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(", ", ": "))
+_GZIP, _MOST_TIMES, _MOST_PLAIN = b"\x1f\x8b", 200, 1 << 26
+"""A packed file may grow 200-fold, or to 64 MB; a saved alignment shrinks to a seventh."""
 _TEXT, _NOTEBOOK = "reprod_log.report.formats.text", "reprod_log.report.notebook"
 """What shows an alignment, looked up when one is shown: reports are made of alignments, so this room imports none."""
 
@@ -161,10 +167,12 @@ class Alignment:
         return _laid_out(self.to_dict(), depth=2) + "\n"
 
     def save(self, path: str | Path) -> Path:
-        """Write it as JSON, to be read back with `Alignment.load`."""
+        """Write it as JSON, to be read back with `Alignment.load`; packed if its name ends in .gz."""
         path = Path(path)
+        content = self.to_json().encode("utf-8", "surrogatepass")
         with replacing(path) as file:
-            file.write(self.to_json().encode("utf-8", "surrogatepass"))
+            # Without the time of day, so that equal alignments are equal files.
+            file.write(gzip.compress(content, 6, mtime=0) if path.suffix == ".gz" else content)
         return path
 
     @classmethod
@@ -192,9 +200,9 @@ def _content(path: str | Path) -> dict[str, Any]:
             "one. For a recording use `reprod show`, for a folder of logs `reprod check`."
         )
     try:
-        content = json.loads(Path(path).read_bytes(), object_hook=_decoded)
-    except OSError as error:
-        raise UnreadableFile(f"cannot read {path}: {error.strerror or error}") from error
+        content = json.loads(_unpacked(Path(path).read_bytes()), object_hook=_decoded)
+    except (OSError, EOFError, zlib.error) as error:
+        raise UnreadableFile(f"cannot read {path}: {getattr(error, 'strerror', '') or error}") from error
     except (ValueError, RecursionError) as error:
         raise UnreadableFile(
             f"{path} is not a saved alignment: it is not valid JSON ({error}). `reprod compare REF CAND --json FILE` "
@@ -205,6 +213,17 @@ def _content(path: str | Path) -> dict[str, Any]:
     return content
 
 
+def _unpacked(data: bytes) -> bytes:
+    if not data.startswith(_GZIP):
+        return data
+    most = max(_MOST_PLAIN, _MOST_TIMES * len(data))
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+        found = file.read(most + 1)
+    if len(found) > most:
+        raise ValueError(f"it unpacks to more than {readable_size(most)}")
+    return found
+
+
 def _laid_out(value: Any, *, depth: int, indent: str = "") -> str:
     """Objects of the first levels field by field, lists in them item by item, everything deeper in one line."""
     inner = indent + " "
@@ -212,13 +231,16 @@ def _laid_out(value: Any, *, depth: int, indent: str = "") -> str:
         fields = (f"{_line(str(name))}: {_laid_out(one, depth=depth - 1, indent=inner)}" for name, one in value.items())
         return "{\n" + ",\n".join(inner + field for field in fields) + f"\n{indent}}}"
     if isinstance(value, (list, tuple)) and value:
-        return "[\n" + ",\n".join(inner + _line(_encoded(one)) for one in value) + f"\n{indent}]"
-    return _line(_encoded(value))
+        return "[\n" + ",\n".join(inner + _line(one) for one in value) + f"\n{indent}]"
+    return _line(value)
 
 
 def _line(value: Any) -> str:
+    try:
+        text = _ENCODER.encode(value)
+    except ValueError:
+        text = _ENCODER.encode(_encoded(value))
     # A lone surrogate (a key that is no text) cannot be written as UTF-8; JSON's own escape can hold it.
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(", ", ": "))
     return text if text.isascii() else "".join(c if not 0xD800 <= ord(c) < 0xE000 else f"\\u{ord(c):04x}" for c in text)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -57,7 +57,7 @@ class FloorEvidence:
         return self.noise is not None and self.basis in (Basis.BOTH_FLOAT64, Basis.REFERENCE_FLOAT64)
 
     def to_dict(self) -> dict[str, Any]:
-        data = {**asdict(self), "key": str(self.key), "basis": str(self.basis)}
+        data = {**vars(self), "key": str(self.key), "basis": str(self.basis)}
         for name in _MEASURED:
             found = getattr(self, name)
             data[name] = None if found is None else found.to_dict()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
@@ -107,7 +109,7 @@ class Listing:
         if not path.is_file():
             # A pipe would make us wait for ever.
             return None
-        if path.suffix == ".json":
+        if path.name.endswith((".json", ".json.gz")):
             return self._alignment(path)
         if path.suffix in _RECORDING_SUFFIXES:
             facts = path.stat()
@@ -115,8 +117,11 @@ class Listing:
         return None
 
     def _alignment(self, path: Path) -> Item | None:
-        with open(path, "rb") as file:
-            head = file.read(_HEAD)
+        try:
+            with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
+                head = file.read(_HEAD)
+        except (OSError, EOFError, zlib.error):  # only named like a packed file
+            return None
         if SCHEMA.encode() not in head:
             return None
         facts = path.stat()
