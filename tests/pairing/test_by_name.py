@@ -41,7 +41,7 @@ def test_rename_does_not_touch_names_that_only_begin_alike() -> None:
 
 
 def test_rename_that_fits_nothing_is_an_error() -> None:
-    with pytest.raises(UsageError, match="does not have: 'typo'.*has 'fc.weight'"):
+    with pytest.raises(UsageError, match="nothing named 'typo'.*has 'fc.weight'"):
         match(recording("fc.weight"), recording("fc.weight"), rename={"typo": "x"})
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from reprod_log.diagnose.proof import own_tables, proven, replaced_tables
 from reprod_log.errors import ReprodLogError, TransferError, UsageError
 from reprod_log.experiments.need import Storage
 from reprod_log.experiments.passes import Experiments, Progress
+from reprod_log.frameworks.module_tree import join
 from reprod_log.frameworks.nests import mapped
 from reprod_log.frameworks.side import Batch, Side, as_mapping, batches_of
 from reprod_log.frameworks.tensors import rounded
@@ -28,11 +29,12 @@ from reprod_log.pairing.crossings import renamed_layers
 from reprod_log.pairing.links import WeightMap
 from reprod_log.pairing.live import Order, loose_buffers
 from reprod_log.pairing.live_map import find_weight_map, read_weights, with_file_names, write_weights
-from reprod_log.pairing.names import is_front, renamed_path
+from reprod_log.pairing.names import is_front, oriented, renamed_path, rules_of_model
 from reprod_log.recording import Recording
 from reprod_log.recording.spool import Spool
 from reprod_log.transfer import TransferReport, transfer_weights
 from reprod_log.verdict import CalibratedPolicy, Limit, Policy
+from reprod_log.verdict.policy import patterns
 
 _MOST_SHOWN = 24
 _ROUNDED = 1e-6
@@ -52,6 +54,7 @@ def align_models(
     steps: int | None = None,
     detailed: int | None = None,
     transfer: bool = True,
+    allow_left: str | Iterable[str] = (),
     rename: Mapping[str, str] | None = None,
     policy: Policy | CalibratedPolicy | None = None,
     limits: str | Iterable[Limit | str] = (),
@@ -78,6 +81,7 @@ def align_models(
     detailed               keep everything of the first so many iterations only, and losses and rates of the others;
                            by default everything of all, which a large model or a long run may have no room for
     transfer               carry the reference's weights over first (changes the candidate; its other state stays)
+    allow_left             patterns of weights that only one side has and that are left out on purpose
     quick                  only isolation and the float64 run, without the precision tier
     spool                  a folder on a disk for the arrays of all runs, which are let go with the result; by default
                            memory when they are few, and a usual folder for temporary files when they are many
@@ -86,17 +90,22 @@ def align_models(
     `align`.
     Neither model is trained: all runs use copies. Dropout layers get the same masks on both sides.
     """
+    left = patterns(allow_left, name="allow_left")
     options = AlignOptions.of(
         rename=rename,
         policy=policy,
         limits=limits,
-        allow_unmatched=allow_unmatched,
+        allow_unmatched=[
+            *patterns(allow_unmatched, name="allow_unmatched"),
+            *(key for one in left for key in (f"*/{one}", f"*/{one}:*")),
+        ],
         accept=accept,
         allow_unproven=allow_unproven,
         equal_nan=equal_nan,
         threads=threads,
     )
     ours, theirs = sides_of(reference, candidate, loss=loss, optimizer=optimizer, step=step)
+    options = replace(options, rename=_oriented(options.rename, ours, theirs))
     batches = batches_for(ours, inputs, targets, steps)
     ours, batches = _in_precision_of(theirs, ours, batches)
     if detailed is not None and detailed < 1:
@@ -110,7 +119,7 @@ def align_models(
         notes += fixed
     elif transfer:
         try:
-            theirs, notes, tables = _transfer(ours, theirs, batches[0][0], options.rename)
+            theirs, notes, tables = _transfer(ours, theirs, batches[0][0], options.rename, left)
         except TransferError:
             if found is None or not found.agrees or not _obeys(found, options.rename):
                 raise
@@ -137,6 +146,30 @@ def _in_precision_of(theirs: Side, ours: Side, batches: list[Batch]) -> tuple[Si
         return rounded(leaf, narrow) if isinstance(leaf, np.ndarray) else leaf
 
     return ours.rounded(narrow), [(mapped(inputs, value), targets) for inputs, targets in batches]
+
+
+def _oriented(rename: Mapping[str, str], ours: Side, theirs: Side) -> Mapping[str, str]:
+    """The user's rules as reference → candidate, in the names of reports: several models' paths begin with a model."""
+    if not rename:
+        return rename
+    models = tuple(ours.model) if isinstance(ours.model, Mapping) else ()
+    return oriented(rename, _names(ours), _names(theirs), models)
+
+
+def _keys_of(left: Iterable[str]) -> Iterator[str]:
+    """Patterns of the entries of weights: values, and gradients and the like, which have a role behind the name."""
+    for one in left:
+        yield f"*/{one}"
+        if not one.endswith("*"):
+            yield f"*/{one}:*"
+
+
+def _names(side: Side) -> Iterator[str]:
+    """The paths of all modules and weights of a side."""
+    for prefix, model in as_mapping(side.model).items():
+        for module in live_model(model).modules:
+            yield join(prefix, module.path)
+            yield from (join(prefix, join(module.path, name)) for name in module.inside)
 
 
 def _with_map(
@@ -293,7 +326,7 @@ def _of(given: Any, side: int) -> Any:
 
 
 def _transfer(
-    ours: Side, theirs: Side, inputs: Any, rename: Mapping[str, str] | None
+    ours: Side, theirs: Side, inputs: Any, rename: Mapping[str, str], allowed: Sequence[str]
 ) -> tuple[Side, list[Message], tuple[str, ...]]:
     """The candidate with the reference's weights, what was taken on trust, and which of its tables were replaced."""
     there = dict(as_mapping(theirs.model))
@@ -304,7 +337,9 @@ def _transfer(
             raise UsageError(f"the candidate has no model {name!r}; it has {', '.join(map(repr, there))}")
         # Several models have inputs of each other's making, so only a single one can be run for proof.
         before = own_tables(there[name])
-        doubts, report = _carry(source, there[name], inputs if name == "" else None, rename)
+        left = [one.removeprefix(f"{name}.") for one in allowed]
+        proof = inputs if name == "" else None
+        doubts, report = _carry(source, there[name], proof, rules_of_model(rename, name), left)
         there[name] = report.model
         notes += doubts
         tables += [f"{name}.{table}" if name else table for table in replaced_tables(before, there[name], report)]
@@ -323,10 +358,10 @@ def _fixed(ours: Side, theirs: Side) -> list[Message]:
 
 
 def _carry(
-    source: Any, target: Any, proof: Any, rename: Mapping[str, str] | None
+    source: Any, target: Any, proof: Any, rename: Mapping[str, str] | None, allowed: Sequence[str]
 ) -> tuple[list[Message], TransferReport]:
     # Tables that only one side keeps stay as they are; what they change shows in the comparison.
-    left = [*loose_buffers(source), *loose_buffers(target)]
+    left = [*loose_buffers(source), *loose_buffers(target), *allowed]
 
     def carry(order: Order | None = None, dry_run: bool = False) -> TransferReport:
         return transfer_weights(

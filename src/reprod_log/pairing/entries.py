@@ -21,7 +21,7 @@ from reprod_log.pairing.graphs import keeps_weights, match_with_graph
 from reprod_log.pairing.layouts import output_view, row_view, viewed_entry
 from reprod_log.pairing.links import WeightMap
 from reprod_log.pairing.models import Layers, match_layers
-from reprod_log.pairing.names import check_rename, renamed
+from reprod_log.pairing.names import oriented, recorded_names, renamed
 from reprod_log.pairing.pairing import CONFIDENCE, How, Pair, Pairing, View
 from reprod_log.pairing.weight_map import tensor_views
 from reprod_log.recording import Entry, Key, ModuleInfo, Recording
@@ -46,8 +46,9 @@ def match(
 
     With a weight map under which both programs agree, values decide instead of names.
     """
+    if rename:
+        rename = oriented(rename, recorded_names(reference), recorded_names(candidate))
     rename = rename or {}
-    check_rename(rename, reference)
     with gc_paused():
         pairing = _matched(reference, candidate, rename)
         if weights is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 
@@ -120,10 +120,9 @@ def renamed_path(path: str, rename: Mapping[str, str]) -> tuple[str, str | None]
     A rule names a whole path (`fc`) or the front of one (`fc` also renames `fc.weight`); an empty one stands before
     every path, and an empty new name takes the front away. The longest rule that fits wins.
     """
-    fitting = [old for old in rename if is_front(old, path)]
-    if not fitting:
+    old = next((front for front in fronts(path) if front in rename), None) if rename else None
+    if old is None:
         return path, None
-    old = max(fitting, key=len)
     new, rest = rename[old], path[len(old) :]
     if not old or not new:
         return ".".join(part for part in (new.rstrip("."), rest.lstrip("./")) if part), old
@@ -135,15 +134,72 @@ def is_front(front: str, path: str) -> bool:
     return not front or path == front or path.startswith((f"{front}.", f"{front}/"))
 
 
-def check_rename(rename: Mapping[str, str], reference: Recording) -> None:
-    """Raise when a rule fits nothing: a mistyped rule must not go unnoticed."""
-    entries = reference.entries
-    idle = [old for old in rename if not any(is_front(old, one.key.path) or old == str(one.key) for one in entries)]
-    if idle:
-        raise UsageError(
-            f"rename names what the reference does not have: {listed(idle)}. "
-            f"The reference has {listed(reference.keys)}."
-        )
+def fronts(path: str) -> Iterator[str]:
+    """The path itself and everything that it lies in, the longest first; last the empty one, which is before all."""
+    yield path
+    for place in range(len(path) - 1, 0, -1):
+        if path[place] in "./":
+            yield path[:place]
+    if path:
+        yield ""
+
+
+def recorded_names(recording: Recording) -> dict[str, None]:
+    """What a rule may name in a recording: the paths of its entries, and whole keys."""
+    keys = [entry.key for entry in recording.entries]
+    return dict.fromkeys([*(key.path for key in keys), *map(str, keys)])
+
+
+def oriented(
+    rename: Mapping[str, str], reference: Iterable[str], candidate: Iterable[str], models: Collection[str] = ()
+) -> dict[str, str]:
+    """The rules as reference → candidate, whichever side's name a rule begins with.
+
+    A rule whose first name neither side has is refused: a mistyped rule must not go unnoticed. `models` are the names
+    of the models where there are several; each path then begins with one.
+    """
+    if not rename:
+        return {}
+    ours, theirs = (_all_fronts(names) for names in (reference, candidate))
+    found: dict[str, str] = {}
+    for old, new in rename.items():
+        if old in ours:
+            found[old] = new
+        elif old in theirs and new in ours:
+            found[new] = old
+        else:
+            raise UsageError(_unknown_rule(old, new, ours, theirs, models))
+    return found
+
+
+def rules_of_model(rename: Mapping[str, str] | None, model: str) -> Mapping[str, str] | None:
+    """The rules of one of several models, without its name; all of them where there is one model without a name."""
+    if not rename or not model:
+        return rename
+    front = f"{model}."
+    return {old.removeprefix(front): new.removeprefix(front) for old, new in rename.items() if old.startswith(front)}
+
+
+def _all_fronts(names: Iterable[str]) -> dict[str, None]:
+    return dict.fromkeys(front for name in names for front in fronts(name))
+
+
+def _unknown_rule(
+    old: str, new: str, ours: Mapping[str, None], theirs: Mapping[str, None], models: Collection[str]
+) -> str:
+    head = f"rename has {old!r}: {new!r}, but the reference has nothing named {old!r}"
+    inside = [f"{model}.{old}" for model in models if f"{model}.{old}" in ours]
+    if inside:
+        one, _, rest = inside[0].partition(".")
+        return f"{head}: {rest!r} of model {one!r} is {inside[0]!r}. Write the model's name in front, on both sides."
+    model, _, rest = old.partition(".")
+    if rest and rest in ours:
+        return f"{head}: {old!r} is {rest!r} of the one model there is. Leave {model!r} out."
+    if old in theirs:
+        head = f"{head} (the candidate has), nor anything named {new!r}"
+    close = near(old, ours)
+    hint = f" Near names: {listed(close)}." if close else ""
+    return f"{head}.{hint} The reference has {listed(name for name in ours if name)}."
 
 
 def match_renames(sources: tuple[Unit, ...], targets: tuple[Unit, ...], rename: Mapping[str, str]) -> list[UnitPair]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from reprod_log.errors import UsageError
 from reprod_log.frameworks.side import Side, as_mapping
+from reprod_log.pairing.names import rules_of_model
 from reprod_log.transfer import transfer_weights
 
 
@@ -59,6 +60,10 @@ class Trainer(Side):
                 raise UsageError(f"the candidate has no model {name!r}; it has {', '.join(map(repr, there))}")
             # Several models have inputs of each other's making, so only a single one can be run for proof.
             transfer_weights(
-                source, there[name], rename=rename, inputs=inputs if name == "" else None, on_difference="report"
+                source,
+                there[name],
+                rename=rules_of_model(rename, name),
+                inputs=inputs if name == "" else None,
+                on_difference="report",
             )
         return side

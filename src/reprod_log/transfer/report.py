@@ -100,7 +100,9 @@ class TransferReport:
             many = counted(len(self.left_in_source), "tensor")
             parts.append(f"{many} of the source have no place in the target: {listed(self.left_in_source)}.")
         why = dict.fromkeys(f"{reason}." for name in left if (reason := self.reasons.get(name)))
-        advice = "Pass rename={...}, inputs=... to go by execution order, or allow_left=(...) to leave them on purpose."
+        # With inputs the order of execution was tried already.
+        order = "inputs=... to go by execution order, " if self.agreement is None else ""
+        advice = f"Pass rename={{...}}, {order}or allow_left=(...) to leave them on purpose."
         return " ".join([*parts, *list(why)[:5], advice])
 
     def _what_differs(self) -> str:
