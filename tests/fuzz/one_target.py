@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import resource
 import sys
+import time
 
 import atheris
 
 # Beyond this an allocation fails, and the failure is the finding.
 MOST_MEMORY = 4 << 30
+SLOWEST_SECONDS = 10.0
+"""Processor time that an input may take; the fuzzer's own limit is by the clock, which a busy machine stretches."""
 ROOM = 64 << 20
 """Bytes of memory that an input may cost beyond sixteen times its size."""
 _PAGE = resource.getpagesize()
@@ -29,12 +32,14 @@ def memory() -> int:
     return int(os.pread(_STATUS, 100, 0).split()[1]) * _PAGE
 
 
-def within_memory(target: Target) -> Target:
-    """The target, which also fails when an input takes more memory than it is worth."""
+def within_limits(target: Target) -> Target:
+    """The target, which also fails when an input takes more time or memory than it is worth."""
 
     def held(data: bytes) -> None:
-        before, most = memory(), most_memory()
+        before, most, start = memory(), most_memory(), time.process_time()
         target(data)
+        if time.process_time() - start > SLOWEST_SECONDS:
+            raise TimeoutError(f"{len(data)} bytes took {time.process_time() - start:.0f} s")
         # Below an earlier maximum nothing is known, but that one was within its own limit.
         taken = most_memory() - before if most_memory() > most else 0
         if taken > ROOM + 16 * len(data):
@@ -45,5 +50,5 @@ def within_memory(target: Target) -> Target:
 
 if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
-    atheris.Setup([sys.argv[0], *sys.argv[2:]], within_memory(TARGETS[sys.argv[1]]))
+    atheris.Setup([sys.argv[0], *sys.argv[2:]], within_limits(TARGETS[sys.argv[1]]))
     atheris.Fuzz()

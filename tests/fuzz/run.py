@@ -21,7 +21,7 @@ HERE = Path(__file__).parent
 CORPUS = HERE / "corpus"
 _DONE = re.compile(r"stat::number_of_executed_units:\s+(\d+)")
 LONGEST_INPUT = 16384
-SLOWEST_SECONDS = 10
+HANGING_SECONDS = 300
 
 
 def fuzz(target: str, *, runs: int, seconds: int, grown: Path) -> tuple[int, int]:
@@ -31,7 +31,7 @@ def fuzz(target: str, *, runs: int, seconds: int, grown: Path) -> tuple[int, int
     limits = [f"-runs={runs}"] * (runs > 0) + [f"-max_total_time={seconds}"] * (seconds > 0)
     command = [
         sys.executable, "-m", "fuzz.one_target", target, *limits,
-        f"-max_len={LONGEST_INPUT}", f"-timeout={SLOWEST_SECONDS}", "-rss_limit_mb=3000", "-print_final_stats=1",
+        f"-max_len={LONGEST_INPUT}", f"-timeout={HANGING_SECONDS}", "-rss_limit_mb=3000", "-print_final_stats=1",
         f"-dict={HERE / 'words.dict'}", f"-artifact_prefix={CORPUS / target}/broke-", str(found), str(CORPUS / target),
     ]  # fmt: skip
     paths = os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")])

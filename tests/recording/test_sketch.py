@@ -120,7 +120,7 @@ def test_a_form_sketches_a_transposed_or_packed_tensor_as_its_canonical_parts() 
 
 def test_facts_are_read_back_and_damaged_ones_are_refused() -> None:
     made = sketch_of(np.ones((4, 6)), form=SketchOrder(axes=(1, 0), parts=2), made=Sketching(64, 9))
-    assert read_facts(made.facts(), where="here") == (made.form, made.made, "")
+    assert read_facts(made.facts(), where="here") == (made.form, made.made, "", "")
     for wrong in (None, {}, {"size": 64}, {"size": 1, "seed": 0, "version": 1}, {**made.facts(), "axes": 3}):
         with pytest.raises(UnreadableFile, match="here"):
             read_facts(wrong, where="here")

@@ -255,6 +255,15 @@ def _sketches() -> Iterator[Row]:
     yield Row("two elements swapped", why, sketched(one), sketched(other), loose)
     yield Row("two elements swapped, values against a sketch", why, sketched(one, "full"), sketched(other), loose)
     yield Row("two elements swapped, a sketch against values", why, sketched(one), sketched(other, "full"), loose)
+    for kind in ("f8", "f2"):
+        yield Row(
+            f"two elements swapped, float32 against {kind}", why, sketched(one), sketched(other.astype(kind)), loose
+        )
+    for kind in ("i4", "i8", "u2"):
+        first, second = (np.round(values * 100).astype("f4").astype("i4") + 1000 for values in (one, other))
+        yield Row(f"two whole numbers swapped, int32 against {kind}", why, *(
+            sketched(values) for values in (first, second.astype(kind))
+        ), loose)  # fmt: skip
     yield Row("a sketch with any limit but infinity", why, sketched(one), sketched(other), {"limits": "rel_l2:1e9"})
     far = one + np.float32(0.1)
     yield Row("far apart", "the estimate is far beyond the limit", sketched(one), sketched(far), loose)

@@ -7,6 +7,7 @@ import sys
 import sysconfig
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,8 +17,7 @@ import xxhash
 from reprod_log.frameworks import Framework
 from reprod_log.frameworks.hooks import Undo
 from reprod_log.frameworks.installed import variables_of
-from reprod_log.recording import Recording
-from reprod_log.recording.program import Program
+from reprod_log.recording.program import Program, is_plain
 
 _OF_THE_SHELL = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "COLUMNS", "LINES"})
 """Variables that differ from one command to the next and say nothing of a program."""
@@ -65,13 +65,7 @@ class ScriptFiles:
 
     def modules(self) -> dict[str, str]:
         """The content of every module of the user's own that was imported since."""
-        found = {}
-        for name, module in list(sys.modules.items()):
-            if name not in self._before and isinstance(module, ModuleType):
-                path = getattr(module, "__file__", None)
-                if isinstance(path, str) and _is_of_the_user(path):
-                    found[name] = file_digest(path)
-        return found
+        return _own({name: module for name, module in list(sys.modules.items()) if name not in self._before})
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -80,39 +74,52 @@ class ScriptFiles:
 
 def program_of(framework: Framework, started: Program, files: ScriptFiles) -> Program:
     """What has run, now that it has; `started` is what was known before."""
-    process = framework.eager.process
-    variables = {name: _digest(os.environ[name].encode()) for name in variables_of(framework.name, os.environ)}
-    known = {one.name: one.read() for one in process.switches()}
+    known = _known_of(framework)
     # A larger one was drawn by the framework, because the script sets none: the numbers tell whether it matters.
-    known |= {f"seed of {name}": number for name, number in process.seeds().items() if number < _DRAWN_SEEDS}
+    seeds = framework.eager.process.seeds()
+    drawn = {f"seed of {name}": number for name, number in seeds.items() if number < _DRAWN_SEEDS}
     return replace(
         started,
-        framework=f"{framework.name} {process.version()}",
+        framework=known.framework,
         modules=files.modules(),
-        environment={**files.environment, **variables},
-        settings={name: value for name, value in known.items() if _is_plain(value) and "thread" not in name.lower()},
+        environment={**files.environment, **known.environment},
+        settings={**known.settings, **drawn},
     )
 
 
-_OF_A_PASS = ("dtype", "lr", "learning_rate")
-"""Settings that another precision changes, or that the numbers themselves are held against."""
+def running_program(framework: Framework) -> Program:
+    """The program that calls us now, as far as it can be told from inside; seeds may be set anew at any time."""
+    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    script = main if isinstance(main, str) and _is_of_the_user(main) else ""
+    modules = {name: module for name, module in list(sys.modules.items()) if name != "__main__"}
+    return replace(
+        _known_of(framework),
+        script=file_digest(script) if script else "",
+        arguments=tuple(sys.argv[1:]) if script else (),
+        modules=_own(modules),
+    )
 
 
-def settings_of(recording: Recording) -> dict[str, Any]:
-    """The settings of layers and optimizers under dotted names, without what a pass in another precision changes."""
-    found = {
-        f"{module.path or module.type}.{name}": value
-        for module in recording.modules
-        for name, value in module.settings.items()
-    }
-    optimizers = recording.provenance.extra.get("optimizers")
-    for name, one in optimizers.items() if isinstance(optimizers, Mapping) else ():
-        found |= {f"{name}.{setting}": value for setting, value in one.items()} if isinstance(one, Mapping) else {}
-    return {
-        name: value
-        for name, value in found.items()
-        if not name.lower().endswith(_OF_A_PASS) and _is_plain(value) and not _is_dtype(value)
-    }
+def _known_of(framework: Framework) -> Program:
+    """What a framework and its variables are set to."""
+    process = framework.eager.process
+    variables = {name: _digest(os.environ[name].encode()) for name in variables_of(framework.name, os.environ)}
+    switches = {one.name: one.read() for one in process.switches()}
+    return Program(
+        framework=f"{framework.name} {process.version()}",
+        environment=variables,
+        settings={name: value for name, value in switches.items() if is_plain(value) and "thread" not in name.lower()},
+    )
+
+
+def _own(modules: Mapping[str, Any]) -> dict[str, str]:
+    """The content of those of the modules that are the user's own."""
+    found = {}
+    for name, module in modules.items():
+        path = getattr(module, "__file__", None) if isinstance(module, ModuleType) else None
+        if isinstance(path, str) and _is_of_the_user(path):
+            found[name] = file_digest(path)
+    return found
 
 
 def file_digest(path: str | Path) -> str:
@@ -127,6 +134,7 @@ def _digest(content: bytes) -> str:
     return xxhash.xxh3_128(content).hexdigest() if content else ""
 
 
+@cache
 def _is_of_the_user(path: str) -> bool:
     place = os.path.realpath(path)
     return not place.startswith((*_LIBRARIES, _OURS))
@@ -139,11 +147,3 @@ def _is_read_by_the_user() -> bool:
         frame = frame.f_back
     path = frame.f_code.co_filename
     return not path.startswith("<") and _is_of_the_user(path)
-
-
-def _is_plain(value: Any) -> bool:
-    return value is None or isinstance(value, (bool, int, float, str))
-
-
-def _is_dtype(value: Any) -> bool:
-    return isinstance(value, str) and value.rpartition(".")[2] in ("float32", "float64")

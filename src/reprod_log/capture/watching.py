@@ -12,6 +12,7 @@ from typing import Any
 from reprod_log.capture.gradients import check_scalar
 from reprod_log.capture.guard import Guard, described, warn
 from reprod_log.capture.listening import Listening
+from reprod_log.capture.program import running_program
 from reprod_log.capture.provenance import (
     caveat_notes,
     extra_facts,
@@ -31,6 +32,7 @@ from reprod_log.frameworks.nests import flatten
 from reprod_log.frameworks.tensors import view
 from reprod_log.messages import Foreign, Message, message
 from reprod_log.recording import PHASES, Array, Key, Recording
+from reprod_log.recording.program import FACT
 from reprod_log.recording.recorder import Recorder
 from reprod_log.recording.spool import Spool
 from reprod_log.recording.stores import store_for
@@ -404,7 +406,7 @@ def watch(
                 also by phase: {"forward": "summary"}
     inputs      whether each layer's inputs are recorded too: True, False, or "first": in the first recorded step only
     budget      most bytes of values to keep; what no longer fits is summarised, and the recording notes it
-    run         the name of the pass, when several recordings of one program are put together ("float64" …)
+    run         the name of the pass ("float64" …) when `join_passes` puts several recordings of one program together
     step_after  the name of the optimizer whose update ends a step, when one iteration has several updates
     mesh        with several processes, the named axes that they lie on: torch's DeviceMesh, paddle's ProcessMesh or
                 HybridCommunicateGroup, or sizes by name, the outermost first: {"dp": 2, "tp": 2}. Found by itself when
@@ -431,7 +433,8 @@ def watch(
     if budget is not None and budget < 0:
         raise UsageError(f"budget must be a number of bytes, not {budget!r}")
     chosen = selection(phases=phases, layers=layers, steps=steps, detail=detail, inputs=inputs)
-    return Run(framework, models, optimizers, RunOptions(chosen, save, budget, run, step_after, mesh))
+    facts = {FACT: {run: running_program(framework).to_dict()}}
+    return Run(framework, models, optimizers, RunOptions(chosen, save, budget, run, step_after, mesh, facts))
 
 
 def _named(thing: Any, what: str, *, single: str) -> dict[str, Any]:

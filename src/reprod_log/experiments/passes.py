@@ -30,6 +30,7 @@ from reprod_log.pairing.links import WeightMap
 from reprod_log.pairing.models import Layers, match_layers
 from reprod_log.pairing.weight_map import TransferPlan, make_plan
 from reprod_log.recording import PHASES, Array, Entry, Key, Recording
+from reprod_log.recording.program import of_one_program
 from reprod_log.recording.spool import Spool
 
 Progress = Callable[[str, int, int], None]
@@ -113,7 +114,7 @@ class Experiments:
         if not self.quick and self.ours.optimizer is not None and self.theirs.optimizer is not None:
             self._inject(reference, extra)
         whole = [
-            replace(main, entries=(*main.entries, *more), notes=(*main.notes, *notes))
+            of_one_program(replace(main, entries=(*main.entries, *more), notes=(*main.notes, *notes)))
             for main, more, notes in zip(mains, extra, self._notes, strict=True)
         ]
         return whole[0], whole[1]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -199,7 +200,7 @@ def _turned(sketch: Sketch, pair: Pair) -> Sketch:
         return sketch
     axes = sketch.form.axes or tuple(range(len(view.axes)))
     form = SketchOrder(tuple(view.axes.index(axis) for axis in axes), sketch.form.parts)
-    return Sketch(sketch.values, sketch.summary, form, sketch.made, sketch.nonfinite)
+    return replace(sketch, form=form)
 
 
 def _from_sketches(pair: Pair, ours: Sketch, theirs: Sketch) -> Measurement | Message:
@@ -213,9 +214,12 @@ def _from_sketches(pair: Pair, ours: Sketch, theirs: Sketch) -> Measurement | Me
         nan_both = left.nan if same else 0
         mismatched = 0 if same else max(1, abs(left.nan - right.nan) + abs(left.inf - right.inf))
     norm, error = _norm_of_difference(ours, theirs)
-    if _fewest_differing(pair) > 0 and norm <= _seen_from((left, right), count, ours.made.size):
+    if norm <= _seen_from((left, right), count, ours.made.size):
         # Swap two elements, or two rows, that go to the same buckets: the sketch stays as it was.
-        return message("reason.sketch_collision")
+        if _fewest_differing(pair) > 0 or ours.exact != theirs.exact:
+            return message("reason.sketch_collision")
+        if pair.reference.dtype != pair.candidate.dtype and not ours.exact:
+            return message("reason.sketch_dtypes", reference=pair.reference.dtype, candidate=pair.candidate.dtype)
     comparable = max(count - nan_both - mismatched, 1)
     size = _norm(left, count)
     bounds = _bounds(norm, error, ours.made.size, (left, right), (size, _norm(right, count)), comparable)

@@ -2,6 +2,7 @@
 
 from reprod_log.recording.entry import Array, Entry, dtype_name, dtype_named
 from reprod_log.recording.key import PHASES, Key
+from reprod_log.recording.program import join_passes
 from reprod_log.recording.recording import ModuleInfo, Provenance, Recording, current_provenance, entry_of
 
 __all__ = [
@@ -16,4 +17,5 @@ __all__ = [
     "dtype_name",
     "dtype_named",
     "entry_of",
+    "join_passes",
 ]

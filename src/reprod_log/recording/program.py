@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from reprod_log.errors import UsageError, listed
+from reprod_log.messages import Names, Parts, message
 from reprod_log.recording.recording import Recording
 
 FACT = "passes"
@@ -64,7 +66,98 @@ def programs_of(recording: Recording) -> dict[str, Program]:
     return {str(run): Program.from_dict(one) for run, one in known.items() if isinstance(one, Mapping)}
 
 
+def known_program(recording: Recording, run: str) -> Program | None:
+    """The program of a pass with the settings of its layers and optimizers, if it was recorded."""
+    found = programs_of(recording).get(run)
+    return None if found is None else replace(found, settings={**found.settings, **settings_of(recording)})
+
+
 def differing_passes(recording: Recording) -> tuple[str, ...]:
     """What differs between the programs of the passes of a recording, by its name."""
     first, *others = list(programs_of(recording).values()) or [Program()]
     return tuple(dict.fromkeys(name for other in others for name in first.differences(other)))
+
+
+def unknown_passes(recording: Recording) -> tuple[str, ...]:
+    """The passes of which nobody knows what they ran, in a recording that knows it of others."""
+    known = programs_of(recording)
+    return tuple(run for run in recording.runs if known and run not in known)
+
+
+def of_one_program(recording: Recording) -> Recording:
+    """The recording, all of whose passes were made by one run of one program."""
+    known = programs_of(recording).get("")
+    return recording if known is None else _with_programs(recording, dict.fromkeys(recording.runs, known))
+
+
+def join_passes(plain: Recording, *passes: Recording) -> Recording:
+    """The recording `plain` with further passes of the same program, for example one made with `watch(run="float64")`.
+
+    Passes of another program are refused with UsageError: the difference of two programs would count as rounding. Of a
+    pass that is incomplete nothing is taken, and the recording notes it.
+    """
+    whole = plain
+    for one in passes:
+        _check_same(whole, one)
+        if one.complete:
+            kept = tuple(entry for entry in whole.entries if entry.key.run not in one.runs)
+            whole = replace(
+                whole, entries=(*kept, *one.entries), notes=tuple(dict.fromkeys((*whole.notes, *one.notes)))
+            )
+            whole = _with_programs(whole, {**programs_of(plain), **programs_of(whole), **programs_of(one)})
+        else:
+            why = Parts(one.notes[-1:])
+            whole = replace(
+                whole, notes=(*whole.notes, message("note.recording.pass_left_out", runs=Names(one.runs), why=why))
+            )
+    return whole
+
+
+def _check_same(plain: Recording, other: Recording) -> None:
+    ours = known_program(plain, "")
+    if not plain.of_run("") or not other.runs or "" in other.runs:
+        raise UsageError("join_passes takes the plain recording first, then passes that have a name (watch(run=…))")
+    for run in other.runs:
+        theirs = known_program(other, run)
+        differing = () if ours is None or theirs is None else tuple(ours.differences(theirs))
+        if differing:
+            raise UsageError(
+                f"the {run} pass is not of the same program as the plain pass: {listed(differing)} differ. A "
+                "difference of two programs would count as rounding. Record both passes anew with the same program."
+            )
+
+
+def _with_programs(recording: Recording, programs: Mapping[str, Program]) -> Recording:
+    facts = {run: one.to_dict() for run, one in programs.items()}
+    origin = recording.provenance
+    return replace(recording, provenance=replace(origin, extra={**origin.extra, FACT: facts}))
+
+
+_OF_A_PASS = ("dtype", "lr", "learning_rate")
+"""Settings that another precision changes, or that the numbers themselves are held against."""
+
+
+def settings_of(recording: Recording) -> dict[str, Any]:
+    """The settings of layers and optimizers under dotted names, without what a pass in another precision changes."""
+    found = {
+        f"{module.path or module.type}.{name}": value
+        for module in recording.modules
+        for name, value in module.settings.items()
+    }
+    optimizers = recording.provenance.extra.get("optimizers")
+    for name, one in optimizers.items() if isinstance(optimizers, Mapping) else ():
+        found |= {f"{name}.{setting}": value for setting, value in one.items()} if isinstance(one, Mapping) else {}
+    return {
+        name: value
+        for name, value in found.items()
+        if not name.lower().endswith(_OF_A_PASS) and is_plain(value) and not _is_dtype(value)
+    }
+
+
+def is_plain(value: Any) -> bool:
+    """Whether it is one number, a flag or text, which can be held against another."""
+    return value is None or isinstance(value, (bool, int, float, str))
+
+
+def _is_dtype(value: Any) -> bool:
+    return isinstance(value, str) and value.rpartition(".")[2] in ("float32", "float64")

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -90,6 +90,8 @@ class Sketch:
     made: Sketching = Sketching()
     nonfinite: str = ""
     """Hash of where NaN and infinities stand, in the order of the sketch; '' when there are none."""
+    exact: str = ""
+    """Hash of the values of whole numbers in the order of the sketch, whatever their dtype; '' for other values."""
 
     def facts(self) -> dict[str, Any]:
         """What stands beside the values in a file (the statistics stand on their own)."""
@@ -100,10 +102,12 @@ class Sketch:
             facts["parts"] = self.form.parts
         if self.nonfinite:
             facts["nonfinite"] = self.nonfinite
+        if self.exact:
+            facts["exact"] = self.exact
         return facts
 
 
-def read_facts(facts: object, *, where: str) -> tuple[SketchOrder, Sketching, str]:
+def read_facts(facts: object, *, where: str) -> tuple[SketchOrder, Sketching, str, str]:
     """What `Sketch.facts` wrote, checked."""
     try:
         if not isinstance(facts, Mapping):
@@ -113,13 +117,20 @@ def read_facts(facts: object, *, where: str) -> tuple[SketchOrder, Sketching, st
         made = Sketching(int(facts["size"]), int(facts["seed"]), int(facts["version"]))
         if not 1 <= form.parts <= 1024 or not 0 <= made.seed < 1 << 64:
             raise ValueError("impossible parts or seed")
-        return form, made, str(facts.get("nonfinite", ""))
+        return form, made, str(facts.get("nonfinite", "")), str(facts.get("exact", ""))
     except (KeyError, TypeError, ValueError, OverflowError, UsageError) as error:
         raise UnreadableFile(f"{where}: the description of its sketch is damaged ({error!r})") from error
 
 
 def sketch_of(array: Array, *, form: SketchOrder = SketchOrder(), made: Sketching = Sketching()) -> Sketch:  # noqa: B008
     """The sketch of an array of numbers, with its statistics."""
+    if array.dtype.kind in "biu":
+        exact = _exact(form.cut(array))
+        return replace(_of_numbers(array, form, made), exact=exact)
+    return _of_numbers(array, form, made)
+
+
+def _of_numbers(array: Array, form: SketchOrder, made: Sketching) -> Sketch:
     parts = _real(form.cut(array))
     values, found = _sketched(parts, made)
     if found is not None and array.dtype.kind != "c":
@@ -130,6 +141,14 @@ def sketch_of(array: Array, *, form: SketchOrder = SketchOrder(), made: Sketchin
     finite = np.isfinite(parts)
     clean = np.where(finite, parts, 0).astype(parts.dtype)
     return Sketch(_sketched(clean, made)[0], summary, form, made, _places(parts, finite))
+
+
+def _exact(parts: Array) -> str:
+    """A hash of whole numbers that does not depend on their dtype."""
+    # Only uint64 has numbers that int64 has not.
+    is_wide = parts.dtype == np.uint64 and parts.size and parts.max() > np.iinfo(np.int64).max
+    wide = np.ascontiguousarray(parts, np.uint64 if is_wide else np.int64)
+    return xxhash.xxh3_128(b"u" * bool(is_wide) + wide.tobytes()).hexdigest()
 
 
 def _real(parts: Array) -> Array:
@@ -218,5 +237,5 @@ def _places(parts: Array, finite: Array) -> str:
 
 def stored_sketch(entry: Entry) -> Sketch:
     """The sketch that a recording holds of an entry."""
-    form, made, nonfinite = read_facts(entry.meta.get("sketch"), where=str(entry.key))
-    return Sketch(entry.read(), dict(entry.meta["summary"]), form, made, nonfinite)
+    form, made, nonfinite, exact = read_facts(entry.meta.get("sketch"), where=str(entry.key))
+    return Sketch(entry.read(), dict(entry.meta["summary"]), form, made, nonfinite, exact)

@@ -22,6 +22,7 @@ from reprod_log.frameworks import Framework
 from reprod_log.frameworks.side import Batch, Scope, Side, batches_of
 from reprod_log.messages import Foreign, message
 from reprod_log.recording import Array, Key, Recording, entry_of
+from reprod_log.recording.program import of_one_program
 from reprod_log.steps.subject import OwnLimits, Subject, has_float64, is_recorded, recorded
 from reprod_log.steps.trainer import Trainer
 from reprod_log.steps.values import given, named, origin, values_recording
@@ -68,7 +69,7 @@ def with_float64(make: Callable[[str | None], Recording], *, float64: bool = Tru
     except Exception as error:  # a kernel without float64 may raise anything; its text is the note
         why = Foreign(f"{type(error).__name__}: {error}")
         return replace(main, notes=(*main.notes, message("note.experiments.no_float64", why=why)))
-    return replace(main, entries=(*main.entries, *wide.entries))
+    return of_one_program(replace(main, entries=(*main.entries, *wide.entries)))
 
 
 # ---- forward: the same weights and the same input give the same output, layer by layer -------------------------------

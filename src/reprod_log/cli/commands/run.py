@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperCommand
 
-from reprod_log.capture.program import file_digest, settings_of
+from reprod_log.capture.program import file_digest
 from reprod_log.capture.script import run_script
 from reprod_log.cli import ALIGNED, INCOMPLETE, INTERRUPTED, NOT_ALIGNED
 from reprod_log.cli.ending import give, tell_next
@@ -25,8 +25,8 @@ from reprod_log.cli.output import program_output
 from reprod_log.cli.script_arguments import arranged, note_on
 from reprod_log.errors import CaptureError, ReprodLogError, UsageError
 from reprod_log.messages import Message, Name, Words, message, words
-from reprod_log.recording import Recording
-from reprod_log.recording.program import FACT, Program, programs_of
+from reprod_log.recording import Recording, join_passes
+from reprod_log.recording.program import Program, known_program
 from reprod_log.recording.stores import load, save
 from reprod_log.report.facts import passes_of
 from reprod_log.report.terminal import drop_output
@@ -263,35 +263,22 @@ def _script_traceback(error: Exception, script: Path) -> str | None:
 def _add_pass(path: Path, more: Recording, context: typer.Context) -> None:
     """Put another pass into the recording at `path`, if it is of the same program."""
     recording = load(path)
-    both = set(recording.runs) & set(more.runs)
-    kept = tuple(entry for entry in recording.entries if entry.key.run not in both)
-    if not kept:
+    if not recording.of_run(""):
         raise UsageError(
             f"{path} has only a float64 pass. Record both with one command: {_command(context, '--float64')}"
         )
-    programs = programs_of(more)
-    for one in programs.values():
-        _refuse_other(path, replace(one, settings={**one.settings, **settings_of(more)}), context)
-    passes = {**recording.provenance.extra.get(FACT, {}), **more.provenance.extra.get(FACT, {})}
-    extra = {**recording.provenance.extra, FACT: passes}
-    whole = replace(
-        recording,
-        entries=(*kept, *more.entries),
-        provenance=replace(recording.provenance, extra=extra),
-        complete=recording.complete and more.complete,
-        notes=(*recording.notes, *more.notes),
-        source=str(path),
-    )
-    save(whole, path)
+    for run in more.runs:
+        program = known_program(more, run)
+        if program is not None:
+            _refuse_other(path, program, context)
+    save(replace(join_passes(recording, more), source=str(path)), path)
 
 
 def _refuse_other(path: Path, program: Program, context: typer.Context) -> None:
     """Refuse a pass of another program than the plain pass at `path`: their difference would count as rounding."""
-    recording = load(path)
-    known = programs_of(recording).get("")
+    known = known_program(load(path), "")
     if known is None:
         return
-    known = replace(known, settings={**known.settings, **settings_of(recording)})
     other = [_differing(name, *values) for name, values in known.differences(program).items()]
     if other:
         raise UsageError(

@@ -19,7 +19,7 @@ from reprod_log.frameworks.installed import FRAMEWORKS
 from reprod_log.measure.comparison import Compared
 from reprod_log.messages import Code, Message, Name, Names, Number, message
 from reprod_log.recording import Key, Provenance, Recording
-from reprod_log.recording.program import differing_passes
+from reprod_log.recording.program import differing_passes, unknown_passes
 from reprod_log.verdict import DEFAULT_LIMITS, CalibratedPolicy, Limit, Policy, Status, judge_calibrated, odd_passes
 
 _MOST_KEYS = 20
@@ -481,16 +481,23 @@ def _odd_pass(case: Case) -> Iterable[Finding]:
 
 def _other_programs(case: Case) -> Iterable[Finding]:
     for name, recording in (("reference", case.data.reference), ("candidate", case.data.candidate)):
-        differing = differing_passes(recording)
+        differing, unknown = differing_passes(recording), unknown_passes(recording)
         if differing:
-            yield Finding(
-                rule="other_programs",
-                kind="doubt",
-                cause=message("cause.odd_pass.programs", side=side(name)),
-                evidence=(message("evidence.odd_pass.programs", names=Names(differing)),),
-                confidence="consistent",
-                advice=(message("advice.passes_of_one_program"),),
-            )
+            cause = message("cause.odd_pass.programs", side=side(name))
+            evidence = message("evidence.odd_pass.programs", names=Names(differing))
+        elif unknown:
+            cause = message("cause.odd_pass.unknown", side=side(name))
+            evidence = message("evidence.odd_pass.unknown", runs=Names(run or "plain" for run in unknown))
+        else:
+            continue
+        yield Finding(
+            rule="other_programs",
+            kind="doubt",
+            cause=cause,
+            evidence=(evidence,),
+            confidence="consistent",
+            advice=(message("advice.passes_of_one_program"),),
+        )
 
 
 # An output that is its own input: logging the fake data as `logits` on both sides passes whatever the model does.
