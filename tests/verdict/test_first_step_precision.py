@@ -5,8 +5,11 @@ import numpy as np
 from reprod_log import Alignment, Recording, align
 
 
-def recording(changes: dict[str, float] | None = None) -> Recording:
-    """Outputs, gradients and updates of two layers in both precisions; `changes` move float32 ones by a share."""
+def recording(changes: dict[str, float] | None = None, *, flips: bool = False) -> Recording:
+    """Outputs, gradients and updates of two layers in both precisions; `changes` move float32 ones by a share.
+
+    With `flips`, one output that is zero but for rounding has the other sign in float32.
+    """
     generator = np.random.default_rng(1)
     arrays: dict[str, np.ndarray] = {}
     keys = [form.format(layer) for form in ("forward/{}#0:output", "gradient/{}.weight:raw", "update/{}.weight")
@@ -14,14 +17,17 @@ def recording(changes: dict[str, float] | None = None) -> Recording:
     for key in keys:
         for step in (0, 1):
             wide = generator.normal(size=(16, 16))
+            wide[0, 0] = 1e-9 if key.startswith("forward") else wide[0, 0]
             arrays[f"float64@step{step}/{key}"] = wide
             share = (changes or {}).get(f"step{step}/{key}", 0.0)
             arrays[f"step{step}/{key}"] = (wide * (1 + share)).astype(np.float32)
+            if flips and key.startswith("forward"):
+                arrays[f"step{step}/{key}"][0, 0] *= -1
     return Recording.from_arrays(arrays)
 
 
-def compared(changes: dict[str, float]) -> Alignment:
-    return align(recording(), recording(changes))
+def compared(changes: dict[str, float], *, flips: bool = False) -> Alignment:
+    return align(recording(), recording(changes, flips=flips))
 
 
 def test_equal_passes_are_aligned() -> None:
@@ -41,12 +47,20 @@ def test_update_of_another_program_is_no_pass() -> None:
 
 
 def test_gradients_and_what_follows_may_jump_when_an_activation_changes_side() -> None:
-    assert compared({"step0/gradient/a.weight:raw": 0.01, "step0/update/a.weight": 0.01}).passed
-    assert not compared({"step0/gradient/a.weight:raw": 0.3, "step0/update/a.weight": 0.3}).passed
+    jump = {"step0/gradient/a.weight:raw": 0.01, "step0/update/a.weight": 0.01}
+    assert compared(jump, flips=True).passed
+    assert not compared({"step0/gradient/a.weight:raw": 0.3, "step0/update/a.weight": 0.3}, flips=True).passed
+
+
+def test_jump_without_an_activation_that_changed_side_is_no_kink() -> None:
+    """Wherever the gradient lies: no output has another sign than in float64."""
+    for share in (0.001, 0.01, 0.09):
+        jump = {"step0/gradient/a.weight:raw": share, "step0/update/a.weight": share}
+        assert compared(jump).status.value == "PRECISION"
 
 
 def test_jump_behind_every_activation_is_no_kink() -> None:
-    found = compared({"step0/gradient/b.weight:raw": 0.01, "step0/update/b.weight": 0.01})
+    found = compared({"step0/gradient/b.weight:raw": 0.01, "step0/update/b.weight": 0.01}, flips=True)
     assert found.status.value == "UNPROVEN"
 
 

@@ -36,7 +36,7 @@ from reprod_log.verdict.fixed import (
     unmatched_judgements,
     verdict_on,
 )
-from reprod_log.verdict.floor import FLOAT64, FloorEvidence, NoiseFloor
+from reprod_log.verdict.floor import FLOAT64, FloorEvidence, NoiseFloor, may_have_flipped
 from reprod_log.verdict.narrow import judge_in, judge_narrow, keeps_narrow_weights, narrow_type
 from reprod_log.verdict.policy import EXACT_KINDS, CalibratedPolicy, Policy
 from reprod_log.verdict.status import Basis, Status
@@ -452,7 +452,8 @@ def _first_step(floor: NoiseFloor, policy: CalibratedPolicy) -> Iterator[Judgeme
     steps = {key.step for one in floor.of_mode("") if (key := one.key).step is not None}
     rows = [one for one in floor.of_mode("") if one.key.step in sorted(steps)[:1] and _tells(one, policy)]
     judged = [(one, narrow(one, floor, policy, policy.precision, Status.PRECISION)) for one in rows]
-    flipped = any(
+    outputs = [one for one in rows if one.key.phase == "forward" and one.key.role.startswith("output")]
+    flipped = may_have_flipped(outputs) and any(
         not found.status.passed and _may_be_kink(one, policy, phases=("gradient", "backward")) for one, found in judged
     )
     for one, found in judged:

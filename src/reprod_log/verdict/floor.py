@@ -11,7 +11,7 @@ A program may be recorded in several passes (runs) of itself. A run's name is it
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,6 +22,7 @@ import numpy as np
 from reprod_log.layers.lookup import column_of, layer_kind
 from reprod_log.measure.comparison import Comparison, Task, measure_tasks
 from reprod_log.measure.measurement import Measurement
+from reprod_log.measure.sketch import has_values
 from reprod_log.messages import Message, Name, Note, Number, message, notes_from_dict, notes_to_dict
 from reprod_log.pairing import Pair, Pairing
 from reprod_log.recording import Entry, Key, ModuleInfo, Recording
@@ -50,6 +51,8 @@ class FloorEvidence:
     basis: Basis = Basis.NONE
     constant: float = 0.0
     """Relative error that a constant kept in float32 makes in every precision (see kept_constants)."""
+    flips: int | None = None
+    """Elements of a layer's output whose sign differs between the passes; None where nobody looked."""
 
     @property
     def in_float64(self) -> bool:
@@ -166,7 +169,62 @@ def calibrate(
         )
         for one in wanted
     )
-    return NoiseFloor(evidence, tuple(_notes(again, found[len(new) :])))
+    return NoiseFloor(_with_flips(evidence, wanted, reference), tuple(_notes(again, found[len(new) :])))
+
+
+_KINKS_AT_ZERO = ("relu", "leaky_relu", "prelu")
+_WORTH_A_LOOK = 2.0
+"""Errors of gradients in units of the reference's own, above which it matters whether activations changed sides."""
+
+
+def _with_flips(
+    evidence: tuple[FloorEvidence, ...], wanted: list[_Wanted], reference: Recording
+) -> tuple[FloorEvidence, ...]:
+    """The evidence; where gradients of the first step jump, with the signs that changed in the outputs before them."""
+    free = [one for one in evidence if not one.mode and one.key.step is not None]
+    first = min((one.key.step for one in free), default=None)
+    gradients = [one for one in free if one.key.step == first and one.key.phase in ("gradient", "backward")]
+    if not any(_jumps(one) for one in gradients):
+        return evidence
+    # These change sides without a sign that does: the largest of a window, a limit other than zero.
+    elsewhere = {module.path for module in reference.modules if _has_kink_elsewhere(module)}
+    return tuple(
+        replace(one, flips=None if one.key.path in elsewhere else _flips(asked))
+        if not one.mode and one.key.step == first and one.key.phase == "forward" and one.key.role.startswith("output")
+        else one
+        for one, asked in zip(evidence, wanted, strict=True)
+    )
+
+
+def _has_kink_elsewhere(module: ModuleInfo) -> bool:
+    row = layer_kind(module.kind)
+    return row is not None and ((row.kinked and row.kind not in _KINKS_AT_ZERO) or "maxpool" in row.kind)
+
+
+def _jumps(one: FloorEvidence) -> bool:
+    if one.float32 is None or one.noise is None:
+        return False
+    return not one.float32.rmse <= _WORTH_A_LOOK * one.noise.rmse
+
+
+def _flips(asked: _Wanted) -> int | None:
+    """How many elements have another sign in either side's own precision than in the reference's float64 pass."""
+    count = 0
+    for pair in (*asked.noise, asked.float32):
+        if not has_values(pair):
+            return None
+        ours, theirs = pair.reference.array(), pair.candidate.array()
+        theirs = theirs if pair.view is None else pair.view.of(theirs)
+        if ours.shape != theirs.shape or ours.dtype.kind != "f" or theirs.dtype.kind != "f":
+            return None
+        count += int(np.count_nonzero(np.sign(ours) != np.sign(theirs)))
+    return count
+
+
+def may_have_flipped(outputs: Iterable[FloorEvidence]) -> bool:
+    """Whether an activation may stand on the other side of a kink: signs changed, or nobody knows."""
+    flips = [one.flips for one in outputs]
+    return not flips or None in flips or any(flips)
 
 
 def _without_limit(measurement: Measurement | None) -> Measurement | None:

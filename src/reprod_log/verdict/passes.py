@@ -17,7 +17,7 @@ import numpy as np
 from reprod_log.measure.measurement import Measurement
 from reprod_log.recording import Key
 from reprod_log.verdict.calibrated import BEHIND_GRADIENTS, EPS, narrow_factor, series, spread
-from reprod_log.verdict.floor import FloorEvidence, NoiseFloor
+from reprod_log.verdict.floor import FloorEvidence, NoiseFloor, may_have_flipped
 from reprod_log.verdict.policy import CalibratedPolicy
 
 _LEAST_SHARE = 0.01
@@ -186,7 +186,9 @@ def _first_step(phases: dict[str, list[_Distance]], policy: CalibratedPolicy) ->
     gradients = [one for one in odd if one.one.key.phase in ("gradient", "backward")]
     # A kink moves the gradients before it, and not those between it and the loss.
     last = _last_layer(phases)
+    outputs = [one.one for one in phases.get("forward", ()) if one.one.key.role.startswith("output")]
     flipped = bool(gradients) and last is not None and all(_layer(one) != last for one in gradients)
+    flipped = flipped and may_have_flipped(outputs)
     for one in odd:
         if not (flipped and one.one.key.phase in BEHIND_GRADIENTS and one.share <= policy.kink):
             return one
