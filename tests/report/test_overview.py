@@ -16,7 +16,7 @@ from reprod_log.cli import run
 from reprod_log.diagnose import Finding
 from reprod_log.messages import Name, message, words
 from reprod_log.report.formats.markdown import LIMIT
-from reprod_log.report.overview import markdown, rows_of, summary_of, write_overview
+from reprod_log.report.overview import markdown, overview_answer, rows_of, summary_of, write_overview
 from reprod_log.steps.overview import Overview, StepResult
 from reprod_log.verdict import Status
 
@@ -167,3 +167,16 @@ def test_log_without_its_partner_is_unmatched_on_the_screen_and_in_the_report(lo
     assert "UNMATCHED  metric" in said
     assert f"written: {logs / 'all.md'}" in said
     assert "| metric | ∅ UNMATCHED |" in (logs / "all.md").read_text(encoding="utf-8")
+
+
+def test_absent_steps_and_unused_files_stand_in_every_report(tmp_path: Path) -> None:
+    found = replace(overview(ALL[0]), kind="hand_in", absent=("loss", "training"), unused=("notes/own.npy",))
+    told = ["no logs of these steps: loss, training", "notes/own.npy"]
+    page = write_overview(found, tmp_path / "all.html").read_text(encoding="utf-8")
+    plain = re.sub(r"<[^>]+>", "", page)
+    assert all(text in plain for text in told)
+    assert all(text.replace("_", r"\_") in markdown(found) for text in told)
+    read = overview_answer(found)
+    assert (read["absent"], read["unused"]) == (["loss", "training"], ["notes/own.npy"])
+    assert [(one["name"], one["status"], one["passed"]) for one in read["steps"]] == [("forward", "PASS", True)]
+    assert read["status"] == "PASS"

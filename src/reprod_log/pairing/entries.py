@@ -276,8 +276,10 @@ class _Finder:
         if entry.key.role.startswith("input"):
             return entry.key.phase == "forward"
         if not self._answered:
+            # Only an output that has a partner makes another output a further one.
             for pair in pairs:
-                self._answered |= {_call(pair.reference.key), _call(pair.candidate.key)}
+                if pair.reference.key.role.startswith("output"):
+                    self._answered |= {_call(pair.reference.key), _call(pair.candidate.key)}
         modules = self.ours if entry.key.path in self.ours else self.theirs
         if entry.key.path.rpartition(".")[0] not in modules or entry.key.path == "":
             return False

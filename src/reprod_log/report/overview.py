@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from reprod_log.errors import UsageError
-from reprod_log.messages import Message, Name, message, words
+from reprod_log.messages import Message, Name, Names, message, words
 from reprod_log.recording.files import replacing
 from reprod_log.report import render_report, write_report
 from reprod_log.report.answer import answer_of
@@ -66,6 +66,12 @@ def summary_of(overview: Overview) -> Message:
     return message("plan.doubtful", sentence=found, count=doubtful) if doubtful else found
 
 
+def remarks_of(overview: Overview) -> tuple[Message, ...]:
+    """What a reader should know beside the table: steps that have no logs, files that were not used."""
+    found = (("check.absent", overview.absent), ("check.unused", overview.unused))
+    return tuple(message(id, names=Names(names)) for id, names in found if names)
+
+
 def _row(step: StepResult) -> OverviewRow:
     if step.skipped:
         return OverviewRow(step.name, "SKIPPED", None, message("plan.skipped"))
@@ -115,6 +121,7 @@ def markdown(overview: Overview, *, language: str = "en", full: bool = False, mo
     titles = [phrase.get(name) for name in ("plan.step", "status", "first", "plan.finding")]
     mark = MARKS[overview.status]
     parts = [f"# {mark} {text(phrase(summary_of(overview)))}\n", Section("", titles, lines).render()]
+    parts += [f"{text(phrase(one))}\n" for one in remarks_of(overview)]
     left, room = 0, most - sum(map(len, parts)) - 500
     for step in sorted(overview.steps, key=lambda step: step.passed):
         if step.alignment is None:
@@ -148,6 +155,8 @@ def overview_answer(overview: Overview) -> dict[str, Any]:
         "passed": overview.passed,
         "headline": summary_of(overview).to_dict(),
         "steps": steps,
+        "absent": list(overview.absent),
+        "unused": list(overview.unused),
     }
 
 
@@ -185,6 +194,7 @@ def _html(overview: Overview, path: Path, language: str) -> str:
         language=language,
         summary=summary_of(overview),
         rows=rows_of(overview),
+        remarks=remarks_of(overview),
         links=links,
         marks=MARKS,
         version=__version__,

@@ -15,9 +15,9 @@ from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOT_PROVEN, NOTHING_COMPARED
 from reprod_log.cli.answer import tell_written
 from reprod_log.cli.ending import give, tell_next
 from reprod_log.cli.options import AllowUnproven, AsJson, Language, Limits, OverviewReports, Trust
-from reprod_log.messages import Name, Names, Words, message, words
+from reprod_log.messages import Name, Words, message, words
 from reprod_log.report.first_screen import screen_headline
-from reprod_log.report.overview import announce_overview, overview_answer, summary_of, write_overview
+from reprod_log.report.overview import announce_overview, overview_answer, remarks_of, summary_of, write_overview
 from reprod_log.report.terminal import STYLES, terminal
 from reprod_log.report.writing import plain
 from reprod_log.steps.hand_in import check_folder
@@ -49,9 +49,8 @@ def run(
     console.print(_table(hand_in, render))
     for step in failed:
         console.print(Text(plain(f"{step.name}: {_why(step, render)}")))
-    for id, names in (("check.absent", hand_in.absent), ("check.unused", hand_in.unused)):
-        if names:
-            console.print(Text(plain(render(message(id, names=Names(names)))), style="dim"), soft_wrap=True)
+    for remark in remarks_of(hand_in):
+        console.print(Text(plain(render(remark)), style="dim"), soft_wrap=True)
     for path in report:
         tell_written(write_overview(hand_in, path, language=language), language)
     give(lambda: overview_answer(hand_in))
