@@ -6,7 +6,7 @@ entries follow their layers, so that other names, nesting and registration order
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -84,13 +84,44 @@ def _matched(reference: Recording, candidate: Recording, rename: Mapping[str, st
     # Other passes (float64, isolated, repeats …) are evidence: what one side lacks there weakens the evidence for an
     # entry, which calibrate sees; what it lacks in the plain run is missing.
     paired = {str(pair.reference.key) for pair in pairs}, {str(pair.candidate.key) for pair in pairs}
+    partners = {pair.reference.key: pair.candidate.key for pair in pairs}
+    cut = _cut_gradients(reference, candidate, partners, alone)
+    cut |= _cut_gradients(candidate, reference, {theirs: ours for ours, theirs in partners.items()}, left)
     return Pairing(
         tuple(pairs),
-        tuple(entry for entry in alone if _is_missing(entry.key, reference, candidate, paired[0])),
-        tuple(entry for entry in left if _is_missing(entry.key, candidate, reference, paired[1])),
+        tuple(one for one in alone if id(one) in cut or _is_missing(one.key, reference, candidate, paired[0])),
+        tuple(one for one in left if id(one) in cut or _is_missing(one.key, candidate, reference, paired[1])),
         tuple(structural),
         (*notes, *finder.notes()),
     )
+
+
+def _cut_gradients(own: Recording, other: Recording, pairs: Mapping[Key, Key], unpaired: Iterable[Entry]) -> set[int]:
+    """Gradients of what both sides ran alone that only the own side has: there the graph of the other is cut.
+
+    The gradient of a weight needs a partner where the weight has one. Inputs have names of their own, so theirs count
+    only where the other side has none at all. A side without any gradient of layers alone was not asked for them.
+    """
+    there = {
+        (key.run, key.layer_alone, key.phase) for key in (one.key for one in other.entries) if _is_gradient_alone(key)
+    }
+    if not there:
+        return set()
+    ran = {(key.run, key.layer_alone): one.layer_alone for key, one in pairs.items() if key.phase == "forward"}
+    weights = {key.path for key in pairs if key.phase == "parameter"}
+    found = set()
+    for entry in unpaired:
+        key = entry.key
+        partner = ran.get((key.run, key.layer_alone)) if _is_gradient_alone(key) else None
+        if partner is not None and (
+            key.path in weights if key.phase == "gradient" else (key.run, partner, key.phase) not in there
+        ):
+            found.add(id(entry))
+    return found
+
+
+def _is_gradient_alone(key: Key) -> bool:
+    return key.run.partition(".")[0] == "isolated" and key.phase in ("gradient", "backward")
 
 
 def _is_missing(key: Key, own: Recording, other: Recording, paired: Collection[str]) -> bool:
