@@ -86,7 +86,7 @@ def test_second_pass_of_another_program_is_refused(
     assert record("train.py", *(["--eval"] if change == "argument" else []), options=WIDE) == WRONG_USE
     told = capsys.readouterr().err
     assert said in told
-    assert "Record both anew with one command: reprod run --float64 -o rec train.py" in told
+    assert "Record both again with one command: reprod run --float64 -o rec train.py" in told
     after = load(place / "rec")
     assert (after.runs, len(after)) == (before.runs, len(before))
 
