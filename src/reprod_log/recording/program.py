@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from reprod_log.errors import UsageError, listed
-from reprod_log.messages import Names, Parts, message
+from reprod_log.messages import Message, Names, Parts, message
 from reprod_log.recording.recording import Recording
 
 FACT = "passes"
@@ -106,7 +106,7 @@ def join_passes(plain: Recording, *passes: Recording) -> Recording:
             )
             whole = _with_programs(whole, {**programs_of(plain), **programs_of(whole), **programs_of(one)})
         else:
-            why = Parts(one.notes[-1:])
+            why = Parts(note for note in one.notes[-1:] if isinstance(note, Message))
             whole = replace(
                 whole, notes=(*whole.notes, message("note.recording.pass_left_out", runs=Names(one.runs), why=why))
             )

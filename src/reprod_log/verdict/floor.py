@@ -182,7 +182,7 @@ def _with_flips(
 ) -> tuple[FloorEvidence, ...]:
     """The evidence; where gradients of the first step jump, with the signs that changed in the outputs before them."""
     free = [one for one in evidence if not one.mode and one.key.step is not None]
-    first = min((one.key.step for one in free), default=None)
+    first = min((one.key.step or 0 for one in free), default=None)
     gradients = [one for one in free if one.key.step == first and one.key.phase in ("gradient", "backward")]
     if not any(_jumps(one) for one in gradients):
         return evidence
