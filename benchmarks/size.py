@@ -114,7 +114,64 @@ def encoder(nn: Any, module: Any, softmax: Any, width: int, depth: int, words: i
     return Encoder()
 
 
-def measured(width: int, steps: int, folder: str | None, stages: bool) -> Measured:
+def resnets() -> tuple[Any, Any, Any]:
+    """ResNet-50 in torch and paddle with norms in evaluation mode, and a batch of two small images."""
+    import numpy as np
+    import paddle
+    import torch
+
+    torch.manual_seed(0)
+    paddle.seed(0)
+    ours = resnet50(torch.nn, torch.nn.Module, torch.nn.Conv2d, torch.nn.BatchNorm2d, {"bias": False})
+    theirs = resnet50(paddle.nn, paddle.nn.Layer, paddle.nn.Conv2D, paddle.nn.BatchNorm2D, {"bias_attr": False})
+    for model in (ours, theirs):
+        model.eval()
+    return ours, theirs, np.random.default_rng(0).standard_normal((2, 3, 64, 64)).astype(np.float32)
+
+
+def resnet50(nn: Any, module: Any, conv: Any, norm: Any, bare: dict[str, bool]) -> Any:
+    """The widths, depths and strides of ResNet-50, of the layers of either framework."""
+
+    def normed(inside: int, outside: int, size: int, stride: int = 1) -> Any:
+        return nn.Sequential(conv(inside, outside, size, stride, size // 2, **bare), norm(outside))
+
+    class Block(module):  # type: ignore[misc]
+        def __init__(self, inside: int, width: int, stride: int) -> None:
+            super().__init__()
+            self.first, self.second = normed(inside, width, 1), normed(width, width, 3, stride)
+            self.third, self.relu = normed(width, 4 * width, 1), nn.ReLU()
+            self.shortcut = normed(inside, 4 * width, 1, stride) if inside != 4 * width else nn.Identity()
+
+        def forward(self, x: Any) -> Any:
+            return self.relu(self.third(self.relu(self.second(self.relu(self.first(x))))) + self.shortcut(x))
+
+    class ResNet(module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem, self.relu = normed(3, 64, 7, 2), nn.ReLU()
+            blocks, inside = [], 64
+            for width, depth, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+                for place in range(depth):
+                    blocks.append(Block(inside, width, stride if place == 0 else 1))
+                    inside = 4 * width
+            self.blocks, self.head = nn.Sequential(*blocks), nn.Linear(inside, 1000)
+
+        def forward(self, x: Any) -> Any:
+            return self.head(self.blocks(self.relu(self.stem(x))).mean([2, 3]))
+
+    return ResNet()
+
+
+def published(name: str) -> tuple[Any, Any, Any]:
+    """A model of a published size."""
+    if name == "resnet50":
+        return resnets()
+    if name == "bert-base":
+        return transformers(768, 12, 30522)
+    raise SystemExit(f"no published size {name!r}; known are resnet50, bert-base")
+
+
+def measured(model: str, steps: int, folder: str | None, stages: bool) -> Measured:
     """One case in this process."""
     import numpy as np
     import paddle
@@ -124,8 +181,8 @@ def measured(width: int, steps: int, folder: str | None, stages: bool) -> Measur
     from reprod_log.recording import spool as spools
 
     torch.set_num_threads(1)
-    ours, theirs, tokens = transformers(width)
-    targets = np.random.default_rng(1).integers(0, 2000, 4)
+    ours, theirs, batch = transformers(int(model)) if model.isdecimal() else published(model)
+    targets = np.random.default_rng(1).integers(0, 1000, len(batch))
     written: list[Any] = []
     begin = spools.Spool.__init__
 
@@ -144,7 +201,7 @@ def measured(width: int, steps: int, folder: str | None, stages: bool) -> Measur
     alignment = align_models(
         ours,
         theirs,
-        (tokens,),
+        (batch,),
         targets=targets,
         loss=(torch.nn.functional.cross_entropy, paddle.nn.functional.cross_entropy),
         optimizer=(
@@ -173,9 +230,9 @@ def measured(width: int, steps: int, folder: str | None, stages: bool) -> Measur
     )
 
 
-def in_process(width: int, steps: int, folder: str | None, stages: bool) -> Measured:
+def in_process(model: str, steps: int, folder: str | None, stages: bool) -> Measured:
     """One case in a process of its own."""
-    command = [sys.executable, __file__, "--case", str(width), str(steps)]
+    command = [sys.executable, __file__, "--case", model, str(steps)]
     command += (["--folder", folder] if folder else []) + (["--stages"] if stages else [])
     answer = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return Measured(**json.loads(answer.stdout.splitlines()[-1]))
@@ -187,29 +244,43 @@ def main() -> None:
     parser.add_argument("--steps", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--folder")
     parser.add_argument("--stages", action="store_true")
-    parser.add_argument("--case", type=int, nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--published", nargs="+")
+    parser.add_argument("--case", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.case:
-        print(json.dumps(asdict(measured(*given.case, given.folder, given.stages))))
+        print(json.dumps(asdict(measured(given.case[0], int(given.case[1]), given.folder, given.stages))))
         return
     rows = []
-    for width in given.widths:
-        for steps in given.steps:
-            one = in_process(width, steps, given.folder, given.stages)
+    models = [str(width) for width in given.widths] if given.published is None else given.published
+    for model in models:
+        for steps in given.steps if given.published is None else [2]:
+            one = in_process(model, steps, given.folder, given.stages)
             row = [
+                *([model] if given.published else []),
                 f"{one.parameters / 1e6:.1f} M",
                 str(steps),
                 str(BEFORE.get(steps, "")),
                 f"{one.private / one.parameters:.0f}",
                 f"{one.spooled / one.parameters:.0f}",
+                f"{one.private / 1e9:.2f} GB",
                 f"{one.seconds:.0f}",
                 one.verdict,
             ]
             print(*row, sep="  ", flush=True)
             rows.append(row)
-    heads = ["parameters", "steps", "before", "private", "in files", "CPU s", "verdict"]
+    heads = [
+        *(["model"] if given.published else []),
+        "parameters",
+        "steps",
+        "before",
+        "private",
+        "in files",
+        "private, all",
+        "CPU s",
+        "verdict",
+    ]
     text = f"{versions('torch', 'paddlepaddle', 'numpy', 'reprod_log')}; {machine()}.\n\nBytes per parameter.\n\n"
-    write_section("Size", text + table(heads, rows))
+    write_section("Size, published models" if given.published else "Size", text + table(heads, rows))
 
 
 if __name__ == "__main__":

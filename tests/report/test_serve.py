@@ -5,6 +5,7 @@ import json
 import os
 import re
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -17,7 +18,8 @@ from reprod_log import Recording
 from reprod_log.errors import UsageError
 from reprod_log.recording import Provenance
 from reprod_log.recording.recorder import Recorder
-from reprod_log.report.serve import Server, serving
+from reprod_log.report.formats import html
+from reprod_log.report.serve import Server, listing, serving
 from reprod_log.report.serve.server import Access, is_loopback
 from reprod_log.report.writing import plain
 
@@ -256,3 +258,33 @@ def test_single_values_that_are_not_numbers_have_no_curve(folder: Path, server: 
     np.save(folder / "odd.npy", values, allow_pickle=True)  # type: ignore[arg-type]
     status, text, _ = get(server, "/recording.json?name=odd.npy")
     assert (status, json.loads(text)["curves"]) == (200, [])
+
+
+def test_a_large_alignment_is_listed_at_once_and_read_in_the_background(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin, rendered = threading.Event(), []
+    load, render = listing.Alignment.load, html.render
+
+    def slow(path: Path) -> object:
+        assert begin.wait(20)
+        return load(path)
+
+    monkeypatch.setattr(listing, "_READ_AT_ONCE", 1)
+    monkeypatch.setattr(listing.Alignment, "load", slow)
+    monkeypatch.setattr(html, "render", lambda one: rendered.append(one) or render(one))
+    for server in running(serving(folder)):
+        first = json.loads(get(server, "/items.json")[1])
+        waiting = next(one for one in first if one["kind"] == "alignment")
+        assert (waiting["mark"], waiting["headline"], waiting["status"]) == ("…", "being read", "")
+        begin.set()
+        for _ in range(200):
+            found = next(one for one in json.loads(get(server, "/items.json")[1]) if one["kind"] == "alignment")
+            if found["status"]:
+                break
+            time.sleep(0.05)
+        assert found["status"] == "FAIL"
+        assert len(rendered) == 1
+        # The page was made ready with the list.
+        assert get(server, f"/alignment?name={quote(found['name'])}")[0] == 200
+        assert len(rendered) == 1

@@ -6,15 +6,16 @@ import gzip
 import json
 import os
 import zlib
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Literal
 
 from reprod_log.alignment import SCHEMA, Alignment
 from reprod_log.errors import ReprodLogError
-from reprod_log.messages import words
+from reprod_log.messages import message, words
 from reprod_log.recording.files import check_inside
 from reprod_log.report.first_screen import screen_headline
 from reprod_log.report.html_data import in_languages
@@ -26,6 +27,8 @@ _SKIPPED = frozenset({"node_modules", "__pycache__", "site-packages"})
 _RECORDING_SUFFIXES = frozenset({".npz", ".safetensors", ".npy"})
 _MANIFEST = "manifest.json"
 _HEAD = 400
+_READ_AT_ONCE = 1 << 20
+Signature = tuple[int, int]
 MOST_ITEMS = 2_000
 
 
@@ -55,9 +58,16 @@ class Item:
 class Listing:
     """Looks through a folder; what has not changed is not read again."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, opened: Callable[[Path, Alignment], None] = lambda path, alignment: None) -> None:
+        """`opened` is given every large alignment that was read in the background."""
         self.folder = folder.resolve()
-        self._known: dict[Path, tuple[tuple[int, int], Item | None]] = {}
+        self._opened = opened
+        self._known: dict[Path, tuple[Signature, Item | None]] = {}
+        self._reader = ThreadPoolExecutor(1, "reprod_log reader")
+
+    def close(self) -> None:
+        """Read nothing more."""
+        self._reader.shutdown(wait=False, cancel_futures=True)
 
     def items(self) -> list[Item]:
         """Everything there is, the newest first."""
@@ -126,21 +136,33 @@ class Listing:
             return None
         facts = path.stat()
         plain_item = Item(self._name(path), "alignment", _time(facts.st_mtime), facts.st_size)
+        if facts.st_size > _READ_AT_ONCE:
+            # Thousands of entries take seconds; the page looks again and finds what was read meanwhile.
+            self._reader.submit(self._read_later, path, signature_of(path), plain_item)
+            waiting = message("serve.reading")
+            return replace(plain_item, headline=words()(waiting), says=in_languages(waiting), mark="…")
+        return self._read(path, plain_item)
+
+    def _read_later(self, path: Path, signature: Signature, plain_item: Item) -> None:
+        self._known[path] = (signature, self._read(path, plain_item, self._opened))
+
+    def _read(
+        self, path: Path, plain_item: Item, opened: Callable[[Path, Alignment], None] = lambda path, alignment: None
+    ) -> Item:
         try:
             found = Alignment.load(path)
         except ReprodLogError as error:
-            return Item(**{**asdict(plain_item), "headline": plain(str(error)), "mark": "!"})
+            return replace(plain_item, headline=plain(str(error)), mark="!")
+        opened(path, found)
         first = first_in_words(found)
-        return Item(
-            **{
-                **asdict(plain_item),
-                "status": found.status.value,
-                "mark": MARKS[Status(found.status)],
-                "headline": words()(screen_headline(found)),
-                "says": in_languages(screen_headline(found)),
-                "first": plain(words()(first)) if first is not None else "",
-                "sides": tuple(_side(side) for side in (found.reference, found.candidate)),
-            }
+        return replace(
+            plain_item,
+            status=found.status.value,
+            mark=MARKS[Status(found.status)],
+            headline=words()(screen_headline(found)),
+            says=in_languages(screen_headline(found)),
+            first=plain(words()(first)) if first is not None else "",
+            sides=(_side(found.reference), _side(found.candidate)),
         )
 
     def _folder_recording(self, path: Path) -> Item | None:
@@ -174,7 +196,7 @@ class Listing:
         return name.decode("utf-8", "backslashreplace")
 
 
-def signature_of(path: Path) -> tuple[int, int]:
+def signature_of(path: Path) -> Signature:
     """Two numbers that change when the file, or the recording in the folder, does."""
     if not path.is_dir():
         facts = path.stat()

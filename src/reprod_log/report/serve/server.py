@@ -43,7 +43,7 @@ class Server(ThreadingHTTPServer):
     def __init__(self, folder: Path, *, host: str = "127.0.0.1", port: int = 0, token: str = "") -> None:
         if not folder.is_dir():
             raise UsageError(f"{folder} is not a folder; reprod serve takes the folder with alignments and recordings")
-        self.listing = Listing(folder)
+        self.listing = Listing(folder, self._make_ready)
         self.access = Access.for_host(host, token)
         self._reports: OrderedDict[tuple[object, ...], str] = OrderedDict()
         self._lock = Lock()
@@ -65,6 +65,16 @@ class Server(ThreadingHTTPServer):
         """What to open in a browser, with the token if there is one."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self.server_port}/" + (f"?token={self.access.token}" if self.access.token else "")
+
+    def server_close(self) -> None:
+        """Free the port and read nothing more."""
+        super().server_close()
+        self.listing.close()
+
+    def _make_ready(self, path: Path, alignment: Alignment) -> None:
+        """Render a large report before it is asked for, as long as there is room for it."""
+        if len(self._reports) < _KEPT_REPORTS:
+            self._kept((str(path), signature_of(path)), lambda: html.render(alignment))
 
     def report(self, path: Path) -> str:
         """A saved alignment as the HTML report."""
