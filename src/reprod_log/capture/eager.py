@@ -196,11 +196,16 @@ EAGER = EagerRunner()
 
 
 @contextmanager
-def _started(side: Side, path: str | None, scope: Scope) -> Iterator[Any]:
-    """A copy of the model, or of one module of it, as a run of this scope begins; random state is put back."""
+def _started(side: Side, path: str | None, scope: Scope, *, compiled: bool = False) -> Iterator[Any]:
+    """A copy of the model, or of one module of it, as a run of this scope begins; random state is put back.
+
+    Whoever listens to what is inside a model has to see it run uncompiled.
+    """
     framework, process = side.framework, side.framework.eager.process
     with ExitStack() as undo:
         undo.callback(process.set_random_state, process.random_state())
+        if not compiled:
+            undo.enter_context(process.uncompiled())
         if scope.dtype is not None and not scope.emulated:
             undo.enter_context(process.precision(scope.dtype))
         process.seed(scope.seed)
@@ -256,7 +261,7 @@ def _put_in_scope(framework: Framework, made: Any, path: str, scope: Scope) -> N
 
 def _run(side: Side, batches: Sequence[Batch], scope: Scope) -> Recording:
     framework, dtype = side.framework, scope.dtype
-    with _started(side, None, scope) as model, ExitStack() as undo:
+    with _started(side, None, scope, compiled=not scope.emulated) as model, ExitStack() as undo:
         optimizer, scheduler = side.make_optimizer(model)
         masks = Masks()
         undo.enter_context(shared_masks(framework, model, masks))

@@ -495,6 +495,9 @@ class Process(Protocol):
     def precision(self, dtype: str) -> AbstractContextManager[None]:
         """While it lasts, new tensors and variables are of this dtype."""
 
+    def uncompiled(self) -> AbstractContextManager[None]:
+        """While it lasts, compiled models run their Python code, and nothing is compiled."""
+
     def switches(self) -> list[Switch]:
         """What makes runs repeatable."""
 

@@ -150,6 +150,9 @@ class DefaultProcess:
     def precision(self, dtype: str) -> AbstractContextManager[None]:
         return nullcontext()
 
+    def uncompiled(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
     def switches(self) -> list[Switch]:
         return []
 

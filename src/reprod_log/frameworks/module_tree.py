@@ -202,6 +202,7 @@ class Tree:
             origin=f"{origin.__module__}.{origin.__qualname__}",
             parameters={name: self._whole_shape(tensor) for name, tensor in (*parameters_of(own), *buffers_of(own))},
             settings=self._modules.settings(node.content),
+            unseen=not node.can_record,
         )
 
     def _whole_shape(self, tensor: Any) -> tuple[int, ...]:

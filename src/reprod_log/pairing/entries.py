@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -70,7 +71,7 @@ def _matched(reference: Recording, candidate: Recording, rename: Mapping[str, st
             pairs.append(pair)
     left = [entry for entry in candidate.entries if str(entry.key) not in finder.taken]
     structural = [*filter(finder.is_structural, alone), *filter(finder.is_structural_there, left)]
-    structural += [entry for entry in (*alone, *left) if _is_zero_gradient(entry)]
+    structural += [entry for entry in (*alone, *left) if _is_zero_gradient(entry) or finder.runs_unseen(entry)]
     for side in (alone, left):
         unpaired = {str(entry.key): entry for entry in side}
         structural += [entry for entry in side if finder.is_own_interface(entry, pairs, unpaired)]
@@ -295,6 +296,20 @@ class _Finder:
         return entry.key.path not in self.their_compared and _bare(
             entry, self.theirs, self.their_constants, self.their_covered
         )
+
+    def runs_unseen(self, entry: Entry) -> bool:
+        """Whether the layer runs inside a compiled module on the other side, by whose results it is judged."""
+        if self.layers is None or entry.key.phase not in _OF_MODULES or _is_alone(entry.key):
+            return False
+        return entry.key.path in self._unseen
+
+    @cached_property
+    def _unseen(self) -> frozenset[str]:
+        """The layers of either side whose partner could not be recorded."""
+        assert self.layers is not None
+        both = [(path, found[0]) for path, found in self.layers.modules.items()]
+        there = {path for path, partner in both if partner in self.theirs and self.theirs[partner].unseen}
+        return frozenset(there | {partner for path, partner in both if path in self.ours and self.ours[path].unseen})
 
     def is_own_interface(self, entry: Entry, pairs: Sequence[Pair], unpaired: Mapping[str, Entry]) -> bool:
         """Whether it is an argument, or a further output, that only one author's module has, or the gradient of one.

@@ -119,6 +119,8 @@ class ModuleInfo:
     """Full name of the class, to tell apart classes of one name that store their tensors differently."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Its plain attributes as the framework calls them (eps, momentum, padding …), leading underscores removed."""
+    unseen: bool = False
+    """Whether its calls could not be recorded: it runs inside a compiled module."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -128,6 +130,7 @@ class ModuleInfo:
             "origin": self.origin,
             "parameters": {name: list(shape) for name, shape in self.parameters.items()},
             "settings": dict(self.settings),
+            **({"unseen": True} if self.unseen else {}),
         }
 
     @classmethod
@@ -139,6 +142,7 @@ class ModuleInfo:
             origin=str(data.get("origin", "")),
             parameters={str(n): tuple(int(d) for d in s) for n, s in dict(data.get("parameters", {})).items()},
             settings=dict(data.get("settings", {})),
+            unseen=bool(data.get("unseen", False)),
         )
 
 

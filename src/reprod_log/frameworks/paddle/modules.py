@@ -22,6 +22,7 @@ from reprod_log.frameworks.modules import (
 )
 from reprod_log.frameworks.modules import is_training as is_training
 from reprod_log.frameworks.modules import set_setting as set_plain_setting
+from reprod_log.frameworks.paddle.process import uncompiled
 from reprod_log.layers.lookup import kind_of, layer_kind, of_the_tables
 from reprod_log.layers.rows import Column
 
@@ -153,10 +154,7 @@ def hook_stores(module: Any) -> Iterator[dict[Any, Any]]:
 @contextmanager
 def quiet(model: Any) -> Iterator[None]:
     with ExitStack() as undo:
-        # A converted forward pass would call hooks once, with symbols instead of tensors.
-        translator = ProgramTranslator.get_instance()
-        undo.callback(translator.enable, translator.enable_to_static)
-        translator.enable(False)
+        undo.enter_context(uncompiled())
         undo.enter_context(evaluation_mode(model.sublayers(include_self=True)))
         undo.enter_context(paddle.no_grad())
         yield

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import paddle
+from paddle.jit.dy2static.program_translator import ProgramTranslator
 
 from reprod_log.frameworks.contract import Switch
 
@@ -47,6 +48,18 @@ def precision(dtype: str) -> Iterator[None]:
         yield
     finally:
         paddle.set_default_dtype(before)
+
+
+@contextmanager
+def uncompiled() -> Iterator[None]:
+    # A converted forward pass would call hooks once, with symbols instead of tensors.
+    translator = ProgramTranslator.get_instance()
+    before = translator.enable_to_static
+    translator.enable(False)
+    try:
+        yield
+    finally:
+        translator.enable(before)
 
 
 def switches() -> list[Switch]:

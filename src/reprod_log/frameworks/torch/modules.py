@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from reprod_log.errors import UsageError
 from reprod_log.frameworks.contract import KeptForm, OwnTensor
 from reprod_log.frameworks.modules import (
     evaluation_mode,
@@ -21,6 +22,7 @@ from reprod_log.frameworks.modules import (
 from reprod_log.frameworks.modules import is_training as is_training
 from reprod_log.frameworks.modules import set_setting as set_setting
 from reprod_log.frameworks.torch.distributed import FLAT_PARAMETER, is_first_fsdp
+from reprod_log.frameworks.torch.process import uncompiled
 
 _WRAPPERS = (nn.DataParallel, nn.parallel.DistributedDataParallel)
 _COUNTER = "num_batches_tracked"
@@ -112,7 +114,13 @@ def convert(module: Any, dtype: str) -> None:
 def make_copyable(model: Any) -> None:
     # The older weight_norm keeps the weight it computed as an attribute with a graph, which torch does not copy; it is
     # computed again at every call.
-    for module in model.modules():
+    for path, module in model.named_modules():
+        if module._compiled_call_impl is not None:
+            raise UsageError(
+                f"{path or 'the model'} ({type(module).__name__}) was compiled in place by its method compile(), and "
+                "copies of it, on which everything here is run, would run uncompiled. Compile the model with "
+                "torch.compile(model) and give what that returns"
+            )
         for name, value in list(vars(module).items()):
             if isinstance(value, torch.Tensor) and not value.is_leaf:
                 setattr(module, name, value.detach())
@@ -133,9 +141,7 @@ def quiet(model: Any) -> Iterator[None]:
         undo.callback(torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled())
         # The fused path of an encoder layer calls none of the layers inside it.
         torch.backends.mha.set_fastpath_enabled(False)
-        if any(type(part).__name__ == "OptimizedModule" for part in model.modules()):
-            # Compiled code does not call hooks that came after it.
-            undo.enter_context(torch.compiler.set_stance("force_eager"))
+        undo.enter_context(uncompiled())
         undo.enter_context(evaluation_mode(model.modules()))
         undo.enter_context(torch.no_grad())
         yield

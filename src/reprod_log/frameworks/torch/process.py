@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -48,6 +49,16 @@ def precision(dtype: str) -> Iterator[None]:
         yield
     finally:
         torch.set_default_dtype(before)
+
+
+@contextmanager
+def uncompiled() -> Iterator[None]:
+    # Without it the compiler would look at what listens to a model, and give the model's code up for good.
+    if "torch._dynamo" not in sys.modules:
+        yield  # nothing was compiled, and the compiler takes a second to import
+        return
+    with torch.compiler.set_stance("force_eager"):
+        yield
 
 
 def switches() -> list[Switch]:
