@@ -114,23 +114,32 @@ def align_models(
     notes: list[Message] = []
     tables: tuple[str, ...] = ()
     found = _weight_map(ours, theirs, batches[0], storage.spool)
-    weights: WeightMap | None = None
+    decided = found.agrees
     if transfer and (fixed := _fixed(ours, theirs)):
         notes += fixed
-    elif transfer:
+    elif transfer and not (decided and _obeys(found, options.rename)):
         try:
             theirs, notes, tables = _transfer(ours, theirs, batches[0][0], options.rename, left)
         except TransferError:
-            if found is None or not found.agrees or not _obeys(found, options.rename):
+            # Of a wrong port one wants to know where it goes wrong: as far as values speak for a map, it holds.
+            if not found.complete or not _obeys(found, options.rename):
                 raise
+            decided = True
             write_weights(theirs, found.apply(read_weights(ours).__getitem__))
-            weights = found
+    elif transfer:
+        write_weights(theirs, found.apply(read_weights(ours).__getitem__))
+    weights = found if decided and _is_loaded(found, ours, theirs) else None
     runs = Experiments(
         ours, theirs, batches, options.rename, progress, quick, detailed, notes, tables, weights, storage
     )
     recordings = runs.recordings()
     alignment = prove(align_with(*recordings, options, weights), runs, *recordings)
-    return _with_map(alignment, found, ours, theirs, options.rename)
+    if weights is None:
+        return alignment
+    if not weights.agrees:
+        return replace(alignment, findings=(*alignment.findings, _unproven(weights)))
+    findings = (*_crossed(weights, options.rename), *alignment.findings, *_by_values(weights))
+    return replace(alignment, findings=findings, weight_map=with_file_names(weights, ours, theirs))
 
 
 def _in_precision_of(theirs: Side, ours: Side, batches: list[Batch]) -> tuple[Side, list[Batch]]:
@@ -172,14 +181,15 @@ def _names(side: Side) -> Iterator[str]:
             yield from (join(prefix, join(module.path, name)) for name in module.inside)
 
 
-def _with_map(
-    alignment: Alignment, found: WeightMap | None, ours: Side, theirs: Side, rename: Mapping[str, str]
-) -> Alignment:
-    """The alignment with the proven map of the weights that the candidate has, and what it says about names."""
-    if found is None or not found.agrees or not _is_loaded(found, ours, theirs):
-        return alignment
-    findings = (*_crossed(found, rename), *alignment.findings, *_by_values(found))
-    return replace(alignment, findings=findings, weight_map=with_file_names(found, ours, theirs))
+def _unproven(weights: WeightMap) -> Finding:
+    """A doubt: the weights were transferred by a map under which the programs do not agree in float64."""
+    return Finding(
+        rule="unproven_map",
+        kind="doubt",
+        cause=message("cause.unproven_map", names=Names(weights.unproven[:_MOST_SHOWN])),
+        evidence=(message("evidence.unproven_map"),),
+        advice=(message("advice.unproven_map"),),
+    )
 
 
 def prove(alignment: Alignment, runs: Experiments, reference: Recording, candidate: Recording) -> Alignment:
@@ -225,16 +235,16 @@ def _crossed(weights: WeightMap, rename: Mapping[str, str]) -> Iterator[Finding]
         )
 
 
-def _weight_map(ours: Side, theirs: Side, batch: Batch, spool: Spool | None) -> WeightMap | None:
-    """The map that values speak for; None when one side's program cannot be heard kernel by kernel."""
+def _weight_map(ours: Side, theirs: Side, batch: Batch, spool: Spool | None) -> WeightMap:
+    """The map that values speak for; an empty one when one side's program cannot be heard kernel by kernel."""
     if not all("operators" in side.framework.can for side in (ours, theirs)):
-        return None
+        return WeightMap(())
     try:
         return find_weight_map(ours, theirs, batch, spool)
     except ReprodLogError:
         raise
     except Exception:  # a kernel without float64 may raise anything; names and order are left
-        return None
+        return WeightMap(())
 
 
 def _obeys(found: WeightMap, rename: Mapping[str, str]) -> bool:

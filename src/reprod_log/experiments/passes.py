@@ -98,13 +98,11 @@ class Experiments:
             extra[place].extend(self._wide(name, side, place))
         self._truth = {entry.key: entry for entry in extra[0]}
         extra[0].extend(self._emulate())
-        if self.weights is None:
-            layers = match_layers(reference, candidate, rename=self.rename)
-            if not (keeps_weights(reference) and keeps_weights(candidate)):
-                layers = replace(layers, modules=GraphPairs.of((reference, candidate), extra, layers).alone)
-        else:
-            same = ValuePairs.of(extra[0], extra[1]).modules
-            layers = Layers({path: (partner, "value") for path, partner in same.items()}, ())
+        layers = match_layers(reference, candidate, rename=self.rename)
+        if self.weights is not None:
+            layers = _by_values(layers, ValuePairs.of(extra[0], extra[1]).modules)
+        elif not (keeps_weights(reference) and keeps_weights(candidate)):
+            layers = replace(layers, modules=GraphPairs.of((reference, candidate), extra, layers).alone)
         shapes = {
             join(module.path, name): shape for module in candidate.modules for name, shape in module.parameters.items()
         }
@@ -127,6 +125,9 @@ class Experiments:
             root = next(one for one in models if not one or name.startswith(f"{one}."))
             return models[root].read(name.removeprefix(f"{root}."))
 
+        if self.weights is not None:
+            links = [link for link in self.weights.links if all(_is_below(name, layer) for name in link.sources)]
+            return {link.target: link.apply([read(name) for name in link.sources]) for link in links}
         moves = [move for move in self._plan.moves if all(_is_below(name, layer) for name in move.sources)]
         return {move.target: move.apply(read) for move in moves}
 
@@ -228,9 +229,6 @@ class Experiments:
         partners = {**{root: root for root in roots}, **{path: found[0] for path, found in layers.modules.items()}}
         there = {call.path: partners[call.path] for call in calls if call.path in partners}
         self.partners = there
-        if self.weights is not None:
-            # Of programs that agree the whole alone is the run itself.
-            there = {path: partner for path, partner in there.items() if path not in roots}
         if self.theirs.narrow is not None:
             calls = [_rounded_call(call, self.theirs.narrow) for call in calls]
         calls, self.their_calls = self._both_calls(calls, candidate)
@@ -329,6 +327,13 @@ def _rounded_call(call: Call, dtype: str) -> Call:
         for given in (call.args, dict(call.kwargs))
     )
     return replace(call, args=args, kwargs=kwargs)
+
+
+def _by_values(layers: Layers, same: Mapping[str, str]) -> Layers:
+    """The layers with the partners that values give them, and no other layer with a partner that is taken."""
+    taken = set(same.values())
+    others = {path: one for path, one in layers.modules.items() if path not in same and one[0] not in taken}
+    return replace(layers, modules={**{path: (partner, "value") for path, partner in same.items()}, **others})
 
 
 def _is_below(name: str, layer: str) -> bool:

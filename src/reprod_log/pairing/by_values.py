@@ -6,7 +6,7 @@ lies inside a region that agrees from anchor to anchor is a way of writing, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -63,11 +63,17 @@ def _paired(
         for anchor in index.find(entry.array()):
             wanted.setdefault(anchor.number, []).append((len(anchor.axes), number))
     partners = {ours[0]: theirs[0][0] for ours, theirs in known.items()}
+    roots, roots_there = (_whole_models({entry.key.path for entry in side}) for side in (here, there))
     taken: set[int] = set()
     found: dict[_Place, tuple[_Place, View | None]] = {}
     for number, entry in enumerate(here):
         own = _place(entry.key)
-        options = [(axes, other) for axes, other in wanted.get(number, []) if other not in taken]
+        # What a program takes and gives goes with what the other takes and gives, not with a layer's.
+        options = [
+            (axes, other)
+            for axes, other in wanted.get(number, [])
+            if other not in taken and (own[0] in roots) == (there[other].key.path in roots_there)
+        ]
         if not options and prod(entry.shape) <= SMALL:
             # Too few or too plain numbers for a fingerprint: only its namesake can be it.
             options = [
@@ -154,10 +160,10 @@ def _first_calls(entries: Sequence[Entry]) -> dict[str, list[_Place]]:
 
 
 def match_by_values(reference: Recording, candidate: Recording, weights: WeightMap, named: Pairing) -> Pairing:
-    """The pairing of two programs that agree under `weights`; `named` pairs what is neither module nor weight.
+    """The pairing of two programs through `weights`; `named` pairs what is neither module nor weight.
 
-    What has no partner is a way of writing, but for what the program returns, weights that have a gradient and buffers
-    that change.
+    As far as both programs agree, what has no partner is a way of writing, but for what the program returns, weights
+    that have a gradient and buffers that change. Behind the last tensor that both have, `named` pairs the modules.
     """
     roots = _roots(reference)
 
@@ -166,21 +172,22 @@ def match_by_values(reference: Recording, candidate: Recording, weights: WeightM
 
     found = ValuePairs.of(reference.entries, candidate.entries)
     finder = _Finder(reference, candidate, weights, found)
+    behind = _Behind.of(reference, found, roots)
     pairs: list[Pair] = []
     structural: list[Entry] = []
     alone: list[Entry] = []
     others = {str(pair.reference.key): pair for pair in named.pairs}
     for entry in reference.entries:
         pair = finder.partner(entry)
-        if entry.key.phase not in (*_OF_MODULES, *_OF_TENSORS) or (pair is None and _is_result(entry.key, roots)):
+        own = entry.key.phase not in (*_OF_MODULES, *_OF_TENSORS) or _is_result(entry.key, roots)
+        needed = own or finder.is_lost(entry)
+        if pair is None and (needed or behind.has(entry.key)):
             # What a program returns is compared by its role, whatever its values are.
             pair = others.get(str(entry.key))
             pair = None if pair is None or str(pair.candidate.key) in finder.taken else pair
-            if pair is None:
-                alone.append(entry)
-        elif pair is None:
-            (alone if finder.is_lost(entry) else structural).append(entry)
-        if pair is not None:
+        if pair is None:
+            (alone if needed else structural).append(entry)
+        else:
             pairs.append(pair)
             finder.taken.add(str(pair.candidate.key))
     left = [entry for entry in candidate.entries if str(entry.key) not in finder.taken]
@@ -194,14 +201,43 @@ def match_by_values(reference: Recording, candidate: Recording, weights: WeightM
     return Pairing(tuple(pairs), tuple(alone), tuple(lost), tuple(structural), ())
 
 
+@dataclass(frozen=True)
+class _Behind:
+    """What runs after the last tensor that both programs have: there, modules are paired by structure."""
+
+    modules: frozenset[str]
+
+    @classmethod
+    def of(cls, reference: Recording, found: ValuePairs, roots: frozenset[str]) -> _Behind:
+        """The modules whose first output comes after the last anchored output of their model."""
+        first: dict[str, int] = {}
+        last: dict[str, int] = {}
+        for number, entry in enumerate(_first_step(reference.entries)):
+            if entry.key.role.startswith("output"):
+                first.setdefault(entry.key.path, number)
+                if _place(entry.key) in found.places:
+                    last[_model_of(entry.key.path, roots)] = number
+        return cls(frozenset(path for path, at in first.items() if at > last.get(_model_of(path, roots), -1)))
+
+    def has(self, key: Key) -> bool:
+        return (key.region or key.path if key.phase in _OF_TENSORS else key.path) in self.modules
+
+
+def _model_of(path: str, roots: frozenset[str]) -> str:
+    return "" if "" in roots else path.partition(".")[0]
+
+
 def _is_result(key: Key, roots: frozenset[str]) -> bool:
     """Whether an entry is what a whole model returns."""
     return key.phase == "forward" and key.path in roots and key.role.startswith("output")
 
 
 def _roots(recording: Recording) -> frozenset[str]:
+    return _whole_models({module.path for module in recording.modules})
+
+
+def _whole_models(paths: Collection[str]) -> frozenset[str]:
     """The paths of whole models: of one the empty one, of several their names."""
-    paths = {module.path for module in recording.modules}
     return frozenset(("",)) if "" in paths else frozenset(path for path in paths if "." not in path)
 
 
@@ -210,6 +246,10 @@ class _Finder:
 
     def __init__(self, reference: Recording, candidate: Recording, weights: WeightMap, found: ValuePairs) -> None:
         self.candidate, self.weights, self.found = candidate, weights, found
+        self.roots = _roots(reference) & _roots(candidate)
+        trained = any(entry.key.phase == "loss" or entry.key.phase == "gradient" for entry in reference.of_run(""))
+        self.unasked = self.roots if trained else frozenset[str]()
+        """Whole programs whose training asks for no gradient of their inputs."""
         self.moving = (_moving(reference), _moving(candidate))
         self.there = {str(entry.key): entry for entry in candidate.entries}
         self.taken: set[str] = set()
@@ -233,8 +273,8 @@ class _Finder:
     def _module_entry(self, entry: Entry) -> Pair | None:
         key = entry.key
         if key.run.startswith("isolated"):
-            path = self.found.modules.get(key.path)
-            if path is None or key.path in self.apart:
+            path = key.path if key.path in self.roots else self.found.modules.get(key.path)
+            if path is None or key.path in self.apart or (key.phase == "backward" and key.path in self.unasked):
                 return None
             roles = (key.role, f"{key.role}.0", key.role.removesuffix(".0"))
             pairs = (self._pair(entry, replace(key, path=path, role=role), None) for role in roles)
@@ -258,7 +298,8 @@ class _Finder:
 
     def _tensor_entry(self, entry: Entry) -> Pair | None:
         key = entry.key
-        if key.region in self.apart:
+        alone = key.region in self.roots or (key.region in self.found.modules and key.region not in self.apart)
+        if key.run.startswith("isolated") and not alone:
             return None
         add = key.phase in ("gradient", "clip")
         links = self.weights.by_source.get(key.path, ())

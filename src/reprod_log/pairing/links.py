@@ -139,6 +139,8 @@ class WeightMap:
     """Weights of the candidate that no value speaks for."""
     left_in_reference: tuple[str, ...] = ()
     left_in_candidate: tuple[str, ...] = ()
+    complete: bool = False
+    """Whether every weight that a result of either side depends on is in it."""
     crossings: tuple[Crossing, ...] = ()
     """Layers that agree only against their names."""
     trials: int = 0

@@ -145,9 +145,9 @@ class Search:
                 place = self._back(self._behind_inputs(place) | self._unassigned(place), place)
 
     def _leave(self, place: int) -> None:
-        """Behind a divergence: the weights of an event keep their values when nothing speaks for others."""
+        """Behind a divergence shape, names and the order of use decide; where nothing fits, weights stay."""
         mask = self._unassigned(place)
-        options = self._options(place, mask, 2)
+        options = self._options(place, mask, 2) or self._options(place, mask, 2, self._next_free())
         if options:
             for link in options[0]:
                 self._assign(link, 1 << self.theirs.names.index(link.target))
@@ -413,9 +413,21 @@ class Search:
 
     # ---- options ----------------------------------------------------------------------------------------------------
 
-    def _options(self, place: int, mask: int, breadth: int) -> list[tuple[Link, ...]]:
+    def _next_free(self) -> list[tuple[str, int]]:
+        """The weights of the reference that nothing is made of yet, in the order of use."""
+        found: dict[str, int] = {}
+        for place in range(len(self.ours.program.kernels)):
+            if self.ours.uses_data(place):
+                for name in self.ours.bits(self.ours.weights_into(place)):
+                    if not self._is_used(name):
+                        found.setdefault(name, 0)
+        return list(found.items())[:_MOST_POOL]
+
+    def _options(
+        self, place: int, mask: int, breadth: int, pool: list[tuple[str, int]] | None = None
+    ) -> list[tuple[Link, ...]]:
         targets = list(self.theirs.bits(mask))
-        pool = self._pool(self._roots(place), breadth)
+        pool = self._pool(self._roots(place), breadth) if pool is None else pool
         names = [name for name, _ in pool]
         scored: list[tuple[float, tuple[Link, ...]]] = []
         for link_set in self._by_layer(targets, names):
@@ -589,9 +601,25 @@ class Search:
         used = {name for link in links for name in link.sources}
         left = tuple(name for name in self.ours.names if name not in used)
         lacking = tuple(name for name in self.theirs.names if name not in self.links and name not in self.own)
+        complete = not (_used(self.ours) & set(left) or _used(self.theirs) & set(lacking))
         return WeightMap(
-            links, agrees, tuple(self.by_structure), left, lacking, trials=self.trials, bounded=self.bounded
+            links,
+            agrees,
+            tuple(self.by_structure),
+            left,
+            lacking,
+            complete=complete,
+            trials=self.trials,
+            bounded=self.bounded,
         )
+
+
+def _used(graph: Graph) -> set[str]:
+    """The weights that a result depends on."""
+    mask = 0
+    for number in graph.program.results.values():
+        mask |= graph.behind[number]
+    return set(graph.bits(mask))
 
 
 def _overlap(links: tuple[Link, ...]) -> bool:
