@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import permutations
 from math import prod
@@ -28,6 +28,8 @@ class Recipe:
     axes: tuple[int, ...] | None = None
     part: tuple[int, int, int] | None = None
     """Axis, index, number of parts."""
+    span: tuple[int, int, int] | None = None
+    """Axis, start, end: a part that is not one of several equal ones."""
     join: int | None = None
     """The axis along which several sources are joined."""
     added: bool = False
@@ -51,6 +53,9 @@ class Recipe:
             axis, index, parts = self.part
             size = array.shape[axis] // parts
             array = array[(slice(None),) * axis + (slice(index * size, (index + 1) * size),)]
+        if self.span is not None:
+            axis, start, end = self.span
+            array = array[(slice(None),) * axis + (slice(start, end),)]
         return array
 
     def _joined(self, made: list[Array]) -> Array:
@@ -67,6 +72,8 @@ class Recipe:
             words.append("transposed" if len(self.axes) == 2 else f"axes {', '.join(map(str, self.axes))}")
         if self.part is not None:
             words.append(f"part {self.part[1] + 1} of {self.part[2]} along axis {self.part[0]}")
+        if self.span is not None:
+            words.append(f"{self.span[1]} to {self.span[2]} along axis {self.span[0]}")
         if self.added:
             words.append("sum")
         elif self.join is not None:
@@ -103,7 +110,9 @@ class Link:
         Of a sum each source has a place for every element.
         """
         if isinstance(self.recipe, Recipe) and self.recipe.added:
-            return tuple(np.arange(prod(self.shape)).reshape(self.shape) for _ in self.sources)
+            one = replace(self.recipe, added=False)
+            sizes = self.source_shapes
+            return tuple(one.apply([np.arange(prod(shape)).reshape(shape)], self.shape) for shape in sizes)
         found, start = [], 0
         numbered = []
         for shape in self.source_shapes:
@@ -178,8 +187,9 @@ class WeightMap:
             ):
                 continue
             arrays = [given[name] for name in link.sources]
+            # The gradient of a sum is that of each summand.
             added = isinstance(link.recipe, Recipe) and link.recipe.added
-            found[link.target] = arrays[0].reshape(link.shape) if added else link.apply(arrays)
+            found[link.target] = arrays[0].reshape(-1)[link.places[0]] if added else link.apply(arrays)
         return found
 
     def is_apart(self, name: str) -> bool:
@@ -235,15 +245,38 @@ def single_recipes(source: Shape, target: Shape, *, parts: bool = True) -> Itera
                 if length % count == 0 and _same_but_ones(cut, target):
                     for index in range(count):
                         yield Recipe(axes=axes, part=(axis, index, count))
+    elif parts and wanted and wanted < size:
+        yield from _spans(source, target)
+
+
+def _spans(source: Shape, target: Shape) -> Iterator[Recipe]:
+    """The first or the last rows of a tensor, along any axis."""
+    for axes in _orders(source, target):
+        turned = source if axes is None else tuple(source[axis] for axis in axes)
+        for axis, length in enumerate(turned):
+            taken = length * prod(target) // prod(source)
+            if taken and _same_but_ones((*turned[:axis], taken, *turned[axis + 1 :]), target):
+                yield Recipe(axes=axes, span=(axis, 0, taken))
+                yield Recipe(axes=axes, span=(axis, length - taken, length))
 
 
 def joined_recipes(sources: Sequence[Shape], target: Shape) -> Iterator[Recipe]:
     """Every way in which several tensors of one shape make up a larger one, or the sum of two a tensor of theirs."""
     first = sources[0]
+    for count in (3, 4) if len(sources) == 2 else ():
+        # The gates of a recurrent layer lie in one tensor, one after the other.
+        if all(shape and shape[0] % count == 0 for shape in sources):
+            cut = [(shape[0] // count, *shape[1:]) for shape in sources]
+            for recipe in (
+                joined_recipes(cut, target) if sum(map(prod, cut)) in (prod(target), 2 * prod(target)) else ()
+            ):
+                axis = 0 if recipe.axes is None else recipe.axes.index(0)
+                if recipe.part is None and not recipe.heads:
+                    yield from (replace(recipe, part=(axis, index, count)) for index in range(count))
     if any(shape != first for shape in sources):
         yield from _ragged(sources, target)
         return
-    if len(sources) == 2 and first == target:
+    if len(sources) == 2 and first == target and sum(n > 1 for n in target) < 2:
         yield Recipe(added=True)
     if sum(prod(shape) for shape in sources) != prod(target):
         return
@@ -261,7 +294,7 @@ def joined_recipes(sources: Sequence[Shape], target: Shape) -> Iterator[Recipe]:
 def _ragged(sources: Sequence[Shape], target: Shape) -> Iterator[Recipe]:
     if len({len(shape) for shape in sources}) != 1 or sum(map(prod, sources)) != prod(target):
         return
-    for axes in _orders(sources[0], target):
+    for axes in _orders(max(sources, key=prod), target):
         turned = [shape if axes is None else tuple(shape[axis] for axis in axes) for shape in sources]
         for axis in range(len(turned[0])):
             rest = {(*shape[:axis], *shape[axis + 1 :]) for shape in turned}

@@ -63,6 +63,9 @@ def link_steps(link: Link) -> tuple[Message, ...]:
     if recipe.part is not None:
         axis, index, count = recipe.part
         found.append(message("view.part_along", place=index + 1, count=count, axis=axis))
+    if recipe.span is not None:
+        axis, start, end = recipe.span
+        found.append(message("view.span_along", start=start, end=end, axis=axis))
     if recipe.added:
         found.append(message("view.added", count=len(link.sources)))
     elif recipe.join is not None:
@@ -71,7 +74,7 @@ def link_steps(link: Link) -> tuple[Message, ...]:
         found.append(message("view.interleaved", heads=recipe.heads))
     if recipe.flip:
         found.append(message("view.flipped", axes=str(recipe.flip)))
-    if len(link.sources) == 1 and recipe.part is None:
+    if len(link.sources) == 1 and recipe.part is recipe.span is None:
         own = link.source_shapes[0]
         if tuple(own[axis] for axis in recipe.axes or range(len(own))) != link.shape:
             found.append(message("view.reshaped"))

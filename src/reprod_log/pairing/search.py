@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from itertools import combinations, islice, permutations, product
+from itertools import combinations, islice, permutations
 from math import prod
 from typing import Any
 
@@ -36,6 +36,8 @@ _CALL, _EFFORT, _PASSES = 3_000, 150_000_000, 20
 
 About ten seconds; a clock would let the answer depend on what else the machine does."""
 _MOST_POOL = 16
+_UNLIKELY = 6.0
+"""For a few rows of a tensor, and for a vector that is cut out of a matrix: taken last."""
 
 
 @dataclass
@@ -434,9 +436,9 @@ class Search:
             score = min(names.index(link.sources[0]) for link in link_set) - 20.0
             scored.append((score - 4 * sum(self._likeness(link) for link in link_set) / len(link_set), link_set))
         ranked = [self._links_to(target, pool) for target in sorted(targets, key=self._order_of_target)]
-        for combination in islice(product(*ranked), 1600):
+        for combination in islice(_best_first(ranked), 1600):
             links = tuple(link for _, link in combination)
-            if _overlap(links):
+            if _overlap(links) or _of_other_parts(links):
                 continue
             score = sum(one for one, _ in combination)
             # A bias goes with its weight, joined in the same order.
@@ -476,6 +478,7 @@ class Search:
                 free = self._is_free(link)
                 if free or self._is_tied(name):
                     score = order + 10.0 * distance + 1.5 * rank - 4 * self._likeness(link) + (0.0 if free else 8.0)
+                    score += _UNLIKELY if recipe.span is not None or _wide(source) > _wide(shape) else 0.0
                     found.append((score, link))
         if prod(shape) > 1:
             found.extend(self._joined(target, shape, pool))
@@ -484,20 +487,24 @@ class Search:
 
     def _joined(self, target: str, shape: Shape, pool: list[tuple[str, int]]) -> Iterator[tuple[float, Link]]:
         sized = [
-            (order, name, self.read(name).shape)
-            for order, (name, _) in enumerate(pool[:_MOST_POOL])
-            if prod(self.read(name).shape) <= prod(shape) and not self._is_used(name)
+            (order + 10.0 * distance, name, self.read(name).shape)
+            for order, (name, distance) in enumerate(pool[:_MOST_POOL])
+            if not self._is_used(name) or self._has_parts(name)
         ]
+        small = [one for one in sized if prod(one[2]) <= prod(shape) and not self._is_used(one[1])]
         for count in (2, 3, 4):
-            for chosen in islice(combinations(sized, count), 60):
+            for chosen in islice(combinations(sized if count == 2 else small, count), 120):
                 total = sum(prod(one[2]) for one in chosen)
-                if total != prod(shape) and not (count == 2 and chosen[0][2] == chosen[1][2] == shape):
+                if total != prod(shape) and not (count == 2 and total in [n * prod(shape) for n in (2, 3, 4, 6, 8)]):
                     continue
                 for rank, ordered in enumerate(permutations(chosen)):
                     shapes = tuple(one[2] for one in ordered)
                     for place, recipe in enumerate(islice(joined_recipes(shapes, shape), 12)):
                         link = Link(target, shape, tuple(one[1] for one in ordered), shapes, recipe, "values")
-                        yield 3.0 + chosen[0][0] + 0.5 * rank + (4.0 if recipe.heads else 0.0) + 0.5 * place, link
+                        if not self._is_free(link):
+                            continue
+                        score = 3.0 + max(one[0] for one in chosen) + 0.5 * rank + 0.5 * place
+                        yield score + (4.0 if recipe.heads or recipe.added else 0.0), link
 
     def _is_used(self, name: str) -> bool:
         return name in self.taken
@@ -575,11 +582,15 @@ class Search:
                 mask = 0 if self.ours.data[number] else self.ours.behind[number]
                 for name in self.ours.bits(mask):
                     free = not self._is_used(name) or self._has_parts(name)
-                    vector = sum(n > 1 for n in self.read(name).shape) < 2
+                    vector = _wide(self.read(name).shape) < 2
                     if (free or self._is_tied(name)) and (vector or distance <= breadth):
                         found.setdefault(name, distance)
                     if free and not vector:
                         cost = 1
+                # What meets the tensor here may be multiplied out on the other side.
+                for name in self.ours.bits(self.ours.behind[number] if self.ours.data[number] else 0):
+                    if not self._is_used(name) and distance <= breadth:
+                        found.setdefault(name, distance + 1)
             # A bias may be added by a kernel of its own: vectors are looked for one weight further.
             if distance + cost <= breadth + 1:
                 for number in kernel.outputs:
@@ -622,11 +633,37 @@ def _used(graph: Graph) -> set[str]:
     return set(graph.bits(mask))
 
 
+def _wide(shape: Shape) -> int:
+    return sum(n > 1 for n in shape)
+
+
+def _best_first(ranked: list[list[tuple[float, Link]]]) -> Iterator[tuple[tuple[float, Link], ...]]:
+    """One of each list, in the order of their summed scores; every list is sorted."""
+    if not all(ranked):
+        return
+    first = (0,) * len(ranked)
+    queue, seen = [(0.0, first)], {first}
+    while queue:
+        _, places = heappop(queue)
+        yield tuple(options[place] for options, place in zip(ranked, places, strict=True))
+        for axis, place in enumerate(places):
+            following = (*places[:axis], place + 1, *places[axis + 1 :])
+            if place + 1 < len(ranked[axis]) and following not in seen:
+                seen.add(following)
+                heappush(queue, (sum(ranked[n][at][0] for n, at in enumerate(following)), following))
+
+
+def _of_other_parts(links: tuple[Link, ...]) -> bool:
+    """Whether a bias takes another part of a layer than its weight."""
+    recipes = [link.recipe for link in links if isinstance(link.recipe, Recipe)]
+    return len(links) == 2 and len({recipe.part[1:] for recipe in recipes if recipe.part is not None}) > 1
+
+
 def _overlap(links: tuple[Link, ...]) -> bool:
     """Whether two of them take the same source, or the same part of it."""
     seen: set[tuple[str, Any]] = set()
     for link in links:
-        part = link.recipe.part if isinstance(link.recipe, Recipe) else str(link.target)
+        part = (link.recipe.part or link.recipe.span) if isinstance(link.recipe, Recipe) else str(link.target)
         for name in link.sources:
             if (name, part) in seen or (part is not None and (name, None) in seen):
                 return True

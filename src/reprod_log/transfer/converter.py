@@ -76,6 +76,9 @@ def _of_recipe(recipe: Recipe, arguments: list[str]) -> str:
     if recipe.part is not None:
         axis, index, count = recipe.part
         made = [f"np.split({one}, {count}, {axis})[{index}]" for one in made]
+    if recipe.span is not None:
+        axis, start, end = recipe.span
+        made = [f"{one}[{':, ' * axis}{start}:{end}]" for one in made]
     if recipe.added:
         whole = " + ".join(made)
         return f"np.flip({whole}, {recipe.flip})" if recipe.flip else whole
