@@ -180,7 +180,7 @@ def match_by_values(reference: Recording, candidate: Recording, weights: WeightM
     for entry in reference.entries:
         pair = finder.partner(entry)
         own = entry.key.phase not in (*_OF_MODULES, *_OF_TENSORS) or _is_result(entry.key, roots)
-        needed = own or finder.is_lost(entry)
+        needed = own or (pair is None and finder.is_lost(entry))
         if pair is None and (needed or behind.has(entry.key)):
             # What a program returns is compared by its role, whatever its values are.
             pair = others.get(str(entry.key))
@@ -200,7 +200,15 @@ def match_by_values(reference: Recording, candidate: Recording, weights: WeightM
         alone += [one for one in structural if one.key.phase == "backward" and id(one) in unmatched]
         gone = {id(one) for one in alone}
         structural = [one for one in structural if id(one) not in gone]
-    alone = [one for one in alone if not one.key.run and (must_pair(one.key) or id(one) in unmatched)]
+    untrained = finder.roots - finder.unasked
+
+    def is_missing(one: Entry) -> bool:
+        # Without a loss only the program alone has gradients.
+        if one.key.run == "isolated" and one.key.phase == "gradient" and one.key.region in untrained:
+            return True
+        return not one.key.run and (must_pair(one.key) or id(one) in unmatched)
+
+    alone = [one for one in alone if is_missing(one)]
     dropped = {id(one) for one in lost}
     structural += [one for one in left if id(one) not in dropped]
     return Pairing(tuple(pairs), tuple(alone), tuple(lost), tuple(structural), ())
@@ -301,10 +309,13 @@ class _Finder:
             view = View(message("view.values_reshaped"), shape=entry.shape)
         return Pair(entry, other, "value", CONFIDENCE["value"], view)
 
+    def _runs_alone(self, region: str | None) -> bool:
+        """Whether a module takes and gives the same on both sides, so that it can be compared alone."""
+        return region in self.roots or (region in self.found.modules and region not in self.apart)
+
     def _tensor_entry(self, entry: Entry) -> Pair | None:
         key = entry.key
-        alone = key.region in self.roots or (key.region in self.found.modules and key.region not in self.apart)
-        if key.run.startswith("isolated") and not alone:
+        if key.run.startswith("isolated") and not self._runs_alone(key.region):
             return None
         add = key.phase in ("gradient", "clip")
         links = self.weights.by_source.get(key.path, ())
@@ -350,19 +361,26 @@ class _Finder:
         return self.weights.back(name, shape, arrays, add=add) is not None
 
     def is_lost(self, entry: Entry) -> bool:
-        """Whether a weight that matters has no partner: a gradient that is not zero must be compared."""
-        if entry.key.path in self.weights.by_source:
+        """Whether it matters that it has no partner: a gradient or an update that is not zero, a buffer that moves."""
+        key = entry.key
+        if key.run.startswith("isolated") and not self._runs_alone(key.region):
             return False
-        return entry.key.path in self.moving[0] or (entry.key.phase == "gradient" and not entry.is_zero())
+        if key.phase == "gradient":
+            return not entry.is_zero()
+        links = self.weights.by_source.get(key.path)
+        if links is None:
+            return key.path in self.moving[0]
+        missing = any(str(replace(key, path=link.target)) not in self.there for link in links)
+        return key.phase == "update" and missing and not entry.is_zero()
 
     def is_lost_there(self, entry: Entry) -> bool:
         """The same for the candidate, and a copy of a weight that is one with another in the reference."""
+        if entry.key.phase == "gradient":
+            return not entry.is_zero()
         if entry.key.phase in ("parameter", "update") and entry.key.path in self.weights.by_target:
             sources = self.weights.by_target[entry.key.path].sources
             return any(not self.weights.is_apart(name) for name in sources)
-        if entry.key.path in self.weights.by_target:
-            return False
-        return entry.key.path in self.moving[1] or (entry.key.phase == "gradient" and not entry.is_zero())
+        return entry.key.path not in self.weights.by_target and entry.key.path in self.moving[1]
 
 
 def _moving(recording: Recording) -> frozenset[str]:
