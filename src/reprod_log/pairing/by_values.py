@@ -195,7 +195,7 @@ def match_by_values(reference: Recording, candidate: Recording, weights: WeightM
     kept = {id(one) for one in named.only_in_candidate}
     lost = [one for one in lost if not one.key.run and (one.key.phase in _OF_TENSORS or id(one) in kept)]
     unmatched = {id(one) for one in named.only_in_reference}
-    if any(one.key.phase == "gradient" for one in (*alone, *lost)):
+    if any(one.key.phase == "gradient" and not one.key.run for one in (*alone, *lost)):
         # Where a weight gets no gradient, it is lost at the tensors behind that weight.
         alone += [one for one in structural if one.key.phase == "backward" and id(one) in unmatched]
         gone = {id(one) for one in alone}
