@@ -42,7 +42,7 @@ $(NEXT)/ready: pyproject.toml constraints.txt
 	$(NEXT)/bin/pip install --quiet --constraint constraints.txt --editable . --group frameworks-next
 	@touch $@
 
-test-frameworks: $(NEXT)/ready ## run the tests of ONNX, in an environment of their own
+test-frameworks: $(NEXT)/ready ## run the tests of ONNX and Flax, in an environment of their own
 	$(NEXT)/bin/python -m pytest -n 2 --dist loadscope tests/frameworks_next
 
 lint: $(VENV)/ready ## check style

@@ -38,6 +38,8 @@ def _navigation(folder: Path) -> str:
     groups = [("Start", START), ("Understand", UNDERSTAND), ("Look up", LOOK_UP)]
     rest = sorted(there.difference(*(names for _, names in groups)))
     parts = [_toctree(title, [name for name in names if name in there]) for title, names in groups]
+    frameworks = sorted(f"frameworks/{path.stem}" for path in (folder / "frameworks").glob("*.md"))
+    parts.append(_toctree("Frameworks", frameworks))
     if rest:
         parts.append(_toctree("More", rest))
     return "".join([*parts, _toctree("中文", ["zh/index"])])

@@ -27,7 +27,7 @@ __all__ = [
     "watchable", "watchable_names",
 ]  # fmt: skip
 
-_OURS = ("jax", "onnx", "paddle", "tensorflow", "torch")
+_OURS = ("jax", "flax", "onnx", "paddle", "tensorflow", "torch")
 """The frameworks that have a folder or a file of their own here."""
 GROUP = "reprod_log.frameworks"
 """Entry point group: the name is the framework's top-level module, the object a Framework or a module that has one."""

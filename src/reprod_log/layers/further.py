@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from reprod_log.layers.rows import Column
+from reprod_log.layers.rows import Column, Setting, TensorMap, same
+from reprod_log.layers.transform import FLAT, SWAP, Transform
 
 _ONNX_OPERATORS = {
     "linear": "Gemm", "embedding": "Gather", "batchnorm": "BatchNormalization", "layernorm": "LayerNormalization",
@@ -25,7 +26,43 @@ _ONNX_OPERATORS = {
 """Operators by kind; those that work in one to three dimensions are told apart by that number. Weights belong to the
 graph, so a column has no tensors."""
 
+_KERNEL_AXES = {1: (2, 1, 0), 2: (3, 2, 0, 1), 3: (4, 3, 0, 1, 2)}
+_SCALE = (TensorMap("scale", ("weight",), FLAT), TensorMap("bias", ("bias",), FLAT))
+_EPSILON = {"eps": Setting("epsilon")}
+_FLAX = {
+    "linear": Column(("Linear",), (TensorMap("kernel", ("weight",), SWAP), *same("bias"))),
+    "embedding": Column(("Embed",), (TensorMap("embedding", ("weight",)),)),
+    **{
+        f"{kind}{n}d": Column(
+            (f"{name}{n}d",),
+            (TensorMap("kernel", ("weight",), Transform(axes=_KERNEL_AXES[n])), *same("bias")),
+            channels="last",
+        )
+        for n in (1, 2, 3)
+        for kind, name in (("conv", "Conv"), ("conv_transpose", "ConvTranspose"))
+    },
+    "batchnorm": Column(
+        ("BatchNorm",),
+        (
+            TensorMap("scale", ("weight",)),
+            *same("bias"),
+            TensorMap("mean", ("running_mean",), trained=False),
+            TensorMap("var", ("running_var",), trained=False),
+        ),
+        settings={**_EPSILON, "momentum": Setting("momentum", "kept")},
+        channels="last",
+    ),
+    "layernorm": Column(("LayerNorm",), _SCALE, settings=_EPSILON),
+    "rmsnorm": Column(("RMSNorm",), _SCALE[:1], settings=_EPSILON),
+    "groupnorm": Column(
+        ("GroupNorm",), (TensorMap("scale", ("weight",)), *same("bias")), settings=_EPSILON, channels="last"
+    ),
+    "dropout": Column(("Dropout",), settings={"p": Setting("rate")}),
+}
+"""Modules of NNX; convolutions are told apart by the number of their dimensions."""
+
 COLUMNS: Mapping[str, Mapping[str, Column]] = {
+    "flax": _FLAX,
     "onnx": {kind: Column((name,)) for kind, name in _ONNX_OPERATORS.items()},
 }
 """By framework and kind."""

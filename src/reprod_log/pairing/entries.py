@@ -75,8 +75,8 @@ def _matched(reference: Recording, candidate: Recording, rename: Mapping[str, st
     for side in (alone, left):
         unpaired = {str(entry.key): entry for entry in side}
         structural += [entry for entry in side if finder.is_own_interface(entry, pairs, unpaired)]
-    structural += [entry for entry in alone if _is_repeated_rate(entry, reference)]
-    structural += [entry for entry in left if _is_repeated_rate(entry, candidate)]
+    structural += [entry for entry in alone if _is_repeated_rate(entry, reference) or _is_unknown(entry, candidate)]
+    structural += [entry for entry in left if _is_repeated_rate(entry, candidate) or _is_unknown(entry, reference)]
     skipped = {id(entry) for entry in structural}
     alone = [entry for entry in alone if id(entry) not in skipped]
     left = [entry for entry in left if id(entry) not in skipped]
@@ -382,6 +382,11 @@ def _is_repeated_rate(entry: Entry, recording: Recording) -> bool:
     if entry.key.phase != "lr" or entry.key.role == "group0" or first not in recording:
         return False
     return bool(entry.array() == recording[first].array())
+
+
+def _is_unknown(entry: Entry, other: Recording) -> bool:
+    """Whether it is a learning rate, and the other side's optimizer does not tell its own: the updates show it."""
+    return entry.key.phase == "lr" and bool(other.provenance.extra.get("unknown_rates"))
 
 
 def _bare(entry: Entry, modules: Mapping[str, ModuleInfo], constant: frozenset[str], covered: frozenset[str]) -> bool:

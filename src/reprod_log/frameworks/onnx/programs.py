@@ -62,7 +62,7 @@ class OnnxPrograms(DefaultPrograms):
         return model
 
     def run(self, side: Side, batches: Sequence[Batch], scope: Scope) -> Recording:
-        recorder = Recorder()
+        recorder = Recorder(spool=scope.spool)
         infos: list[ModuleInfo] = []
         dtype = scope.dtype or ""
         for name, model in as_mapping(side.model).items():
