@@ -9,10 +9,10 @@ import paddle
 import pytest
 import torch
 
-from pairing.made import PADDLE, Model
+from pairing.made import PADDLE, TORCH, Model
 from reprod_log import align_models
 from reprod_log.errors import TransferError, UsageError
-from reprod_log.pairing import match
+from reprod_log.pairing import match, order
 from reprod_log.pairing.names import oriented, renamed_path
 
 OURS = ("net.t1", "net.t1.weight", "net.t2", "other.t1")
@@ -122,3 +122,33 @@ def test_align_models_takes_what_its_error_advises() -> None:
     # What is left out is listed; a layer that runs on one side only still has no partner.
     assert {"pooler.weight", "extra.weight"} <= {key.path for key in alignment.verdict.allowed}
     assert not alignment.passed
+
+
+def _deep(names: str, layout: dict[str, str]) -> Model:
+    generator = np.random.default_rng(0)
+    model = Model(layout)
+    for place in range(3000):
+        model.linear(names.format(place), generator.normal(size=(3, 3)), generator.normal(size=(2, 3)))
+    return model
+
+
+@pytest.mark.parametrize("stated", [False, True])
+def test_three_thousand_renamed_layers_pair_without_a_table_of_all(
+    stated: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = _deep("layers.{}.fc", TORCH).recording(), _deep("blocks.{}.dense", PADDLE).recording()
+    rename = {f"layers.{place}.fc": f"blocks.{place}.dense" for place in range(3000)} if stated else {}
+    table = order.best_alignment
+
+    def small_table(here: Any, there: Any, score: Any) -> Any:
+        assert len(here) * len(there) < 10_000
+        return table(here, there, score)
+
+    monkeypatch.setattr(order, "best_alignment", small_table)
+    pairing = match(ours, theirs, rename=rename)
+    assert len(pairing.pairs) == 9000
+    assert all(
+        pair.reference.key.path.replace("layers", "blocks").replace("fc", "dense") == pair.candidate.key.path
+        for pair in pairing.pairs
+        if pair.reference.key.phase == "forward"
+    )

@@ -32,6 +32,8 @@ _SMALL = 1 << 16
 """Pairs of up to this many elements always list their worst; larger ones only when something is beyond a limit."""
 _MOST_HINTS = 100_000
 """Likeness is quadratic to find; a thousand missing names need no hints."""
+_MOST_LETTERS = _MOST_HINTS * 60**2
+"""Names of usual length; comparing two takes as long as the product of their lengths."""
 
 
 _SENTENCES = ("incomparable", "view")
@@ -333,7 +335,8 @@ def _kinds_differ(reference: str, candidate: str) -> Message | None:
 def _unmatched(pairing: Pairing) -> tuple[Unmatched, ...]:
     ours, theirs = pairing.only_in_reference, pairing.only_in_candidate
     our_names, their_names = (tuple(str(entry.key) for entry in entries) for entries in (ours, theirs))
-    hints = len(ours) * len(theirs) <= _MOST_HINTS
+    letters = [sum(map(len, names)) for names in (our_names, their_names)]
+    hints = len(ours) * len(theirs) <= _MOST_HINTS and letters[0] * letters[1] <= _MOST_LETTERS
 
     def near(key: Key, names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(near_names(str(key), names)) if hints else ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from reprod_log.pairing.names import is_front, match_names, match_renames
+from reprod_log.pairing.names import fronts, match_names, match_renames
 from reprod_log.pairing.order import (
     best_alignment,
     match_loose,
@@ -47,16 +47,13 @@ class Layers:
 def match_layers(reference: Recording, candidate: Recording, *, rename: Mapping[str, str]) -> Layers:
     """The modules of both recordings lined up as far as they can be."""
     ours, theirs = recorded_units(reference), recorded_units(candidate)
-    modules_here, units_here = {module.path for module in reference.modules}, {unit.path for unit in ours}
+    modules_here = {front for module in reference.modules for front in fronts(module.path)}
+    units_here = {front for unit in ours for front in fronts(unit.path)}
     pairs = _unit_pairs(
         ours,
         theirs,
         # A rule for a module without tensors (an activation) is followed by its entries; there is no unit to pair.
-        {
-            old: new
-            for old, new in rename.items()
-            if _stands_before(old, modules_here) and _stands_before(old, units_here)
-        },
+        {old: new for old, new in rename.items() if old in modules_here and old in units_here},
         (_execution_order(reference), _execution_order(candidate)),
         (_ends(reference), _ends(candidate)),
     )
@@ -114,11 +111,6 @@ def _unit_pairs(
     pairs += found
     pairs += match_single_tensors(*without_pairs(here, there, pairs))
     return pairs + match_loose(*without_pairs(here, there, pairs), pairs, *ends)
-
-
-def _stands_before(front: str, paths: Iterable[str]) -> bool:
-    """Whether it is one of these paths, or what one of them lies in."""
-    return any(is_front(front, path) for path in paths)
 
 
 def _sorted(units: Iterable[Unit], order: Mapping[str, int]) -> list[Unit]:

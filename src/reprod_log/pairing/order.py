@@ -57,7 +57,16 @@ def match_order(
 ) -> list[UnitPair]:
     """New pairs from the best alignment of the two sequences; `decided` maps source to target paths paired before."""
     bound = set(decided.values())
-    pairs = best_alignment(sources, targets, lambda unit, other: _unit_score(unit, other, decided, bound))
+
+    def score(unit: Unit, other: Unit) -> float:
+        return _unit_score(unit, other, decided, bound)
+
+    if len(sources) == len(targets):
+        # One by one all fit: no other alignment has as many pairs, and a table of thousands would take minutes.
+        straight = list(zip(sources, targets, strict=True))
+        if all(score(*pair) >= _FITS for pair in straight):
+            return [UnitPair(unit, other, how) for unit, other in straight if unit.path not in decided]
+    pairs = best_alignment(sources, targets, score)
     return [UnitPair(unit, other, how) for unit, other in pairs if unit.path not in decided]
 
 
