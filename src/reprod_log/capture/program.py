@@ -14,6 +14,7 @@ from typing import Any
 
 import xxhash
 
+from reprod_log.capture.guard import Guard
 from reprod_log.frameworks import Framework
 from reprod_log.frameworks.hooks import Undo
 from reprod_log.frameworks.installed import variables_of
@@ -38,13 +39,15 @@ class ScriptFiles:
         self._before = set(sys.modules)
         self._read: dict[str, str] = {}
 
-    def watch_environment(self) -> Undo:
+    def watch_environment(self, guard: Guard) -> Undo:
         """Note which variables are read from now on. `os.environ` stays the same object, and answers the same."""
         kind, read = type(os.environ), self._read
 
-        def note(name: str, value: str) -> None:
+        def noted(name: str, value: str) -> None:
             if name not in read and name not in _OF_THE_SHELL and _is_read_by_the_user():
                 read[name] = _digest(value.encode(errors="surrogateescape"))
+
+        note = guard(noted)
 
         class Environment(kind):  # type: ignore[misc, valid-type]
             def __getitem__(self, name: str) -> str:
@@ -116,7 +119,9 @@ def _own(modules: Mapping[str, Any]) -> dict[str, str]:
     """The content of those of the modules that are the user's own."""
     found = {}
     for name, module in modules.items():
-        path = getattr(module, "__file__", None) if isinstance(module, ModuleType) else None
+        # A module that loads itself when an attribute is looked up must not begin to because of us.
+        known = object.__getattribute__(module, "__dict__") if isinstance(module, ModuleType) else {}
+        path = known.get("__file__")
         if isinstance(path, str) and _is_of_the_user(path):
             found[name] = file_digest(path)
     return found

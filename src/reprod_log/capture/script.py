@@ -142,7 +142,7 @@ def _run_as_main(path: Path, args: Sequence[str], watcher: _Watcher) -> None:
         undo.callback(setattr, sys, "path", sys.path)
         sys.argv = [str(path), *args]
         sys.path = [str(path.resolve().parent), *sys.path]
-        undo.callback(watcher.files.watch_environment())
+        undo.callback(watcher.files.watch_environment(watcher.guard))
         undo.push(watcher.leave)
         undo.callback(_return_to, os.getcwd())
         undo.callback(on_import(known_names(), watcher.guard(watcher.imported)))

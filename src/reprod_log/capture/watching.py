@@ -433,7 +433,10 @@ def watch(
     if budget is not None and budget < 0:
         raise UsageError(f"budget must be a number of bytes, not {budget!r}")
     chosen = selection(phases=phases, layers=layers, steps=steps, detail=detail, inputs=inputs)
-    facts = {FACT: {run: running_program(framework).to_dict()}}
+    facts: dict[str, Any] = {}
+    # What runs is unknown then, which a comparison of several passes takes into account; the program goes on.
+    with suppress(Exception):
+        facts[FACT] = {run: running_program(framework).to_dict()}
     return Run(framework, models, optimizers, RunOptions(chosen, save, budget, run, step_after, mesh, facts))
 
 
