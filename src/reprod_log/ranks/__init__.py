@@ -67,10 +67,9 @@ def _opened(
     if not split:
         return load(side, trust=trust)
     # Most recordings are of one process, and need not wait for what joins several.
-    from reprod_log.ranks.joining import join_ranks
-    from reprod_log.ranks.parts import load_ranks
+    from reprod_log.ranks.joining import open_ranks
 
-    return join_ranks(load_ranks(side, mesh=mesh, trust=trust), dims=dims)
+    return open_ranks(side, dims=dims, mesh=mesh, trust=trust)
 
 
 def explained(alignment: Any, reference: Recording, candidate: Recording) -> Any:

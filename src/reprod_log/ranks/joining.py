@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import ClassVar
 
 from reprod_log.errors import RecordingError
 from reprod_log.messages import Message, Names, message
 from reprod_log.ranks.mesh import DeclaredDims, Mesh
-from reprod_log.ranks.parts import Ranks, digest, said_ranks
+from reprod_log.ranks.parts import Ranks, digest, load_ranks, ranks_in_words
 from reprod_log.ranks.placing import (
     Parts,
     Placed,
@@ -43,6 +44,13 @@ class JoinedRecording(Recording):
     """Keys of entries that should be the same on several ranks and are not, with the axes along which they differ."""
     left_out: tuple[Key, ...] = ()
     """Keys of entries that could not be put together, because their values were not recorded."""
+
+
+def open_ranks(
+    path: str | Path, *, dims: Mapping[str, str] | None, mesh: Mapping[str, int] | None, trust: bool
+) -> JoinedRecording:
+    """The parts of all ranks at a path as one recording."""
+    return join_ranks(load_ranks(path, mesh=mesh, trust=trust), dims=dims)
 
 
 def join_ranks(ranks: Ranks, *, dims: Mapping[str, str] | None = None) -> JoinedRecording:
@@ -163,7 +171,7 @@ def _check_weights(ranks: Ranks, mesh: Mesh) -> None:
         others = other_weights(group)
         if others:
             raise RecordingError(
-                f"{ranks.source}: {said_ranks(others)} started from other weights than rank {group.numbers[0]}, so "
+                f"{ranks.source}: {ranks_in_words(others)} started from other weights than rank {group.numbers[0]}, so "
                 "these are not replicas of one model. See which with `reprod ranks`, or declare how layers are split "
                 "with --dims."
             )

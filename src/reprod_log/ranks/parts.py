@@ -133,8 +133,8 @@ def load_ranks(path: str | Path, *, mesh: Mapping[str, int] | None = None, trust
         total += f" ({'; '.join(places[:5])})" if len(places) == len(missing) <= 5 else ""
         total += f" {_be(missing)}"
         raise UnreadableFile(
-            f"{path}: {said_ranks(missing)}{total} missing; there {_be(parts)} {said_ranks(sorted(parts))}. Copy the "
-            "missing parts there (each machine writes its own ranks), or record again."
+            f"{path}: {ranks_in_words(missing)}{total} missing; there {_be(parts)} {ranks_in_words(sorted(parts))}. "
+            "Copy the missing parts there (each machine writes its own ranks), or record again."
         )
     declared = None if mesh is None else declared_mesh(mesh, len(parts), str(path))
     return Ranks(tuple(parts.values()), source=str(path), mesh=declared)
@@ -149,9 +149,9 @@ def _check_places(parts: tuple[Recording, ...], source: str) -> None:
             raise RecordingError(f"{source}: the part of rank {rank} was recorded by rank {own}; were parts renamed?")
         sizes.setdefault(size, []).append(rank)
     if len(sizes) > 1 or next(iter(sizes)) not in (None, len(parts)):
-        told = "; ".join(f"{said_ranks(ranks)}: {size or 'unknown'}" for size, ranks in sizes.items())
+        found = "; ".join(f"{ranks_in_words(ranks)}: {size or 'unknown'}" for size, ranks in sizes.items())
         raise RecordingError(
-            f"{source}: these are parts of different runs, their number of processes differs ({told}; {len(parts)} "
+            f"{source}: these are parts of different runs, their number of processes differs ({found}; {len(parts)} "
             "parts). Delete what an earlier run left, and record again."
         )
 
@@ -195,7 +195,7 @@ def _be(ranks: Sized) -> str:
     return "is" if len(ranks) == 1 else "are"
 
 
-def said_ranks(ranks: Sequence[int], most: int = 20) -> str:
+def ranks_in_words(ranks: Sequence[int], most: int = 20) -> str:
     """The ranks in words: `rank 1`, `ranks 0, 1 and 4`."""
     if len(ranks) == 1:
         return f"rank {ranks[0]}"
