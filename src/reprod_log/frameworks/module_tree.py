@@ -5,13 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from reprod_log.frameworks.contract import Framework, ModuleFacts, OwnTensor
 from reprod_log.layers.lookup import kind_of, of_the_tables
 from reprod_log.messages import Message, Name, message
 from reprod_log.recording import ModuleInfo
 from reprod_log.recording.shards import Shard
+
+if TYPE_CHECKING:
+    from reprod_log.frameworks.contract import Framework, ModuleFacts, OwnTensor
 
 
 @dataclass(eq=False)

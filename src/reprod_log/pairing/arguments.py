@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from reprod_log.frameworks.contract import Call
 from reprod_log.frameworks.nests import filled, flatten, plain_role
 from reprod_log.frameworks.tensors import is_floating
 from reprod_log.pairing.values import SAME, gap, relative
 from reprod_log.recording import Array, Entry
+
+if TYPE_CHECKING:
+    from reprod_log.frameworks.contract import Call
 
 
 def input_partner(entry: Entry, given: Sequence[Entry]) -> Entry | None:

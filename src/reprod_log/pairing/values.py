@@ -11,10 +11,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from reprod_log.frameworks.contract import LayerCall
 from reprod_log.messages import Message, Name, Number, message
 from reprod_log.pairing.names import attention_role, closeness
 from reprod_log.pairing.order import lone_bare_units
@@ -22,6 +22,10 @@ from reprod_log.pairing.units import BARE, PIECE, PairedBy, Signature, Unit, Uni
 from reprod_log.pairing.weight_map import tensor_views
 from reprod_log.recording import Array, Entry, Recording
 from reprod_log.recording.sketch import sketch_of, stored_sketch
+
+if TYPE_CHECKING:
+    from reprod_log.frameworks.contract import LayerCall
+
 
 ANOTHER = 0.05
 """Relative difference from which on two tensors are not the same thing with rounding or a defect in it."""

@@ -20,7 +20,7 @@ from reprod_log.steps.values import origin, values_recording
 from reprod_log.verdict import Limit
 
 _SHARE = 1e-9
-"""Of the largest rate: schedules are Python floats; a formula written differently differs by 1e-16, a defect by 1e-6."""
+"""Of the largest rate: schedules are Python floats; another way to write a formula gives 1e-16, a defect 1e-6."""
 _SHARE_NARROW = 1e-6
 """The same for rates that were stored in float32."""
 
