@@ -28,6 +28,7 @@ def test_every_kind_of_report_opens_without_complaint(open_report: OpenPage, mad
     else:
         page.locator("#depth-chart .calm").wait_for()
     expected = alignment.verdict.judgements
+    page.get_by_role("button", name="all", exact=True).click()
     assert page.locator("#shown").inner_text() == f"{len(expected)} of {len(expected)} shown"
     for section in ("#environment", "#policy", "#coverage", "#steps"):
         page.locator(section).scroll_into_view_if_needed()
@@ -160,7 +161,7 @@ def test_module_of_the_tree_filters_the_table(open_report: OpenPage) -> None:
     assert page.locator("#shown").inner_text() == "48 of 240 shown"
     assert all("layer1.1." in one for one in rows(page))
     page.locator("#module").click()
-    assert page.locator("#shown").inner_text() == "240 of 240 shown"
+    assert page.locator("#shown").inner_text() == "205 of 240 shown"
     page.locator("#tree a[data-path='(loss)']").click()
     assert rows(page) == [f"step {step} · loss · loss" for step in range(4)]
 
@@ -248,6 +249,7 @@ def test_entry_without_measurement_has_a_page(open_report: OpenPage) -> None:
 
 def test_keys_lead_through_the_report(open_report: OpenPage) -> None:
     page = open_report(fixed())
+    page.get_by_role("button", name="all", exact=True).click()
     page.keyboard.press("n")
     assert page.evaluate("document.activeElement.innerText") == WRONG
     page.keyboard.press("k")
@@ -285,3 +287,36 @@ def test_both_names_are_shown_and_found(open_report: OpenPage) -> None:
     page.click("#language")
     assert rows(page) == ["第 0 步 · forward · layers.2.ln1 ↔ blocks.2.norm1 · output"]
     assert "第 0 步 · forward · layers.0.ln1" in page.locator("#answer").inner_text()
+
+
+def test_table_opens_at_what_matters_and_searches_everything(open_report: OpenPage) -> None:
+    page = open_report(calibrated())
+    chosen = page.locator("#status-filter [aria-pressed=true]")
+    assert chosen.inner_text() == "without inherited"
+    assert rows(page)[:2] == [WRONG + " (isolated pass)", WRONG]
+    inherited = "step 0 · forward · layer1.1.bn2 · output"
+    assert inherited not in rows(page)
+    page.get_by_role("button", name="not passing").click()
+    assert inherited in rows(page)
+    page = open_report(fixed())
+    page.fill("#search", "step 0 · data · image")
+    assert rows(page) == ["step 0 · data · image"]
+    assert page.locator("#table th[data-sort=times_limit]").get_attribute("title").startswith("the error in limits")
+
+
+def test_what_is_not_finite_is_drawn_and_named(open_report: OpenPage) -> None:
+    ours = {f"step{step}/loss/loss": np.array(1.0 + step) for step in range(4)}
+    theirs = {**ours, "step2/loss/loss": np.array(np.nan), "step3/loss/loss": np.array(np.inf)}
+    page = open_report(align(Recording.from_arrays(ours), Recording.from_arrays(theirs)))
+    chart(page, "#curve-chart")
+    drawn = "document.querySelector('#curve-chart > div > *')"
+    models = "Bokeh.documents.flatMap((one) => [...one._all_models.values()])"
+    labels = f"{models}.filter((one) => one.type === 'Label').map((one) => one.text)"
+    until(page, f"{drawn}?.shadowRoot && {labels}.includes('NaN or infinity')")
+
+
+def test_paper_has_the_answer_the_curve_and_the_first_entries_on_two_pages(open_report: OpenPage) -> None:
+    page = open_report(fixed())
+    chart(page, "#depth-chart")
+    paper = page.pdf()
+    assert paper.count(b"/Type /Page\n") == 2

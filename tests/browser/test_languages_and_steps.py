@@ -39,7 +39,7 @@ def test_findings_and_reasons_change_their_language(open_report: OpenPage) -> No
     page.locator("#answer a.key").first.click()
     entry = page.locator("main#entry")
     entry.wait_for()
-    assert "倍（允许 3 倍）" in entry.inner_text()
+    assert "倍，允许 3 倍" in entry.inner_text()
     assert "rounding" not in entry.inner_text()
     page.keyboard.press("l")
     assert "× rounding" in entry.inner_text()

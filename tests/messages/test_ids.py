@@ -16,7 +16,7 @@ from reprod_log.pairing.pairing import How
 from reprod_log.pairing.units import PairedBy
 from reprod_log.recording.key import PHASES
 from reprod_log.report.first_screen import Level
-from reprod_log.report.html_data import COUNTS, SIDE
+from reprod_log.report.html_data import COLUMNS, COUNTS, SIDE
 from reprod_log.report.map_view import PROOFS
 from reprod_log.transfer.verification import Status as Check
 from reprod_log.verdict import Basis, CalibratedPolicy, Status
@@ -40,6 +40,7 @@ FAMILIES = {
     *(f"reason.only_in_{side}.near" for side in SIDES),
     *(f"side.{name}" for name in SIDE),
     *(f"status.{one.name}" for one in Status),
+    *(f"term.{name}" for name in COLUMNS),
     *(f"sure.{level}" for level in get_args(Level)),
     *(f"transfer.how.{how.replace(' ', '_')}" for how in get_args(PairedBy)),
     *(f"transfer.{status}{count}" for status in get_args(Check) for count in ("", ".count")),

@@ -201,7 +201,7 @@ def test_float64_without_noise_is_judged_by_assumption() -> None:
     assert failed.evidence == basis
     assert (
         english(failed.reason)
-        == f"{1e-3 / floor:.3g} × rounding, 300 allowed (rms error 0.001, rounding floor {floor:.3g})"
+        == f"{1e-3 / floor:,.0f} × rounding, 300 allowed (rms error 0.001, rounding floor {floor:.3g})"
     )
     assert english(only(judged(evidence(FREE, float64=measured(0.0)))).reason) == "no measurement"
     assert only(judged(evidence(FREE, float64=measured(0.0)))).status is Status.INCOMPARABLE

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from reprod_log.alignment import Alignment
+from reprod_log.layers.optimizers import group_settings, optimizer_kind
+from reprod_log.layers.settings import same_setting
 from reprod_log.messages import Message, Name, message
 from reprod_log.recording import Key, Provenance, Recording
 from reprod_log.report.view import ReportRow
@@ -61,9 +63,39 @@ def provenance_facts(alignment: Alignment) -> tuple[Fact, ...]:
         for name in names
         if name in ours or name in theirs
     ]
+    facts += _optimizer_facts(extra_ours, extra_theirs)
     more_ours, more_theirs = dict(unfolded("", extra_ours)), dict(unfolded("", extra_theirs))
     facts += [Fact(name, more_ours.get(name, ""), more_theirs.get(name, "")) for name in {**more_ours, **more_theirs}]
     return tuple(fact for fact in facts if fact.reference or fact.candidate)
+
+
+def _optimizer_facts(ours: dict[str, Any], theirs: dict[str, Any]) -> list[Fact]:
+    """The settings of optimizers that differ, in words that all frameworks share; taken out of the other facts.
+
+    Each framework has names of its own for the same settings, and some that change no result.
+    """
+    here, there = ours.get("optimizers"), theirs.get("optimizers")
+    if not isinstance(here, Mapping) or not isinstance(there, Mapping) or len(here) != len(there):
+        return []
+    facts = []
+    for name, left, right in zip(here, here.values(), there.values(), strict=True):
+        if not (_has_groups(left) and _has_groups(right) and optimizer_kind(left) and optimizer_kind(right)):
+            return []
+        pairs = [("kind", optimizer_kind(left), optimizer_kind(right))]
+        groups = list(zip(group_settings(left), group_settings(right), strict=False))
+        for place, (one, other) in enumerate(groups):
+            where = f"group{place}." if len(groups) > 1 else ""
+            pairs += [(where + setting, one.get(setting), other.get(setting)) for setting in {**one, **other}]
+        pairs = [pair for place, pair in enumerate(pairs) if not place or not same_setting(pair[1], pair[2])]
+        facts += [Fact(f"optimizers.{name}.{what}", _shown(a), _shown(b), True) for what, a, b in pairs]
+    del ours["optimizers"], theirs["optimizers"]
+    return facts
+
+
+def _has_groups(settings: Any) -> bool:
+    """Whether these are settings as we record them; a file may hold anything."""
+    groups = settings.get("groups") if isinstance(settings, Mapping) else None
+    return isinstance(groups, (list, tuple)) and all(isinstance(one, Mapping) for one in groups)
 
 
 @dataclass(frozen=True)

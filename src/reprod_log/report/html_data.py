@@ -47,6 +47,7 @@ def page_data(
         "path": [plain(row.key.path) for row in rows],
         "partners": [plain(row.partner) if row.partner is not None else "" for row in rows],
         "status": [SEVERITY.index(row.status) for row in rows],
+        "inherited": _inherited(rows),
         "numbers": columns,
         "details": [_detail(row, most, sentences) for row, most in zip(rows, _samples_for(rows), strict=True)],
         "curves": [_curve(curve) for curve in curves],
@@ -59,6 +60,14 @@ def page_data(
             for one in alignment.findings
         ],
     }
+
+
+def _inherited(rows: Sequence[ReportRow]) -> list[int]:
+    """The entries that do not pass although their layer does when it runs alone: what they got was wrong already."""
+    alone = {row.key for row in rows if row.key.run == "isolated" and row.status.passed}
+    return [
+        row.place for row in rows if not row.status.passed and not row.key.run and row.key.in_run("isolated") in alone
+    ]
 
 
 _MADE_BEFORE = ("advice.", "basis.", "cause.", "evidence.", "note.", "reason.", "view.", "word.", "zoom.")
@@ -182,15 +191,21 @@ def _curve(curve: Curve) -> dict[str, Any]:
 MOST_CELLS = 20_000
 
 
+COLUMNS = (
+    "status", "entry", "rel_l2", "times_limit", "times_floor", "relative_own", "max_abs", "mean_abs", "max_rel",
+    "cosine_distance", "shape",
+)  # fmt: skip
+"""Of the table of entries, what decides first."""
+
+
 def entry_columns(rows: Sequence[ReportRow]) -> list[str]:
-    """The columns of the table of entries, what decides first; one that would be empty is left out."""
-    known = {
-        "times_floor": any(row.floor is not None for row in rows),
-        "relative_own": any(row.own is not None for row in rows),
-    }
-    calibrated = [name for name, there in known.items() if there]
-    errors = ["max_abs", "mean_abs", "max_rel", "cosine_distance"]
-    return ["status", "entry", "rel_l2", "times_limit", *calibrated, *errors, "shape"]
+    """The columns of the table of entries; one that would be empty is left out."""
+    empty = set()
+    if not any(row.floor is not None for row in rows):
+        empty.add("times_floor")
+    if not any(row.own is not None for row in rows):
+        empty.add("relative_own")
+    return [name for name in COLUMNS if name not in empty]
 
 
 @dataclass(frozen=True)

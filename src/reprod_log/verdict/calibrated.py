@@ -363,7 +363,8 @@ def _sentence(checks: tuple[Check, ...]) -> Message | None:
                     "reason.above_floor",
                     metric=check.metric,
                     value=Number(check.value),
-                    times=Number(times),
+                    # As one would say it: 113,000 times, not 1.13e+05.
+                    times=Number(times, ",.0f" if 100 <= times < 1e9 else ".3g"),
                     floor=Number(check.floor),
                     allowed=Number(check.limit / check.floor if check.floor else 0),
                 )

@@ -83,18 +83,23 @@ function show(made, place) {
 function onLogAxis(...series) {
   const finite = series.flat().map(toNumber).filter((one) => one !== null && Number.isFinite(one) && one > 0);
   const least = finite.length ? Math.min(...finite) : 1e-9, most = finite.length ? Math.max(...finite) : 1;
+  // A decade below is kept for zeros and one above for what is not finite, each only where there are such values.
+  const hasZero = series.flat().some((one) => one === 0), hasTop = series.flat().some((one) => one === "nan" || one === "inf" || one === "-inf");
   const zero = 10 ** (Math.floor(Math.log10(least)) - 1), top = 10 ** (Math.ceil(Math.log10(most)) + 1);
   const place = (value) => {
     const number = toNumber(value);
-    return number === null ? NaN : Number.isNaN(number) || number === Infinity ? top : number === 0 ? zero : number;
+    return number === null ? NaN : !Number.isFinite(number) ? top : number === 0 ? zero : number;
   };
-  return { zero, top, place, hasZero: series.flat().some((one) => one === 0), range: [zero / 3, top * 3] };
+  return { zero, top, place, hasZero, hasTop, range: [hasZero ? zero / 3 : least / 3, hasTop ? top * 3 : most * 3] };
 }
 
+// The lines on which zeros and what is not finite stand: neither is a number of the axis.
 function zeroLine(made, axis) {
-  if (!axis.hasZero) return;
-  made.add_layout(new Bokeh.Span({ location: axis.zero, dimension: "width", line_color: colour("noise"), line_dash: "dotted" }));
-  made.add_layout(new Bokeh.Label({ x: 4, y: axis.zero, x_units: "screen", text: t("depth.zero"), text_color: colour("dim"), text_font_size: "11px", text_baseline: "bottom", y_offset: 2 }));
+  for (const [there, at, text, of] of [[axis.hasZero, axis.zero, t("depth.zero"), "noise"], [axis.hasTop, axis.top, t("depth.nonfinite"), "fail"]]) {
+    if (!there) continue;
+    made.add_layout(new Bokeh.Span({ location: at, dimension: "width", line_color: colour(of), line_dash: "dotted" }));
+    made.add_layout(new Bokeh.Label({ x: 4, y: at, x_units: "screen", text, text_color: colour("dim"), text_font_size: "11px", text_baseline: "bottom", y_offset: 2 }));
+  }
 }
 
 function depthChart(place, rows, measure) {
@@ -111,12 +116,14 @@ function depthChart(place, rows, measure) {
   const made = figure({ y_axis_type: "log", height: 380, y_range: axis.range, x_range: [-1, Math.max(rows.length, 2)] });
   made.yaxis.axis_label = t(measure);
   const x = rows.map((_, index) => index);
-  if (rows.length <= 60) {
-    made.xaxis.ticker = new Bokeh.FixedTicker({ ticks: x });
-    const short = (text) => text.length > 26 ? "…" + text.slice(-25) : text;
-    made.xaxis.major_label_overrides = new Map(rows.map((row, index) => [index, asText(short(data.path[row] || t("whole")))]));
-    made.xaxis.major_label_orientation = 0.9;
-  } else made.xaxis.axis_label = t("order");
+  // As many names as can be read beside each other.
+  const every = Math.ceil(rows.length / (innerWidth < 700 ? 15 : 60));
+  const named = x.filter((index) => index % every === 0);
+  made.xaxis.ticker = new Bokeh.FixedTicker({ ticks: named });
+  const short = (text) => text.length > 26 ? "…" + text.slice(-25) : text;
+  made.xaxis.major_label_overrides = new Map(named.map((index) => [index, asText(short(data.path[rows[index]] || t("whole")))]));
+  made.xaxis.major_label_orientation = 0.9;
+  if (every > 1) made.xaxis.axis_label = t("order");
   if (floors.some((one) => one !== null)) {
     made.varea({ field: "x" }, { field: "low" }, { field: "high" }, { source: source({ x, low: x.map(() => axis.range[0]), high: floors.map(axis.place) }), fill_color: colour("noise"), fill_alpha: 0.3, legend_label: t("floor") });
   }
@@ -148,6 +155,10 @@ function curveChart(place, curve) {
   const a = upper.scatter({ field: "x" }, { field: "reference" }, { source: both, marker: "circle", size: 7, fill_color: null, line_color: colour("reference"), legend_label: t("reference") });
   upper.line({ field: "x" }, { field: "candidate" }, { source: both, line_color: colour("candidate"), line_width: 2, line_dash: "dashed", legend_label: t("candidate") });
   const b = upper.scatter({ field: "x" }, { field: "candidate" }, { source: both, marker: "x", size: 8, line_color: colour("candidate"), legend_label: t("candidate") });
+  // A value that is not finite has no place on the axis: its step is marked.
+  const lost = x.filter((_, at) => ![reference[at], candidate[at]].every(Number.isFinite));
+  for (const step of lost.slice(0, 100)) upper.add_layout(new Bokeh.Span({ location: step, dimension: "height", line_color: colour("fail"), line_dash: "dotted" }));
+  if (lost.length) upper.add_layout(new Bokeh.Label({ x: lost[0], y: 4, y_units: "screen", text: t("depth.nonfinite"), text_color: colour("fail"), text_font_size: "11px", x_offset: 3 }));
   const axis = onLogAxis(curve.difference, curve.floor, curve.limit);
   const whole = () => new Bokeh.BasicTicker({ min_interval: 1 });
   const lower = figure({ height: 220, toolbar_location: null, y_axis_type: "log", y_range: axis.range, x_range: upper.x_range });

@@ -3,7 +3,8 @@ const BATCH = 150;
 const body = document.querySelector("#table tbody");
 // By the names of both sides and by the words that stand in the table.
 const searched = data.keys.map((_, row) => `${keysOf(row)} ${inWords(row)}`.toLowerCase());
-const filter = { words: [], status: "", statuses: null, step: "", phase: "", module: "" };
+const filter = { words: [], status: "", step: "", phase: "", module: "", chosen: false };
+const inherited = new Set(data.inherited);
 let order = data.keys.map((_, row) => row);
 let visible = order;
 
@@ -63,23 +64,38 @@ function inModule(row) {
   return path === filter.module || path.startsWith(filter.module + ".");
 }
 
-function fits(row) {
+// Until the reader chooses, the table has what matters: what does not pass, without what only inherits it.
+function shownStatus() {
+  if (filter.chosen) return filter.status;
+  if (filter.words.length || filter.step !== "" || filter.phase !== "" || filter.module) return "";
+  if (!data.status.some((one) => !data.statuses[one].passed)) return "";
+  return inherited.size ? "own" : "bad";
+}
+
+function hasStatus(row, status) {
+  const one = statusOf(row);
+  if (status === "bad" || status === "own") return !one.passed && (status === "bad" || !inherited.has(row));
+  return status === "" || one.name === status;
+}
+
+function fits(row, status) {
   return filter.words.every((word) => searched[row].includes(word))
-    && (!filter.statuses || filter.statuses.has(statusOf(row).name))
+    && hasStatus(row, status)
     && (filter.step === "" || String(data.step[row]) === filter.step)
     && (filter.phase === "" || data.phase[row] === filter.phase)
     && inModule(row);
 }
 
 function applyFilter() {
-  visible = order.filter(fits);
+  const status = shownStatus();
+  visible = order.filter((row) => fits(row, status));
   redraw();
   document.getElementById("shown").textContent = t("shown", { count: visible.length, total: order.length });
   const button = document.getElementById("module");
   button.hidden = !filter.module;
   button.textContent = `${t("filter.module")}: ${filter.module} ✕`;
   for (const one of document.querySelectorAll("#tree .node")) one.classList.toggle("chosen", one.querySelector("a").dataset.path === filter.module);
-  for (const one of document.querySelectorAll("#status-filter button")) one.setAttribute("aria-pressed", String(one.dataset.name === filter.status));
+  for (const one of document.querySelectorAll("#status-filter button")) one.setAttribute("aria-pressed", String(one.dataset.name === status));
 }
 
 function sortBy(name, descending) {
@@ -131,10 +147,10 @@ function setUpTable() {
 function drawFilters() {
   const present = new Set(data.status.map((one) => data.statuses[one].name));
   const bad = data.statuses.filter((one) => !one.passed && present.has(one.name));
-  const choices = [["", t("filter.all"), null], ...(bad.length ? [["bad", t("filter.bad"), new Set(bad.map((one) => one.name))]] : []),
-    ...data.statuses.filter((one) => present.has(one.name)).map((one) => [one.name, `${one.mark} ${one.name}`, new Set([one.name])])];
-  document.getElementById("status-filter").replaceChildren(...choices.map(([name, text, statuses]) =>
-    make("button", { type: "button", "data-name": name, onclick: () => { Object.assign(filter, { status: name, statuses }); applyFilter(); } }, text)));
+  const choices = [["", t("filter.all")], ...(bad.length ? [["bad", t("filter.bad")]] : []), ...(inherited.size ? [["own", t("filter.own")]] : []),
+    ...data.statuses.filter((one) => present.has(one.name)).map((one) => [one.name, `${one.mark} ${one.name}`])];
+  document.getElementById("status-filter").replaceChildren(...choices.map(([name, text]) =>
+    make("button", { type: "button", "data-name": name, title: name === "own" ? t("filter.own.help", { count: inherited.size }) : null, onclick: () => { Object.assign(filter, { status: name, chosen: true }); applyFilter(); } }, text)));
   const steps = [...new Set(data.step.filter((one) => one !== null))].sort((a, b) => a - b);
   options(document.getElementById("filter-step"), [["", t("filter.all")], ...steps.map((one) => [String(one), String(one)])], filter.step);
   const phases = [...new Set(data.phase)].filter(Boolean);
