@@ -81,7 +81,7 @@ def _optimizer_facts(ours: dict[str, Any], theirs: dict[str, Any]) -> list[Fact]
     for name, left, right in zip(here, here.values(), there.values(), strict=True):
         if not (_has_groups(left) and _has_groups(right) and optimizer_kind(left) and optimizer_kind(right)):
             return []
-        pairs = [("kind", optimizer_kind(left), optimizer_kind(right))]
+        pairs: list[tuple[str, Any, Any]] = [("kind", optimizer_kind(left), optimizer_kind(right))]
         groups = list(zip(group_settings(left), group_settings(right), strict=False))
         for place, (one, other) in enumerate(groups):
             where = f"group{place}." if len(groups) > 1 else ""
