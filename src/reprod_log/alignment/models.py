@@ -114,7 +114,8 @@ def align_models(
     notes: list[Message] = []
     tables: tuple[str, ...] = ()
     found = _weight_map(ours, theirs, batches[0], storage.spool)
-    decided = found.agrees
+    # A weight that one side shares and the other has twice is the same function and another training.
+    decided = found.agrees and all(map(found.is_apart, found.by_source))
     if transfer and (fixed := _fixed(ours, theirs)):
         notes += fixed
     elif transfer and not (decided and _obeys(found, options.rename)):
