@@ -21,7 +21,7 @@ CAUSE = Finding(
     "layer_setting",
     message("cause.layer_setting", setting="eps", path=LAYER, ours="1e-05", theirs="0.001"),
     (message("evidence.types", ours="Conv2d", theirs="Conv2D"), message("evidence.layer_alone_differs")),
-    "consistent",
+    "explained",
     (message("advice.setting_in_candidate", call=Code("Conv2D(…, epsilon=1e-05)"), path=LAYER),),
     (Key(LAYER),),
 )

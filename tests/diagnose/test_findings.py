@@ -16,7 +16,7 @@ def setting(path: str, name: str = "eps", value: str = "1e-05") -> Finding:
         "layer_setting",
         message("cause.layer_setting", setting=name, path=Name(path), ours=value, theirs="1e-06"),
         (message("evidence.layer_alone_differs"),),
-        "consistent",
+        "explained",
         (message("advice.setting_in_candidate", call="LayerNorm(eps=1e-05)", path=Name(path)),),
         (Key(path, "forward", 0, 0, "output", "isolated"),),
         fixes=(Fix(path, {name: value}),),
@@ -34,7 +34,7 @@ def test_one_mistake_in_many_layers_is_one_finding_that_names_them() -> None:
 
 @pytest.mark.parametrize(
     "other",
-    [setting("b", name="momentum"), setting("b", value="1e-03"), replace(setting("b"), confidence="possible"),
+    [setting("b", name="momentum"), setting("b", value="1e-03"), replace(setting("b"), confidence="hint"),
      replace(setting("b"), kind="remark"), replace(setting("b"), rule="other")],
 )  # fmt: skip
 def test_different_mistakes_stay_apart(other: Finding) -> None:
@@ -82,7 +82,7 @@ def test_finding_makes_only_those_superfluous_that_it_explains() -> None:
     edges = {"layer_setting": (Explains(frozenset({"constant_factor"}), by="proven", same_layers=True),)}
     assert unexplained([same, elsewhere], [proven], edges) == [elsewhere]
     assert unexplained([same], [setting("a")], edges) == [same]
-    possible = {"layer_setting": (Explains(frozenset({"constant_factor"}), confidence="consistent"),)}
+    possible = {"layer_setting": (Explains(frozenset({"constant_factor"}), confidence="explained"),)}
     assert unexplained([same], [proven], possible) == [same]
 
 

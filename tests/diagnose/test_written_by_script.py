@@ -95,7 +95,7 @@ def taught(step: Any, *, training: bool = False, steps: int = 2) -> Alignment:
 
 
 def causes(alignment: Alignment) -> list[tuple[str, str]]:
-    return [(one.rule, str(one.cause)) for one in alignment.findings if one.kind == "cause"]
+    return [(one.rule, str(one.cause)) for one in alignment.findings if one.kind in ("cause", "hint")]
 
 
 def test_correct_average_of_weights_passes_without_a_cause() -> None:

@@ -77,7 +77,7 @@ def test_mistake_on_one_axis_is_named_with_it(folder, name, cause):
     for found in both(folder, name):
         assert found.status is Status.FAIL
         assert str(found.findings[0].cause).startswith(cause)
-        assert found.findings[0].confidence == "consistent"
+        assert found.findings[0].confidence == "explained"
 
 
 def test_rank_that_is_missing_is_named(folder, tmp_path):

@@ -63,7 +63,7 @@ def test_statistics_that_each_rank_keeps_are_found(ranks):
     failed = [one.key for one in found.verdict.judgements if not one.status.passed]
     assert all(key.phase == "buffer" for key in failed)
     assert [(one.rule, one.kind, one.confidence) for one in found.findings] == [
-        ("rank_statistics", "cause", "consistent")
+        ("rank_statistics", "cause", "explained")
     ]
     assert compare_ranks(load_ranks(ranks / "batch_norm"), accept=["*/buffer/*"]).passed
 

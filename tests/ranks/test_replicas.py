@@ -198,7 +198,7 @@ def test_statistics_that_each_rank_keeps_fail_and_are_named():
     found = compare_ranks(ranks_of(*(statistics(rank, broadcast=False) for rank in range(2)), modules=[batch_norm()]))
     assert found.status is Status.FAIL
     assert [(one.rule, one.kind, one.confidence) for one in found.findings] == [
-        ("rank_statistics", "cause", "consistent")
+        ("rank_statistics", "cause", "explained")
     ]
     assert "each rank keeps those of its own data" in str(found.findings[0].cause)
 
@@ -215,7 +215,7 @@ def test_statistics_of_one_step_are_judged_by_what_the_framework_does(framework,
     arrays = [statistics(rank, broadcast=False, steps=1) for rank in range(2)]
     found = compare_ranks(ranks_of(*arrays, modules=[batch_norm()], framework=framework))
     assert found.status is status
-    assert found.findings[0].confidence == "possible"
+    assert found.findings[0].confidence == "hint"
     assert found.findings[0].kind == ("remark" if framework == "torch" else "cause")
 
 

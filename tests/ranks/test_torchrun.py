@@ -85,13 +85,13 @@ def test_statistics_given_by_rank_0_are_told_from_those_that_each_rank_keeps(ran
     given = compare_ranks(load_ranks(ranks / "batch_norm"))
     assert given.passed
     assert [(one.rule, one.kind, one.confidence) for one in given.findings] == [
-        ("rank_statistics", "remark", "consistent")
+        ("rank_statistics", "remark", "explained")
     ]
     kept = compare_ranks(load_ranks(ranks / "own_statistics"))
     assert kept.status is Status.FAIL
     assert all(one.key.phase == "buffer" for one in kept.verdict.judgements if not one.status.passed)
     assert [(one.rule, one.kind, one.confidence) for one in kept.findings] == [
-        ("rank_statistics", "cause", "consistent")
+        ("rank_statistics", "cause", "explained")
     ]
 
 

@@ -27,7 +27,7 @@ HOSTILE = (
 
 
 def finding_of(
-    rule: str, cause: str, evidence: str = "", confidence: Confidence = "possible", advice: str = "",
+    rule: str, cause: str, evidence: str = "", confidence: Confidence = "hint", advice: str = "",
     keys: tuple[Key, ...] = (), kind: Kind = "cause",
 ) -> Finding:  # fmt: skip
     """A finding whose sentences are plain text, as files of the first edition have them."""
@@ -165,7 +165,7 @@ def hostile() -> Alignment:
         Recording.from_arrays(reference, provenance=provenance(HOSTILE[0], command=HOSTILE[1])),
         Recording.from_arrays(candidate, provenance=provenance(HOSTILE[7], device=HOSTILE[2])),
     )
-    finding = finding_of("made_up", HOSTILE[0], HOSTILE[1], "possible", HOSTILE[2], (Key(HOSTILE[3]),))
+    finding = finding_of("made_up", HOSTILE[0], HOSTILE[1], "explained", HOSTILE[2], (Key(HOSTILE[3]),))
     return replace(
         found, findings=(finding,), reference=replace(found.reference, source=HOSTILE[7], notes=(HOSTILE[3],))
     )

@@ -50,7 +50,7 @@ def small() -> Alignment:
         Recording.from_arrays(candidate, provenance=provenance("paddle", threads=4)),
     )
     cause = finding_of(
-        "made_up", "conv has no bias", "the difference is 0.5", "consistent", "add bias=True", (Key("conv"),)
+        "made_up", "conv has no bias", "the difference is 0.5", "explained", "add bias=True", (Key("conv"),)
     )
     return Alignment(**{**vars(found), "findings": (cause,)})
 

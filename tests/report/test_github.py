@@ -33,7 +33,7 @@ def test_summary_is_appended(tmp_path: Path) -> None:
 def test_cause_comes_first_with_its_line_and_what_to_do() -> None:
     line = message("word.operator.at", name=Code("gelu"), line=Code("bert_paddle.py:23: x = gelu(x)"))
     advice = message("text", text=Foreign("use tanh: 100%"))
-    cause = Finding("made_up", message("reason", reason=line), (), "consistent", (advice,))
+    cause = Finding("made_up", message("reason", reason=line), (), "explained", (advice,))
     lines = workflow_commands(replace(classic(), findings=(cause,)))
     assert lines[0] == (
         "::error file=bert_paddle.py,line=23,title=cause::gelu (bert_paddle.py:23: x = gelu(x))%0Ause tanh: 100%25"

@@ -47,15 +47,25 @@ def test_first_screen_of_a_layer_wrong_by_itself_says_so() -> None:
 
 
 def test_advice_of_findings_comes_before_general_advice() -> None:
-    finding = finding_of("rule", "the weight is transposed", "cosine 1", "consistent", "transpose it")
+    finding = finding_of("rule", "the weight is transposed", "cosine 1", "explained", "transpose it")
     assert said(replace(fixed(), findings=(finding,))) == ["transpose it"]
 
 
 def test_causes_are_ranked_by_confidence() -> None:
-    possible = finding_of("a", "first", "e", "possible")
+    explained = finding_of("a", "first", "e", "explained")
     proven = finding_of("b", "second", "e", "proven")
-    screen = first_screen(replace(fixed(), findings=(possible, proven)))
+    screen = first_screen(replace(fixed(), findings=(explained, proven)))
     assert [str(one.cause) for one in screen.causes] == ["second", "first"]
+
+
+def test_a_hint_is_never_in_the_place_of_a_cause() -> None:
+    hint = finding_of("a", "first", "e", "hint")
+    screen = first_screen(replace(fixed(), findings=(hint,)))
+    assert hint.kind == "hint"
+    assert screen.causes == ()
+    assert screen.cause, "no cause is known, and the report has to tell so"
+    assert [str(one.cause) for one in screen.hints] == ["first"]
+    assert "hint: first" in str(replace(fixed(), findings=(hint,)))
 
 
 def test_only_the_surest_causes_are_on_the_first_screen_and_advice_is_not_repeated() -> None:
@@ -63,7 +73,7 @@ def test_only_the_surest_causes_are_on_the_first_screen_and_advice_is_not_repeat
     layers = ("n.1", "n.2", "n.3", "n.4", "n.5")
     causes = [message("cause.layer_setting", setting="eps", path=Name(one), ours="1", theirs="2") for one in layers]
     many = tuple(
-        replace(finding_of(rule, "", "e", "possible", "the advice"), cause=cause)
+        replace(finding_of(rule, "", "e", "explained", "the advice"), cause=cause)
         for rule, cause in zip(rules, causes, strict=True)
     )
     made = replace(fixed(), findings=many)
@@ -76,7 +86,7 @@ def test_only_the_surest_causes_are_on_the_first_screen_and_advice_is_not_repeat
 
 def test_two_mistakes_of_one_rule_are_both_on_the_first_screen() -> None:
     two = [
-        finding_of("a", cause, "e", keys=(Key("conv.weight"),))
+        finding_of("a", cause, "e", "explained", keys=(Key("conv.weight"),))
         for cause in ("conv.weight is zero", "conv.weight is turned")
     ]
     screen = first_screen(replace(fixed(), findings=tuple(two)))
@@ -391,9 +401,7 @@ def test_every_evidence_of_the_calibrated_rule_has_its_words() -> None:
 
 def test_cause_is_not_shown_when_a_looser_policy_lets_everything_pass() -> None:
     wrong = fixed()
-    cause = finding_of(
-        "made_up", "fc has no bias", "the difference is 0.5", "consistent", "add bias=True", (Key("fc"),)
-    )
+    cause = finding_of("made_up", "fc has no bias", "the difference is 0.5", "explained", "add bias=True", (Key("fc"),))
     found = replace(wrong, findings=(cause,))
     assert first_screen(found).causes == (cause,)
     loose = found.judged_by(Policy.fixed(["max_abs:inf"], allow_unmatched=["*"]))

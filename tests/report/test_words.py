@@ -90,7 +90,7 @@ def test_no_sentence_has_a_number_before_a_bare_plural() -> None:
 
 def test_advice_after_a_pass_fits_what_was_found() -> None:
     same = Recording.from_arrays({f"loss_{step}": np.full(1, 1.0 + step / 7, "float32") for step in range(6)})
-    odd = finding_of("made", "it could not fail", "", "consistent", "", kind="doubt")
+    odd = finding_of("made", "it could not fail", "", "explained", "", kind="doubt")
     whole = align(same, Recording.from_arrays({"loss_0": same["loss_0"].array()}), allow_unmatched="*")
     told = [words()(one) for one in first_screen(replace(whole, findings=(odd,))).advice]
     assert told == [words().get("advice.unproven")]

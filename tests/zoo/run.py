@@ -1,6 +1,6 @@
 """Run the zoo: every planted mistake and every healthy port; print the table and, if asked, write it.
 
-python tests/zoo/run.py [--only WORD] [--seeds N] [--healthy-seeds N] [--jobs 2]
+python tests/zoo/run.py [--only WORD] [--seeds N] [--healthy-seeds N] [--jobs 2] [--pairs]
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from zoo.healthy import all_healthy
 from zoo.mistakes import all_mistakes
+from zoo.pairs import all_pairs
 
 _PAGE = Path(__file__).resolve().parents[2] / "docs" / "zoo.md"
 
@@ -28,10 +29,14 @@ def work(folder: str, name: str, seed: int, keep: Path | None):
     from zoo.outcome import run
 
     try:
-        trial = all_healthy()[name].make(seed) if folder == "healthy" else all_mistakes()[name].planted(seed)
+        trial = all_healthy()[name].make(seed) if folder == "healthy" else _planted(folder)[name].planted(seed)
         return folder, run(trial, name, seed, keep)
     except Exception:  # the table must show it and go on
         return folder, f"{name} (seed {seed}): {traceback.format_exc()}"
+
+
+def _planted(folder: str):
+    return all_pairs() if folder == "pairs" else all_mistakes()
 
 
 def main() -> int:
@@ -42,14 +47,15 @@ def main() -> int:
     parser.add_argument("--write", type=Path, help="docs/zoo.md when everything is run")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--no-healthy", action="store_true")
+    parser.add_argument("--pairs", action="store_true", help="only pairs of mistakes: how often both are named")
     parser.add_argument("--keep", type=Path, help="a folder for the alignments")
     options = parser.parse_args()
-    from zoo.table import summary
+    from zoo.table import of_pairs, summary
 
     tasks = list(_tasks(options))
     if options.keep is not None:
         options.keep.mkdir(parents=True, exist_ok=True)
-    outcomes, errors = {"mistakes": [], "healthy": []}, []
+    outcomes, errors = {"mistakes": [], "healthy": [], "pairs": []}, []
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
         waiting = [pool.submit(work, *task, options.keep) for task in tasks]
         for done, future in enumerate(as_completed(waiting), 1):
@@ -61,6 +67,9 @@ def main() -> int:
             outcomes[folder].append(outcome)
             print(f"{done}/{len(tasks)} {folder} {outcome.name} seed {outcome.seed}: {outcome.first['V'] or 'passes'} "
                   f"{outcome.causes[:3]} {outcome.seconds:.1f} s", flush=True)  # fmt: skip
+    if options.pairs:
+        print(of_pairs(outcomes["pairs"], all_pairs()))
+        return 1 if errors else 0
     text = summary(outcomes["mistakes"], outcomes["healthy"], all_mistakes(), errors)
     print(text)
     everything = not options.only and not options.no_healthy
@@ -71,6 +80,11 @@ def main() -> int:
 
 
 def _tasks(options: argparse.Namespace) -> Iterator[tuple[str, str, int]]:
+    if options.pairs:
+        yield from (
+            ("pairs", name, seed) for name in all_pairs() for seed in range(options.seeds) if options.only in name
+        )
+        return
     for name in all_mistakes():
         if options.only in name:
             yield from (("mistakes", name, seed) for seed in range(options.seeds))

@@ -8,6 +8,7 @@ from datetime import date
 from importlib.metadata import version
 
 from zoo.outcome import RULES, Outcome, named, placed
+from zoo.pairs import TwoMistakes
 from zoo.trial import Mistake
 
 
@@ -88,6 +89,30 @@ def summary(
             f"- {text.splitlines()[0]}: {text.splitlines()[-1]}" for text in errors
         ]
     return "\n".join(lines) + "\n"
+
+
+def of_pairs(outcomes: Sequence[Outcome], known: Mapping[str, TwoMistakes]) -> str:
+    """How often both of two mistakes were named. Only pairs of the development half are shown one by one."""
+    lines = ["| half | pairs | both named | one named | further causes |", "|---|---|---|---|---|"]
+    for half in ("development", "scored"):
+        chosen = [one for one in outcomes if known[one.name].half == half]
+        found = [(named(known[one.name].first, one), named(known[one.name].second, one)) for one in chosen]
+        both, single = sum(all(pair) for pair in found), sum(any(pair) != all(pair) for pair in found)
+        further = sum(bool(_further(known[one.name], one)) for one in chosen)
+        shares = " | ".join(_share(count, len(chosen)) for count in (both, single, further))
+        lines.append(f"| {half} | {len(chosen)} | {shares} |")
+    for one in sorted(outcomes, key=lambda one: (one.name, one.seed)):
+        pair = known[one.name]
+        if pair.half == "development":
+            said = [_yes(named(mistake, one)) for mistake in (pair.first, pair.second)]
+            lines.append(f"- {one.name}: {', '.join(said)}; further: {_further(pair, one)}")
+    return "\n".join(lines) + "\n"
+
+
+def _further(pair: TwoMistakes, outcome: Outcome) -> list[str]:
+    """Causes by rules that neither mistake is named by."""
+    expected = {*pair.first.rules, *pair.second.rules, "operator"}
+    return [f"{rule}: {text}" for rule, _, text in outcome.causes if rule not in expected]
 
 
 def _share(part: int, whole: int) -> str:

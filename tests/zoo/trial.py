@@ -38,6 +38,11 @@ Plant = Callable[[Trial], Trial | None]
 Half = Literal["development", "scored"]
 
 
+def half_of(name: str) -> Half:
+    """The last bit of the SHA-256 of a name decides, so that nobody chooses and nothing ever changes sides."""
+    return "scored" if hashlib.sha256(name.encode()).digest()[-1] % 2 else "development"
+
+
 @dataclass(frozen=True)
 class Mistake:
     """A planted mistake: how, into what, and what a good answer says about it."""
@@ -59,10 +64,9 @@ class Mistake:
     def half(self) -> Half:
         """Whether rules may be tuned on it ("development") or are only measured on it ("scored").
 
-        The last bit of the SHA-256 of its name decides, so that nobody chooses and a mistake never changes sides. The
-        first 100 mistakes had all been looked at before they were split.
+        The first 100 mistakes had all been looked at before they were split.
         """
-        return "scored" if hashlib.sha256(self.name.encode()).digest()[-1] % 2 else "development"
+        return half_of(self.name)
 
     def planted(self, seed: int) -> Trial:
         """A trial of this seed with the mistake in it."""

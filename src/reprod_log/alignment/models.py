@@ -15,7 +15,8 @@ from reprod_log.alignment.recordings import align_with
 from reprod_log.capture.live import live_model
 from reprod_log.capture.session import suppress_recording
 from reprod_log.diagnose import Finding
-from reprod_log.diagnose.proof import own_tables, proven, replaced_tables
+from reprod_log.diagnose.proof import own_tables, replaced_tables
+from reprod_log.diagnose.rounds import proven
 from reprod_log.errors import ReprodLogError, TransferError, UsageError
 from reprod_log.experiments.need import Storage
 from reprod_log.experiments.passes import Experiments, Progress
@@ -198,7 +199,7 @@ def prove(alignment: Alignment, runs: Experiments, reference: Recording, candida
     findings = proven(alignment.case, alignment.findings, runs, reference, candidate)
     if runs.weights is not None and not alignment.verdict.first_divergence:
         # All that both sides have agrees, and what only one of them has is a way of writing: nothing has a cause.
-        findings = tuple(one for one in findings if one.kind != "cause")
+        findings = tuple(one for one in findings if one.kind not in ("cause", "hint"))
     return replace(alignment, findings=findings)
 
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from reprod_log.capture.feeding import Feeding
 from reprod_log.capture.programs import ProgramRecorder
 from reprod_log.capture.traces import OperatorTrace
-from reprod_log.capture.watching import watch
+from reprod_log.capture.watching import Run, watch
 from reprod_log.frameworks import Framework
 from reprod_log.frameworks.contract import Call, Cotangent, Evaluated, OwnTensor, Program, Runner, Trace
 from reprod_log.frameworks.hooks import Undo
@@ -265,17 +266,27 @@ def _run(side: Side, batches: Sequence[Batch], scope: Scope) -> Recording:
         optimizer, scheduler = side.make_optimizer(model)
         masks = Masks()
         undo.enter_context(shared_masks(framework, model, masks))
+        seen: list[Run] = []
+
+        def after_backward(well: bool) -> None:
+            if well and seen:
+                # By the number that the gradients were recorded with: an iteration may have several updates.
+                _put_in(framework, model, scope.gradients.get(seen[0].step_number, {}))
+
         # Watched before gradients are put in, so that what is recorded as the raw gradient is what was computed.
-        watching = watch(model, optimizer=optimizer, run=scope.run, phases=scope.phases).keep_in(scope.spool)
-        watched = undo.enter_context(watching)
+        def watching() -> Run:
+            return watch(model, optimizer=optimizer, run=scope.run, phases=scope.phases).keep_in(scope.spool)
+
+        if not scope.record_given:
+            seen.append(undo.enter_context(watching()))
         if scope.gradients:
-
-            def after_backward(well: bool) -> None:
-                if well:
-                    # By the number that the gradients were recorded with: an iteration may have several updates.
-                    _put_in(framework, model, scope.gradients.get(watched.step_number, {}))
-
             undo.callback(framework.eager.hooks.on_backward(lambda *_: None, after_backward))
+        if scope.record_given:
+            seen.append(undo.enter_context(watching()))
+        watched = seen[0]
+        if scope.stand_ins is not None:
+            feeding = Feeding(framework, scope.stand_ins, lambda: watched.step_number)
+            undo.enter_context(feeding.attached(model, dict(_parameters(framework, model))))
         for inputs, targets in batches:
             # A loss is given its targets as they are, whatever the model computes in.
             wanted = side.tensors(targets, None if scope.emulated else dtype)

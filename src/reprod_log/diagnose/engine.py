@@ -89,7 +89,20 @@ def find(hypotheses: Iterable[Hypothesis], case: Case) -> list[Finding]:
             # What needs values finds nothing where only sketches or statistics were recorded.
             with suppress(ValuesNotRecorded):
                 found += one.look(case)
-    return unexplained(found, found, explains)
+    return [one for one in unexplained(found, found, explains) if is_possible(one, case)]
+
+
+def is_possible(finding: Finding, case: Case) -> bool:
+    """Whether nothing that was measured contradicts a finding: what it says matches passed, what it blames did not."""
+    judged = case.judgements
+    if not all(key in judged and judged[key].status.passed for key in finding.agreeing):
+        return False
+    if finding.kind not in ("cause", "hint"):
+        return True
+    blamed = [judged[key] for key in finding.keys if key in judged]
+    if blamed and all(one.status.passed for one in blamed):
+        return False
+    return case.verdict.status is not Status.PASS
 
 
 def unexplained(

@@ -12,10 +12,14 @@ from typing import Any, Literal
 from reprod_log.messages import Message, Name, Names, message, words
 from reprod_log.recording import Key
 
-Confidence = Literal["proven", "consistent", "possible"]
-Kind = Literal["cause", "doubt", "remark"]
-_CERTAINTY = {"proven": 0, "consistent": 1, "possible": 2}
-_WEIGHT = {"cause": 0, "doubt": 1, "remark": 2}
+Confidence = Literal["proven", "explained", "hint"]
+"""proven: fixed in a copy, run again, and gone; explained: the numbers that it predicts are the candidate's; hint: all
+else that is worth a look."""
+Kind = Literal["cause", "hint", "doubt", "remark"]
+_EARLIER = {"consistent": "explained", "possible": "hint"}
+"""What the degrees were called before 2026-11-17."""
+_CERTAINTY = {"proven": 0, "explained": 1, "hint": 2}
+_WEIGHT = {"cause": 0, "hint": 1, "doubt": 2, "remark": 3}
 _MOST_KEYS = 5
 
 
@@ -40,13 +44,21 @@ class Finding:
     cause: Message
     """One sentence a person can act on."""
     evidence: tuple[Message, ...] = ()
-    confidence: Confidence = "possible"
-    """proven: shown by a re-run with the fix; consistent: the numbers fit it and nothing else we know of."""
+    confidence: Confidence = "hint"
     advice: tuple[Message, ...] = ()
     keys: tuple[Key, ...] = ()
     kind: Kind = "cause"
     fixes: tuple[Fix, ...] = ()
     """How a re-run with live models may prove it: one for each layer that it concerns."""
+    agreeing: tuple[Key, ...] = ()
+    """Entries that the evidence says match: unless each was compared and passed, the finding is not made."""
+
+    def __post_init__(self) -> None:
+        if self.kind == "cause" and self.confidence == "hint":
+            # What nothing proves or explains never stands in the place of a cause.
+            object.__setattr__(self, "kind", "hint")
+        elif self.kind == "hint" and self.confidence != "hint":
+            object.__setattr__(self, "kind", "cause")
 
     @property
     def mistake(self) -> tuple[str, Message]:
@@ -93,6 +105,7 @@ class Finding:
         values = dict(data)
         if values.get("kind") == "suspicious pass":
             values["kind"] = "doubt"
+        values["confidence"] = _EARLIER.get(values["confidence"], values["confidence"])
         values["keys"] = tuple(map(Key.parse, values.get("keys", ())))
         one = values.pop("mend", None)
         fixes = values.pop("mends", () if one is None else (one,))

@@ -273,12 +273,11 @@ def _loss_scale(case: Case) -> Iterable[Finding]:
         return
     if not any(key.phase in ("loss", "gradient", "backward") and key.step == first and not key.run for key in failed):
         return
-    ratio = _uniform_ratio(data, first)
-    if ratio is None or abs(ratio - 1) < 1e-5:
+    ratio = _scale(data, first)
+    if ratio is None or abs(ratio - 1) < _UNSCALED:
         return
-    losses = [both for _, both in data.each("loss", first)]
-    with_loss = [factor(*both) for both in losses if both[0].size == 1]
-    same_loss = any(one is not None and abs(one - 1) < 1e-5 for one in with_loss)
+    judged = [key for key in case.judgements if key.phase == "loss" and key.step == first and not key.run]
+    same_loss = bool(judged) and all(case.judgements[key].status.passed for key in judged)
     known = _known_number(data, ratio)
     yield Finding(
         rule="loss_scale",
@@ -287,12 +286,27 @@ def _loss_scale(case: Case) -> Iterable[Finding]:
         else message("cause.loss_scale.known", ratio=shown_ratio(ratio), known=known),
         evidence=(
             message("evidence.loss.same_ratio_everywhere"),
-            message("evidence.loss.itself_agrees" if same_loss else "evidence.loss.differs_too"),
+            *((message("evidence.loss.itself_agrees"),) if same_loss else ()),
+            *((message("evidence.loss.differs_too"),) if any(key in failed for key in judged) else ()),
         ),
-        confidence="consistent",
+        confidence="explained",
         advice=(_advice_on_scale(data, ratio, same_loss),),
-        keys=tuple(key for key in sorted(failed, key=str) if key.phase == "loss")[:3],
+        keys=tuple(key for key in sorted(failed, key=str) if key.phase in ("loss", "backward", "gradient"))[:3],
     )
+
+
+_UNSCALED = 1e-5
+"""A ratio of gradients that is no nearer to 1 than this is another scale."""
+
+
+def _scale(data: CaseData, step: int) -> float | None:
+    """The ratio of all gradients. Where every part is fed with the reference's, only those of the outputs differ."""
+    uniform = _uniform_ratio(data, step)
+    if uniform is None or abs(uniform - 1) >= _UNSCALED:
+        return uniform
+    last = _last_output(data, step)
+    ratio = None if last is None or last[2] is None else other_factor(*last[2], within=1e-4)
+    return uniform if ratio is None else ratio
 
 
 def _uniform_ratio(data: CaseData, step: int) -> float | None:
@@ -387,7 +401,7 @@ def _loss_function(case: Case) -> Iterable[Finding]:
         return
     path, outputs, gradients = last
     ratio = None if gradients is None else other_factor(*gradients, within=1e-4)
-    if ratio is not None and _uniform_ratio(data, step) is not None:
+    if ratio is not None and _scale(data, step) is not None:
         # All gradients are scaled alike, which is what loss_scale is about.
         return
     found = None
@@ -407,10 +421,15 @@ def _loss_function(case: Case) -> Iterable[Finding]:
             message("evidence.outputs_of_agree", path=Name(path)),
             found.evidence if found else message("evidence.loss.no_constant"),
         ),
-        confidence="consistent" if found else "possible",
+        confidence="explained" if found else "hint",
         advice=(found.advice if found else message("advice.loss.compare_settings"),),
         keys=tuple(key for key in here if key.phase == "loss")[:3],
+        agreeing=tuple(key for key in case.rows if key.path == path and _is_output(key, step)),
     )
+
+
+def _is_output(key: Key, step: int) -> bool:
+    return key.phase == "forward" and key.step == step and not key.run and key.role.startswith("output")
 
 
 def _last_output(data: CaseData, step: int) -> tuple[str, Both, Both | None] | None:

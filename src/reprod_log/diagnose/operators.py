@@ -4,28 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from reprod_log.diagnose.case import Case, layer_states
 from reprod_log.diagnose.engine import Explains
-from reprod_log.diagnose.finding import Finding, side
+from reprod_log.diagnose.finding import Finding, Fix, side
 from reprod_log.experiments.operators import Culprits, culprits_in, culprits_in_loss
 from reprod_log.experiments.passes import FLOAT64, Experiments
 from reprod_log.frameworks.contract import Operator
+from reprod_log.frameworks.side import Scope
 from reprod_log.messages import Code, Message, Name, message
 from reprod_log.recording import Key
 
 EXPLAINS = {
     # An operator found where only the place was suspected.
-    "operator": (Explains(frozenset({"between_layers"}), confidence="possible"),),
-    "wrong_backward": (Explains(frozenset({"cut_graph"}), confidence="possible"),),
-    "cut_graph": (Explains(frozenset({"cut_graph"}), confidence="possible"),),
+    "operator": (Explains(frozenset({"between_layers"}), confidence="hint"),),
+    "wrong_backward": (Explains(frozenset({"cut_graph"}), confidence="hint"),),
+    "cut_graph": (Explains(frozenset({"cut_graph"}), confidence="hint"),),
 }
 _ABOUT_THE_LOSS = "loss_function"
 _NO_GRADIENT = "cut_graph"
 _SHARED = "tied_weights"
 
 
-def operators_at_fault(case: Case, runs: Experiments, tried: Sequence[Finding]) -> Iterator[Finding]:
+def operators_at_fault(
+    case: Case, runs: Experiments, tried: Sequence[Finding], fixes: Sequence[Fix] = ()
+) -> Iterator[Finding]:
     """For every layer at fault that no finding explains yet, or whose parts are right: the operator that differs."""
     states = layer_states(case.verdict.judgements)
     wrong = {
@@ -46,7 +50,7 @@ def operators_at_fault(case: Case, runs: Experiments, tried: Sequence[Finding]) 
         if call.path not in wrong or not (state == "glue" or (state == "own" and call.path not in explained)):
             continue
         calls = call, runs.their_calls.get(call.path, call)
-        found = culprits_in(runs.ours, runs.theirs, calls, runs.partners[call.path], FLOAT64)
+        found = culprits_in(runs.ours, runs.theirs, calls, runs.partners[call.path], _with(fixes, runs))
         place, key = Name(call.path), _key(call.path, backward=not isinstance(found, str) and found.backward)
         if isinstance(found, str):
             yield _untraced(place, found)
@@ -60,9 +64,19 @@ def operators_at_fault(case: Case, runs: Experiments, tried: Sequence[Finding]) 
             yield _operator(place, found, key)
 
 
+def _with(fixes: Sequence[Fix], runs: Experiments) -> Scope:
+    """A run in float64 of the candidate with these fixes."""
+    known = [(runs.partners[fix.layer], fix) for fix in fixes if fix.layer in runs.partners]
+    settings: dict[str, dict[str, Any]] = {}
+    for path, fix in known:
+        settings.setdefault(path, {}).update(fix.settings)
+    weights = {name: array for _, fix in known if fix.weights for name, array in runs.weights_for(fix.layer).items()}
+    return Scope(dtype=FLOAT64, settings=settings, state=weights)
+
+
 def operators_of_the_loss(case: Case, runs: Experiments, tried: Sequence[Finding]) -> Iterator[Finding]:
     """The operator of the loss that differs, where it is known that the loss does and not how."""
-    unexplained = [one.keys for one in tried if one.confidence == "possible" and _is_about_the_loss(one)]
+    unexplained = [one.keys for one in tried if one.confidence == "hint" and _is_about_the_loss(one)]
     first = case.verdict.first_divergence
     if not any(one.kind == "cause" for one in tried) and first is not None and _is_given_back(first.key):
         unexplained.append((first.key,))
@@ -123,7 +137,7 @@ def _operator(place: Name | Message, found: Culprits, key: Key) -> Finding:
         if only and not found.backward
         else message("cause.operator", **cause),
         evidence=tuple(evidence),
-        confidence="consistent",
+        confidence="explained",
         advice=(_advice(place, [one for _, one in sides], bool(only)),),
         keys=(key,),
     )
@@ -166,7 +180,7 @@ def _written_by_hand(place: Name | Message, found: Culprits, key: Key) -> Findin
             if others
             else message("evidence.operator.by_hand", path=place),
         ),
-        confidence="consistent",
+        confidence="explained",
         advice=(message("advice.operator.derive_again"),),
         keys=(key,),
     )
@@ -180,7 +194,7 @@ def _cut(place: Name | Message, found: Culprits, key: Key) -> Finding:
         if not one.line
         else message("cause.cut_graph.operator_at", side=side(name), operator=Code(one.name), line=Code(one.line)),
         evidence=(message("evidence.operator.gradient_on_other_side", path=place),),
-        confidence="consistent",
+        confidence="explained",
         advice=(message("advice.operator.look_for_detach"),),
         keys=(key,),
     )

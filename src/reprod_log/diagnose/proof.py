@@ -33,10 +33,20 @@ _CONSEQUENCES = Explains(frozenset({"constant_factor", "statistics"}), by="prove
 """What a proven cause does to its layer, described by other hypotheses."""
 
 
-def proven(
-    case: Case, findings: Sequence[Finding], runs: Experiments, reference: Recording, candidate: Recording
+def confirmed(
+    case: Case,
+    findings: Sequence[Finding],
+    runs: Experiments,
+    reference: Recording,
+    candidate: Recording,
+    *,
+    fixes: Sequence[Fix] | None = None,
 ) -> tuple[Finding, ...]:
-    """The findings, each that a re-run confirms marked as proven, with the operators at fault."""
+    """The findings, each that a re-run confirms marked as proven, with the operators at fault.
+
+    `fixes` are those of causes that are known already; they are applied to the candidate before its operators are
+    looked at.
+    """
     findings = ranked([*findings, *transferred_tables(runs.tables)])
     if case.verdict.status is Status.PASS or not isinstance(case.policy, CalibratedPolicy):
         return findings
@@ -47,8 +57,9 @@ def proven(
     }
     prover = _Prover(runs, reference, candidate, case.policy, wrong)
     tried = [prover.tried(finding) for finding in findings]
-    found = [prover.tried(finding) for finding in operators.operators_at_fault(case, runs, tried)]
-    in_loss = [] if found else list(operators.operators_of_the_loss(case, runs, tried))
+    found = [prover.tried(finding) for finding in operators.operators_at_fault(case, runs, tried, fixes or ())]
+    # Behind another mistake the loss is given other outputs, and all of its operators differ.
+    in_loss = [] if found or fixes is not None else list(operators.operators_of_the_loss(case, runs, tried))
     tried = [one for one in tried if not (in_loss and one.keys == in_loss[0].keys)]
     found += in_loss
     tried = unexplained(tried, [one for one in found if one.kind == "cause"], operators.EXPLAINS)
@@ -206,7 +217,7 @@ def transferred_tables(names: tuple[str, ...]) -> list[Finding]:
             kind="doubt",
             cause=message("cause.carried_tables", names=Names(names)),
             evidence=(message("evidence.tables_replaced"),),
-            confidence="possible",
+            confidence="hint",
             advice=(message("advice.compare_tables"),),
             keys=tuple(map(Key, names)),
         )

@@ -277,7 +277,7 @@ def _learning_rate(case: Case) -> Iterable[Finding]:
                 ),
                 *((change.evidence,) if change.evidence is not None else ()),
             ),
-            confidence="consistent" if change.found else "possible",
+            confidence="explained" if change.found else "hint",
             advice=(change.advice,),
             keys=tuple(point.row.key for point in points if point.row.key in case.failed)[:5],
         )

@@ -265,13 +265,16 @@ def culprits_in_loss(ours: Side, theirs: Side, batch: Batch, dtype: str) -> Culp
     return _compared(lambda side, _: runner_of(side.framework).operators_of_loss(side, batch, scope), ours, theirs)
 
 
-def culprits_in(ours: Side, theirs: Side, calls: tuple[Call, Call], partner: str, dtype: str) -> Culprits | str:
-    """The operators at fault inside one layer; why not, when a side cannot be traced."""
-    scope, paths = Scope(dtype=dtype), (calls[0].path, partner)
+def culprits_in(ours: Side, theirs: Side, calls: tuple[Call, Call], partner: str, scope: Scope) -> Culprits | str:
+    """The operators at fault inside one layer; why not, when a side cannot be traced.
+
+    `scope` is that of the candidate; the reference runs as it is, in the same precision.
+    """
+    scopes, paths = (Scope(dtype=scope.dtype), scope), (calls[0].path, partner)
 
     def trace(side: Side, place: int) -> Trace:
         runner, call = runner_of(side.framework), calls[place]
-        return runner.operators_of_call(side, paths[place], call, scope, cotangent_of(call))
+        return runner.operators_of_call(side, paths[place], call, scopes[place], cotangent_of(call))
 
     return _compared(trace, ours, theirs)
 

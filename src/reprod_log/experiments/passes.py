@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,11 +16,11 @@ from reprod_log.experiments.regions import run_alone
 from reprod_log.frameworks.contract import Call, Capability
 from reprod_log.frameworks.module_tree import join
 from reprod_log.frameworks.nests import mapped
-from reprod_log.frameworks.side import NARROW, Batch, Scope, Side, as_mapping
+from reprod_log.frameworks.side import NARROW, Batch, Scope, Side, StandIns, as_mapping
 from reprod_log.frameworks.tensors import rounded
 from reprod_log.measure.comparison import measure_pair
 from reprod_log.messages import Foreign, Message, Name, Note, Number, message
-from reprod_log.pairing import Pair
+from reprod_log.pairing import Pair, Pairing
 from reprod_log.pairing.arguments import arranged, with_shared_outputs
 from reprod_log.pairing.by_values import ValuePairs
 from reprod_log.pairing.graphs import GraphPairs, keeps_weights
@@ -130,6 +129,44 @@ class Experiments:
             return {link.target: link.apply([read(name) for name in link.sources]) for link in links}
         moves = [move for move in self._plan.moves if all(_is_below(name, layer) for name in move.sources)]
         return {move.target: move.apply(read) for move in moves}
+
+    def fed(self, reference: Recording, pairing: Pairing) -> tuple[Entry, ...]:
+        """The candidate in float64, every part of it fed with the reference's values; nothing where it cannot be.
+
+        Modules go on with the reference's outputs and the gradients of these, steps begin with its parameters, and its
+        gradients are what the optimizer is given. So each entry shows what is wrong at its own place only.
+        """
+        if FLOAT64 not in self.theirs.framework.can or FLOAT64 not in reference.runs:
+            return ()
+        gradients = _by_step(reference, "gradient", FLOAT64)
+        before = {step + 1: arrays for step, arrays in _by_step(reference, "parameter", FLOAT64).items()}
+        run = runner_of(self.theirs.framework).run
+        scope = Scope(
+            run=FLOAT64,
+            dtype=FLOAT64,
+            spool=self.spool,
+            gradients={step: self._transfer(arrays) for step, arrays in gradients.items()},
+            stand_ins=StandIns(
+                _stand_ins(pairing, "forward"),
+                _stand_ins(pairing, "backward"),
+                {step: self._transfer(arrays) for step, arrays in before.items()},
+            ),
+        )
+        try:
+            found = run(self.theirs, self.batches[: self.detailed], scope)
+            kept = [entry for entry in found.entries if entry.key.phase != "clip"]
+            if len(kept) < len(found.entries):
+                # Computed gradients that others were put in the place of look as if they had been clipped.
+                scope = replace(scope, record_given=True, phases=("gradient", "clip"))
+                clipped = run(self.theirs, self.batches[: self.detailed], scope)
+                kept += (entry for entry in clipped.entries if entry.key.phase == "clip")
+        except Exception:  # a loop may raise anything when it is given other values than its own
+            return ()
+        return tuple(kept)
+
+    def _transfer(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """Gradients or parameters of the reference in the candidate's names and layouts."""
+        return _transferred(self._plan, arrays) if self.weights is None else dict(self.weights.gradients(arrays))
 
     def _both_can(self, capability: Capability) -> bool:
         """Whether both sides can do it; with a note about each that cannot."""
@@ -285,10 +322,9 @@ class Experiments:
         return ours, theirs
 
     def _inject(self, reference: Recording, extra: tuple[list[Entry], list[Entry]]) -> None:
-        gradients = _gradients_by_step(reference)
+        gradients = _by_step(reference, "gradient")
         last = max(gradients, default=0)
-        transferred = partial(_transferred, self._plan) if self.weights is None else self.weights.gradients
-        theirs = _ByStep(gradients, transferred)
+        theirs = _ByStep(gradients, self._transfer)
         # With its own gradients the reference runs as it ran before.
         extra[0].extend(
             replace(entry, key=entry.key.in_run("injected"))
@@ -358,13 +394,32 @@ class _ByStep(Mapping[int, Mapping[str, Array]]):
         return len(self._given)
 
 
-def _gradients_by_step(recording: Recording) -> dict[int, dict[str, Array]]:
-    """The raw gradients of the plain run, by step and parameter name."""
+def _by_step(recording: Recording, phase: str, run: str = "") -> dict[int, dict[str, Array]]:
+    """The raw gradients or the parameters of a run, by step and name."""
     found: dict[int, dict[str, Array]] = {}
-    for entry in recording.of_run(""):
-        if entry.key.phase == "gradient" and entry.key.role == "raw" and entry.key.step is not None:
+    for entry in recording.of_run(run):
+        if entry.key.phase == phase and entry.key.role in ("", "raw") and entry.key.step is not None:
             found.setdefault(entry.key.step, {})[entry.key.path] = entry.array()
     return found
+
+
+def _stand_ins(pairing: Pairing, phase: str) -> dict[Key, Array]:
+    """What modules of the reference give in float64, or the gradients of that, by the candidate's plain keys."""
+    found: dict[Key, Array] = {}
+    for pair in pairing.pairs:
+        key = pair.reference.key
+        if key.run != FLOAT64 or key.phase != phase or key.role.startswith("input") or pair.view is not None:
+            continue
+        if pair.reference.detail == "full" and pair.reference.dtype.startswith("float"):
+            found[pair.candidate.key.in_run("")] = pair.reference.array()
+    # A tensor that several backward passes reach has a gradient for each.
+    several = {_first_pass(key) for key in found if "~" in key.role}
+    return {key: array for key, array in found.items() if _first_pass(key) not in several}
+
+
+def _first_pass(key: Key) -> Key:
+    """The key of the first backward pass through a tensor."""
+    return Key(key.path, key.phase, key.step, key.call, key.role.partition("~")[0])
 
 
 def _transferred(plan: TransferPlan, gradients: Mapping[str, Array]) -> dict[str, Array]:

@@ -367,8 +367,10 @@ class Hooks(Protocol):
         It may give other arguments to call it with.
         """
 
-    def on_gradient(self, tensor: Any, call: Callable[[Any], None]) -> Undo | None:
+    def on_gradient(self, tensor: Any, call: Callable[[Any], Any]) -> Undo | None:
         """Have `call` given the gradient of `tensor` when backward computes it; None when none will come.
+
+        What `call` returns, if not None, stands in for the gradient.
 
         For a parameter that is what the pass adds to its gradient. The undo is `passing` when the hook dies with the
         graph.

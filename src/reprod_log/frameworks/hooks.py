@@ -277,7 +277,7 @@ def around_scaler(
     return undos.close
 
 
-def gradient_hook(tensor: Any, call: Callable[[Any], None]) -> Undo:
+def gradient_hook(tensor: Any, call: Callable[[Any], Any]) -> Undo:
     """A hook on the gradient of a tensor that takes one; of a computed tensor it passes with the graph."""
     hook = Hook(call)
     handle = tensor.register_hook(hook)

@@ -16,7 +16,7 @@ from reprod_log.frameworks import Framework, framework_of
 from reprod_log.frameworks.module_tree import named_modules
 from reprod_log.frameworks.nests import mapped
 from reprod_log.frameworks.tensors import cast_floating, plain_batch, rounded, to_numpy
-from reprod_log.recording import Array
+from reprod_log.recording import Array, Key
 from reprod_log.recording.spool import Spool
 
 Batch = tuple[Any, Any]
@@ -184,6 +184,8 @@ class Scope:
     brief: Sequence[str] = BRIEF
     gradients: Mapping[int, Mapping[str, Array]] = field(default_factory=dict)
     """Put in the place of the computed ones after each backward pass, by step and path."""
+    record_given: bool = False
+    """Whether the gradients that are put in are recorded as the raw ones, in the place of the computed."""
     state: Mapping[str, Array] = field(default_factory=dict)
     """Values that tensors of the model have in this run instead of their own, by path."""
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -192,6 +194,23 @@ class Scope:
     """Where the arrays of the recording are kept; None: in memory."""
     evaluation: bool = False
     """In evaluation mode, without gradients, whatever mode the model is in."""
+    stand_ins: StandIns | None = None
+    """Values that take the place of what the run itself computes."""
+
+
+@dataclass(frozen=True)
+class StandIns:
+    """Values that a run goes on with in the place of its own: what is recorded is what it computed from these.
+
+    Each part of a program that is fed in this way is wrong only by itself, whatever is wrong before it.
+    """
+
+    outputs: Mapping[Key, Array]
+    """What modules give, by plain keys (`step0/forward/fc#0:output`)."""
+    gradients: Mapping[Key, Array]
+    """The gradients that reach these, by plain keys (`step0/backward/fc#0:output`)."""
+    parameters: Mapping[int, Mapping[str, Array]]
+    """What parameters are when a step begins, by step and path."""
 
 
 def batches_of(inputs: Any, targets: Any, steps: int) -> list[Batch]:

@@ -10,6 +10,7 @@ from typing import Literal
 
 from reprod_log.alignment import Alignment
 from reprod_log.diagnose import Finding
+from reprod_log.diagnose.finding import Kind
 from reprod_log.measure.comparison import Compared
 from reprod_log.messages import Message, Name, Number, Text, Words, message, words
 from reprod_log.recording import Key
@@ -20,7 +21,6 @@ from reprod_log.verdict import Basis, Status, UnusedPattern, unused_patterns
 
 MOST_CAUSES = 3
 """Causes that a first screen shows; more of them push everything else away."""
-_RANK = {"proven": 0, "consistent": 1, "possible": 2}
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,9 @@ class FirstScreen:
     divergence: ReportRow | None
     last_agreement: ReportRow | None
     causes: tuple[Finding, ...]
-    """What the rules found, the surest first."""
+    """What is proven or explained, the surest first."""
+    hints: tuple[Finding, ...]
+    """What is worth a look: nothing proves or explains it."""
     doubts: tuple[Finding, ...]
     """Why a pass proves nothing."""
     observations: tuple[Finding, ...]
@@ -86,7 +88,7 @@ def first_screen(alignment: Alignment, *, all_rows: tuple[ReportRow, ...] | None
     verdict = alignment.verdict
     first, last = verdict.first_divergence, verdict.last_agreement
     divergence = None if first is None else by_key[first.key]
-    causes = sorted(_causes(alignment), key=lambda one: _RANK[one.confidence])
+    causes = sorted(_shown(alignment, "cause"), key=lambda one: one.confidence != "proven")
     counts = tuple((status, verdict.counts[status]) for status in reversed(SEVERITY) if status in verdict.counts)
     return FirstScreen(
         status=verdict.status,
@@ -97,6 +99,7 @@ def first_screen(alignment: Alignment, *, all_rows: tuple[ReportRow, ...] | None
         divergence=divergence,
         last_agreement=None if last is None else by_key[last.key],
         causes=tuple(causes),
+        hints=tuple(_shown(alignment, "hint")),
         doubts=alignment.doubts,
         observations=tuple(one for one in alignment.findings if one.kind == "remark"),
         advice=_advice(alignment, divergence, tuple(causes)),
@@ -110,10 +113,10 @@ def _warning(one: UnusedPattern) -> Message:
     return message(id, option=one.option, pattern=Name(one.pattern), **({"near": near} if near else {}))
 
 
-def _causes(alignment: Alignment) -> Iterator[Finding]:
-    """The causes there are; none when every entry passes, as it may under a looser policy than they were found by."""
+def _shown(alignment: Alignment, kind: Kind) -> Iterator[Finding]:
+    """The causes or hints there are; none when every entry passes, as under a looser policy than found them."""
     if set(alignment.verdict.counts) != {Status.PASS}:
-        yield from (one for one in alignment.findings if one.kind == "cause")
+        yield from (one for one in alignment.findings if one.kind == kind)
 
 
 def headline(alignment: Alignment, *, language: str = "en") -> str:
@@ -210,6 +213,8 @@ def first_lines(screen: FirstScreen, words: Words) -> list[Line]:
     if screen.more_causes:
         lines.append(Line("detail", 2, words(message("cause.more", count=len(screen.more_causes)))))
     lines += [Line("cause", 2, f"{words.get('cause')}: {phrase(one)}") for one in screen.cause]
+    for found in screen.hints:
+        lines += _finding(found, words.get("hint"), words)
     advice = [Line("advice", 2, f"{words.get('what.to.do')}: {phrase(one)}") for one in screen.advice]
     if screen.shown_causes:
         # It is about them; other findings bring their own.

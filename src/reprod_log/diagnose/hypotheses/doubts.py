@@ -81,7 +81,7 @@ def _cut_short(case: Case) -> Iterable[Finding]:
             evidence=(message("evidence.no_partner_there", count=len(missing), keys=Names(map(str, missing))),),
             kind=_kind(case),
             # That it is incomplete is certain; that all of what is missing is missing for this reason is not.
-            confidence="consistent",
+            confidence="explained",
             advice=(message("advice.record_to_its_end", side=side(name)),),
             keys=tuple(missing[:_MOST_KEYS]),
         )
@@ -235,7 +235,7 @@ def _other_steps(case: Case) -> Iterable[Finding]:
         rule="other_length",
         cause=message("cause.other_length", ours=counts[0], theirs=counts[1]),
         evidence=(message("evidence.never_got_there", count=len(alone)),),
-        confidence="consistent",
+        confidence="explained",
         kind=_kind(case),
         advice=(message("advice.same_number_of_steps", longer=max(counts), shorter=min(counts)),),
         keys=tuple(alone[:_MOST_KEYS]),
@@ -253,7 +253,7 @@ def _other_passes(case: Case) -> Iterable[Finding]:
                 rule="other_length",
                 cause=message("cause.other_length.passes", side=side(name), run=runs[0]),
                 evidence=(message("evidence.plain_pass_alone"),),
-                confidence="consistent",
+                confidence="explained",
                 kind=_kind(case),
                 advice=(message("advice.record_plain_pass", side=side(name)),),
                 keys=tuple(one.key for one in case.comparison.unmatched[:_MOST_KEYS]),
@@ -314,7 +314,7 @@ def _rounding_or_defect(case: Case) -> Iterable[Finding]:
             if first is None
             else message("evidence.first_failing", key=Name(first.key), reason=as_message(first.reason or "")),
         ),
-        confidence="consistent",
+        confidence="explained",
         advice=(message("advice.compare_without_limit"),),
         keys=tuple(failed),
     )
@@ -345,7 +345,7 @@ def _same_program(case: Case) -> Iterable[Finding]:
             kind="remark",
             cause=message("cause.same_program.framework", framework=framework),
             evidence=(message("evidence.equal_to_the_last_bit", framework=framework, count=many),),
-            confidence="consistent",
+            confidence="explained",
         )
 
 
@@ -373,7 +373,7 @@ def _same_run(evidence: Message) -> Finding:
         kind="doubt",
         cause=message("cause.same_program.run"),
         evidence=(evidence,),
-        confidence="consistent",
+        confidence="explained",
         advice=(message("advice.compare_other_framework"),),
     )
 
@@ -422,7 +422,7 @@ def _poses(name: str, framework: str, claimed: str, evidence: Message) -> Findin
         kind="doubt",
         cause=message("cause.posing", side=side(name), framework=framework, claimed=claimed),
         evidence=(evidence,),
-        confidence="consistent",
+        confidence="explained",
         advice=(message("advice.compare_other_framework"),),
     )
 
@@ -448,7 +448,7 @@ def _identical_training(case: Case) -> Iterable[Finding]:
             kind="doubt",
             cause=message("cause.identical_training", ours=frameworks[0], theirs=frameworks[1], count=len(steps)),
             evidence=(message("evidence.frameworks_round_apart"),),
-            confidence="consistent",
+            confidence="explained",
             advice=(message("advice.compare_other_framework"),),
         )
 
@@ -473,7 +473,7 @@ def _odd_pass(case: Case) -> Iterable[Finding]:
                     if odd.how == "apart"
                     else message("evidence.odd_pass", **size),
                 ),
-                confidence="consistent",
+                confidence="explained",
                 advice=(message("advice.passes_of_one_program"),),
                 keys=(odd.key,),
             )
@@ -495,7 +495,7 @@ def _other_programs(case: Case) -> Iterable[Finding]:
             kind="doubt",
             cause=cause,
             evidence=(evidence,),
-            confidence="consistent",
+            confidence="explained",
             advice=(message("advice.passes_of_one_program"),),
         )
 

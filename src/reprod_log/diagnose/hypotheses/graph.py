@@ -58,7 +58,7 @@ def _between_layers(case: Case) -> Iterable[Finding]:
             else message("evidence.input_differs.by", path=Name(key.path), size=Number(relative(*both), ".2g")),
             *((told[1],) if told else ()),
         ),
-        confidence="consistent" if told else "possible",
+        confidence="explained" if told else "hint",
         advice=(message("advice.compare_lines_between", **where),),
         keys=(key,),
     )
@@ -129,7 +129,7 @@ def _constant_factor(case: Case) -> Iterable[Finding]:
             rule="constant_factor",
             cause=cause,
             evidence=(message("evidence.layer_alone_in_high_precision"),),
-            confidence="consistent",
+            confidence="explained",
             advice=(message("advice.look_for_a_factor", path=Name(path)),),
             keys=(key,),
         )
@@ -173,7 +173,7 @@ def _cut_graph(case: Case) -> Iterable[Finding]:
                 rule="cut_graph",
                 cause=message("cause.cut_graph", paths=Names(lost), side=side(name)),
                 evidence=(message("evidence.gradient_on_other_side", count=len(lost)),),
-                confidence="consistent",
+                confidence="explained",
                 advice=(message("advice.look_for_detach"),),
                 keys=tuple(map(Key, lost))[:5],
             )
@@ -193,14 +193,15 @@ def _partly_cut(case: Case, step: int) -> Iterable[Finding]:
     if not wrong or not right or "own" in case.states.values():
         return
     path = Name(wrong[0].path) if wrong[0].path else message("word.the_output")
+    has_loss = any(key.phase == "loss" and key.step == step and not key.run for key in case.rows)
     yield Finding(
         rule="cut_graph",
         cause=message("cause.cut_graph.partly", path=path),
         evidence=(
-            message("evidence.outputs_and_loss_agree"),
+            message("evidence.outputs_and_loss_agree" if has_loss else "evidence.outputs_agree"),
             message("evidence.gradient_still_agrees", last=Name(right[-1].path), path=path),
         ),
-        confidence="possible",
+        confidence="hint",
         advice=(message("advice.look_at_uses", path=path),),
         keys=tuple(wrong)[:5],
     )
@@ -235,7 +236,7 @@ def _data(case: Case) -> Iterable[Finding]:
         rule="data",
         cause=message("cause.data", name=Name(key.role or key.path), step=key.step, what=cause),
         evidence=(message("evidence.first_data_apart", key=Name(key)),),
-        confidence="consistent",
+        confidence="explained",
         advice=(advice,),
         keys=(key,),
     )
@@ -341,7 +342,7 @@ def _kink(case: Case) -> Iterable[Finding]:
             kind="remark",
             cause=message("cause.kink", some=count, all=flipped.size, step=key.step, path=Name(key.path)),
             evidence=(message("evidence.first_activation", ours=ours, theirs=theirs),),
-            confidence="consistent",
+            confidence="explained",
             advice=(message("advice.nothing_to_fix"),),
             keys=(key,),
         )
@@ -421,7 +422,7 @@ def _not_finite(case: Case) -> Iterable[Finding]:
                 message("evidence.not_finite", shown=shown, count=measured.count),
                 message("evidence.finite_before", before=message("word.the_start") if before is None else Name(before)),
             ),
-            confidence="consistent",
+            confidence="explained",
             advice=(message("advice.look_at_inputs" if key.phase == "data" else "advice.look_for_not_finite"),),
             keys=(key,),
         )
@@ -453,7 +454,7 @@ def _precision_cut(case: Case) -> Iterable[Finding]:
             rule="precision_cut",
             cause=message("cause.precision_cut", path=Name(judgement.key.path), format=message(name)),
             evidence=(message("evidence.error_in_its_precision", share=Number(share, ".1e")),),
-            confidence="consistent",
+            confidence="explained",
             advice=(message("advice.look_for_casts"),),
             keys=(judgement.key,),
         )
@@ -491,7 +492,7 @@ def _saturation(case: Case) -> Iterable[Finding]:
                     "cause.saturation", spread=Number(spread, ".3g"), framework=cutting, limit=Number(limit, "g")
                 ),
                 evidence=(message("evidence.outputs_agree"), message("evidence.first_that_does_not", key=Name(key))),
-                confidence="consistent",
+                confidence="explained",
                 advice=(message("advice.scale_logits_down", framework=cutting),),
                 keys=(key,),
             )
@@ -528,7 +529,7 @@ def _wrong_backward(case: Case) -> Iterable[Finding]:
                 if both is None
                 else message("evidence.gradient_alone_differs", share=Number(relative(*both), ".2g")),
             ),
-            confidence="consistent",
+            confidence="explained",
             advice=(message("advice.check_by_finite_differences", path=Name(path)),),
             keys=tuple(wrong[:3]),
         )

@@ -69,7 +69,7 @@ def _related(ours: _Logged, theirs: _Logged) -> Iterator[Finding]:
             rule="logged_values",
             cause=message("cause.logged_values", key=Name(ours.key), what=found.what),
             evidence=(found.evidence,),
-            confidence="consistent",
+            confidence="explained",
             advice=(message("advice.compare_what_is_logged", key=Name(ours.key)),),
             keys=(ours.key,),
         )
@@ -80,7 +80,7 @@ def _under_other_key(key: Key, twin: Key) -> Finding:
         rule="logged_under_other_key",
         cause=message("cause.logged_under_other_key", key=Name(key), twin=Name(twin)),
         evidence=(message("evidence.same_values"),),
-        confidence="consistent",
+        confidence="explained",
         advice=(message("advice.log_under_same_key", key=Name(key), twin=Name(twin)),),
         keys=(key, twin),
     )

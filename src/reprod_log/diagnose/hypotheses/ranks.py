@@ -98,7 +98,7 @@ def _no_parameters(joined: JoinedRecording, case: Case) -> Iterator[Finding]:
             rule="rank_parameters",
             cause=message("cause.rank_parameters"),
             evidence=(message("evidence.ranks.no_partner", count=len(missing)),),
-            confidence="consistent",
+            confidence="explained",
             advice=(message("advice.ranks.flat_parameters"),),
             keys=tuple(missing[:3]),
         )
@@ -139,7 +139,7 @@ def _separate_statistics(joined: JoinedRecording, case: Case, name: str) -> Iter
         rule="rank_statistics",
         cause=message("cause.rank_statistics.share_of_batch", path=Name(module.path)),
         evidence=(message("evidence.ranks.first_that_differs", type=module.type),),
-        confidence="consistent",
+        confidence="explained",
         advice=(message("advice.ranks.sync_or_eval"),),
         keys=(row.key,),
     )
@@ -154,7 +154,7 @@ def _not_replicas(joined: JoinedRecording) -> Finding:
         rule="rank_replicas",
         cause=message("cause.rank_replicas.along" if along else "cause.rank_replicas", count=len(differing), **along),
         evidence=(message("evidence.ranks.the_first_are", keys=Names(map(str, differing[:3]))),),
-        confidence="possible",
+        confidence="hint",
         advice=(message("advice.ranks.see_or_declare" if split else "advice.ranks.see_them"),),
         keys=tuple(differing[:3]),
     )
@@ -209,7 +209,7 @@ def _nothing_reduced(step: int, telling: list[Reduction]) -> Finding:
         rule="missed_reduction",
         cause=_along("cause.missed_reduction", "cause.missed_reduction.along", telling[0].axis, step=step),
         evidence=(message("evidence.ranks.all_computed_alone", count=len(telling)),),
-        confidence="consistent",
+        confidence="explained",
         advice=(message("advice.ranks.wrap_the_model"),),
         keys=tuple(one.key for one in telling[:3]),
     )
@@ -226,7 +226,7 @@ def _left_out_of_it(step: int, never: list[Reduction], total: int) -> Finding:
             message("evidence.ranks.computed_alone"),
             message("evidence.ranks.others_are_reduced", count=total - len(never)),
         ),
-        confidence="consistent",
+        confidence="explained",
         advice=(message("advice.ranks.parameters_unknown_to_wrapper"),),
         keys=tuple(one.key for one in never[:3]),
     )
@@ -248,7 +248,7 @@ def _kept_own(rank: int, step: int, kept: list[Reduction], total: int) -> Findin
             total=total,
         ),
         evidence=(message("evidence.ranks.equals_its_local", paths=Names(one.key.path for one in kept)),),
-        confidence="consistent",
+        confidence="explained",
         advice=(message("advice.ranks.same_reduction"),),
         keys=tuple(one.key for one in kept[:3]),
     )
@@ -286,7 +286,7 @@ def _named_ratio(
         rule="sum_for_mean",
         cause=cause,
         evidence=(evidence,),
-        confidence="consistent",
+        confidence="explained",
         advice=(advice,),
         keys=keys,
     )
@@ -297,7 +297,7 @@ def _reduced_over_all(mixed: MixedGroups) -> Finding:
         rule="missed_reduction",
         cause=message("cause.missed_reduction.over_all", total=mixed.total, count=mixed.size, axis=mixed.axis),
         evidence=(message("evidence.ranks.mean_over_all", step=mixed.step, paths=Names(k.path for k in mixed.keys)),),
-        confidence="consistent",
+        confidence="explained",
         advice=(message("advice.ranks.process_group_of_pieces"),),
         keys=mixed.keys[:3],
     )
@@ -340,7 +340,7 @@ def _missing_sum(parts: Parts, ranks: Ranks, placing: Placing, axis: int) -> Ite
             rule="model_reduction",
             cause=message("cause.model_reduction.data", axis=name),
             evidence=(message("evidence.ranks.same_samples", key=Name(key), ranks=apart),),
-            confidence="consistent",
+            confidence="explained",
             advice=(message("advice.ranks.same_batch"),),
             keys=(key,),
         )
@@ -351,7 +351,7 @@ def _missing_sum(parts: Parts, ranks: Ranks, placing: Placing, axis: int) -> Ite
             rule="model_reduction",
             cause=message("cause.model_reduction.backward", path=Name(key.path), count=size, axis=name),
             evidence=(same_before,),
-            confidence="consistent",
+            confidence="explained",
             advice=(message("advice.ranks.sum_gradient_of_input"),),
             keys=(key,),
         )
@@ -360,7 +360,7 @@ def _missing_sum(parts: Parts, ranks: Ranks, placing: Placing, axis: int) -> Ite
             rule="model_reduction",
             cause=message("cause.model_reduction.gradient", path=Name(key.path), count=size, axis=name),
             evidence=(same_before,),
-            confidence="consistent",
+            confidence="explained",
             advice=(message("advice.ranks.sum_gradient_of_whole"),),
             keys=(key,),
         )
@@ -381,7 +381,7 @@ def _of_output(parts: Parts, ranks: Ranks, placing: Placing, axis: int) -> Itera
             rule="undeclared_pieces",
             cause=message("cause.undeclared_pieces", path=Name(key.path), axis=name),
             evidence=(message("evidence.ranks.weight_split_by_outputs", key=Name(key)),),
-            confidence="consistent",
+            confidence="explained",
             advice=(message("advice.ranks.declare_dims"),),
             keys=(key,),
         )
@@ -398,7 +398,7 @@ def _of_output(parts: Parts, ranks: Ranks, placing: Placing, axis: int) -> Itera
                 ranks=named_ranks(_apart(parts, placing.mesh, axis)),
             ),
         ),
-        confidence="possible" if whole_sums is None else "consistent",
+        confidence="hint" if whole_sums is None else "explained",
         advice=(message("advice.ranks.sum_output"),),
         keys=(key,),
     )
@@ -446,7 +446,7 @@ def _start_weights(group: Group) -> Iterator[Finding]:
         rule="rank_weights",
         cause=message("cause.rank_weights", ranks=named_ranks(others), first=first),
         evidence=tuple(evidence),
-        confidence="consistent",
+        confidence="explained",
         advice=(message("advice.ranks.same_weights"),),
         keys=tuple(apart[:3]),
     )
@@ -460,7 +460,7 @@ def _steps(ranks: Group) -> Iterator[Finding]:
                 rule="rank_steps",
                 cause=message("cause.rank_steps", rank=rank, count=len(part.steps), first=first),
                 evidence=(message("evidence.ranks.when_a_step_ends"),),
-                confidence="consistent",
+                confidence="explained",
                 advice=(message("advice.ranks.update_in_each_iteration"),),
             )
             return
@@ -484,7 +484,7 @@ def _rates(ranks: Group) -> Iterator[Finding]:
                     first=Number(first, ".6g"),
                 ),
                 evidence=(message("evidence.ranks.rates_apart", key=Name(key), count=len(apart) + 1),),
-                confidence="consistent",
+                confidence="explained",
                 advice=(message("advice.ranks.schedules_alike"),),
                 keys=(key,),
             )
@@ -503,7 +503,7 @@ def _optimizers(ranks: Group) -> Iterator[Finding]:
                 rule="rank_optimizer",
                 cause=message("cause.rank_optimizer", name=name, theirs=repr(theirs), rank=rank, ours=repr(ours)),
                 evidence=(message("evidence.ranks.settings_differ", count=len(apart), names=Names(sorted(apart))),),
-                confidence="consistent",
+                confidence="explained",
                 advice=(message("advice.ranks.same_settings"),),
             )
             return
@@ -528,7 +528,7 @@ def _same_data(ranks: Group) -> Iterator[Finding]:
             rule="rank_data",
             cause=message("cause.rank_data", ranks=named_ranks(together), count=len(when), total=len(steps)),
             evidence=(message("evidence.ranks.same_inputs", step=when[0]),),
-            confidence="consistent",
+            confidence="explained",
             advice=(message("advice.ranks.own_share"),),
             keys=tuple(steps[when[0]][:3]),
             kind="doubt",
@@ -566,7 +566,7 @@ def _statistics(ranks: Group, differing: dict[str, ModuleInfo], kept: Statistics
             rule="rank_statistics",
             cause=message("cause.rank_statistics.synchronised", layers=Names(apart)),
             evidence=(message("evidence.ranks.other_bits"),),
-            confidence="consistent",
+            confidence="explained",
             advice=(message("advice.ranks.process_group_of_norm"),),
             keys=keys,
         )
@@ -577,7 +577,7 @@ def _statistics(ranks: Group, differing: dict[str, ModuleInfo], kept: Statistics
             rule="rank_statistics",
             cause=message("cause.rank_statistics.of_first_rank", layers=layers),
             evidence=(message("evidence.ranks.mean_found_again"),),
-            confidence="consistent",
+            confidence="explained",
             advice=(message("advice.ranks.usual"), message("advice.ranks.sync_batchnorm")),
             kind="remark",
         )
@@ -587,7 +587,7 @@ def _statistics(ranks: Group, differing: dict[str, ModuleInfo], kept: Statistics
         rule="rank_statistics",
         cause=message("cause.rank_statistics", layers=layers),
         evidence=(message("evidence.ranks.cannot_tell" if unknown else "evidence.ranks.own_of_step_before"),),
-        confidence="possible" if unknown else "consistent",
+        confidence="hint" if unknown else "explained",
         advice=(message("advice.ranks.sync_or_broadcast"),),
         keys=keys,
         kind="remark" if may_differ(ranks, differing, kept) else "cause",

@@ -36,7 +36,7 @@ def _clipping(case: Case) -> Iterable[Finding]:
                     rule="clipping",
                     cause=message("cause.clipping", ours=ours, theirs=theirs),
                     evidence=(message("evidence.around_clipping", step=step),),
-                    confidence="consistent",
+                    confidence="explained",
                     advice=(message("advice.clip_alike"),),
                     keys=tuple(clips)[:5],
                 )
@@ -104,7 +104,7 @@ def _other_setting(
             message("evidence.types", ours=ours.type, theirs=theirs.type),
             message("evidence.layer_alone_nearly_agrees" if remark else "evidence.layer_alone_differs"),
         ),
-        confidence="possible" if remark else "consistent",
+        confidence="hint" if remark else "explained",
         advice=(
             *(() if known is None else (message(known),)),
             message("advice.setting_in_candidate", call=call, path=Name(theirs.path)),
@@ -164,7 +164,7 @@ def _missing_parameter(case: Case) -> Iterable[Finding]:
                 "cause.missing_parameter", layer=Name(owner), name=name, side=side(one.side), other=side(other)
             ),
             evidence=(message("evidence.parameter_alone", path=Name(key.path)),),
-            confidence="consistent",
+            confidence="explained",
             advice=(message("advice.both_or_neither", name=name),),
             keys=(key,),
         )
@@ -210,7 +210,7 @@ def _in_another_mode(what: str, path: str, ours: bool, theirs: bool) -> Finding:
         rule="mode",
         cause=message("cause.mode", what=what, path=Name(path), ours=modes[ours], theirs=modes[theirs]),
         evidence=(message("evidence.mode_recorded"),),
-        confidence="consistent",
+        confidence="explained",
         advice=(message("advice.same_mode"),),
         keys=(Key(path),),
         fixes=(Fix(path, {"training": ours}),),
@@ -228,7 +228,7 @@ def _idle(data: CaseData, path: str) -> Iterable[Finding]:
             rule="mode",
             cause=message("cause.mode.idle", path=Name(path), side=side("candidate" if idle[1] else "reference")),
             evidence=(message("evidence.output_is_input"),),
-            confidence="consistent",
+            confidence="explained",
             advice=(message("advice.same_mode"),),
             keys=(Key(path),),
         )
@@ -252,7 +252,7 @@ def _optimizer_setting(case: Case) -> Iterable[Finding]:
             rule="optimizer_setting",
             cause=message(id, ours=str(ours["type"]), theirs=str(theirs["type"])),
             evidence=(message("evidence.updates_apart", step=bad.step),),
-            confidence="consistent",
+            confidence="explained",
             advice=(message("advice.same_optimizer", name=Name(name)),),
             keys=bad.keys,
         )
@@ -278,7 +278,7 @@ def _other_values(
             rule="optimizer_setting",
             cause=message("cause.optimizer_setting", setting=setting.replace("_", " "), ours=shown[0], theirs=shown[1]),
             evidence=(message("evidence.updates_apart.later" if later else "evidence.updates_apart", step=bad.step),),
-            confidence="consistent",
+            confidence="explained",
             advice=(message("advice.set_in_optimizer", name=Name(name), value=Code(f"{setting}={here[0]:g}")),),
             keys=bad.keys,
         )
@@ -312,7 +312,7 @@ def _other_layer(case: Case) -> Iterable[Finding]:
                 evidence=(
                     message("evidence.both_come_after", anchor=Name(anchor) if anchor else message("word.the_input")),
                 ),
-                confidence="consistent",
+                confidence="explained",
                 advice=(message("advice.same_layer", type=Code(ours.type)),),
                 keys=(Key(path),),
             )

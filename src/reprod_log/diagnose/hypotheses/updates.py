@@ -63,7 +63,7 @@ def _update_fit(case: Case) -> Iterable[Finding]:
                 message("evidence.ratio_of_updates", values=shown),
                 message("evidence.other_parameters_agree", count=len(bad.agreeing)),
             ),
-            confidence="consistent",
+            confidence="explained",
             advice=(message("advice.look_for_parameter_groups"),),
             keys=bad.keys,
         )
@@ -175,7 +175,7 @@ def _other_decay(
             if rate
             else message("evidence.decay_of_state", **counts),
         ),
-        confidence="consistent",
+        confidence="explained",
         advice=(message("advice.same_weight_decay"),),
         keys=bad.keys,
     )
@@ -186,7 +186,7 @@ def _not_given(paths: list[str], bad: BadUpdates) -> Finding:
         rule="update_fit",
         cause=message("cause.update_fit.untrained", paths=Names(paths)),
         evidence=(message("evidence.no_update", step=bad.step),),
-        confidence="consistent",
+        confidence="explained",
         advice=(message("advice.pass_all_parameters"),),
         keys=bad.keys,
     )
@@ -226,7 +226,7 @@ def _epsilon_place(case: Case) -> Iterable[Finding]:
                     eps=Number(groups[0][0]["eps"], "g"),
                 ),
             ),
-            confidence="consistent",
+            confidence="explained",
             advice=(message("advice.same_adam"),),
             keys=bad.keys,
         )
@@ -296,7 +296,7 @@ def _rmsprop_epsilon(case: Case) -> Iterable[Finding]:
             rule="rmsprop_epsilon",
             cause=message("cause.rmsprop_epsilon", name=Name(name), ours=message(here), theirs=message(there)),
             evidence=(message("evidence.update_of_its_formula"),),
-            confidence="consistent",
+            confidence="explained",
             advice=(message("advice.rmsprop_epsilon"),),
             keys=bad.keys,
         )
@@ -347,7 +347,7 @@ def _gradients_kept(case: Case) -> Iterable[Finding]:
                 rule="gradients_kept",
                 cause=message("cause.gradients_kept", paths=Names(summed), step=step, earlier=earlier),
                 evidence=(message("evidence.gradient_plus_the_one_before", some=len(summed), all=len(wrong)),),
-                confidence="consistent",
+                confidence="explained",
                 advice=(message("advice.clear_gradients"),),
                 keys=tuple(wrong)[:5],
             )
@@ -378,7 +378,7 @@ def _zero_gradient(case: Case) -> Iterable[Finding]:
             kind="remark",
             cause=message("cause.zero_gradient", paths=Names(found)),
             evidence=(message("evidence.vanishes_in_float64", value=Number(max(found.values()), ".1e")),),
-            confidence="consistent",
+            confidence="explained",
             advice=(message("advice.zero_gradient_is_harmless"),),
             keys=tuple(map(Key, found))[:5],
         )

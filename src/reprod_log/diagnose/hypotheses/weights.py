@@ -92,7 +92,7 @@ def _whole_parts(wrong: Mapping[str, Both], values: Mapping[str, Both]) -> Itera
             rule="weights",
             cause=message(id, path=Name(part), other=Name(there)),
             evidence=(message("evidence.weights_equal_the_others", count=len(paths)),),
-            confidence="consistent",
+            confidence="explained",
             advice=(message("advice.load_from_its_own", path=Name(part)),),
             keys=tuple(map(Key, (*paths, *back))),
         )
@@ -129,7 +129,7 @@ def _one_weight(data: CaseData, path: str, both: Both, values: Mapping[str, Both
         rule="weights",
         cause=message(id, path=Name(path), **arguments),
         evidence=(evidence,),
-        confidence="consistent",
+        confidence="explained",
         advice=(message("advice.load_again", path=Name(path), there=Name(data.partner(path))),),
         keys=tuple(map(Key, paths)),
         fixes=tuple(Fix(one.rpartition(".")[0], weights=True) for one in paths),
@@ -185,7 +185,7 @@ def _nothing_loaded(wrong: Mapping[str, Both]) -> Finding:
         rule="weights",
         cause=message("cause.weights.nothing_loaded"),
         evidence=(message("evidence.parameters_differ_before_update", count=len(wrong)),),
-        confidence="consistent",
+        confidence="explained",
         advice=(message("advice.load_weights_first"),),
         keys=tuple(map(Key, wrong))[:5],
     )
@@ -199,7 +199,7 @@ def _all_rounded(wrong: Mapping[str, Both]) -> Finding | None:
         rule="weights",
         cause=message("cause.weights.all_rounded", format=formats[0]),
         evidence=(message("evidence.parameters_equal_after_rounding", count=len(wrong)),),
-        confidence="consistent",
+        confidence="explained",
         advice=(message("advice.load_in_float32"),),
         keys=tuple(map(Key, wrong))[:5],
     )
@@ -245,7 +245,7 @@ def _average_of_weights(case: Case) -> Iterable[Finding]:
                 rule="average_of_weights",
                 cause=message("cause.average_of_weights.unknown", path=Name(path), step=wrong.step),
                 evidence=(message("evidence.written_without_optimizer"),),
-                confidence="consistent",
+                confidence="explained",
                 advice=(message("advice.compare_lines_that_write"),),
                 keys=(wrong,),
             )
@@ -304,7 +304,7 @@ def _other_law(path: str, ours: _AverageLaw, theirs: _AverageLaw, key: Key) -> F
         rule="average_of_weights",
         cause=message("cause.average_of_weights", path=Name(path), ours=_described(ours), theirs=_described(theirs)),
         evidence=(message("evidence.fitted_to_its_own_values"),),
-        confidence="consistent",
+        confidence="explained",
         advice=(message("advice.same_average"),),
         keys=(key, *dict.fromkeys(Key(source, "parameter", key.step) for source in sources)),
     )
@@ -334,7 +334,7 @@ def _changed_before_call(case: Case) -> Iterable[Finding]:
         rule="changed_before_call",
         cause=message("cause.changed_before_call", path=Name(key.path)),
         evidence=(message("evidence.agrees_with_loaded_weights"), message("evidence.other_values_in_program")),
-        confidence="consistent",
+        confidence="explained",
         advice=(message("advice.write_at_the_same_place"),),
         keys=(key,),
     )
@@ -364,7 +364,7 @@ def _moving_average(case: Case) -> Iterable[Finding]:
                 rule="moving_average",
                 cause=message("cause.moving_average", path=Name(path), ours=ours, theirs=theirs),
                 evidence=(message("evidence.same_values_with_these_shares"),),
-                confidence="consistent",
+                confidence="explained",
                 advice=(message("advice.keep_and_take", old=kept, new=ours),),
                 keys=(Key(path, "buffer", data.steps[0]),),
             )
@@ -426,7 +426,7 @@ def _other_statistics(
             rule="statistics",
             cause=message("cause.statistics.frozen", path=Name(path)),
             evidence=(message("evidence.statistics_do_not_move"),),
-            confidence="consistent",
+            confidence="explained",
             advice=(
                 message(
                     "advice.train_mode", call=Code(f"{theirs.type}(use_global_stats=None)"), path=Name(theirs.path)
@@ -448,7 +448,7 @@ def _other_statistics(
                 "cause.statistics.share", path=Name(path), theirs=Number(their_share, ".4g"), ours=Number(share, ".4g")
             ),
             evidence=(message("evidence.fitted_to_running_mean"),),
-            confidence="consistent",
+            confidence="explained",
             advice=(message("advice.momentum_conventions"),),
             keys=(Key(path),),
         )
@@ -465,7 +465,7 @@ def _other_statistics(
             rule="statistics",
             cause=message("cause.statistics.divisor", path=Name(path)),
             evidence=(message("evidence.variance_of_the_batch", ratio=Number(ratio, ".6g"), count=count),),
-            confidence="consistent",
+            confidence="explained",
             advice=(message("advice.variance_conventions"),),
             keys=(Key(path),),
         )
@@ -491,7 +491,7 @@ def _tied_weights(case: Case) -> Iterable[Finding]:
             rule="tied_weights",
             cause=message("cause.tied_weights", shared=Name(one.shared), separate=Name(one.separate), **sides),
             evidence=(message("evidence.gradient_is_the_sum", shared=Name(one.shared), **sides),),
-            confidence="consistent",
+            confidence="explained",
             advice=(message("advice.share_on_both_sides"),),
             keys=(Key(one.shared, "gradient", case.data.steps[0], role="raw"),),
         )

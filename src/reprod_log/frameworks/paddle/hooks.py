@@ -39,7 +39,7 @@ def on_any_call(before: AnyBefore) -> Undo:
     return before_any_module(paddle.nn.Layer, is_tracing, before)
 
 
-def on_gradient(tensor: Any, call: Callable[[Any], None]) -> Undo | None:
+def on_gradient(tensor: Any, call: Callable[[Any], Any]) -> Undo | None:
     return None if tensor.stop_gradient else gradient_hook(tensor, call)
 
 

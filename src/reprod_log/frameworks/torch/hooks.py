@@ -91,7 +91,7 @@ def on_any_call(before: AnyBefore) -> Undo:
     return before_any_module(nn.Module, is_tracing, before)
 
 
-def on_gradient(tensor: Any, call: Callable[[Any], None]) -> Undo | None:
+def on_gradient(tensor: Any, call: Callable[[Any], Any]) -> Undo | None:
     # Not `register_full_backward_hook` on the module: it breaks in-place operations and is silent for outputs in
     # lists, dicts and dataclasses.
     return gradient_hook(tensor, call) if tensor.requires_grad else None

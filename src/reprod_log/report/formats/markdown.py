@@ -92,6 +92,7 @@ def _answer(alignment: Alignment, screen: FirstScreen, phrase: Words, *, full: b
     if screen.more_causes and not full:
         lines.append(("cause", sentence(message("cause.more", count=len(screen.more_causes)))))
     lines += [("cause", sentence(one)) for one in screen.cause]
+    lines += [("hint", f"{sentence(one.cause)}<br>{sentence(one.evidence)}") for one in screen.hints]
     lines += [("doubt", f"{sentence(one.cause)}<br>{sentence(one.evidence)}") for one in screen.doubts]
     lines.append(("what.to.do", "<br>".join(sentence(one) for one in screen.advice)))
     sure = [*screen.certainty.doubts, *screen.certainty.grounds]
