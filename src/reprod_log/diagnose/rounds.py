@@ -29,7 +29,22 @@ from reprod_log.verdict import CalibratedPolicy, calibrate, judge_calibrated
 
 _MOST_ROUNDS = 6
 _OF_UPDATES = ("clip", "update", "optimizer", "parameter")
+_OF_SCRIPTS = frozenset({"average_of_weights", "changed_before_call"})
+"""Hypotheses about what a script writes from step to step, which begins anew with every step that is fed."""
 _ABOUT_LAYERS = ("weights", "layer_setting", "mode", "statistics")
+
+
+_WORDS = {
+    "data": "word.place.data",
+    "between": "word.place.between",
+    "layer": "word.place.layer",
+    "loss": "word.place.loss",
+    "backward": "word.place.backward",
+    "rate": "word.place.rate",
+    "update": "word.place.update",
+    "loop": "word.place.loop",
+}
+"""By the kind of a place."""
 
 
 class Place(NamedTuple):
@@ -85,7 +100,9 @@ class _Rounds:
             new = [
                 (one, places)
                 for one in found
-                if one.kind in ("cause", "hint") and (places := set(local.of_finding(one)) & set(left))
+                if one.kind in ("cause", "hint")
+                and one.rule not in _OF_SCRIPTS
+                and (places := set(local.of_finding(one)) & set(left))
             ]
             done.update(place for _, places in new for place in places) if new else done.add(left[0])
             for one, _ in new:
@@ -296,10 +313,10 @@ class _Local:
 
 
 def _described(place: Place) -> Message:
+    id = _WORDS[place.kind]
     if place.kind in ("between", "layer", "backward"):
-        path = Name(place.path) if place.path else message("word.the_output")
-        return message(f"word.place.{place.kind}", path=path)
-    return message(f"word.place.{place.kind}")
+        return message(id, path=Name(place.path) if place.path else message("word.the_output"))
+    return message(id)
 
 
 def _about(path: str) -> Iterator[Place]:

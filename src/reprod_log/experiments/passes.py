@@ -139,7 +139,12 @@ class Experiments:
         if FLOAT64 not in self.theirs.framework.can or FLOAT64 not in reference.runs:
             return ()
         gradients = _by_step(reference, "gradient", FLOAT64)
-        before = {step + 1: arrays for step, arrays in _by_step(reference, "parameter", FLOAT64).items()}
+        # What the script itself writes (an average of weights) is left to the script.
+        updated = {entry.key.path for entry in reference.of_run(FLOAT64) if entry.key.phase == "update"}
+        before = {
+            step + 1: {path: array for path, array in arrays.items() if path in updated}
+            for step, arrays in _by_step(reference, "parameter", FLOAT64).items()
+        }
         run = runner_of(self.theirs.framework).run
         scope = Scope(
             run=FLOAT64,
