@@ -161,7 +161,7 @@ def _options_of(group: Any) -> Iterator[inspect.Parameter]:
 
 
 _GROUPS = {
-    "Record": ("run", "show", "convert"),
+    "Record": ("run", "record", "show", "convert"),
     "Compare": ("compare", "zoom", "repro", "map", "judge"),
     "Report": ("report", "serve"),
     "Whole reproductions and parallel runs": ("plan", "check", "ranks"),

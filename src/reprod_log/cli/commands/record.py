@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -10,11 +11,14 @@ import numpy as np
 import typer
 
 from reprod_log.capture.eager import runner_of
-from reprod_log.errors import UsageError, counted
+from reprod_log.cli.ending import give, tell_next
+from reprod_log.cli.options import AsJson, Language
+from reprod_log.errors import UsageError
 from reprod_log.frameworks.side import Scope, Side
+from reprod_log.messages import Name, message, words
 from reprod_log.recording import Array
 from reprod_log.recording.stores import save
-from reprod_log.report.terminal import terminal
+from reprod_log.report.writing import plain
 
 NAME = "record"
 
@@ -25,6 +29,8 @@ def run(
     inputs: Annotated[Path, typer.Option(metavar="FILE", help="The batch: .npz with arrays by input name, or .npy.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="REC", help="The recording: a folder or file.")],
     float64: Annotated[bool, typer.Option("--float64", help="Record a float64 pass as well.")] = False,
+    language: Language = "en",
+    json: AsJson = None,
 ) -> int:
     """Record every value of a model that is a file."""
     side, batches = Side(str(model)), [(_batch(inputs), None)]
@@ -34,7 +40,10 @@ def run(
         wide = runner.run(side, batches, Scope(run="float64", dtype="float64"))
         recording = replace(recording, entries=(*recording.entries, *wide.entries))
     save(recording, output)
-    terminal().print(f"{output}: {counted(len(recording.entries), 'entry', 'entries')}", highlight=False)
+    facts = message("entries.count", count=len(recording))
+    typer.echo(plain(words(language)(message("recording.title", path=Name(output), facts=facts))))
+    give(lambda: {"recording": str(output), "entries": len(recording), "complete": recording.complete})
+    tell_next(shlex.join(["reprod", "compare", str(output), "CANDIDATE"]), language)
     return 0
 
 
