@@ -45,7 +45,7 @@ def test_data_that_was_changed_since_is_refused(tmp_path: Path) -> None:
     from reprod_log import load
 
     Recording.from_arrays(changed, provenance=load(path).provenance).save(path)
-    with pytest.raises(UnreadableFile, match="was changed since it was made"):
+    with pytest.raises(UnreadableFile, match="has changed since it was made"):
         fake_data(path, images)
 
 

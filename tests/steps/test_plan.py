@@ -205,7 +205,7 @@ def test_command_names_first_divergence_and_leaves_with_1(plan_file: Path, capsy
     code, out, _ = answer(capsys, plan_file, "--as-published", "--stop", "-o", plan_file.parent / "out")
     assert code == 1
     assert out.startswith("NOT ALIGNED: 1 of 4 steps of made plan pass")
-    assert "step0/loss/loss" in out
+    assert "step 0 · loss" in out
     assert "SKIPPED" in out
 
 
