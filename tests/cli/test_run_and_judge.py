@@ -161,7 +161,7 @@ def test_saved_alignment_is_judged_again_without_tensors(folder: Path, capsys: p
     assert run(["judge", str(folder / "bad.json"), "--accept", "*"]) == 0
     capsys.readouterr()
     assert run(["judge", str(folder / "bad.json"), "--policy", "guess"]) == 2
-    assert "fixed or calibrated" in capsys.readouterr().err
+    assert "'fixed', 'calibrated'" in capsys.readouterr().err
 
 
 def test_failure_of_the_script_is_reported_as_its_own(answers: Answers) -> None:

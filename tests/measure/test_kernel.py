@@ -156,18 +156,18 @@ def test_numpy_says_so_when_the_thread_flushes_subnormal_numbers() -> None:
 
 
 def test_status_says_that_the_kernel_is_in_use_or_why_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "not built" in kernel.load(tmp_path / "none.so").status
+    assert "not built" in str(kernel.load(tmp_path / "none.so").status)
     (tmp_path / "text.so").write_text("not a library")
-    assert "cannot be loaded" in kernel.load(tmp_path / "text.so").status
+    assert "cannot be loaded" in str(kernel.load(tmp_path / "text.so").status)
     built = compiled("kernel")
     if built is None:
         pytest.skip("no compiler")
-    assert "in use" in kernel.load(built).status
+    assert "in use" in str(kernel.load(built).status)
     other = tmp_path / "copy.so"
     shutil.copy(built, other)
     with monkeypatch.context() as patch:
         patch.setattr(kernel, "source_digest", lambda: "another")
-        assert "another version" in kernel.load(other).status
+        assert "another version" in str(kernel.load(other).status)
     assert kernel.status()
 
 

@@ -20,7 +20,7 @@ def made(*wrong: int, causes: tuple[str, ...] = ()) -> Alignment:
     ours = {key: np.ones(3) for key in KEYS}
     theirs = {key: np.full(3, 2.0) if at in wrong else value for at, (key, value) in enumerate(ours.items())}
     found = align(Recording.from_arrays(ours), Recording.from_arrays(theirs))
-    return replace(found, findings=tuple(finding_of("made_up", one) for one in causes))
+    return replace(found, findings=tuple(finding_of("made_up", one, confidence="explained") for one in causes))
 
 
 def test_entries_causes_and_divergence_that_changed_are_named() -> None:
@@ -38,7 +38,7 @@ def test_entries_causes_and_divergence_that_changed_are_named() -> None:
 def test_cause_at_another_layer_is_the_same_mistake() -> None:
     def at(layer: str) -> Alignment:
         cause = message("advice.forward", path=Name(layer))
-        return replace(made(1), findings=(replace(finding_of("made_up", "x"), cause=cause),))
+        return replace(made(1), findings=(replace(finding_of("made_up", "x", confidence="explained"), cause=cause),))
 
     found = since(at("layer1"), at("layer2"), "last.json")
     assert (found.causes_fixed, found.causes_new, len(found.causes_moved)) == ((), (), 1)

@@ -28,7 +28,7 @@ _LIBRARIES = tuple(
 _OURS = os.path.realpath(Path(__file__).parents[1])
 
 _DRAWN_SEEDS = 2**32
-_BETWEEN = (__name__, "os", "collections.abc", "_collections_abc")
+_BETWEEN = (__name__, Guard.__module__, "os", "collections.abc", "_collections_abc")
 """What stands between a reader of the environment and us."""
 
 

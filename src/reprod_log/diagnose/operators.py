@@ -28,7 +28,7 @@ _SHARED = "tied_weights"
 
 
 def operators_at_fault(
-    case: Case, runs: Experiments, tried: Sequence[Finding], fixes: Sequence[Fix] = ()
+    case: Case, runs: Experiments, tried: Sequence[Finding], known: Sequence[Finding] = ()
 ) -> Iterator[Finding]:
     """For every layer at fault that no finding explains yet, or whose parts are right: the operator that differs."""
     states = layer_states(case.verdict.judgements)
@@ -44,7 +44,8 @@ def operators_at_fault(
         if states.get("") not in ("own", "inside"):
             states[""] = "glue"
     explained = {path for one in tried if one.kind == "cause" for path in _layers_of(one)}
-    shared = any(one.rule == _SHARED for one in tried)
+    shared = any(one.rule == _SHARED for one in (*known, *tried))
+    fixes = [fix for one in known if one.confidence == "proven" for fix in one.fixes]
     for call in runs.calls:
         state = states.get(call.path)
         if call.path not in wrong or not (state == "glue" or (state == "own" and call.path not in explained)):

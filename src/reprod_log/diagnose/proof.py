@@ -40,12 +40,12 @@ def confirmed(
     reference: Recording,
     candidate: Recording,
     *,
-    fixes: Sequence[Fix] | None = None,
+    known: Sequence[Finding] | None = None,
 ) -> tuple[Finding, ...]:
     """The findings, each that a re-run confirms marked as proven, with the operators at fault.
 
-    `fixes` are those of causes that are known already; they are applied to the candidate before its operators are
-    looked at.
+    `known` are the findings of earlier rounds; the fixes that are proven are applied to the candidate before its
+    operators are looked at.
     """
     findings = ranked([*findings, *transferred_tables(runs.tables)])
     if case.verdict.status is Status.PASS or not isinstance(case.policy, CalibratedPolicy):
@@ -57,9 +57,9 @@ def confirmed(
     }
     prover = _Prover(runs, reference, candidate, case.policy, wrong)
     tried = [prover.tried(finding) for finding in findings]
-    found = [prover.tried(finding) for finding in operators.operators_at_fault(case, runs, tried, fixes or ())]
+    found = [prover.tried(finding) for finding in operators.operators_at_fault(case, runs, tried, known or ())]
     # Behind another mistake the loss is given other outputs, and all of its operators differ.
-    in_loss = [] if found or fixes is not None else list(operators.operators_of_the_loss(case, runs, tried))
+    in_loss = [] if found or known is not None else list(operators.operators_of_the_loss(case, runs, tried))
     tried = [one for one in tried if not (in_loss and one.keys == in_loss[0].keys)]
     found += in_loss
     tried = unexplained(tried, [one for one in found if one.kind == "cause"], operators.EXPLAINS)

@@ -96,7 +96,7 @@ class _Rounds:
             if not case.failed:
                 done.update(left)
                 continue
-            found = confirmed(case, diagnose(case), self.runs, self.reference, case.data.candidate, fixes=fixes)
+            found = confirmed(case, diagnose(case), self.runs, self.reference, case.data.candidate, known=others)
             new = [
                 (one, places)
                 for one in found
@@ -175,9 +175,9 @@ class _Rounds:
             if _judged_as(key) in hidden:
                 made = _as(pair.reference, made)
             pairs.append(Pair(pair.reference, made, pair.how, pair.confidence, pair.view))
-        pairing = replace(self._fed, pairs=tuple(pairs))
-        entries = [*(pair.candidate for pair in pairs), *pairing.only_in_candidate]
-        candidate = replace(self.candidate, entries=tuple(entries), source="")
+        # What only one side has stays so whatever the other is fed: the first look told what there is to tell of it.
+        pairing = replace(self._fed, pairs=tuple(pairs), only_in_reference=(), only_in_candidate=())
+        candidate = replace(self.candidate, entries=tuple(pair.candidate for pair in pairs), source="")
         comparison = measure(pairing)
         floor = calibrate(pairing, reference=self.reference, candidate=candidate, comparison=comparison)
         assert isinstance(self.case.policy, CalibratedPolicy)

@@ -254,6 +254,12 @@ def _whole_models(paths: Collection[str]) -> frozenset[str]:
     return frozenset(("",)) if "" in paths else frozenset(path for path in paths if "." not in path)
 
 
+def _same_form(one: Entry, other: Entry) -> bool:
+    """Whether two tensors have the same axes, but for those of one element."""
+    wide, wide_there = ([size for size in shape if size != 1] for shape in (one.shape, other.shape))
+    return wide == wide_there
+
+
 class _Finder:
     """Partners of entries by the places of `ValuePairs` and by the weight map."""
 
@@ -307,6 +313,14 @@ class _Finder:
             if prod(other.shape) != prod(entry.shape):
                 return None
             view = View(message("view.values_reshaped"), shape=entry.shape)
+        if (
+            view is not None
+            and view.axes is None
+            and _is_result(entry.key, self.roots)
+            and not _same_form(entry, other)
+        ):
+            # Whoever uses what a program returns depends on its shape.
+            return None
         return Pair(entry, other, "value", CONFIDENCE["value"], view)
 
     def _runs_alone(self, region: str | None) -> bool:

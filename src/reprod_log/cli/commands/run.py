@@ -58,7 +58,7 @@ def run(
         bool, typer.Option("--float64", help="Record the plain pass and, in a second run, the float64 pass.")
     ] = False,
     dtype: Annotated[
-        Literal["float64"] | None,
+        Literal["float32", "float64"] | None,
         typer.Option(help="Record the float64 pass alone and add it to REC, which has the plain one."),
     ] = None,
     framework: Annotated[
