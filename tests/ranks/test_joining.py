@@ -110,7 +110,8 @@ def test_replica_that_differs_stays_visible_and_cannot_pass():
     assert joined.keys == ("step0/update/w", "step0/update/w:rank1")
     found = align(single, joined)
     assert not found.passed
-    assert [one.rule for one in found.findings if one.kind == "cause"] == ["rank_replicas"]
+    assert [(one.rule, one.kind) for one in found.findings] == [("rank_replicas", "hint")]
+    assert found.findings[0].keys == ("step0/update/w:rank1",)
 
 
 def test_entry_that_one_rank_lacks_stays_visible():

@@ -216,7 +216,35 @@ def test_statistics_of_one_step_are_judged_by_what_the_framework_does(framework,
     found = compare_ranks(ranks_of(*arrays, modules=[batch_norm()], framework=framework))
     assert found.status is status
     assert found.findings[0].confidence == "hint"
-    assert found.findings[0].kind == ("remark" if framework == "torch" else "cause")
+    assert found.findings[0].kind == ("remark" if framework == "torch" else "hint")
+
+
+@pytest.mark.parametrize(("steps", "confidence"), [(1, "hint"), (3, "explained")])
+def test_statistics_that_each_rank_keeps_are_a_doubt_where_those_of_rank_0_match(steps, confidence):
+    """Of the statistics only rank 0's are compared, so that they match says nothing about the other ranks."""
+    arrays = [statistics(rank, broadcast=False, steps=steps) for rank in range(2)]
+    joined = join_ranks(ranks_of(*arrays, modules=[batch_norm()], framework="paddle"))
+    whole = {str(key): joined[key].array() for key in joined.keys}
+    found = align(part(0, whole, modules=[batch_norm()], framework="paddle"), joined)
+    assert found.status is Status.UNPROVEN
+    assert ("rank_statistics", "doubt", confidence) in [(one.rule, one.kind, one.confidence) for one in found.findings]
+
+
+def test_gradients_that_match_are_not_the_cause_of_what_fails_but_stay_a_doubt():
+    joined = join_ranks(ranks_of(*(stepped(rank, scale=2) for rank in range(2))))
+    whole = {str(key): joined[key].array() for key in joined.keys}
+    found = align(part(0, {**whole, "step0/update/w": numbers(5, seed=9)}), joined)
+    assert found.status is Status.FAIL
+    assert "sum_for_mean" in rules(found, "doubt")
+    assert "sum_for_mean" not in rules(found, "cause")
+
+
+def test_rank_that_keeps_its_own_gradients_is_the_cause_although_those_of_rank_0_match():
+    joined = join_ranks(ranks_of(*(stepped(rank, own=(1,)) for rank in range(2))))
+    whole = {str(key): joined[key].array() for key in joined.keys if "rank1" not in str(key)}
+    found = align(part(0, whole), joined)
+    assert [(one.rule, one.kind) for one in found.findings] == [("missed_reduction", "cause")]
+    assert found.findings[0].keys == ("step0/gradient/w:raw.rank1", "step0/gradient/b:raw.rank1")
 
 
 def test_split_parameters_are_no_replicas_and_everything_else_is():

@@ -150,4 +150,4 @@ def test_split_layers_agree_with_a_single_process_when_their_dims_are_declared(s
 def test_split_layer_without_dims_does_not_pass(single, ranks):
     found = against(single / "tensor_parallel", ranks / "tensor_parallel", {"up": "b h[tp]"})
     assert found.status is Status.FAIL
-    assert "rank_replicas" in rules(found, "cause")
+    assert "rank_replicas" in rules(found, "hint")

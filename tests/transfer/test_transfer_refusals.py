@@ -43,8 +43,13 @@ def test_missing_layer_is_named_with_what_is_near() -> None:
         {"conv": lambda: tn.Conv2d(3, 4, 3), "classifier": lambda: tn.Linear(4, 2)},
         {"conv": lambda: pn.Conv2D(3, 4, 3)},
     )
-    said = refused(source, target, "2 tensors of the source find no place: 'classifier.weight', 'classifier.bias'")
+    left = "2 tensors of the source have no place in the target: 'classifier.weight', 'classifier.bias'"
+    said = refused(source, target, left)
+    assert "nothing fits 'classifier' (Linear weight (2, 4), bias (2))" in said
     assert "Nothing was changed" in said
+    target["classifer"] = pn.Linear(4, 5)
+    said = refused(source, target, left)
+    assert "near 'classifier.weight': 'classifer.weight'" in said
 
 
 def test_extra_bias_is_named() -> None:
@@ -94,7 +99,7 @@ def test_allowance_for_one_side_does_not_cover_the_other() -> None:
 def test_shallower_target_names_the_missing_blocks() -> None:
     source = tn.Sequential(*(tn.Linear(4, 4) for _ in range(3)))
     target = pn.Sequential(*(pn.Linear(4, 4) for _ in range(2)))
-    said = refused(source, target, "2 tensors of the source find no place: '2.weight', '2.bias'")
+    said = refused(source, target, "2 tensors of the source have no place in the target: '2.weight', '2.bias'")
     assert "target cannot" not in said
 
 

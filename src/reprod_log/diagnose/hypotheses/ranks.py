@@ -18,7 +18,7 @@ from reprod_log.messages import Message, Name, Names, Number, message
 from reprod_log.ranks.joining import JoinedRecording
 from reprod_log.ranks.mesh import Mesh
 from reprod_log.ranks.parts import Group, Ranks, digest, same
-from reprod_log.ranks.placing import Parts, Placing, other_weights
+from reprod_log.ranks.placing import Parts, Placing, of_rank, other_weights
 from reprod_log.ranks.reductions import (
     MOST_STEPS,
     NEAR,
@@ -41,6 +41,7 @@ from reprod_log.recording import Key, ModuleInfo
 from reprod_log.verdict import Status
 
 _RATES = ("lr", "learning_rate", "initial_lr", "parameters")
+_BLAMES = ("cause", "hint")
 
 
 def look(case: Case) -> Iterator[Finding]:
@@ -48,13 +49,22 @@ def look(case: Case) -> Iterator[Finding]:
     joined = case.data.joined
     for name, recording in joined:
         for one in _of_side(recording, case, name):
-            found = one
-            if case.verdict.passed and one.kind == "cause":
-                # What differs between ranks may be left out of the comparison, as a block that is cut elsewhere.
-                found = replace(one, kind="doubt")
+            found = _as_compared(one, recording, case) if one.kind in _BLAMES else one
             if len(joined) > 1:
                 found = replace(found, cause=message("cause.of_side", side=side(name), cause=found.cause))
             yield found
+
+
+def _as_compared(finding: Finding, joined: JoinedRecording, case: Case) -> Finding:
+    """A finding that blames what the comparison has of it: ranks' own versions, where rank 0's stands for all."""
+    assert joined.ranks is not None
+    own = [of_rank(key, rank) for key in finding.keys for rank in range(joined.ranks.size)]
+    judged = [case.judgements[key] for key in (*finding.keys, *own) if key in case.judgements]
+    failed = tuple(one.key for one in judged if not one.status.passed)
+    if case.verdict.passed or (judged and not failed):
+        # What differs between ranks may be left out of the comparison, as a block that is cut elsewhere.
+        return replace(finding, kind="doubt")
+    return replace(finding, keys=failed or finding.keys)
 
 
 def rank_findings(ranks: Ranks, placing: Placing, *, found: tuple[Reduction, ...] | None = None) -> Iterator[Finding]:
@@ -82,7 +92,7 @@ def _of_side(joined: JoinedRecording, case: Case, name: str) -> Iterator[Finding
     yield from found
     yield from _no_parameters(joined, case)
     yield from _separate_statistics(joined, case, name)
-    if joined.differing and not any(one.kind == "cause" for one in found):
+    if joined.differing and not any(one.kind in _BLAMES for one in found):
         yield _not_replicas(joined)
 
 
