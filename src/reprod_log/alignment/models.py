@@ -139,7 +139,9 @@ def align_models(
     if weights is None:
         return alignment
     if not weights.agrees:
-        return replace(alignment, findings=(*alignment.findings, _unproven(weights)))
+        # With weights that may be in the wrong places nothing is known of causes.
+        hints = (replace(one, confidence="hint") if one.kind == "cause" else one for one in alignment.findings)
+        return replace(alignment, findings=(_unproven(weights), *hints))
     findings = (*_crossed(weights, options.rename), *alignment.findings, *_by_values(weights))
     return replace(alignment, findings=findings, weight_map=with_file_names(weights, ours, theirs))
 
