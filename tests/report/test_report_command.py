@@ -86,6 +86,8 @@ def test_serve_prints_its_address_answers_and_stops_when_asked(saved: Path) -> N
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        # Whoever runs the tests in the background may have Ctrl-C ignored, which children inherit.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         assert process.stdout is not None
