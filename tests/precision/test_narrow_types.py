@@ -88,6 +88,28 @@ def test_a_still_narrower_type_inside_is_not_explained(dtype):
     assert "input" in str(first.key)
 
 
+class Tripled(torch.autograd.Function):
+    """The identity, whose backward pass is wrong in narrow types alone."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient if gradient.dtype == torch.float64 else gradient * 3
+
+
+def test_gradients_that_kinks_do_not_explain_do_not_pass():
+    class Wrong(Net):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return Tripled.apply(super().forward(x))
+
+    alignment = aligned(Wrong().bfloat16())
+    assert alignment.verdict.status is Status.PRECISION
+    assert alignment.verdict.first_divergence.key.phase in ("backward", "gradient")
+
+
 def test_two_sides_in_one_narrow_type_are_held_to_it():
     torch.manual_seed(3)
     reference = Net().bfloat16()
