@@ -4,11 +4,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 NEXT := .venv-frameworks
-NOT_NEXT := --ignore=tests/frameworks_next
+MINDSPORE := .venv-mindspore
+NOT_NEXT := --ignore=tests/frameworks_next --ignore=tests/frameworks_mindspore
 # One thread: bits of a framework's kernels may depend on the thread count.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test test-fast test-frameworks lint types docs zoo fuzz load harm mutants sbom requirements bench bench-large clean
+.PHONY: help demo test test-fast test-frameworks test-mindspore test-real lint types docs zoo fuzz load harm mutants sbom release-check pictures requirements bench bench-large clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
@@ -26,8 +27,9 @@ $(VENV)/browser: $(VENV)/ready
 		|| echo "no browser could be installed: the browser tests will be skipped"
 	@touch $@
 
-demo: $(VENV)/ready ## align AlexNet in torch with its paddle port, from nothing to a report
+demo: $(VENV)/ready ## align AlexNet in torch with its paddle port, then find a mistake planted in it; two reports
 	$(BIN)/reprod plan examples/alexnet/plan.py --output demo_output --report demo_output/report.html
+	@$(BIN)/python -W ignore examples/alexnet/planted.py demo_output
 
 test: $(VENV)/ready $(VENV)/browser lint types ## check style and types, then run the tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(NOT_NEXT)
@@ -42,8 +44,39 @@ $(NEXT)/ready: pyproject.toml constraints.txt
 	$(NEXT)/bin/pip install --quiet --constraint constraints.txt --editable . --group frameworks-next
 	@touch $@
 
-test-frameworks: $(NEXT)/ready ## run the tests of ONNX and Flax, in an environment of their own
+test-frameworks: $(NEXT)/ready ## run the tests of further frameworks, in an environment of their own
 	$(NEXT)/bin/python -m pytest -n 2 --dist loadscope tests/frameworks_next
+
+# Public libraries of models, which need each other in versions of their own. torchvision asks for another build of torch,
+# and what paddlenlp needs asks for a numpy that we do not work with.
+.venv-real/ready: pyproject.toml requirements/real.txt
+	$(PYTHON) -m venv .venv-real
+	.venv-real/bin/pip install --quiet --upgrade "pip>=25.1"
+	.venv-real/bin/pip install --quiet --editable . --requirement requirements/real.txt
+	.venv-real/bin/pip install --quiet --no-deps torchvision==0.28.0
+	@touch $@
+
+.venv-paddlenlp/ready: pyproject.toml requirements/paddlenlp.txt
+	$(PYTHON) -m venv .venv-paddlenlp
+	.venv-paddlenlp/bin/pip install --quiet --upgrade "pip>=25.1"
+	.venv-paddlenlp/bin/pip install --quiet --requirement requirements/paddlenlp.txt
+	.venv-paddlenlp/bin/pip install --quiet --no-deps numpy==2.4.6
+	.venv-paddlenlp/bin/pip install --quiet --editable .
+	@touch $@
+
+test-real: .venv-real/ready .venv-paddlenlp/ready ## compare models of public libraries, in environments of their own (long)
+	.venv-real/bin/python tests/real/run.py
+	.venv-paddlenlp/bin/python tests/real/run.py
+
+# MindSpore needs numpy before version 2, so nothing else lives with it: it records there, and is compared in .venv.
+$(MINDSPORE)/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(MINDSPORE)
+	$(MINDSPORE)/bin/pip install --quiet --upgrade "pip>=25.1"
+	$(MINDSPORE)/bin/pip install --quiet --constraint constraints.txt --editable .[mindspore] "numpy<2"
+	@touch $@
+
+test-mindspore: $(VENV)/ready $(MINDSPORE)/ready ## run the tests of MindSpore, in an environment of its own
+	MINDSPORE_PYTHON=$(CURDIR)/$(MINDSPORE)/bin/python $(BIN)/python -m pytest tests/frameworks_mindspore
 
 lint: $(VENV)/ready ## check style
 	$(BIN)/ruff check src tests examples benchmarks
@@ -81,6 +114,13 @@ requirements: $(VENV)/ready ## pin and hash the packages of development in requi
 	$(BIN)/pip install --quiet --constraint constraints.txt pip-tools
 	$(BIN)/python requirements/compile.py
 
+pictures: $(VENV)/ready $(VENV)/browser ## take the pictures of the documentation from the demo's reports
+	@test -f demo_output/mistake.html || $(MAKE) demo
+	$(BIN)/python docs/pictures.py demo_output
+
+release-check: $(VENV)/ready ## build wheel and sdist, install each in a fresh environment and use it there
+	$(BIN)/python tests/release/check.py
+
 docs: $(VENV)/ready ## build the documentation into site/
 	$(BIN)/python docs/generate.py
 	$(BIN)/python -m sphinx -W --keep-going -q -b html -d site/.doctrees docs site
@@ -97,4 +137,4 @@ bench-large: $(VENV)/ready ## compare up to 16 GB, or as much as the disk has ro
 	$(BIN)/python benchmarks/scale.py --large 16
 
 clean: ## remove what the targets made
-	rm -rf $(VENV) $(NEXT) demo_output site .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) $(NEXT) $(MINDSPORE) .venv-real .venv-paddlenlp demo_output site .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

@@ -14,7 +14,7 @@ settings.register_profile("fixed", derandomize=True)
 settings.load_profile("fixed")
 
 _LONG = ("examples", "steps", "zoo", "browser")
-"""Folders whose files take longest."""
+"""Folders whose files take longest of those that need a framework or a browser."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,5 +36,5 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files first, so that no process is left alone with one at the end."""
-    items.sort(key=lambda item: item.path.parent.name not in _LONG)
+    """Long files first, then all that need a framework, so that no process is left alone with one at the end."""
+    items.sort(key=lambda item: (item.path.parent.name not in _LONG, not is_heavy(item.path)))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import reprod_log
 from reprod_log.classic.conversions import framework_of_1_0_1, np2paddle, np2torch, paddle2np, torch2np
 from reprod_log.classic.difference import check_data, compute_diff
 from reprod_log.classic.models import compare_forward, compare_loss_and_backward
@@ -37,10 +38,8 @@ class _Compare(ModuleType):
 
     def __call__(self, reference: Any, candidate: Any, **options: Any) -> "Alignment":
         """The same as `align`."""
-        # Scripts of 1.0.1 import this module and need nothing of the new engine.
-        from reprod_log.alignment import align
-
-        return align(reference, candidate, **options)
+        # Through the package, which loads the engine at first use: scripts of 1.0.1 need nothing of it.
+        return reprod_log.align(reference, candidate, **options)
 
 
 sys.modules[__name__].__class__ = _Compare

@@ -15,7 +15,19 @@ ROOMS = (
 """A room may import itself and the rooms that stand before it here."""
 SHIMS = ("__init__", "__main__", "compare", "record", "utils", "ReprodLogger", "ReprodDiffHelper")
 """Files of the package's root that only offer names; they may import any room, and no room imports them."""
-FRAMEWORKS = ("torch", "paddle", "jax", "flax", "tensorflow", "keras", "mindspore", "onnx", "onnxruntime")
+FRAMEWORKS = (
+    "torch",
+    "paddle",
+    "jax",
+    "flax",
+    "equinox",
+    "haiku",
+    "tensorflow",
+    "keras",
+    "mindspore",
+    "onnx",
+    "onnxruntime",
+)
 NAME_FRAMEWORKS = ("frameworks", "layers", "classic", "messages")
 """Rooms in which strings, names and attributes may name a framework."""
 _NAMED = re.compile(rf"\b({'|'.join(FRAMEWORKS)})\b", re.IGNORECASE)

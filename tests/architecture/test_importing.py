@@ -8,7 +8,19 @@ import pytest
 
 import reprod_log
 
-FRAMEWORKS = ("torch", "paddle", "jax", "tensorflow", "mindspore", "onnx", "onnxruntime", "keras", "flax")
+FRAMEWORKS = (
+    "torch",
+    "paddle",
+    "jax",
+    "tensorflow",
+    "mindspore",
+    "onnx",
+    "onnxruntime",
+    "keras",
+    "flax",
+    "equinox",
+    "haiku",
+)
 
 
 def modules_after(program: str) -> set[str]:

@@ -88,7 +88,10 @@ def test_report_is_readable_without_scripts(open_report: OpenPage) -> None:
 def test_hostile_names_are_text_everywhere(open_report: OpenPage) -> None:
     made = hostile()
     page = open_report(made)
-    assert rows(page) == [plain(str(row.title)) for row in view.rows(made)]
+    titles = {plain(str(row.title)) for row in view.rows(made)}
+    # What a cause explains is folded under it, so not every entry has its row here.
+    assert rows(page)
+    assert set(rows(page)) <= titles
     assert page.locator("#report img, #report script, #report iframe, td b, td style").count() == 0
     for place in range(len(made.verdict.judgements)):
         page.evaluate(f"location.hash = '#entry-{place}'")

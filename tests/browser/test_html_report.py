@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from made_alignments import HOSTILE, calibrated, classic, finding_of, fixed, hostile
 from reading import WRONG, WRONG_KEY, OpenPage, chart, rows, until
+from test_causes import LAYER, lined
 
 from reprod_log import Alignment, Recording, align
 from reprod_log.recording import Key
@@ -50,6 +51,34 @@ def test_nothing_is_fetched_even_if_the_page_tries(open_report: OpenPage, watche
     assert blocked == "blocked"
     assert any("Content Security Policy" in one for one in watched.complaints)
     watched.complaints.clear()
+
+
+# Causes
+
+
+def test_cause_has_code_to_copy_and_shows_what_comes_from_it(open_report: OpenPage) -> None:
+    page = open_report(lined(calibrated()))
+    card = page.locator("article.cause")
+    assert card.count() == 1
+    assert "net_torch.py:19 ↔ net_paddle.py:23" in card.inner_text()
+    card.get_by_role("button", name="copy").click()
+    page.get_by_role("button", name="copied").wait_for()
+    page.locator("#search").focus()
+    page.keyboard.press("Control+V")
+    assert page.locator("#search").input_value() == "Conv2D(…, stride=2)"
+    page.locator("#search").fill("")
+    card.get_by_role("button", name="show them").click()
+    failing = sum(not one.status.passed for one in calibrated().verdict.judgements)
+    assert page.locator("#shown").inner_text().startswith(f"{failing} of ")
+    page.locator("#module").click()
+    assert not page.locator("#shown").inner_text().startswith(f"{failing} of ")
+
+
+def test_inherited_failures_are_folded_under_their_cause(open_report: OpenPage) -> None:
+    page = open_report(lined(calibrated()))
+    shown = page.locator("#table tbody tr.FAIL td:nth-child(2)").all_inner_texts()
+    assert shown
+    assert all(LAYER in one for one in shown)
 
 
 # Charts

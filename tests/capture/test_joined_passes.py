@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -45,6 +46,18 @@ def test_pass_of_a_watched_program_knows_what_ran(record: Record) -> None:
     assert known.arguments == ("--lr", "1")
     assert known.framework == f"torch {torch.__version__}"
     assert __name__.rpartition(".")[2] in {name.rpartition(".")[2] for name in known.modules}
+
+
+def test_installed_packages_are_no_part_of_the_program_wherever_they_lie(
+    record: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("site-packages", "mine"):
+        module = ModuleType(f"of_{folder[:4]}")
+        module.__file__ = str(tmp_path / folder / "code.py")
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    modules = programs_of(record())[""].modules
+    assert "of_mine" in modules
+    assert "of_site" not in modules
 
 
 def test_passes_of_one_program_are_joined_and_stay_so_in_a_file(record: Record, tmp_path: Path) -> None:

@@ -86,8 +86,9 @@ def test_limit_that_is_wide_beside_the_values_is_noticed() -> None:
     assert rules_for({"x": np.array(3e-7)}, {"x": np.array(0.0)}) == {"limit_above_values"}
     assert rules_for({"x": np.array(3e-7)}, {"x": np.array(3.09e-7)}, "max_rel:0.1") == set()
     assert rules_for({"x": np.array(3e-7)}, {"x": np.array(3e-7)}) == set()
-    # A limit that someone chose, or that a wrong value would exceed, is a remark.
+    # A limit that someone chose, or that a wrong value would exceed, is a remark, unless it lets anything through.
     assert rules_for({"x": np.array(3e-7)}, {"x": np.array(0.0)}, "mean_abs:1e-6") == set()
+    assert rules_for({"x": np.array(3e-7)}, {"x": np.array(0.0)}, "mean_abs:1") == {"limit_above_values"}
     found = align(Recording.from_arrays({"x": 3e-5}), Recording.from_arrays({"x": 3.09e-5}))
     assert [(one.rule, one.kind) for one in found.findings] == [("limit_above_values", "remark")]
 

@@ -183,7 +183,8 @@ def test_place_of_epsilon_in_rmsprop_is_named() -> None:
         ),
         steps=1,
     )
-    assert "outside the root in the reference, under the root in the candidate" in causes(alignment)["rmsprop_epsilon"]
+    found = causes(alignment)["optimizer_setting"]
+    assert "added to the root in the reference, under the root in the candidate" in found
 
 
 def test_ignored_labels_that_one_side_divides_by_are_counted() -> None:

@@ -28,7 +28,10 @@ def gradient(outputs: torch.Tensor, loss: Loss) -> np.ndarray:
 
 def said(outputs: torch.Tensor, ours: Loss, theirs: Loss, *tokens: torch.Tensor) -> str:
     found = explain_loss(
-        outputs.numpy(), (gradient(outputs, ours), gradient(outputs, theirs)), [one.numpy() for one in tokens]
+        outputs.numpy(),
+        (gradient(outputs, ours), gradient(outputs, theirs)),
+        [one.numpy() for one in tokens],
+        fit=1e-5,
     )
     return "" if found is None else f"{found.cause!s}; {found.evidence!s}"
 

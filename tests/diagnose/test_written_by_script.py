@@ -166,5 +166,5 @@ def test_weight_that_is_really_not_loaded_is_still_proven() -> None:
     transfer_weights(ours, theirs)
     theirs.first.weight.set_value(theirs.first.weight * 2)
     found = align_models(ours, theirs, (VIEWS["one"],), transfer=False)
-    assert "multiplied by 2" in dict(causes(found))["weights"]
+    assert "2 times" in dict(causes(found))["weights"]
     assert found.findings[0].confidence == "proven"

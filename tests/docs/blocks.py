@@ -20,7 +20,7 @@ _FENCE = re.compile(r"^(`{3,})(\S*)\s*$")
 _NUMBER = re.compile(
     r"[-+]?\d+(?:\.\d+)?e[-+]\d+|[-+]?\d+\.\d+(?!\.\d)"
     # How many entries fail, and by how many floors, is another number on another processor.
-    r"|\b\d{3,}\b|\b\d+(?= (?:fail\b|×))|(?<=fail; )\d+"
+    r"|\b\d{3,}\b|\b\d+(?= (?:fail\b|×))|(?<=fail; )\d+|\b\d+(?= of \d+ differences| differences)"
 )
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from reprod_log.frameworks import contract
 from reprod_log.frameworks.contract import Eager, Framework, OwnTensor, TensorFacts
-from reprod_log.frameworks.defaults import DefaultHooks, DefaultModules, DefaultOptimizers, DefaultProcess
 from reprod_log.frameworks.hooks import Hook, around_backward, passing, replaced
 from reprod_log.layers.rows import Column, Setting, TensorMap
 from reprod_log.layers.transform import SWAP
@@ -155,7 +155,7 @@ class Tensors:
         return TensorFacts(tensor.shape, tensor.array.dtype.name, "cpu")
 
 
-class Modules(DefaultModules):
+class Modules(contract.Modules):
     def is_module(self, thing):
         return isinstance(thing, Module)
 
@@ -176,7 +176,7 @@ class Modules(DefaultModules):
         yield vars(module)
 
 
-class Hooks(DefaultHooks):
+class Hooks(contract.Hooks):
     def on_call(self, module, before, after):
         pair = Hook(before), Hook(after)
         hooks = vars(module).setdefault("hooks", {})
@@ -230,7 +230,7 @@ class Hooks(DefaultHooks):
         return tensor * factors
 
 
-class Optimizers(DefaultOptimizers):
+class Optimizers(contract.Optimizers):
     def is_optimizer(self, thing):
         return isinstance(thing, SGD)
 
@@ -248,7 +248,11 @@ class Optimizers(DefaultOptimizers):
             one.grad = None
 
 
-PARTS = Eager(Modules(), Hooks(), Optimizers(), DefaultProcess())
+class Process(contract.Process):
+    pass
+
+
+PARTS = Eager(Modules(), Hooks(), Optimizers(), Process())
 FRAMEWORK = Framework(
     "gear",
     Tensors(),

@@ -114,6 +114,7 @@ PARTS = {
     "hooks": contract.Hooks,
     "optimizers": contract.Optimizers,
     "process": contract.Process,
+    "operators": contract.Operators,
     "distributed": contract.Distributed,
     "export": contract.Export,
 }
@@ -140,7 +141,7 @@ def test_every_function_has_the_parameters_of_the_contract(kit, part):
 def test_capabilities_follow_from_the_parts(kit):
     assert kit.framework.name in known_names()
     assert {"watch", "gradient", "update", "float64", "isolate"} <= kit.framework.can
-    assert ("operators" in kit.framework.can) is (kit.framework.eager.each_operator is not None)
+    assert ("operators" in kit.framework.can) is (kit.framework.eager.operators is not None)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "bool"])

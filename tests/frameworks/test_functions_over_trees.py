@@ -142,7 +142,7 @@ def test_what_has_no_state_to_write_is_refused_with_what_to_do(twig):
 def graph(twig, entry_points, monkeypatch):
     """The same framework as a graph: forward only, from the five functions that every framework has."""
     five = {name: getattr(twig.Programs, name) for name in ("owns", "layers", "state", "with_state", "begun", "run")}
-    programs = type("Graph", (twig.DefaultPrograms,), five)()
+    programs = type("Graph", (twig.contract.Programs,), five)()
     monkeypatch.setattr(twig, "FRAMEWORK", twig.replace(twig.FRAMEWORK, programs=programs))
     entry_points(twig=twig)
     return twig

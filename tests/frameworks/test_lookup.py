@@ -90,4 +90,4 @@ def test_entry_point_group_is_the_documented_one():
 
 
 def test_names_of_all_that_could_be_looked_up_are_known():
-    assert set(frameworks.known_names()) == {"flax", "jax", "onnx", "paddle", "tensorflow", "torch"}
+    assert set(frameworks.known_names()) == {"jax", "keras", "mindspore", "onnx", "paddle", "tensorflow", "torch"}

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from reprod_log.frameworks import contract
 from reprod_log.frameworks.contract import Call, Evaluated, Framework, ModuleFacts, StateFacts, TensorFacts
-from reprod_log.frameworks.defaults import DefaultPrograms
 from reprod_log.frameworks.module_tree import info_of, join
 from reprod_log.layers.rows import Column, Setting, TensorMap
 from reprod_log.layers.transform import SWAP
@@ -169,7 +169,7 @@ class Tensors:
         return TensorFacts(tensor.shape, tensor.dtype.name, "cpu")
 
 
-class Programs(DefaultPrograms):
+class Programs(contract.Programs):
     can = frozenset(("gradient", "update", "float64", "isolate"))
 
     def owns(self, model):

@@ -137,3 +137,24 @@ def test_graph_is_recorded_from_the_command_line(tmp_path):
     )
     assert "step0/forward/bn2#0:output" in recording
     assert "entries" in done.stdout
+
+
+@pytest.mark.parametrize("kind", [models.ConvNet, models.Block], ids=lambda kind: kind.__name__)
+def test_openvino_is_a_second_engine(kind, tmp_path):
+    model, batch = models.made(kind), models.batch_for(kind)
+    onnx.save(exported(model, batch), tmp_path / "net.onnx")
+    side = (tmp_path / "net.onnx", {"engine": "openvino"})
+    found = align_models(tmp_path / "net.onnx", side, batch.numpy())
+    assert found.status is Status.PASS, str(found)
+    assert found.candidate.provenance.extra["engine"] == "openvino"
+    assert align_models(model, side, batch).status is Status.PASS
+    wrong = models.made(kind, eps=1e-2)
+    wrong.load_state_dict(model.state_dict())
+    found = align_models(wrong, side, batch)
+    assert (found.status, first_layer(found)) == (Status.FAIL, {"ConvNet": "bn1", "Block": "norm2"}[kind.__name__])
+
+
+def test_unknown_engine_is_refused():
+    model, batch = models.made(models.Mlp), models.batch_for(models.Mlp)
+    with pytest.raises(UsageError, match="one of 'onnxruntime' and 'openvino'|onnxruntime"):
+        align_models(model, (exported(model, batch), {"engine": "tensorrt"}), batch)

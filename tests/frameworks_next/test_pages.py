@@ -32,4 +32,4 @@ def test_examples_run_as_they_stand(page, tmp_path, monkeypatch):
             command = block.text.removeprefix("$ ").strip()
             words = shlex.split(command.replace("reprod ", f"{sys.executable} -m reprod_log ", 1))
             subprocess.run(words, check=True, capture_output=True)
-    assert ran or page.stem == "index"
+    assert ran or page.stem in ("index", "mindspore")

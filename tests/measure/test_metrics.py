@@ -9,6 +9,7 @@ from importlib import metadata
 import numpy as np
 import pytest
 
+from reprod_log import align
 from reprod_log.errors import UsageError
 from reprod_log.measure import metrics
 from reprod_log.measure.fused import measure_arrays
@@ -34,9 +35,10 @@ VALUES = {
     "differing": 3.0,
 }
 NAMES = sorted(VALUES)
+OF_ROWS = ("kl", "top1", "top5")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *OF_ROWS])
 def test_a_metric_says_what_when_and_why(name: str) -> None:
     found = metrics.metric(name)
     assert found.name == name
@@ -77,7 +79,7 @@ def test_a_metric_passes_no_limit_when_it_does_not_exist_for_the_pair(name: str)
 
 
 def test_names_are_those_of_the_table_in_order() -> None:
-    assert metrics.names() == tuple(NAMES)
+    assert metrics.names() == tuple(sorted([*NAMES, *OF_ROWS]))
 
 
 def test_an_unknown_name_is_refused_and_near_names_are_given() -> None:
@@ -134,3 +136,52 @@ def test_an_entry_point_without_a_value_is_refused(monkeypatch: pytest.MonkeyPat
 def test_entry_points_are_looked_up_in_the_documented_group() -> None:
     assert list(metadata.entry_points(group=metrics.GROUP)) == []
     assert metrics.GROUP == "reprod_log.metrics"
+
+
+# ---- metrics of whole rows ------------------------------------------------------------------------------------------
+
+LOGITS = np.array([[2.0, 1.0, 0.0, -1.0, -2.0, -3.0], [0.0, 3.0, 1.0, 2.0, -np.inf, -1.0]])
+
+
+def test_divergence_is_that_of_the_probabilities():
+    theirs = LOGITS + np.array([[0.0, 0.5, 0, 0, 0, 0], [7.0] * 6])
+    ours, other = (np.exp(one) / np.exp(one).sum(-1, keepdims=True) for one in (LOGITS, theirs))
+    expected = (ours[0] * np.log(ours[0] / other[0])).sum()
+    found = metrics.rows_measured(LOGITS, theirs, ["kl", "max_abs"])
+    # The second row has only moved as a whole, which its probabilities do not see.
+    assert found == {"kl": pytest.approx(expected, rel=1e-12)}
+
+
+def test_divergence_is_infinite_where_the_candidate_forbids_what_the_reference_expects():
+    theirs = np.where(LOGITS == 3.0, -np.inf, LOGITS)
+    assert metrics.rows_measured(LOGITS, theirs, ["kl"])["kl"] == math.inf
+
+
+def test_disagreement_is_the_share_of_rows_with_other_largest_elements():
+    theirs = LOGITS.copy()
+    theirs[0, :2] = theirs[0, 1::-1]
+    assert metrics.rows_measured(LOGITS, theirs, ["top1", "top5"]) == {"top1": 0.5, "top5": 0.0}
+    theirs[1, 4] = 5.0
+    assert metrics.rows_measured(LOGITS, theirs, ["top1", "top5"]) == {"top1": 1.0, "top5": 0.5}
+
+
+@pytest.mark.parametrize("name", OF_ROWS)
+@pytest.mark.parametrize(
+    "wrong",
+    [np.full((2, 6), np.nan), np.full((2, 6), np.inf), np.full((2, 6), -np.inf), np.ones((2, 6), int), np.ones(())],
+    ids=["nan", "inf", "nothing allowed", "integers", "a number"],
+)
+def test_what_is_no_logits_has_no_such_metric_and_never_passes(name, wrong):
+    assert math.isnan(metrics.rows_measured(wrong, wrong, [name])[name])
+    assert math.isnan(metrics.metric(name).value(measure_arrays(LOGITS, LOGITS, limit=None)))
+
+
+@pytest.mark.parametrize(("limit", "passes"), [("kl:0.2", True), ("kl:0.01", False), ("top1:0", True)])
+def test_limits_of_rows_judge_recordings(limit, passes, tmp_path):
+    theirs = LOGITS + np.array([[0.0, 0.5, 0, 0, 0, 0], [7.0] * 6])
+    for name, array in (("ours", LOGITS), ("theirs", theirs)):
+        np.savez(tmp_path / f"{name}.npz", logits=array)
+    found = align(tmp_path / "ours.npz", tmp_path / "theirs.npz", limits=limit)
+    assert found.passed == passes, str(found)
+    again = type(found).from_dict(found.to_dict())
+    assert again.comparison.rows[0].measurement == found.comparison.rows[0].measurement

@@ -13,7 +13,7 @@ from pairing.made import PADDLE, TORCH, Model
 from reprod_log import align_models
 from reprod_log.errors import TransferError, UsageError
 from reprod_log.pairing import match, order
-from reprod_log.pairing.names import oriented, renamed_path
+from reprod_log.pairing.rename import oriented, renamed_path
 
 OURS = ("net.t1", "net.t1.weight", "net.t2", "other.t1")
 THEIRS = ("net.first", "net.first.weight", "net.second", "other.t1")

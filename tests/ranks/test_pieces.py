@@ -80,7 +80,7 @@ def test_pieces_distributed_in_two_ways_are_refused():
 def test_pieces_along_an_axis_that_the_run_does_not_have_are_refused():
     own = [{"step0/parameter/w": numbers(2)}] * 2
     parts = [knowing(one, Shard((4,), ("ep",), cuts=(("ep", 0),))) for one in ranks_of(*own).parts]
-    with pytest.raises(RecordingError, match=r"distributed along 'ep', which is no axis of this run \(dp\)"):
+    with pytest.raises(RecordingError, match=r"distributed along 'ep', which is not an axis of this run \(dp\)"):
         join_ranks(Ranks(tuple(parts), source="run"))
 
 

@@ -45,6 +45,7 @@ def test_key_equals_its_text_and_finds_itself_under_it() -> None:
         ("isolated@step0/gradient/fc.weight:raw of fc", "raw", "fc"),
         ("isolated.float64@step0/buffer/bn.mean:of bn", "", "bn"),
         ("isolated@step0/gradient/fc.weight:raw of model", "raw", ""),
+        ("isolated@step0/gradient/model.fc.weight:raw of 'model'", "raw", "model"),
         ("isolated@step0/gradient/fc.weight:raw", "raw", None),
         ("step0/gradient/fc.weight:state of mind", "state of mind", None),
         ("isolated@step0/forward/fc#0:output of fc", "output of fc", None),

@@ -157,7 +157,7 @@ def test_the_package_is_named_when_a_url_needs_one(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("nonsense://x/y", "no kind of URL that fsspec knows"),
+        ("nonsense://x/y", "not a kind of URL that fsspec knows"),
         ("memory://nowhere/recording.npz", "nothing is at memory://nowhere/recording.npz"),
         ("memory://", "nothing is at memory://"),
         ("http://127.0.0.1:9/recording.npz", "127.0.0.1:9/recording.npz"),

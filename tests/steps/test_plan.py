@@ -61,7 +61,7 @@ def plan(options):
     return Plan((
         Step("metric", accuracy, accuracy),
         Step("loss", lambda: side_values.LOSS, lambda: side_values.LOSS + (0.1 if options.as_published else 0.0)),
-        Step("training", lambda: float(os.getpid()), lambda: float(os.getpid()), {"tolerance": 1e9}),
+        Step("training", lambda: 1e8 + os.getpid(), lambda: 1e8 + os.getpid(), {"tolerance": 1e7}),
         Step("lr", lambda: [0.1, 0.01], lambda: [0.1, 0.01], {"steps": 2}),
     ), title="made plan", data=data)
 """

@@ -37,7 +37,7 @@ def rows() -> tuple[Row, ...]:
     """Every pair."""
     themes = (
         _kinds, _objects, _texts, _complex, _nonfinite, _shapes, _keys, _float64, _empty, _sizes, _sketches, _claims,
-        _summaries, _incomplete, _calibrated,
+        _summaries, _incomplete, _calibrated, _let_through, _wide_limits,
     )  # fmt: skip
     return tuple(row for theme in themes for row in theme())
 
@@ -344,3 +344,48 @@ def _calibrated() -> Iterator[Row]:
     )
     short = side(rounded[:400], truth[:400])
     yield Row("another length", "shapes differ", good, short)
+
+
+def _let_through() -> Iterator[Row]:
+    one = np.linspace(-1, 1, 600, dtype="f4")
+    arrays = {"step0/data/x": one, KEY: one, "step0/loss/loss": np.float32(1)}
+    wrong = arrays | {KEY: one * 3, "step0/loss/loss": np.float32(2)}
+    why = "whatever the results are, they are accepted"
+    for accept in ("*", ("*forward*", "*loss*"), ("*fc*", "step0/loss/*"), ("step0/*",), ("*output", "*loss")):
+        sides = Recording.from_arrays(arrays), Recording.from_arrays(wrong)
+        yield Row(f"accepted: {accept}", why, *sides, {"accept": accept})
+        calibrated = (
+            Recording.from_arrays(side | {f"float64@{k}": np.float64(v) for k, v in side.items()})
+            for side in (arrays, wrong)
+        )
+        yield Row(f"accepted in float64 too: {accept}", why, *calibrated, {"accept": accept})
+    renamed = {key.replace("fc", "fd"): value for key, value in wrong.items()}
+    del renamed["step0/loss/loss"]
+    for allowed in ("*", ("*forward*", "*loss*")):
+        yield Row(
+            f"allowed to be unmatched: {allowed}",
+            "only the data are left, which nobody computed",
+            Recording.from_arrays(arrays),
+            Recording.from_arrays(renamed),
+            {"allow_unmatched": allowed},
+        )
+    yield Row(
+        "accepted, and the rest unmatched",
+        why,
+        Recording.from_arrays(arrays),
+        Recording.from_arrays({key: value for key, value in wrong.items() if "loss" not in key}),
+        {"accept": "*fc*", "allow_unmatched": "*loss*"},
+    )
+
+
+def _wide_limits() -> Iterator[Row]:
+    one = np.linspace(-1, 1, 600, dtype="f4")
+    one[300:] *= -1
+    others = {"zeros": np.zeros_like(one), "three times": np.where(np.arange(600) == 7, one, 3 * one).astype("f4")}
+    for limits in (
+        "max_abs:inf", "mean_abs:999", "rmse:1e3", "rel_l2:100", "rel_l2:1e9", "max_rel:1e9", "mean_rel:1e3",
+        "cosine_distance:2", "*=max_abs:999", "float32/mean_abs:999", ["share_beyond:1", "max_abs:1e9"],
+        ["min_abs:1e-6"], ["max_abs:999", "rel_l2:700"],
+    ):  # fmt: skip
+        for name, other in others.items():
+            yield _row(f"{name}, {limits}", "nothing of this size exceeds the limit", one, other, limits=limits)

@@ -1,13 +1,18 @@
 """Every pair of the table is refused: none passes, in memory and through a file and a saved alignment."""
 
+import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from reprod_log import Alignment, align
+from reprod_log import Alignment, Recording, align
 from reprod_log.errors import ReprodLogError
 from reprod_log.recording.stores import load, save
-from trust.built_to_pass import Row, rows
+from trust.built_to_pass import KEY, Row, of, rows
 
 ROWS = rows()
 
@@ -21,7 +26,7 @@ def passes(row: Row) -> bool:
 
 
 def test_table_is_large_and_its_names_are_different() -> None:
-    assert len(ROWS) >= 100
+    assert len(ROWS) >= 200
     assert len({row.name for row in ROWS}) == len(ROWS)
     assert all(row.why for row in ROWS)
 
@@ -54,3 +59,55 @@ def test_no_pair_passes_when_its_alignment_is_read_again(tmp_path: Path) -> None
         except ReprodLogError:
             continue
         assert not Alignment.load(found.save(tmp_path / "a.json")).passed, (row.name, row.why)
+
+
+def _failed() -> Alignment:
+    return align(*(Recording.from_arrays({KEY: np.ones(9) + i, "step0/loss/loss": 1.0}) for i in range(2)))
+
+
+def _doubted() -> Alignment:
+    losses = {f"loss_{i}": np.float32(2.3 - 0.1 * i) for i in range(6)}
+    return align(Recording.from_arrays(losses), Recording.from_arrays(losses))
+
+
+def _cut_short() -> Alignment:
+    return align(replace(of(np.ones(3)), complete=False), of(np.ones(3)))
+
+
+def _unmatched() -> Alignment:
+    return align(Recording.from_arrays({"x": np.ones(3), "y": np.ones(3)}), of(np.ones(3)))
+
+
+def _each_row(**values: Any) -> Callable[[Any], object]:
+    return lambda saved: [row["measurement"].update(values) for row in saved["comparison"]["rows"]]
+
+
+EDITS: dict[str, tuple[Callable[[], Alignment], Callable[[Any], object]]] = {
+    "its verdict is claimed": (_failed, lambda saved: saved.update(status="PASS", passed=True)),
+    "its judgements are taken out": (_failed, lambda saved: saved.update(judgements=[])),
+    "its findings are taken out": (_failed, lambda saved: saved.update(findings=[])),
+    "what failed is taken out": (_failed, lambda saved: saved["comparison"]["rows"].pop(0)),
+    "limits are raised": (_failed, lambda saved: [one.update(value=1e9) for one in saved["policy"]["limits"]]),
+    "everything is accepted": (_failed, lambda saved: saved["policy"].update(accept=["*"])),
+    "no element is left": (_failed, _each_row(count=0)),
+    "one difference is zero": (_failed, _each_row(mean_abs=0.0)),
+    "four differences are zero": (_failed, _each_row(max_abs=0.0, mean_abs=0.0, rmse=0.0, rel_l2=0.0)),
+    "differences are negative": (_failed, _each_row(mean_abs=-1.0, rmse=-1.0)),
+    "its doubts are taken out": (_doubted, lambda saved: saved.update(findings=[])),
+    "its doubts are remarks": (_doubted, lambda saved: [one.update(kind="remark") for one in saved["findings"]]),
+    "it is called complete": (_cut_short, lambda saved: saved["reference"].update(complete=True)),
+    "what is unmatched is taken out": (_unmatched, lambda saved: saved["comparison"].update(unmatched=[])),
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_saved_alignment_does_not_pass_when_a_part_of_it_is_changed(tmp_path: Path, name: str) -> None:
+    make, edit = EDITS[name]
+    saved = json.loads(make().save(tmp_path / "a.json").read_text())
+    edit(saved)
+    (tmp_path / "a.json").write_text(json.dumps(saved))
+    try:
+        assert not Alignment.load(tmp_path / "a.json").passed
+    except ReprodLogError:
+        # Refused with a reason.
+        return

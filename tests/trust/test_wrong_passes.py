@@ -99,6 +99,28 @@ def test_programs_that_differ_are_doubted_even_where_the_numbers_agree(change: s
     assert [str(one.cause) for one in found.doubts] == ["the passes of the reference are of different programs"]
 
 
+SMALL: dict[str, dict[str, Any]] = {
+    "a weight 1 % off": {"scale": 1.01},
+    "a weight 1e-3 off": {"scale": 1.001},
+    "an output 1e-4 off": {"output": 1.0001},
+    "an output 1e-5 off": {"output": 1.00001},
+    "ten times the epsilon": {"eps": 1e-4},
+    "another momentum": {"momentum": 0.899},
+    "a small weight decay": {"decay": 1e-4},
+    "a little label smoothing": {"smooth": 1e-3},
+    "brighter data": {"brightness": 1.001},
+}
+
+
+@pytest.mark.parametrize("other", ["a weight 1 % off", "a weight 1e-3 off", "brighter data"])
+@pytest.mark.parametrize("change", SMALL)
+def test_a_wrong_float64_pass_is_no_tolerance_for_another_mistake(change: str, other: str) -> None:
+    """The reference's float64 pass is of another program, and the port has a smaller mistake."""
+    reference = joined(torch(False), torch(True, SMALL[other]))
+    candidate = joined(paddle(False, SMALL[change]), paddle(True, SMALL[change]))
+    assert not align(reference, candidate).passed
+
+
 # Single pairs
 
 
@@ -257,10 +279,38 @@ def wide_entry(part: str, change: Callable[[np.ndarray], np.ndarray]) -> tuple[R
     )
 
 
+def taken_out(side: int, key: str) -> tuple[Recording, Recording]:
+    """One entry of one pass of one side is missing."""
+    sides = list(good())
+    sides[side] = only(sides[side], lambda entry: str(entry.key) != key)
+    return sides[0], sides[1]
+
+
+def spoiled(side: int, key: str, change: Callable[[np.ndarray], np.ndarray]) -> tuple[Recording, Recording]:
+    """One entry of one pass of one side is wrong."""
+    sides = list(good())
+    entries = (entry_of(e.key, change(e.array().copy())) if str(e.key) == key else e for e in sides[side].entries)
+    sides[side] = replace(sides[side], entries=tuple(entries))
+    return sides[0], sides[1]
+
+
 def scaled(by: float) -> Callable[[np.ndarray], np.ndarray]:
     return lambda x: (x * by).astype(x.dtype)
 
 
+SIDES = ("reference", "candidate")
+OF_ONE_PASS = (
+    "step0/data/#0:input.0",
+    "step0/forward/one#0:input.0",
+    "step0/forward/two#0:input.0",
+    "step0/forward/norm#0:output",
+    "step0/loss/loss",
+    "step0/backward/norm#0:output",
+    "step0/gradient/norm.weight:raw",
+    "step0/gradient/one.weight:raw",
+    "step0/update/one.weight",
+    "step0/optimizer/two.bias:momentum_buffer",
+)
 PARTS = ("step0/forward/two#0:output", "step0/loss/loss", "step0/gradient/two.weight", "step0/update/two.weight")
 SINGLE: dict[str, Callable[[], tuple[Recording, Recording]]] = {
     "other data as it runs, the right data in float64": other_plain_data,
@@ -290,6 +340,25 @@ SINGLE: dict[str, Callable[[], tuple[Recording, Recording]]] = {
     **{f"{part} 1 % off as it runs": lambda part=part: plain_entry(part, scaled(1.01)) for part in PARTS},
     **{f"{part} NaN as it runs": lambda part=part: plain_entry(part, lambda x: x * np.nan) for part in PARTS},
     **{
+        f"{run}{key} is missing in the {name}": lambda side=side, key=run + key: taken_out(side, key)
+        for run in ("", "float64@")
+        for key in OF_ONE_PASS
+        for side, name in enumerate(SIDES)
+    },
+    **{
+        f"{run}{key} is {how} in the {name}": lambda side=side, key=run + key, by=by: spoiled(side, key, scaled(by))
+        for run in ("", "float64@")
+        for key in OF_ONE_PASS
+        for how, by in (("1 % off", 1.01), ("NaN", np.nan))
+        for side, name in enumerate(SIDES)
+    },
+    **{
+        f"{side} has a NaN in the gradient of its output": lambda side=side: spoiled(
+            side, "step0/backward/#0:output", scaled(np.nan)
+        )
+        for side in (0, 1)
+    },
+    **{
         f"{part} 1e-4 off, and in both float64 passes": lambda part=part: wide_entry(part, scaled(1.0001))
         for part in PARTS
     },
@@ -303,7 +372,7 @@ def test_no_pair_of_wrong_recordings_is_aligned(name: str) -> None:
 
 
 def test_there_are_enough_of_them() -> None:
-    assert len(WAYS) * len(CHANGES) + len(CHANGES) - 2 + len(SINGLE) >= 180
+    assert len(WAYS) * len(CHANGES) + len(CHANGES) - 2 + len(SINGLE) >= 280
 
 
 # What is right stays so

@@ -375,6 +375,12 @@ def test_jump_as_large_as_the_gradient_is_no_activation_that_changed_side() -> N
     assert not judged(*steps(0.11)).passed
 
 
+def test_nan_in_one_step_is_no_activation_that_changed_side() -> None:
+    *healthy, last = (narrow(0.0, key=f"step{step}/gradient/a.weight:raw", mode="injected") for step in range(3))
+    assert judged(*healthy, last).passed
+    assert not judged(*healthy, replace(last, float32=measured(0.0, nonfinite_mismatched=1))).passed
+
+
 def test_without_float64_what_has_a_history_gets_the_wider_limit() -> None:
     floor = 1e-7 + EPS
 
@@ -516,3 +522,12 @@ def test_nan_on_both_sides_of_the_run_itself_passes_when_allowed() -> None:
     rows = (row(FREE, measured(0.0, nan_both=1)),)
     assert only(judged(wide(0.0), rows=rows, equal_nan=True)).status is Status.PASS
     assert only(judged(wide(0.0), rows=rows)).status is Status.FAIL
+
+
+@pytest.mark.parametrize(("error", "status"), [(1e-17, "PASS"), (1e-13, "FAIL")])
+def test_an_update_is_judged_no_finer_than_its_parameter_is_known(error: float, status: str) -> None:
+    # The true gradient is zero: the reference does not move at all, the candidate in its parameter's last digit.
+    still = evidence("step0/update/fc.bias", noise=measured(0.0, size=0.0), float64=measured(error, size=0.0))
+    parameter = evidence("step0/parameter/fc.bias", noise=measured(EPS), float64=measured(0.0))
+    found = {one.key.phase: str(one.status) for one in judged(still, parameter).judgements}
+    assert found == {"update": status, "parameter": "PASS"}

@@ -167,7 +167,7 @@ def test_policy_survives_when_written_and_read() -> None:
     assert Policy.from_dict(data) == policy
     assert Policy.from_dict({**data, "allow_unmatched": ["a"], "accept": ["b"]}) == policy
     del data["accept"]
-    assert Policy.from_dict({**data, "name": 7}) == Policy(policy.limits, "7", True, ("a",))
+    assert Policy.from_dict({**data, "name": 7}) == Policy(policy.limits, "7", equal_nan=True, allow_unmatched=("a",))
 
 
 def rough(source: str = "sketches", **bounds: tuple[float, float]) -> Estimate:

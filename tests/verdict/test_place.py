@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reprod_log.recording import Key
-from reprod_log.verdict import Judgement, Status
-from reprod_log.verdict.place import first_divergence, last_agreement
+from reprod_log.verdict import Judgement, Status, Verdict
 
 PASS, FAIL, ALONE, ACCEPTED = Status.PASS, Status.FAIL, Status.UNMATCHED, Status.ACCEPTED
 A, B, C = (f"step0/forward/{name}#0:output" for name in "abc")
@@ -18,8 +17,8 @@ def judgements(*rows: tuple[str, Status]) -> tuple[Judgement, ...]:
 
 def places(*rows: tuple[str, Status]) -> tuple[str | None, str | None]:
     """The keys of the last agreement and of the first divergence."""
-    given = judgements(*rows)
-    last, first = last_agreement(given), first_divergence(given)
+    verdict = Verdict(FAIL, judgements(*rows))
+    last, first = verdict.last_agreement, verdict.first_divergence
     return last and last.key, first and first.key
 
 

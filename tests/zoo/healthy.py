@@ -7,6 +7,7 @@ import paddle.nn.functional as PF
 from paddle import nn
 
 from zoo.bases import bert, cnn, gan, lstm, mlp, resnet, unet
+from zoo.programs import anchors, diffusion, llama, mobile, seqs, towers, vae, vit
 from zoo.trial import Healthy, Trial
 
 
@@ -172,6 +173,7 @@ def unet_by_hand(seed: int) -> Trial:
 
 
 SEEDS = tuple(range(10))
+PROGRAMS = (anchors, diffusion, llama, mobile, seqs, towers, vae, vit)
 
 PORTS = (
     Healthy("bert_as_ported", bert.trial, SEEDS),
@@ -190,6 +192,7 @@ PORTS = (
     Healthy("resnet_by_hand", resnet_by_hand, SEEDS),
     Healthy("unet_as_ported", unet.trial, SEEDS),
     Healthy("unet_by_hand", unet_by_hand, SEEDS),
+    *(Healthy(one.__name__.rpartition(".")[2], one.trial, SEEDS[:3]) for one in PROGRAMS),
 )
 
 

@@ -67,7 +67,7 @@ def placed(mistake: Mistake, key: str) -> bool:
 def named(mistake: Mistake, outcome: Outcome, *, most: int | None = None) -> bool:
     """Whether one of the causes (the first `most` shown) is the right one."""
     return any(
-        rule in mistake.rules and any(word in text.lower() for word in mistake.words)
+        (not mistake.rules or rule in mistake.rules) and any(word in text.lower() for word in mistake.words)
         for rule, _, text in outcome.causes[:most]
     )
 

@@ -8,6 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+import paddle
+import torch
+
+from ports.pair import make_generic
+from reprod_log.transfer import transfer_weights
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,7 @@ class Mistake:
     """Makes a healthy trial for a seed."""
     plant: Plant
     rules: tuple[str, ...]
-    """The rules of which one must name the cause."""
+    """The rules of which one must name the cause; any, where the words are enough."""
     words: tuple[str, ...]
     """What the finding must say, one of them at least (lower case)."""
     place: tuple[str, ...]
@@ -86,6 +91,16 @@ class Healthy:
 
 def arrays(seed: int) -> np.random.Generator:
     return np.random.default_rng(1000 + seed)
+
+
+def with_weights(ours: Callable[[], Any], theirs: Callable[[], Any], seed: int) -> tuple[Any, Any]:
+    """Both models with the same weights, none of which is zero or one: those would hide mistakes."""
+    torch.manual_seed(seed)
+    paddle.seed(seed + 100)
+    reference, candidate = ours(), theirs()
+    make_generic(reference, seed)
+    transfer_weights(reference, candidate, on_difference="report")
+    return reference, candidate
 
 
 def change_weight(parameter: Any, change: Callable[[np.ndarray], np.ndarray]) -> None:

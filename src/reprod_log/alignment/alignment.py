@@ -32,7 +32,6 @@ from reprod_log.verdict import (
     Policy,
     Status,
     Verdict,
-    require_proven,
     verdict_of,
 )
 
@@ -64,8 +63,8 @@ class Alignment:
 
     def __post_init__(self) -> None:
         # Here, so that no way of making an alignment passes with a doubt in it.
-        verdict = require_proven(self.verdict, proven=not self.doubts, allow_unproven=self.policy.allow_unproven)
-        object.__setattr__(self, "verdict", verdict)
+        if self.doubts and not self.policy.allow_unproven:
+            object.__setattr__(self, "verdict", self.verdict.unless_passed(Status.UNPROVEN))
 
     @property
     def doubts(self) -> tuple[Finding, ...]:
@@ -154,7 +153,12 @@ class Alignment:
                 if part is not None:
                     check_types(part)
             verdict = verdict_of(comparison, policy, floor, reference.complete and candidate.complete)
-            return cls(reference, candidate, comparison, policy, verdict, findings, floor, weights)
+            found = cls(reference, candidate, comparison, policy, verdict, findings, floor, weights)
+            if found.passed and not Status(data["status"]).passed:
+                raise ValueError(
+                    f"its numbers pass and its status is {data['status']}: a part was changed or is missing"
+                )
+            return found
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
             raise UnreadableFile(

@@ -30,7 +30,7 @@ from reprod_log.pairing.crossings import renamed_layers
 from reprod_log.pairing.links import WeightMap
 from reprod_log.pairing.live import Order, loose_buffers
 from reprod_log.pairing.live_map import find_weight_map, read_weights, with_file_names, write_weights
-from reprod_log.pairing.names import is_front, oriented, renamed_path, rules_of_model
+from reprod_log.pairing.rename import is_front, oriented, renamed_path, rules_of_model
 from reprod_log.recording import Recording
 from reprod_log.recording.spool import Spool
 from reprod_log.transfer import TransferReport, transfer_weights
@@ -108,6 +108,7 @@ def align_models(
     ours, theirs = sides_of(reference, candidate, loss=loss, optimizer=optimizer, step=step)
     options = replace(options, rename=_oriented(options.rename, ours, theirs))
     batches = batches_for(ours, inputs, targets, steps)
+    ours, theirs = _called_once(ours, batches[0]), _called_once(theirs, batches[0])
     ours, batches = _in_precision_of(theirs, ours, batches)
     if detailed is not None and detailed < 1:
         raise UsageError(f"detailed is {detailed}: at least the first iteration must be kept whole")
@@ -127,9 +128,9 @@ def align_models(
             if not found.complete or not _obeys(found, options.rename):
                 raise
             decided = True
-            write_weights(theirs, found.apply(read_weights(ours).__getitem__))
+            theirs = write_weights(theirs, found.apply(read_weights(ours).__getitem__))
     elif transfer:
-        write_weights(theirs, found.apply(read_weights(ours).__getitem__))
+        theirs = write_weights(theirs, found.apply(read_weights(ours).__getitem__))
     weights = found if decided and _is_loaded(found, ours, theirs) else None
     runs = Experiments(
         ours, theirs, batches, options.rename, progress, quick, detailed, notes, tables, weights, storage
@@ -144,6 +145,12 @@ def align_models(
         return replace(alignment, findings=(_unproven(weights), *hints))
     findings = (*_crossed(weights, options.rename), *alignment.findings, *_by_values(weights))
     return replace(alignment, findings=findings, weight_map=with_file_names(weights, ours, theirs))
+
+
+def _called_once(side: Side, batch: Batch) -> Side:
+    """The side; of a model whose modules are made as it is called, with what a call tells of them."""
+    programs = side.framework.programs
+    return side if programs is None else replace(side, model=programs.called_once(side, batch))
 
 
 def _in_precision_of(theirs: Side, ours: Side, batches: list[Batch]) -> tuple[Side, list[Batch]]:

@@ -11,6 +11,7 @@ from reprod_log.alignment.options import AlignOptions
 from reprod_log.diagnose import Case, diagnose
 from reprod_log.diagnose.case import CaseData
 from reprod_log.measure.comparison import measure
+from reprod_log.measure.metrics import metric
 from reprod_log.measure.sketch import has_values
 from reprod_log.pairing import Pair, match
 from reprod_log.pairing.links import WeightMap
@@ -19,7 +20,7 @@ from reprod_log.recording import Recording
 from reprod_log.recording.portable import portable
 from reprod_log.recording.recording import Source
 from reprod_log.verdict import CalibratedPolicy, Limit, Policy, calibrate, verdict_of
-from reprod_log.verdict.floor import FLOAT64
+from reprod_log.verdict.evidence import FLOAT64
 from reprod_log.verdict.policy import ABSOLUTE
 
 
@@ -93,6 +94,7 @@ def align_with(
     comparison = measure(
         pairing,
         limit_for=_absolute_limit(policy),
+        rows_for=_metrics_of_rows(policy),
         progress=options.progress,
         elements=options.elements,
         executor=options.executor,
@@ -130,5 +132,17 @@ def _absolute_limit(policy: Policy | CalibratedPolicy) -> Callable[[Pair], float
         found = policy.limits_for(str(pair.reference.key), pair.reference.dtype)
         values = [found[name].value for name in ABSOLUTE if name in found]
         return values[0] if values else None
+
+    return of
+
+
+def _metrics_of_rows(policy: Policy | CalibratedPolicy) -> Callable[[Pair], tuple[str, ...]]:
+    """The metrics of whole rows that the policy holds a pair to: nothing else asks for them."""
+    if isinstance(policy, CalibratedPolicy) or all(metric(one.metric).of_rows is None for one in policy.limits):
+        return lambda pair: ()
+
+    def of(pair: Pair) -> tuple[str, ...]:
+        found = policy.limits_for(str(pair.reference.key), pair.reference.dtype)
+        return tuple(name for name in found if metric(name).of_rows is not None)
 
     return of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from math import prod
 from typing import Any
 
 from reprod_log.capture.session import Session
@@ -38,22 +39,7 @@ class Tap:
         again = f"~{self._times}" if self._times else ""
         self._times += 1
         for node, step, call, role in self._places:
-            self._record(gradient, node=node, step=step, call=call, role=role + again)
-
-    def _record(self, gradient: Any, *, node: Node, step: int, call: int, role: str) -> None:
-        session = self._session
-        staged = session.stage.make(
-            "backward",
-            gradient,
-            step=step,
-            root=node.root,
-            inside=node.inside,
-            call=call,
-            role=role,
-            layer_type=node.type,
-            form=lambda rank: session.forms.of_activation(node, role, rank),
-        )
-        session.stage.add(staged)
+            session.stage.add(session.stage_activation("backward", node, call, role + again, gradient, step=step))
 
 
 class Calls:
@@ -174,7 +160,7 @@ class Calls:
         yield from self._session.tensors(kwargs, "input", node)
 
     def _record_data(self, node: Node, call: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Record what comes from outside. What another model gave (a generator's picture, logits) is no data."""
+        """Record what comes from outside. What another model gave (a generator's image, logits) is not data."""
         session = self._session
         for role, tensor in self._inputs(node, args, kwargs):
             if session.is_tensor(tensor) and session.hooks.is_computed(tensor):
@@ -192,18 +178,8 @@ class Calls:
 
     def _make(self, phase: str, node: Node, call: int, role: str, tensor: Any) -> Staged | None:
         session = self._session
-        return session.stage.make(
-            phase,
-            tensor,
-            step=session.steps.number,
-            root=node.root,
-            inside=node.inside,
-            call=call,
-            role=role,
-            layer_type=node.type,
-            meta={"training": session.modules.is_training(node.module)},
-            form=lambda rank: session.forms.of_activation(node, role, rank),
-        )
+        meta = {"training": session.modules.is_training(node.module)}
+        return session.stage_activation(phase, node, call, role, tensor, step=session.steps.number, meta=meta)
 
     def _after(self, node: Node, output: Any) -> None:
         session = self._session
@@ -221,7 +197,7 @@ class Calls:
             self._listen_again(node, rows)
             return
         if rows:
-            self._sizes[node] = self._sizes.get(node, 0) + _count(rows[0][1])
+            self._sizes[node] = self._sizes.get(node, 0) + prod(map(int, rows[0][1].shape))
         if "forward" in session.selection.phases:
             for role, tensor in rows:
                 session.stage.add(self._make("forward", node, call, role, tensor))
@@ -277,7 +253,7 @@ class Calls:
         return True
 
     def _listen_again(self, node: Node, rows: list[tuple[str, Any]]) -> None:
-        """Tap what a checkpoint computes again. Segments come back in reverse, so calls are told apart by values."""
+        """Tap what a checkpoint computes again. Segments come back in reverse, so values identify the calls."""
         silent = self._without_gradient.get(node)
         if not silent or "backward" not in self._session.selection.phases:
             return
@@ -291,10 +267,3 @@ class Calls:
                 call = same_role[0][0]
                 tap.serve(node, self._session.steps.number, call, role)
                 silent.remove(same_role[0])
-
-
-def _count(tensor: Any) -> int:
-    size = 1
-    for length in tensor.shape:
-        size *= int(length)
-    return size

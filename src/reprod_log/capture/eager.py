@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
 
-from reprod_log.capture.feeding import Feeding
-from reprod_log.capture.programs import ProgramRecorder
-from reprod_log.capture.traces import OperatorTrace
+from reprod_log.capture.operators import OperatorTrace, ProgramRecorder
+from reprod_log.capture.stand_ins import Feeding, draws, shared_masks
 from reprod_log.capture.watching import Run, watch
 from reprod_log.frameworks import Framework
 from reprod_log.frameworks.contract import Call, Cotangent, Evaluated, OwnTensor, Program, Runner, Trace
 from reprod_log.frameworks.hooks import Undo
 from reprod_log.frameworks.module_tree import buffers_of, join, kind_of_module, named_modules, parameters_of
 from reprod_log.frameworks.nests import flatten, is_portable, mapped
-from reprod_log.frameworks.side import Batch, Scope, Side, as_mapping
-from reprod_log.frameworks.tensors import cast_floating, to_numpy
+from reprod_log.frameworks.side import Batch, Masks, Scope, Side, as_mapping
+from reprod_log.frameworks.tensors import cast_floating, plain_batch, to_numpy
 from reprod_log.layers.arrangement import canonical_output
-from reprod_log.layers.lookup import layer_kind
 from reprod_log.recording import Array, Recording
 
 _FLOATING = ("float", "bfloat")
@@ -69,8 +69,7 @@ class EagerRunner:
             given, leaves = as_leaves(framework, (call.args, dict(call.kwargs)), scope.dtype or side.narrow)
             with shared_masks(framework, module, Masks()):
                 output = _canonical(framework, module, module(*given[0], **given[1]))
-            found = [(role, one) for role, one in flatten(output, "output") if framework.tensors.is_tensor(one)]
-            outputs = {role: to_numpy(tensor) for role, tensor in found}
+            outputs = {role: to_numpy(tensor) for role, tensor in framework.tensors_in(output, "output")}
             gradients: tuple[dict[str, Array], dict[str, Array]] = ({}, {})
             if _backward_from(framework, output, cotangent):
                 parameters = _own(framework, module, parameters_of)
@@ -91,7 +90,7 @@ class EagerRunner:
 
         def total() -> Any:
             terms.extend(flatten(function(*given)))
-            return _sum([term for _, term in terms])
+            return reduce(add, [term for _, term in terms])
 
         framework.eager.hooks.backward(total)
         outputs = {role: to_numpy(term) for role, term in terms}
@@ -187,7 +186,7 @@ def _kept_tensors(own: list[OwnTensor]) -> list[tuple[str, Any]]:
 
 def _without_dropout(framework: Framework, module: Any) -> None:
     settings = framework.eager.modules.settings(module)
-    names = ("p", "dropout") if _draws(kind_of_module(framework, module)) else ("dropout",)
+    names = ("p", "dropout") if draws(kind_of_module(framework, module)) else ("dropout",)
     for name in names:
         if isinstance(settings.get(name), float):
             framework.eager.modules.set_setting(module, name, 0.0)
@@ -200,7 +199,7 @@ EAGER = EagerRunner()
 def _started(side: Side, path: str | None, scope: Scope, *, compiled: bool = False) -> Iterator[Any]:
     """A copy of the model, or of one module of it, as a run of this scope begins; random state is put back.
 
-    Whoever listens to what is inside a model has to see it run uncompiled.
+    What records the inside of a model requires it to run uncompiled.
     """
     framework, process = side.framework, side.framework.eager.process
     with ExitStack() as undo:
@@ -336,18 +335,15 @@ def _gradients(framework: Framework, tensors: Mapping[str, Any]) -> dict[str, Ar
 def _record_first_call(framework: Framework, path: str, module: Any, calls: dict[str, Call]) -> Undo:
     pending: list[tuple[Any, Any]] = []
 
-    def arrays(value: Any) -> Any:
-        return mapped(value, lambda _, leaf: to_numpy(leaf) if framework.tensors.is_tensor(leaf) else leaf)
-
     def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        pending.append((arrays(args), arrays(kwargs)))
+        pending.append((plain_batch(args), plain_batch(kwargs)))
 
     def after(output: Any) -> None:
         args, kwargs = pending.pop()
         if path in calls or output is None or not is_portable((args, kwargs)):
             return
-        found = flatten(_canonical(framework, module, output), "output")
-        facts = [(role, framework.tensors.facts(one)) for role, one in found if framework.tensors.is_tensor(one)]
+        found = framework.tensors_in(_canonical(framework, module, output), "output")
+        facts = [(role, framework.tensors.facts(one)) for role, one in found]
         shapes = {role: one.shape for role, one in facts if one.dtype.startswith(_FLOATING)}
         calls[path] = Call(path, args, kwargs, shapes)
 
@@ -385,9 +381,7 @@ def _backward_from(framework: Framework, output: Any, cotangent: Cotangent) -> b
     """Run the backward pass of a module that was run alone; False when nothing of its output has a gradient."""
     hooks = framework.eager.hooks
     weighted = []
-    for role, tensor in flatten(output, "output"):
-        if not framework.tensors.is_tensor(tensor):
-            continue
+    for role, tensor in framework.tensors_in(output, "output"):
         facts = framework.tensors.facts(tensor)
         weights = cotangent(role, facts.shape) if facts.dtype.startswith(_FLOATING) else None
         if weights is not None:
@@ -395,72 +389,5 @@ def _backward_from(framework: Framework, output: Any, cotangent: Cotangent) -> b
     differentiable = [one for one in weighted if hooks.takes_gradient(one)]
     if not differentiable:
         return False
-    hooks.backward(lambda: _sum(differentiable))
+    hooks.backward(lambda: reduce(add, differentiable))
     return True
-
-
-def _sum(terms: Sequence[Any]) -> Any:
-    total = terms[0]
-    for term in terms[1:]:
-        total = total + term
-    return total
-
-
-# ---- dropout --------------------------------------------------------------------------------------------------------
-
-
-class Masks:
-    """Shared dropout masks: no two frameworks draw the same random numbers, so all are given the same ones.
-
-    Masks are drawn by numpy from the seed, the step and the place of the call in it; every run of every side, in any
-    precision, gets the same. A mask of another shape at the same place is another program, and shows as a difference.
-    """
-
-    def __init__(self, seed: int = 0) -> None:
-        self.seed, self.step, self.call = seed, 0, 0
-
-    def next_step(self) -> None:
-        self.step, self.call = self.step + 1, 0
-
-    def draw(self, shape: tuple[int, ...], rate: float) -> Array:
-        generator = np.random.default_rng((self.seed, self.step, self.call))
-        self.call += 1
-        kept = generator.random(shape) >= rate
-        mask: Array = kept / (1.0 - rate) if rate < 1 else np.zeros(shape)
-        return mask
-
-
-@contextmanager
-def shared_masks(framework: Framework, model: Any, masks: Masks) -> Iterator[None]:
-    """While it lasts, every Dropout module in training mode multiplies its input by the next shared mask."""
-    modules = framework.eager.modules
-
-    def attach(module: Any) -> Undo:
-        given: list[Any] = []
-
-        def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            given.append(next(iter((*args, *kwargs.values())), None))
-
-        def after(output: Any) -> Any:
-            tensor, settings = given.pop(), modules.settings(module)
-            rate = float(settings.get("p", 0.0))
-            if output is None or not modules.is_training(module) or rate == 0.0:
-                return None
-            mask = masks.draw(tuple(int(size) for size in tensor.shape), rate)
-            if settings.get("mode") == "downscale_in_infer":
-                # The other way to scale: training only drops values, evaluation scales them down.
-                mask = mask * (1.0 - rate)
-            return framework.eager.hooks.multiply(tensor, mask)
-
-        return framework.eager.hooks.on_call(module, before, after)
-
-    with ExitStack() as undo:
-        for module in {id(one): one for _, one in named_modules(framework, model)}.values():
-            if _draws(kind_of_module(framework, module)):
-                undo.callback(attach(module))
-        yield
-
-
-def _draws(kind: str) -> bool:
-    row = layer_kind(kind)
-    return row is not None and row.random

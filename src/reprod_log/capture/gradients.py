@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 from reprod_log.capture.session import Session
@@ -272,10 +273,7 @@ def check_scalar(name: str, value: Any) -> None:
 
 
 def _count(value: Any) -> int:
-    size = 1
-    for length in getattr(value, "shape", ()):
-        size *= int(length)
-    return size
+    return prod(map(int, getattr(value, "shape", ())))
 
 
 def _equal(one: Staged, other: Staged) -> bool:

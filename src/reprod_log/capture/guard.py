@@ -17,7 +17,7 @@ class Guard:
     """All that a framework or a program calls of a recording is called through here, one thread at a time.
 
     An exception inside stops the recording, once, and the program goes on. Ctrl-C stops it too, and is raised again.
-    A forked process has inherited the hooks and perhaps a lock that nobody will release, but not the recording: there
+    A forked process has inherited the hooks and perhaps a lock that is never released, but not the recording: there
     every call does nothing.
     """
 
@@ -68,13 +68,13 @@ class Guard:
             warn(f"{described(error)}, and then {described(another)}")
 
     def end(self) -> None:
-        """The recording is over; nobody is notified of failures any more."""
+        """The recording is over; failures are no longer reported."""
         self.stopped = True
         self._failed = _nobody
 
 
 def _nobody(error: BaseException) -> None:
-    """Nobody waits for failures any more."""
+    """Failures after the end are ignored."""
 
 
 def described(error: BaseException) -> str:

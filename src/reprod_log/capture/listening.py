@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import ExitStack
+from math import prod
 from typing import Any
 
 from reprod_log.capture.calls import Calls
@@ -73,7 +74,7 @@ class Listening:
             undo.callback(self.losses.reset)
 
     def forget(self) -> None:
-        """Let go of models and optimizers."""
+        """Release models and optimizers."""
         self.stop()
         self.updates.detach()
         self.session.tree.forget()
@@ -122,10 +123,7 @@ class Listening:
                 session.stage.add(session.stage_parameter("buffer", slot, tensor, meta=facts))
 
     def _terms(self, slot: Slot) -> int | None:
-        size = 1
-        for length in slot.tensor.shape:
-            size *= int(length)
-        return self.calls.terms(slot.node, size)
+        return self.calls.terms(slot.node, prod(map(int, slot.tensor.shape)))
 
     def _before_outermost(self, node: Node) -> None:
         if node.root.counts:

@@ -13,7 +13,7 @@ from reprod_log.frameworks import Framework, watchable
 from reprod_log.frameworks.contract import LayerCall
 from reprod_log.frameworks.hooks import Undo
 from reprod_log.frameworks.module_tree import modules_below
-from reprod_log.frameworks.nests import flatten, mapped
+from reprod_log.frameworks.nests import mapped
 from reprod_log.frameworks.side import NARROW
 from reprod_log.frameworks.tensors import cast_floating, to_numpy
 from reprod_log.recording import Array
@@ -58,7 +58,12 @@ def _stand_in(framework: Framework, tensor: Any, array: Array | None, dtype: str
     facts = framework.tensors.facts(tensor)
     values = to_numpy(tensor) if array is None else array.reshape(facts.shape)
     floating = facts.dtype.startswith(("float", "bfloat"))
-    return framework.tensors.tensor(values, like=tensor, dtype=dtype if dtype is not None and floating else facts.dtype)
+    kept = dtype if dtype is not None and floating else facts.dtype
+    made = framework.tensors.tensor(values, like=tensor, dtype=kept)
+    # What a library notes on its parameters (whether one is distributed, say), its layers ask for when they run.
+    for name in vars(tensor).keys() - vars(made).keys():
+        setattr(made, name, vars(tensor)[name])
+    return made
 
 
 @contextmanager
@@ -99,7 +104,7 @@ def call_on_arrays(framework: Framework, module: Any, arguments: Any, keywords: 
 
 def arrays_in(framework: Framework, structure: Any) -> tuple[Array, ...]:
     """Copies of all tensors of a nest, in order."""
-    return tuple(to_numpy(leaf) for _, leaf in flatten(structure) if framework.tensors.is_tensor(leaf))
+    return tuple(to_numpy(tensor) for _, tensor in framework.tensors_in(structure))
 
 
 @contextmanager

@@ -25,6 +25,8 @@ _OF_THE_SHELL = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "COLUMNS", "LINES"})
 _LIBRARIES = tuple(
     sorted({os.path.realpath(path) for name, path in sysconfig.get_paths().items() if name.endswith(("lib", "stdlib"))})
 )
+_PACKAGES = frozenset({"site-packages", "dist-packages"})
+"""Folders of installed packages, also of another interpreter: an environment may be layered on a second one."""
 _OURS = os.path.realpath(Path(__file__).parents[1])
 
 _DRAWN_SEEDS = 2**32
@@ -91,7 +93,7 @@ def program_of(framework: Framework, started: Program, files: ScriptFiles) -> Pr
 
 
 def running_program(framework: Framework) -> Program:
-    """The program that calls us now, as far as it can be told from inside; seeds may be set anew at any time."""
+    """The program that calls us now, as far as it is known from inside; seeds may change at any time."""
     main = getattr(sys.modules.get("__main__"), "__file__", None)
     script = main if isinstance(main, str) and _is_of_the_user(main) else ""
     modules = {name: module for name, module in list(sys.modules.items()) if name != "__main__"}
@@ -142,7 +144,7 @@ def _digest(content: bytes) -> str:
 @cache
 def _is_of_the_user(path: str) -> bool:
     place = os.path.realpath(path)
-    return not place.startswith((*_LIBRARIES, _OURS))
+    return not place.startswith((*_LIBRARIES, _OURS)) and _PACKAGES.isdisjoint(Path(place).parts)
 
 
 def _is_read_by_the_user() -> bool:

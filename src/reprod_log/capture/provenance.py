@@ -75,9 +75,9 @@ def extra_facts(framework: Framework, tree: Tree, optimizers: Mapping[str, Any],
 
 
 def _places(framework: Framework, tree: Tree, mesh: Any) -> tuple[MeshPlace, ...]:
-    """Where this process stands on the named axes of the run; () when nobody says.
+    """Where this process stands on the named axes of the run; () when they are unknown.
 
-    Axes of one place tell nothing apart, so they are left out.
+    Axes of size one distinguish nothing and are omitted.
     """
     rank, size = rank_and_size()
     if isinstance(mesh, Mapping):

@@ -62,9 +62,9 @@ class Passes:
         self._threads: WeakSet[threading.Thread] = WeakSet([threading.current_thread()])
         self._depths: dict[int, int] = {}
         self.reached = False
-        """Whether a gradient has come to one of the models since the pass began."""
+        """Whether a gradient has reached one of the models since the pass began."""
         self.recorded = False
-        """Whether a gradient has come to an output that was recorded, since an optimizer last stepped."""
+        """Whether a gradient has reached a recorded output since an optimizer last stepped."""
 
     def join(self) -> None:
         """A model is called in this thread, so its passes are the run's too."""
@@ -88,7 +88,7 @@ class Passes:
         return depth == 1
 
     def end(self) -> bool:
-        """A pass has ended in this thread; whether it was one that `begin` said yes to."""
+        """A pass has ended in this thread; whether it was one that `begin` accepted."""
         here = threading.get_ident()
         depth = self._depths.pop(here, 0)
         if depth > 1:
@@ -236,6 +236,31 @@ class Session:
         self._others.add(kind)
         self.stage.recorder.note(
             message("note.capture.unknown_object", role=Code(repr(role)), path=Name(node.path), kind=Name(kind))
+        )
+
+    def stage_activation(
+        self,
+        phase: str,
+        node: Node,
+        call: int,
+        role: str,
+        tensor: Any,
+        *,
+        step: int,
+        meta: dict[str, Any] | None = None,
+    ) -> Staged | None:
+        """An entry about an input or output of a call, or its gradient, not yet in its place."""
+        return self.stage.make(
+            phase,
+            tensor,
+            step=step,
+            root=node.root,
+            inside=node.inside,
+            call=call,
+            role=role,
+            layer_type=node.type,
+            meta=meta,
+            form=lambda rank: self.forms.of_activation(node, role, rank),
         )
 
     def stage_parameter(

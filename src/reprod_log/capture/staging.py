@@ -113,7 +113,7 @@ class Stage:
         self._spent = 0
         self._degraded = 0
         self._problems = 0
-        # Equal tensors are copied once: the output of a block is that of its last layer, an input somebody's output.
+        # Equal tensors are copied once: a block's output is that of its last layer, an input another layer's output.
         self._arrays: WeakValueDictionary[str, Array] = WeakValueDictionary()
         self._producers: dict[str, Staged] = {}
         self._last_outputs: frozenset[str] = frozenset()
@@ -265,7 +265,7 @@ class Stage:
         self.recorder.end_step()
 
     def drop(self) -> None:
-        """Let go of what is waiting."""
+        """Drop what is waiting."""
         self.waiting.clear()
         self._producers.clear()
         self._summaries.clear()

@@ -124,7 +124,7 @@ class Run:
     ) -> None:
         guard = self._session.guard
         if guard.is_forked:
-            # A child has come to the end of its parent's block; the parent goes on recording.
+            # A forked child has reached the end of its parent's block; the parent goes on recording.
             return
         try:
             guard.attempt(self._end, error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -16,16 +16,12 @@ from reprod_log.recording import Array
 
 def np2torch(data: Mapping[str, Any]) -> dict[str, Any]:
     """The arrays of a dict as torch tensors of the same dtype; other values stay as they are."""
-    torch = _framework("torch")
-    return {key: torch.tensor(value) if isinstance(value, np.ndarray) else value for key, value in _dict(data).items()}
+    return _converted(data, _framework("torch").tensor)
 
 
 def np2paddle(data: Mapping[str, Any]) -> dict[str, Any]:
     """The arrays of a dict as paddle tensors of the same dtype; other values stay as they are."""
-    paddle = _framework("paddle")
-    return {
-        key: paddle.to_tensor(value) if isinstance(value, np.ndarray) else value for key, value in _dict(data).items()
-    }
+    return _converted(data, _framework("paddle").to_tensor)
 
 
 def torch2np(data: Any) -> dict[str, Array]:
@@ -54,10 +50,10 @@ def _to_dict(data: Any) -> dict[str, Array]:
     return arrays
 
 
-def _dict(data: Any) -> Mapping[str, Any]:
+def _converted(data: Any, tensor: Callable[[Array], Any]) -> dict[str, Any]:
     if not isinstance(data, Mapping):
         raise ClassicUsageError(f"expected a dict of arrays by input name, not {type(data).__name__}")
-    return data
+    return {key: tensor(value) if isinstance(value, np.ndarray) else value for key, value in data.items()}
 
 
 def _framework(name: str) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 from reprod_log.classic.difference import check_data, compute_diff
 from reprod_log.classic.text import check_print_diff, stamped
 from reprod_log.errors import ClassicUsageError, UnreadableFile, UsageError
-from reprod_log.recording.entry import gc_paused
+from reprod_log.recording.entry import gc_paused, is_masked
 from reprod_log.recording.files import replacing
 from reprod_log.recording.npy import read_content
 from reprod_log.recording.stores import existing
@@ -21,7 +21,7 @@ from reprod_log.recording.stores import existing
 
 @dataclass(frozen=True)
 class ReportResult:
-    """What a report said. It is true in an `if` exactly when the check passed."""
+    """The result of a report; true in an `if` exactly when the check passed."""
 
     passed: bool
     text: str
@@ -122,7 +122,7 @@ def _copied(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     numpy asks for huge pages when it allocates; where those are dear (virtual machines), copying takes fifteen times
     as long.
     """
-    if isinstance(array, np.ma.MaskedArray) or array.dtype.char in "gG":
+    if is_masked(array) or array.dtype.char in "gG":
         # A mask is more than bytes; a longdouble wants memory that a bytearray does not have.
         return array.copy()
     if array.flags.c_contiguous and array.dtype.kind in "biufc" and array.size:

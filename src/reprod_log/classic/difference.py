@@ -11,6 +11,7 @@ import numpy as np
 from reprod_log.errors import ClassicUsageError, UnmatchedKeys, listed, near_names
 from reprod_log.frameworks.tensors import to_numpy
 from reprod_log.recording import Array, dtype_name
+from reprod_log.recording.entry import is_masked
 
 if TYPE_CHECKING:
     from reprod_log.measure.measurement import Measurement
@@ -94,7 +95,7 @@ def _array(value: Any) -> Array:
 
 def array_difference(one: Array, two: Array, *, equal_nan: bool = False) -> Difference:
     """The difference of two arrays, or NaN with the reason when they cannot be compared."""
-    if isinstance(one, np.ma.MaskedArray) or isinstance(two, np.ma.MaskedArray):
+    if is_masked(one) or is_masked(two):
         return _masked(one, two, equal_nan)
     plain = _plain(one, two)
     if plain is not None:

@@ -35,7 +35,7 @@ class ReprodLogger:
             raise ClassicUsageError(f"a key must be a string, not {type(key).__name__}: use add({str(key)!r}, …)")
         try:
             array = to_numpy(val)
-            dtype_name(array.dtype)  # says no to what could not be read again
+            dtype_name(array.dtype)  # refuses what could not be read again
         except UsageError as error:
             raise ClassicUsageError(f"cannot add {key!r}: {error}") from error
         self._data[key] = classic_array(array)

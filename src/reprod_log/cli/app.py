@@ -161,9 +161,9 @@ def _options_of(group: Any) -> Iterator[inspect.Parameter]:
 
 
 _GROUPS = {
-    "Record": ("run", "record", "show", "convert"),
+    "Record": ("run", "watch", "record", "show", "convert"),
     "Compare": ("compare", "zoom", "repro", "map", "judge"),
-    "Report": ("report", "serve"),
+    "Report": ("report", "serve", "site", "mcp"),
     "Whole reproductions and parallel runs": ("plan", "check", "ranks"),
 }
 _OTHERS = "This machine"

@@ -22,6 +22,7 @@ from reprod_log.messages import Code, message, words
 from reprod_log.report.writing import plain
 
 STDOUT = Path("-")
+_SCHEMA, _VERSION = "reprod_log answer", 1
 
 
 class Document:
@@ -56,10 +57,7 @@ class Document:
                 os.dup2(self._number, 1)
                 os.close(self._number)
             sys.stdout = self._stdout
-        # Not at the top: no other command needs what an answer is made of.
-        from reprod_log.report.answer import SCHEMA, VERSION
-
-        head = {"schema": SCHEMA, "version": VERSION, "command": command, "exit_code": code}
+        head = {"schema": _SCHEMA, "version": _VERSION, "command": command, "exit_code": code}
         print(json.dumps(_plain(head | self.content), allow_nan=False, indent=1))
 
 

@@ -13,6 +13,8 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
 
+from reprod_log.report.writing import plain
+
 _HANDLER = "reprod_log.ascii"
 _ASCII = {
     "✓": "+", "○": "o", "≈": "~", "✗": "x", "∅": "-", "≠": "!", "…": "...", "×": "x", "–": "-", "—": "-", "−": "-",
@@ -27,9 +29,6 @@ _AS_FOUND: ContextVar[_Streams] = ContextVar("as_found", default=())
 
 def printable(text: str) -> str:
     """The text with everything but its line breaks made visible."""
-    # Not at the top: a command that ends well has no error to show.
-    from reprod_log.report.writing import plain
-
     return "\n".join(map(plain, text.split("\n")))
 
 

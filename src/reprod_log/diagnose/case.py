@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
+from reprod_log.diagnose.fits import CLEARLY, ROUNDINGS, epsilon
 from reprod_log.errors import RecordingError, ValuesNotRecorded
 from reprod_log.measure.comparison import Compared, Comparison
 from reprod_log.measure.measurement import Measurement
 from reprod_log.pairing import Pair, Pairing
-from reprod_log.pairing.values import relative
+from reprod_log.pairing.distance import relative
 from reprod_log.recording import Array, Key, ModuleInfo, Recording
 from reprod_log.recording.recording import Source, series
 from reprod_log.verdict import CalibratedPolicy, Judgement, NoiseFloor, Policy, Status, Verdict
@@ -71,6 +72,8 @@ class CaseData:
     reference: Recording
     candidate: Recording
     pairing: Pairing
+    fed: bool = False
+    """Whether every step of the candidate began with the reference's parameters."""
 
     @cached_property
     def pairs(self) -> dict[Key, Pair]:
@@ -185,7 +188,8 @@ class CaseData:
         """A parameter as it was when a step began."""
         if step == self.steps[0]:
             return self.initial(path)
-        return self.best(Key(path, "parameter", step - 1))
+        earlier = self.best(Key(path, "parameter", step - 1))
+        return earlier if earlier is None or not self.fed else (earlier[0], earlier[0])
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -281,6 +285,26 @@ class Case:
     def states(self) -> dict[str, LayerState]:
         """For each layer of the reference that was run alone: is its error its own, inherited, or between layers?"""
         return layer_states(self.judgements.values())
+
+    def room(self, key: Key) -> tuple[float, float]:
+        """How far off a prediction of the candidate's tensor may be, by norm (rms) and at most.
+
+        This is the one tolerance of every fit: the limits by which the entry was judged, where a noise floor gave them.
+        Where none did, what rounding comes to in a deep model.
+        """
+        judged = self.judgements.get(key)
+        limits = {one.metric: one.limit for one in (judged.checks if judged else ()) if one.floor is not None}
+        if {"rms", "max"} <= limits.keys():
+            return limits["rms"], limits["max"]
+        row = self.rows.get(key)
+        if row is None or row.measurement is None:
+            return 0.0, 0.0
+        rounding = ROUNDINGS * epsilon(max(row.reference_dtype, row.candidate_dtype, key=epsilon))
+        return rounding * row.measurement.candidate.rms, rounding * row.measurement.candidate.abs_max
+
+    def near(self, key: Key, both: Both) -> float:
+        """How far off any element of a fit may be: within the entry's room, and far less than what it explains."""
+        return min(self.room(key)[1], CLEARLY * float(np.abs(both[1] - both[0]).max(initial=0.0)))
 
     @property
     def own(self) -> tuple[str, ...]:

@@ -122,6 +122,39 @@ class Finding:
         return cls(**values)
 
 
+Told = Message | tuple[Message, ...]
+
+
+def explained(
+    rule: str,
+    cause: Message,
+    evidence: Told,
+    advice: Told = (),
+    keys: Iterable[Key] = (),
+    *,
+    fixes: tuple[Fix, ...] = (),
+    agreeing: tuple[Key, ...] = (),
+) -> Finding:
+    """A cause whose prediction is the candidate's tensor, to within its floor."""
+    found = hinted(rule, cause, evidence, advice, keys, fixes=fixes, agreeing=agreeing)
+    return replace(found, confidence="explained")
+
+
+def hinted(
+    rule: str,
+    cause: Message,
+    evidence: Told,
+    advice: Told = (),
+    keys: Iterable[Key] = (),
+    *,
+    fixes: tuple[Fix, ...] = (),
+    agreeing: tuple[Key, ...] = (),
+) -> Finding:
+    """What is worth a look; a re-run of its fixes may prove it."""
+    evidence, advice = ((one,) if isinstance(one, Message) else one for one in (evidence, advice))
+    return Finding(rule, cause, evidence, "hint", advice, tuple(keys), "hint", fixes, agreeing)
+
+
 def _texts(sentence: str) -> tuple[str, ...]:
     return (sentence,) if sentence else ()
 

@@ -1,20 +1,29 @@
-"""Fits: which function, factor or update turns one tensor into the other."""
+"""Fits: which function, factor, order or rounding turns one tensor into the other. The one library of all hypotheses.
+
+A fit predicts the candidate's tensor from the reference's. It holds when no element of the prediction is further off
+than `near`; one with free parameters also needs more numbers than it could fit by accident.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from reprod_log.diagnose.case import Case
-from reprod_log.messages import Number
-from reprod_log.pairing.values import factor, relative
-from reprod_log.recording import Array, Key
+from reprod_log.messages import Message, Number, message
+from reprod_log.pairing.distance import factor
+from reprod_log.pairing.layouts import arrangement
+from reprod_log.recording import Array, dtype_named
 
-_FIT = 1e-5
-"""Beyond float32 rounding, well below the difference of any two of these functions on ordinary values."""
+_ENOUGH = 8
+"""Numbers that a factor, a shift or a function has to explain; fewer agree with one by accident."""
+ROUNDINGS = 100
+"""What rounding comes to in a deep model, in roundings of its dtype, where no float64 run tells it."""
+CLEARLY = 0.01
+"""Of the difference that a relation explains: the most that it may leave over."""
+_NARROW = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 
 
 def _sigmoid(x: Array) -> Array:
@@ -49,19 +58,12 @@ FUNCTIONS: Mapping[str, Callable[[Array], Array]] = {
 }
 
 
-def function_between(given: Array, result: Array) -> str | None:
+def function_between(given: Array, result: Array, *, near: float) -> str | None:
     """The name of the function that makes `result` out of `given`; None when it is none that we know."""
-    if given.shape != result.shape or given.size < 4 or not (np.isfinite(given).all() and np.isfinite(result).all()):
+    if given.shape != result.shape or given.size < _ENOUGH or not np.isfinite(given).all():
         return None
     with np.errstate(all="ignore"):
-        for name, function in FUNCTIONS.items():
-            made = function(given)
-            if np.isfinite(made).all() and relative(made, result) < _FIT:
-                return name
-    return None
-
-
-_OF_OPTIMIZERS = ("update", "optimizer", "parameter")
+        return next((name for name, function in FUNCTIONS.items() if holds(function(given), result, near)), None)
 
 
 def other_factor(ours: Array, theirs: Array, *, within: float = 1e-4) -> float | None:
@@ -81,50 +83,124 @@ def shown_ratio(ratio: float) -> Number:
 
 
 @dataclass(frozen=True)
-class BadUpdates:
-    """The first step at which the optimizers do different things with the same gradients."""
+class Relation:
+    """How the candidate's tensor follows from the reference's, and what shows it."""
 
-    step: int
-    paths: tuple[str, ...]
-    """Parameters whose update differs, or is there on one side only."""
-    agreeing: tuple[str, ...]
-    """Parameters whose update agrees at that step."""
-    keys: tuple[Key, ...]
+    what: Message
+    evidence: Message
 
 
-def first_bad_update(case: Case) -> BadUpdates | None:
-    """None when updates agree, or when gradients or learning rates are already wrong at that step."""
-    data = case.recorded
-    if data is None:
+def nearness(ours: Array, theirs: Array, dtype: str) -> float:
+    """How far off the prediction of a relation may be: rounding, and far less than what it explains."""
+    size = float(np.abs(theirs).max(initial=0.0))
+    rounding = ROUNDINGS * epsilon(dtype) * size
+    if ours.shape != theirs.shape:
+        return rounding
+    return min(rounding, CLEARLY * float(np.abs(theirs - ours).max(initial=0.0)))
+
+
+def epsilon(dtype: str) -> float:
+    """The distance from 1 to the next number of a floating dtype; 0 for exact kinds."""
+    if not dtype.startswith(("float", "bfloat")):
+        return 0.0
+    above = np.ones((), dtype_named(dtype))
+    return float(np.nextafter(above, above + above)) - 1.0
+
+
+def relation(ours: Array, theirs: Array, *, near: float, functions: bool = True) -> Relation | None:
+    """The simplest relation that fits; None when the two are equal, not finite, or related in no known way."""
+    if ours.size != theirs.size or not ours.size or not (np.isfinite(ours).all() and np.isfinite(theirs).all()):
         return None
-    # A layer that one side writes as a function has no partner and says nothing about the optimizers; a gradient that
-    # is lost does.
-    paired = {*data.parameters, *map(data.partner, data.parameters)}
-    alone = {
-        key
-        for key in (one.key for one in case.comparison.unmatched)
-        if key.phase in _OF_OPTIMIZERS or (key.phase == "gradient" and key.path in paired)
-    }
-    wrong = {*case.failed, *alone}
-    wrong = {key for key in wrong if not key.run}
-    for step in data.steps:
-        here = {key for key in wrong if key.step == step}
-        if any(key.phase in ("data", "forward", "loss", "backward", "gradient", "lr") for key in here):
-            return None
-        # In an order of its own: sets have another one in every process.
-        bad = {
-            key.path: key
-            for key in sorted(here, key=lambda one: (data.place(one.path), str(one)))
-            if key.phase in _OF_OPTIMIZERS
-        }
-        if bad:
-            updated = {
-                pair.reference.key.path
-                for pair in data.pairing.pairs
-                if pair.reference.key.phase == "update"
-                and not pair.reference.key.run
-                and pair.reference.key.step == step
-            }
-            agreeing = tuple(path for path in data.parameters if path in updated and path not in bad)
-            return BadUpdates(step, tuple(bad), agreeing, tuple(bad.values())[:5])
+    if ours.shape == theirs.shape and holds(ours, theirs, near):
+        return None
+    order = _order(ours, theirs, near)
+    varies = ours.size >= _ENOUGH and np.ptp(ours) > 0 and np.ptp(theirs) > 0
+    if order is not None or ours.shape != theirs.shape or not varies:
+        return order
+    found = _rounded(ours, theirs, near) or _line(ours, theirs, near)
+    return found or (_function(ours, theirs, near) if functions else None)
+
+
+def holds(made: Array, theirs: Array, near: float) -> bool:
+    """Whether a prediction is right at every element; what is not finite predicts nothing."""
+    return bool(np.isfinite(made).all()) and float(np.abs(made - theirs).max(initial=0.0)) <= near
+
+
+def _order(ours: Array, theirs: Array, near: float) -> Relation | None:
+    if ours.shape != theirs.shape and holds(ours.ravel(), theirs.ravel(), near):
+        shapes = {"ours": str(list(ours.shape)), "theirs": str(list(theirs.shape))}
+        return Relation(message("word.other_shape", **shapes), message("evidence.equal_in_that_order"))
+    known = arrangement(ours, theirs, near=near)
+    if known is not None:
+        return Relation(message("word.other_order.known", how=known), message("evidence.equal_in_that_order"))
+    # Few numbers, or numbers that are nearly all alike, are equal in some order by accident.
+    if (
+        ours.size >= _ENOUGH
+        and np.unique(ours).size >= _ENOUGH
+        and holds(np.sort(ours, None), np.sort(theirs, None), near)
+    ):
+        return Relation(message("word.other_order"), message("evidence.equal_when_sorted"))
     return None
+
+
+def _rounded(ours: Array, theirs: Array, near: float) -> Relation | None:
+    """One side holds only numbers of a narrower dtype, and they are the other side's, rounded."""
+    for name in _NARROW:
+        dtype = dtype_named(name)
+        for rounded, exact, side in ((theirs, ours, "candidate"), (ours, theirs, "reference")):
+            kept, made = rounded.astype(dtype).astype(np.float64), exact.astype(dtype).astype(np.float64)
+            step = np.abs(rounded) * epsilon(name)
+            if (
+                np.array_equal(kept, rounded)
+                and not np.array_equal(made, exact)
+                # A number close to the middle between two of the narrow ones may be rounded either way.
+                and bool(np.all(np.abs(exact - rounded) <= step / 2 + near))
+            ):
+                what = message("word.rounded_to", side=message(f"word.{side}"), dtype=name)
+                return Relation(what, message("evidence.within_half_a_step", dtype=name))
+    return None
+
+
+def _line(ours: Array, theirs: Array, near: float) -> Relation | None:
+    """theirs = a × ours + b: a factor alone, a shift alone, or both."""
+    size = float(np.vdot(ours, ours))
+    ratio = float(np.vdot(ours, theirs)) / size if size else 0.0
+    if ratio and holds(ratio * ours, theirs, near):
+        return Relation(message("word.times_the_reference", ratio=shown_ratio(ratio)), message("evidence.same_ratio"))
+    shift = float((theirs - ours).mean())
+    if holds(ours + shift, theirs, near):
+        by = Number(shift, ".6g")
+        return Relation(message("word.shifted_by", value=by), message("evidence.same_for_every_element"))
+    centred = ours - ours.mean()
+    slope = float(np.vdot(centred, theirs - theirs.mean())) / float(np.vdot(centred, centred))
+    offset = float(theirs.mean() - slope * ours.mean())
+    if slope and holds(slope * ours + offset, theirs, near):
+        formula = f"{slope:.4g}·x {offset:+.4g}"
+        return Relation(message("word.line", formula=formula), message("evidence.same_for_every_element"))
+    return None
+
+
+def _function(ours: Array, theirs: Array, near: float) -> Relation | None:
+    """One side is a known function of the other: a softmax that only one of them has, an activation, a logarithm."""
+    with np.errstate(all="ignore"):
+        for given, result, side in ((ours, theirs, "candidate"), (theirs, ours, "reference")):
+            for name, made in _applied(given):
+                if holds(made, result, near):
+                    what = message("word.function_of_the_other", side=message(f"word.{side}"), function=name)
+                    return Relation(what, message("evidence.same_for_every_element"))
+    return None
+
+
+def _applied(given: Array) -> Iterator[tuple[str, Array]]:
+    for name, function in FUNCTIONS.items():
+        if name != "identity":
+            yield name, function(given)
+    yield "square", given**2
+    yield "square root", np.sqrt(given)
+    yield "log", np.log(given)
+    for axis in range(given.ndim):
+        if given.shape[axis] > 1:
+            raised = np.exp(given - given.max(axis, keepdims=True))
+            shares = raised / raised.sum(axis, keepdims=True)
+            yield f"softmax (axis {axis})", shares
+            yield f"log_softmax (axis {axis})", np.log(shares)

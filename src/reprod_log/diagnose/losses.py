@@ -13,13 +13,12 @@ import numpy as np
 
 from reprod_log.diagnose.case import Both, Case, CaseData
 from reprod_log.diagnose.engine import Hypothesis, Where
-from reprod_log.diagnose.finding import Finding, side
-from reprod_log.diagnose.fits import other_factor, shown_ratio
+from reprod_log.diagnose.finding import Finding, explained, side
+from reprod_log.diagnose.fits import ROUNDINGS, epsilon, other_factor, shown_ratio
 from reprod_log.messages import Message, Name, Number, message
-from reprod_log.pairing.values import factor, relative
+from reprod_log.pairing.distance import factor, relative
 from reprod_log.recording import Array, Key
 
-_FIT = 1e-3
 _FURTHEST = 3
 """By how many places labels are tried as shifted."""
 
@@ -33,13 +32,16 @@ class Explanation:
     advice: Message
 
 
-def explain_loss(outputs: Array, gradients: Both, tokens: Iterable[Array] = ()) -> Explanation | None:
-    """The change that fits the gradients; `tokens` are the integer inputs, which labels may be taken from."""
+def explain_loss(outputs: Array, gradients: Both, tokens: Iterable[Array] = (), *, fit: float) -> Explanation | None:
+    """The change that fits the gradients; `tokens` are the integer inputs, which labels may be taken from.
+
+    `fit` is how far off a gradient may be that a change predicts, relative to its size.
+    """
     if outputs.ndim >= 2 and outputs.shape[-1] > 1:
-        said = _cross_entropy(outputs, gradients, tokens)
+        said = _cross_entropy(outputs, gradients, tokens, fit)
         if said is not None:
             return said
-    return _binary(outputs, gradients) or _regression(gradients)
+    return _binary(outputs, gradients, fit) or _regression(gradients, fit)
 
 
 @dataclass(frozen=True)
@@ -58,25 +60,25 @@ class _Labels:
         return found * self.living[:, None]
 
 
-def _cross_entropy(outputs: Array, gradients: Both, tokens: Iterable[Array]) -> Explanation | None:
+def _cross_entropy(outputs: Array, gradients: Both, tokens: Iterable[Array], fit: float) -> Explanation | None:
     classes = outputs.shape[-1]
     z, ours, theirs = (one.reshape(-1, classes) for one in (outputs, *gradients))
     soft = _softmax(z)
-    here = _labels(soft, ours)
+    here = _labels(soft, ours, fit)
     if here is None:
         return None
-    there = _labels(soft, theirs)
+    there = _labels(soft, theirs, fit)
     if there is not None:
         return _other_labels(outputs.shape[:-1], here, there, tokens)
     return (
-        _smoothing(soft, here, ours, theirs)
-        or _softmax_twice(soft, here, theirs)
-        or _weighted_rows(ours, theirs)
-        or _temperature(z, here, theirs)
+        _smoothing(soft, here, (ours, theirs), fit)
+        or _softmax_twice(soft, here, theirs, fit)
+        or _weighted_rows(ours, theirs, fit)
+        or _temperature(z, here, theirs, fit)
     )
 
 
-def _labels(soft: Array, gradients: Array) -> _Labels | None:
+def _labels(soft: Array, gradients: Array, fit: float) -> _Labels | None:
     """The labels y of s (softmax - y) with y of zeros and ones; None when it is not a cross entropy."""
     places = gradients.argmin(-1)
     rows = np.arange(len(soft))
@@ -86,15 +88,16 @@ def _labels(soft: Array, gradients: Array) -> _Labels | None:
     ratios = gradients[rows, places][living] / (soft[rows, places][living] - 1)
     found = _Labels(places, living, float(np.median(ratios)))
     made = (soft * living[:, None] - found.hot(soft.shape[-1])) * found.scale
-    return found if found.scale and relative(gradients, made) < _FIT else None
+    return found if found.scale and relative(gradients, made) < fit else None
 
 
-def _smoothing(soft: Array, here: _Labels, ours: Array, theirs: Array) -> Explanation | None:
+def _smoothing(soft: Array, here: _Labels, gradients: Both, fit: float) -> Explanation | None:
+    ours, theirs = gradients
     classes = soft.shape[-1]
     labels = soft - ours / here.scale
     moved = (ours - theirs) / here.scale
     smooth = float(np.vdot(labels - 1 / classes, moved) / np.vdot(labels - 1 / classes, labels - 1 / classes))
-    if abs(smooth) <= 1e-6 or relative((labels - 1 / classes) * smooth, moved) >= _FIT:
+    if abs(smooth) <= 1e-6 or relative((labels - 1 / classes) * smooth, moved) >= fit:
         return None
     return Explanation(
         message("word.loss.smoothing", value=Number(abs(smooth), ".4g")),
@@ -103,10 +106,10 @@ def _smoothing(soft: Array, here: _Labels, ours: Array, theirs: Array) -> Explan
     )
 
 
-def _softmax_twice(soft: Array, here: _Labels, theirs: Array) -> Explanation | None:
+def _softmax_twice(soft: Array, here: _Labels, theirs: Array, fit: float) -> Explanation | None:
     inner = _softmax(soft) - here.hot(soft.shape[-1])
     twice = soft * (inner - (inner * soft).sum(-1, keepdims=True)) * here.scale
-    if relative(twice, theirs) >= _FIT:
+    if relative(twice, theirs) >= fit:
         return None
     return Explanation(
         message("word.loss.softmax_twice"),
@@ -115,7 +118,7 @@ def _softmax_twice(soft: Array, here: _Labels, theirs: Array) -> Explanation | N
     )
 
 
-def _temperature(z: Array, here: _Labels, theirs: Array) -> Explanation | None:
+def _temperature(z: Array, here: _Labels, theirs: Array, fit: float) -> Explanation | None:
     """The logits divided by a number: found by trying, since the gradient is no simple function of it."""
     hot = here.hot(z.shape[-1])
 
@@ -130,7 +133,7 @@ def _temperature(z: Array, here: _Labels, theirs: Array) -> Explanation | None:
     for _ in range(60):
         third = (high - low) / 3
         low, high = (low, high - third) if error(low + third) < error(high - third) else (low + third, high)
-    if error((low + high) / 2) >= _FIT * float(np.linalg.norm(theirs)):
+    if error((low + high) / 2) >= fit * float(np.linalg.norm(theirs)):
         return None
     return Explanation(
         message("word.loss.temperature", value=Number(float(np.exp((low + high) / 2)), ".4g")),
@@ -139,8 +142,8 @@ def _temperature(z: Array, here: _Labels, theirs: Array) -> Explanation | None:
     )
 
 
-def _weighted_rows(ours: Array, theirs: Array) -> Explanation | None:
-    rows = [factor(one, other, within=_FIT) for one, other in zip(ours, theirs, strict=True) if one.any()]
+def _weighted_rows(ours: Array, theirs: Array, fit: float) -> Explanation | None:
+    rows = [factor(one, other, within=fit) for one, other in zip(ours, theirs, strict=True) if one.any()]
     if len(rows) < 2 or any(row is None for row in rows):
         return None
     return Explanation(
@@ -207,11 +210,11 @@ def _ahead(labels: Array, tokens: Iterable[Array]) -> int | None:
     return None
 
 
-def _binary(outputs: Array, gradients: Both) -> Explanation | None:
+def _binary(outputs: Array, gradients: Both, fit: float) -> Explanation | None:
     z, ours, theirs = (one.reshape(-1) for one in (outputs, *gradients))
     likely = 1 / (1 + np.exp(-z))
     labels = (ours < 0).astype(np.float64)
-    if not 0 < labels.sum() < labels.size or factor(likely - labels, ours, within=_FIT) is None:
+    if not 0 < labels.sum() < labels.size or factor(likely - labels, ours, within=fit) is None:
         return None
     slope = likely * (1 - likely)
     for made, cause in (
@@ -219,11 +222,11 @@ def _binary(outputs: Array, gradients: Both) -> Explanation | None:
         (slope * (likely - labels), "word.loss.squared_of_sigmoid"),
         (z - labels, "word.loss.squared_of_logits"),
     ):
-        if factor(made, theirs, within=_FIT) is not None:
+        if factor(made, theirs, within=fit) is not None:
             return Explanation(
                 message(cause), message("evidence.loss.gradient_of_it"), message("advice.loss.same_on_same_values")
             )
-    weights = [factor(ours[labels == one], theirs[labels == one], within=_FIT) for one in (0, 1)]
+    weights = [factor(ours[labels == one], theirs[labels == one], within=fit) for one in (0, 1)]
     if weights[0] and weights[1]:
         return Explanation(
             message("word.loss.positive_weight", times=Number(weights[1] / weights[0], ".4g")),
@@ -233,7 +236,7 @@ def _binary(outputs: Array, gradients: Both) -> Explanation | None:
     return None
 
 
-def _regression(gradients: Both) -> Explanation | None:
+def _regression(gradients: Both, fit: float) -> Explanation | None:
     """One side's gradient is the other's, cut at a limit: an absolute, smooth or Huber loss and a squared one."""
     ours, theirs = (one.reshape(-1) for one in gradients)
     for whole, cut, names in ((ours, theirs, ("reference", "candidate")), (theirs, ours, ("candidate", "reference"))):
@@ -243,7 +246,7 @@ def _regression(gradients: Both) -> Explanation | None:
             continue
         if beyond.all():
             kind = "word.loss.absolute"
-        elif factor(whole[~beyond], cut[~beyond], within=_FIT) is not None:
+        elif factor(whole[~beyond], cut[~beyond], within=fit) is not None:
             kind = "word.loss.huber"
         else:
             continue
@@ -279,19 +282,18 @@ def _loss_scale(case: Case) -> Iterable[Finding]:
     judged = [key for key in case.judgements if key.phase == "loss" and key.step == first and not key.run]
     same_loss = bool(judged) and all(case.judgements[key].status.passed for key in judged)
     known = _known_number(data, ratio)
-    yield Finding(
-        rule="loss_scale",
-        cause=message("cause.loss_scale", ratio=shown_ratio(ratio))
+    yield explained(
+        "loss_scale",
+        message("cause.loss_scale", ratio=shown_ratio(ratio))
         if known is None
         else message("cause.loss_scale.known", ratio=shown_ratio(ratio), known=known),
-        evidence=(
+        (
             message("evidence.loss.same_ratio_everywhere"),
             *((message("evidence.loss.itself_agrees"),) if same_loss else ()),
             *((message("evidence.loss.differs_too"),) if any(key in failed for key in judged) else ()),
         ),
-        confidence="explained",
-        advice=(_advice_on_scale(data, ratio, same_loss),),
-        keys=tuple(key for key in sorted(failed, key=str) if key.phase in ("loss", "backward", "gradient"))[:3],
+        _advice_on_scale(data, ratio, same_loss),
+        tuple(key for key in sorted(failed, key=str) if key.phase in ("loss", "backward", "gradient"))[:3],
     )
 
 
@@ -413,7 +415,9 @@ def _loss_function(case: Case) -> Iterable[Finding]:
             message("advice.loss.weight_of_term"),
         )
     elif gradients is not None:
-        found = explain_loss(outputs[0], gradients, _tokens(data, step))
+        size = float(np.sqrt(np.mean(gradients[1] ** 2))) or 1.0
+        room = case.room(Key(path, "backward", step, 0, "output"))[0] or ROUNDINGS * epsilon("float32") * size
+        found = explain_loss(outputs[0], gradients, _tokens(data, step), fit=room / size)
     yield Finding(
         rule="loss_function",
         cause=message("cause.loss_function", what=found.cause if found else message("word.loss.unknown")),

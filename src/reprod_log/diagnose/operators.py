@@ -8,7 +8,7 @@ from typing import Any
 
 from reprod_log.diagnose.case import Case, layer_states
 from reprod_log.diagnose.engine import Explains
-from reprod_log.diagnose.finding import Finding, Fix, side
+from reprod_log.diagnose.finding import Finding, Fix, explained, side
 from reprod_log.experiments.operators import Culprits, culprits_in, culprits_in_loss
 from reprod_log.experiments.passes import FLOAT64, Experiments
 from reprod_log.frameworks.contract import Operator
@@ -130,17 +130,16 @@ def _operator(place: Name | Message, found: Culprits, key: Key) -> Finding:
     if found.given is not None:
         ours, theirs = found.given
         evidence.append(message("evidence.operator.arguments", ours=Code(ours), theirs=Code(theirs)))
-    return Finding(
-        rule="operator",
-        cause=message("cause.operator.instead", **cause, instead=_placed(found.instead))
+    return explained(
+        "operator",
+        message("cause.operator.instead", **cause, instead=_placed(found.instead))
         if found.instead is not None
         else message("cause.operator.only", **cause, side=side(only))
         if only and not found.backward
         else message("cause.operator", **cause),
-        evidence=tuple(evidence),
-        confidence="explained",
-        advice=(_advice(place, [one for _, one in sides], bool(only)),),
-        keys=(key,),
+        tuple(evidence),
+        _advice(place, [one for _, one in sides], bool(only)),
+        (key,),
     )
 
 
@@ -173,31 +172,27 @@ def _written_by_hand(place: Name | Message, found: Culprits, key: Key) -> Findin
         if one is not None and one.written
     )
     others = tuple(_placed(one) for _, one in _sides(found) if one is not None and not one.written)
-    return Finding(
-        rule="wrong_backward",
-        cause=message("cause.wrong_backward.by_hand", classes=classes),
-        evidence=(
-            message("evidence.operator.by_hand_in_place_of", path=place, others=others)
-            if others
-            else message("evidence.operator.by_hand", path=place),
-        ),
-        confidence="explained",
-        advice=(message("advice.operator.derive_again"),),
-        keys=(key,),
+    return explained(
+        "wrong_backward",
+        message("cause.wrong_backward.by_hand", classes=classes),
+        message("evidence.operator.by_hand_in_place_of", path=place, others=others)
+        if others
+        else message("evidence.operator.by_hand", path=place),
+        message("advice.operator.derive_again"),
+        (key,),
     )
 
 
 def _cut(place: Name | Message, found: Culprits, key: Key) -> Finding:
     name, one = next((name, one) for name, one in _sides(found) if one is not None)
-    return Finding(
-        rule="cut_graph",
-        cause=message("cause.cut_graph.operator", side=side(name), operator=_placed(one))
+    return explained(
+        "cut_graph",
+        message("cause.cut_graph.operator", side=side(name), operator=_placed(one))
         if not one.line
         else message("cause.cut_graph.operator_at", side=side(name), operator=Code(one.name), line=Code(one.line)),
-        evidence=(message("evidence.operator.gradient_on_other_side", path=place),),
-        confidence="explained",
-        advice=(message("advice.operator.look_for_detach"),),
-        keys=(key,),
+        message("evidence.operator.gradient_on_other_side", path=place),
+        message("advice.operator.look_for_detach"),
+        (key,),
     )
 
 

@@ -56,7 +56,7 @@ def confirmed(
         if one.status is not Status.PASS and one.key.run.startswith("isolated")
     }
     prover = _Prover(runs, reference, candidate, case.policy, wrong)
-    tried = [prover.tried(finding) for finding in findings]
+    tried = prover.together([prover.tried(finding) for finding in findings])
     found = [prover.tried(finding) for finding in operators.operators_at_fault(case, runs, tried, known or ())]
     # Behind another mistake the loss is given other outputs, and all of its operators differ.
     in_loss = [] if found or known is not None else list(operators.operators_of_the_loss(case, runs, tried))
@@ -100,6 +100,23 @@ class _Prover:
             return replace(finding, evidence=(*finding.evidence, partly))
         agrees = message("evidence.fixed_and_agrees", worst=Number(max(errors), ".1g"))
         return replace(finding, confidence="proven", evidence=(*finding.evidence, agrees))
+
+    def together(self, findings: list[Finding]) -> list[Finding]:
+        """The findings; several settings of one layer, none of which is enough alone, are tried at once."""
+        layers: dict[str, list[Finding]] = {}
+        for one in findings:
+            if one.confidence == "hint" and len(one.fixes) == 1 and one.fixes[0].settings:
+                layers.setdefault(one.fixes[0].layer, []).append(one)
+        for layer, members in layers.items():
+            settings = {name: value for one in members for name, value in one.fixes[0].settings.items()}
+            worst = self._worst_after(Fix(layer, settings)) if len(members) > 1 else None
+            if worst is not None:
+                agrees = message("evidence.fixed_and_agrees", worst=Number(worst, ".1g"))
+                findings = [
+                    replace(one, confidence="proven", evidence=(*one.evidence, agrees)) if one in members else one
+                    for one in findings
+                ]
+        return findings
 
     def _with_slopes(self, finding: Finding) -> Finding:
         """The finding with the word of finite differences about which side is wrong."""

@@ -20,6 +20,7 @@ from reprod_log.diagnose.finding import Finding, Fix, ranked
 from reprod_log.diagnose.proof import confirmed
 from reprod_log.experiments.passes import FLOAT64, Experiments
 from reprod_log.frameworks.side import as_mapping
+from reprod_log.frameworks.tensors import cast_floating
 from reprod_log.measure.comparison import measure
 from reprod_log.messages import Message, Name, Names, Parts, message
 from reprod_log.pairing import Pair, Pairing, match
@@ -182,7 +183,7 @@ class _Rounds:
         floor = calibrate(pairing, reference=self.reference, candidate=candidate, comparison=comparison)
         assert isinstance(self.case.policy, CalibratedPolicy)
         verdict = judge_calibrated(comparison, floor, self.case.policy)
-        data = CaseData(self.reference, candidate, pairing)
+        data = CaseData(self.reference, candidate, pairing, fed=True)
         return replace(self.case, comparison=comparison, verdict=verdict, floor=floor, recorded=data)
 
 
@@ -359,7 +360,7 @@ def _as(entry: Entry, like: Entry) -> Entry:
         return Entry(
             like.key, entry.shape, entry.dtype, entry.read, like.layer_type, entry.detail, entry.hash, dict(like.meta)
         )
-    array = entry.array().astype(like.dtype)
+    array = cast_floating(entry.array(), like.dtype)
     return Entry(like.key, array.shape, like.dtype, lambda: array, like.layer_type, meta=dict(like.meta))
 
 
@@ -367,7 +368,7 @@ def _narrow(entry: Entry) -> Entry:
     """The entry of the float64 run as one of a run in float32."""
     if entry.dtype != FLOAT64:
         return replace(entry, key=entry.key.in_run(""))
-    array = entry.array().astype(np.float32)
+    array = cast_floating(entry.array(), "float32")
     return Entry(entry.key.in_run(""), array.shape, "float32", lambda: array, entry.layer_type, meta=entry.meta)
 
 

@@ -16,6 +16,12 @@ from reprod_log.recording import Array
 
 _FIT = 1e-6
 """Relative to the largest rate: schedules are formulas, so the right change fits to many digits."""
+_TELLING = 3
+"""Different rates that have to fit."""
+_EXACT = 1e-9
+"""Relative to the largest rate: what two lengths of a curve differ by is far more, their rounding less."""
+_LONGEST = 2000
+_POWERS = (1.0, 0.5, 0.9, 2.0, 3.0)
 
 
 @dataclass(frozen=True)
@@ -33,9 +39,11 @@ def explain(steps: Array, ours: Array, theirs: Array) -> ChangeOfSchedule:
     for test in (
         _constant,
         _shifted,
-        _slower,
         _scaled,
         _other_gamma,
+        _other_length,
+        _slower,
+        _other_drops,
         _other_end,
         _other_base,
         _other_cycles,
@@ -77,10 +85,11 @@ def _slower(steps: Array, ours: Array, theirs: Array) -> ChangeOfSchedule | None
     if len(ours) < 4 or steps[0] != 0 or np.ptp(np.diff(steps)):
         return None
     for times in (2, 3):
-        if _meets(ours[::times], theirs[: len(ours[::times])]):
-            return ChangeOfSchedule(message("word.rate.faster", times=times), message("advice.rate.step_once"))
-        if _meets(theirs[::times], ours[: len(theirs[::times])]):
-            return ChangeOfSchedule(message("word.rate.slower", times=times), message("advice.rate.step_once"))
+        for slow, fast, id in ((theirs, ours, "word.rate.slower"), (ours, theirs, "word.rate.faster")):
+            part = slow[::times]
+            # Two points lie on nearly any curve.
+            if len(np.unique(part)) >= _TELLING and _meets(part, fast[: len(part)]):
+                return ChangeOfSchedule(message(id, times=times), message("advice.rate.step_once"))
     return None
 
 
@@ -104,6 +113,47 @@ def _other_gamma(steps: Array, ours: Array, theirs: Array) -> ChangeOfSchedule |
         message("advice.rate.set_gamma", value=Number(shares[0], ".4g")),
         message("evidence.rate.falls_alike", some=len(here), all=len(ours) - 1),
     )
+
+
+def _other_drops(steps: Array, ours: Array, theirs: Array) -> ChangeOfSchedule | None:
+    """Both fall to the same share of what was, at other steps: milestones, or the size of a step."""
+    shares = [_share_per_drop(rates) for rates in (ours, theirs)]
+    if shares[0] is None or shares[1] is None or abs(shares[0] - shares[1]) > _FIT or not _meets(ours[:1], theirs[:1]):
+        return None
+    here, there = (
+        ", ".join(str(int(steps[place + 1])) for place in np.flatnonzero(np.abs(np.diff(rates)) > _FIT * rates.max()))
+        for rates in (ours, theirs)
+    )
+    return ChangeOfSchedule(
+        message("word.rate.other_drops", ours=here, theirs=there), message("advice.rate.compare_milestones")
+    )
+
+
+def _other_length(steps: Array, ours: Array, theirs: Array) -> ChangeOfSchedule | None:
+    """Both are the same formula, cosine or polynomial, over another number of steps."""
+    here, there = (_length(steps, rates) for rates in (ours, theirs))
+    if here is None or there is None or here == there:
+        return None
+    return ChangeOfSchedule(
+        message("word.rate.other_length", ours=here, theirs=there), message("advice.rate.same_length", count=here)
+    )
+
+
+def _length(steps: Array, rates: Array) -> int | None:
+    """Over how many steps a curve falls from its peak to its end; None when no formula, or more than one, gives it."""
+    peak = int(np.argmax(rates))
+    time, fall = steps[peak:] - steps[peak], rates[peak:]
+    if len(np.unique(fall)) <= _TELLING:
+        return None
+    found = set()
+    for length in range(2, _LONGEST):
+        progress = np.minimum(time / length, 1.0)
+        for shape in (0.5 * (1 + np.cos(np.pi * time / length)), *((1 - progress) ** power for power in _POWERS)):
+            room = 1 - shape
+            end = float(np.vdot(room, fall - fall[0] * shape) / max(float(np.vdot(room, room)), 1e-30))
+            if np.abs(fall[0] * shape + end * room - fall).max() <= _EXACT * fall[0]:
+                found.add(length)
+    return found.pop() if len(found) == 1 else None
 
 
 def _share_per_drop(rates: Array) -> float | None:

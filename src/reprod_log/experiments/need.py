@@ -7,14 +7,11 @@ from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 
-import numpy as np
-
 from reprod_log.capture.eager import runner_of
 from reprod_log.capture.guard import warn
 from reprod_log.capture.live import live_model
 from reprod_log.errors import UsageError, readable_size
 from reprod_log.frameworks.contract import Call
-from reprod_log.frameworks.nests import mapped
 from reprod_log.frameworks.side import Batch, Side, as_mapping
 from reprod_log.messages import Code, Message, Parts, message
 from reprod_log.recording import dtype_named
@@ -97,19 +94,19 @@ class Need:
             ways.append(("loss=None, optimizer=None, steps=1", rest))
         return ways
 
-    def told(self) -> Message:
+    def note(self) -> Message:
         """The need as a note."""
         return message("need", memory=readable_size(self.working), disk=readable_size(self.arrays))
 
     def advice(self) -> Message:
         """The need, and what it would be with less."""
         ways = [message("need.way", call=Code(way), disk=readable_size(one.arrays)) for way, one in self._smaller()]
-        return message("need.less", need=self.told(), less=Parts(ways)) if ways else self.told()
+        return message("need.less", need=self.note(), less=Parts(ways)) if ways else self.note()
 
 
 @dataclass(frozen=True)
 class Storage:
-    """Where the arrays of all runs go, and what was learnt to decide it."""
+    """Where the arrays of all runs go, and the facts behind that decision."""
 
     spool: Spool | None = None
     """None: memory."""
@@ -139,21 +136,14 @@ class Storage:
             return cls(calls=calls)
         found, memory = open_spool(spool, need.arrays), free_memory()
         wanted = need.working + (need.arrays if found is None else 0)
-        told = need.advice()
+        advice = need.advice()
         if memory is not None and wanted > memory:
             if found is None and need.working <= memory:
                 raise UsageError(
-                    f"{told}. Neither memory ({readable_size(memory)} available) nor a usual folder for temporary "
+                    f"{advice}. Neither memory ({readable_size(memory)} available) nor a usual folder for temporary "
                     "files has room for these arrays: give spool=a folder on a disk that has"
                 )
-            warn(f"{told}. {readable_size(memory)} of memory are available", stacklevel=4)
-        return cls(found, tuple(_spooled(call, found) for call in calls), need)
-
-
-def _spooled(call: Call, spool: Spool | None) -> Call:
-    def kept(_: str, leaf: object) -> object:
-        if spool is None or not isinstance(leaf, np.ndarray):
-            return leaf
-        return spool.keep(leaf, content_hash(leaf))
-
-    return replace(call, args=mapped(call.args, kept), kwargs=mapped(dict(call.kwargs), kept))
+            warn(f"{advice}. {readable_size(memory)} of memory are available", stacklevel=4)
+        if found is not None:
+            calls = tuple(call.changed(lambda array: found.keep(array, content_hash(array))) for call in calls)
+        return cls(found, calls, need)

@@ -18,14 +18,14 @@ from reprod_log.errors import ReprodLogError, first_line
 from reprod_log.experiments.regions import cotangent_of
 from reprod_log.frameworks.contract import Call, Operator, Trace
 from reprod_log.frameworks.side import Batch, Scope, Side
-from reprod_log.messages import Message
+from reprod_log.messages import Message, message
 from reprod_log.pairing.layouts import arrangement
 from reprod_log.recording import Array
 
 _SAME = 1e-6
 """Relative to the largest value; above what kernels with float32 constants inside a float64 run differ by."""
 _FILL = 1e5
-"""Times the smaller values of a tensor: what is equal and larger than this is no score but a mask's fill."""
+"""Times the smaller values of a tensor: what is equal and larger than this is a mask's fill and not a score."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ class _Flow:
 
 def _forward(trace: Trace) -> _Flow:
     steps = tuple((one, one.inputs, one.outputs) for one in trace.operators)
-    # A dropout whose result is replaced by the shared mask is computed, and used by nobody.
+    # A dropout whose result is replaced by the shared mask is computed and not used.
     used = {number for _, given, _ in steps for number in given} | set(trace.results)
     return _Flow(steps, dict(enumerate(trace.values)), frozenset(used))
 
@@ -230,7 +230,7 @@ def _healed(flow: _Flow, place: int, there: Mapping[int, bool]) -> bool:
     reached = {number for number in flow.steps[place][2] if not there[number]}
     for _, given, gives in flow.steps[place + 1 :]:
         if not reached.isdisjoint(given):
-            # What nobody uses may be equal to anything.
+            # What is not used may be equal to anything.
             used = [number for number in gives if number in flow.ends]
             telling = [number for number in used if _tells(flow.values[number]) or _is_no_constant(flow.values[number])]
             if telling and all(there[number] for number in telling):
@@ -240,11 +240,12 @@ def _healed(flow: _Flow, place: int, there: Mapping[int, bool]) -> bool:
 
 
 def _is_no_constant(values: Array) -> bool:
-    """Whether it is one number that nobody wrote down: what a loss computes, and no 0, 1, 0.5 or 12."""
+    """Whether it is one computed number, such as a loss, and not a constant like 0, 1, 0.5 or 12."""
     return values.size == 1 and bool(np.isfinite(values[0])) and float(values[0]) * 1000 % 1 > 0
 
 
 def _tells(values: Array) -> bool:
+    """Whether a tensor with these sorted values is not equal to others by chance."""
     return values.size > 3 and bool(values[0] != values[-1])
 
 
@@ -296,8 +297,8 @@ def _compared(trace: Callable[[Side, int], Trace], ours: Side, theirs: Side) -> 
 # Tensors are matched by their sorted values, so a flip, another padding side or two exchanged factors are not noticed
 # until something that depends on the order is computed from them.
 
-_NEAR = 1e-6
-"""Relative to the largest value, as tensors are matched."""
+_DISTINCT = 8
+"""Different numbers that two tensors are not made of by accident."""
 
 
 @dataclass(frozen=True)
@@ -320,19 +321,24 @@ def _rearranged_before(culprit: Operator, trace: Trace, other: Trace, *, candida
     for step, one in enumerate(behind):
         if all(number not in made or _partner(trace.arrays[number], other) is not None for number in one.inputs):
             for number in one.outputs:
-                array = trace.arrays[number]
-                if not _varies(array) or _partner(array, other) is not None:
+                array, values = trace.arrays[number], trace.values[number]
+                if not _tells(values) or _partner(array, other) is not None:
                     continue
                 if _put_right(number, behind[step + 1 :], trace, other):
                     continue
                 for place, found in enumerate(other.arrays):
-                    if not _sorted_alike(array, found):
+                    if found.shape != array.shape or not _same(values, other.values[place]):
                         continue
                     ours, theirs = (found, array) if candidate else (array, found)
-                    how = arrangement(ours, theirs, near=_near(array))
+                    how = arrangement(ours, theirs, near=_near(array)) or _some_order(array)
                     if how is not None:
                         return _Rearranged(one, makers.get(place), how)
     return None
+
+
+def _some_order(array: Array) -> Message | None:
+    """An order that has no name, of numbers that are hardly the same by accident."""
+    return message("word.in_some_order") if np.unique(array).size >= _DISTINCT else None
 
 
 def _put_right(number: int, later: list[Operator], trace: Trace, other: Trace) -> bool:
@@ -344,7 +350,7 @@ def _put_right(number: int, later: list[Operator], trace: Trace, other: Trace) -
     for one in later:
         if reached.isdisjoint(one.inputs):
             continue
-        telling = [place for place in one.outputs if _varies(trace.arrays[place])]
+        telling = [place for place in one.outputs if _tells(trace.values[place])]
         if telling and all(_partner(trace.arrays[place], other) is not None for place in telling):
             return True
         reached.update(one.outputs)
@@ -369,16 +375,6 @@ def _partner(array: Array, other: Trace) -> Array | None:
     return next((found for found in fitting if np.allclose(found, array, rtol=0, atol=near, equal_nan=True)), None)
 
 
-def _sorted_alike(array: Array, found: Array) -> bool:
-    if found.shape != array.shape:
-        return False
-    return bool(np.allclose(np.sort(found, None), np.sort(array, None), rtol=0, atol=_near(array), equal_nan=True))
-
-
 def _near(array: Array) -> float:
     finite = np.abs(array[np.isfinite(array)])
-    return _NEAR * float(finite.max(initial=0.0))
-
-
-def _varies(array: Array) -> bool:
-    return array.size > 3 and bool((array != array.flat[0]).any())
+    return _SAME * float(finite.max(initial=0.0))

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from reprod_log.capture.eager import runner_of
 from reprod_log.capture.live import live_model
 from reprod_log.errors import CaptureError, ReprodLogError, first_line
@@ -15,7 +13,6 @@ from reprod_log.experiments.need import Storage
 from reprod_log.experiments.regions import run_alone
 from reprod_log.frameworks.contract import Call, Capability
 from reprod_log.frameworks.module_tree import join
-from reprod_log.frameworks.nests import mapped
 from reprod_log.frameworks.side import NARROW, Batch, Scope, Side, StandIns, as_mapping
 from reprod_log.frameworks.tensors import rounded
 from reprod_log.measure.comparison import measure_pair
@@ -23,7 +20,8 @@ from reprod_log.messages import Foreign, Message, Name, Note, Number, message
 from reprod_log.pairing import Pair, Pairing
 from reprod_log.pairing.arguments import arranged, with_shared_outputs
 from reprod_log.pairing.by_values import ValuePairs
-from reprod_log.pairing.graphs import GraphPairs, keeps_weights
+from reprod_log.pairing.entries import keeps_weights
+from reprod_log.pairing.graphs import GraphPairs
 from reprod_log.pairing.layouts import time_and_batch_exchanged
 from reprod_log.pairing.links import WeightMap
 from reprod_log.pairing.models import Layers, match_layers
@@ -65,7 +63,7 @@ class Experiments:
         self._done, self._total = 0, 7 if quick else 12
         self._notes: tuple[list[Note], list[Note]] = ([], list(notes))
         if self._storage.need is not None:
-            self._notes[0].append(self._storage.need.told())
+            self._notes[0].append(self._storage.need.note())
         self.weights = weights
         """The map under which both programs compute the same in float64, when there is one."""
         self.tables = tables
@@ -228,7 +226,7 @@ class Experiments:
             recording = self._run(f"{name} in float64", side, self.batches, scope)
         except ReprodLogError:
             raise
-        except Exception as error:  # a kernel without float64 may raise anything; its word is the note
+        except Exception as error:  # a kernel without float64 may raise anything; its message is the note
             self._notes[place].append(message("note.experiments.no_float64", why=Foreign(first_line(error))))
             return ()
         return recording.entries
@@ -272,7 +270,8 @@ class Experiments:
         there = {call.path: partners[call.path] for call in calls if call.path in partners}
         self.partners = there
         if self.theirs.narrow is not None:
-            calls = [_rounded_call(call, self.theirs.narrow) for call in calls]
+            narrow = self.theirs.narrow
+            calls = [call.changed(lambda array: rounded(array, narrow)) for call in calls]
         calls, self.their_calls = self._both_calls(calls, candidate)
         self.calls = calls
         same = {path: path for path in there}
@@ -299,13 +298,10 @@ class Experiments:
                 extra[place].extend(entries)
                 self._notes[place].extend(notes)
 
-    def _their_first_calls(self) -> list[Call]:
-        return runner_of(self.theirs.framework).calls(self.theirs, self.batches[0])
-
     def _both_calls(self, calls: Sequence[Call], candidate: Recording) -> tuple[list[Call], dict[str, Call]]:
         """The calls of both sides; modules of the user's own are given arguments as they take them."""
         own = {module.path for module in candidate.modules if module.path and not module.kind}
-        seen = {call.path: call for call in self._their_first_calls()}
+        seen = {call.path: call for call in runner_of(self.theirs.framework).calls(self.theirs, self.batches[0])}
         backward = self._both_can("gradient")
         ours: list[Call] = []
         theirs: dict[str, Call] = {}
@@ -360,14 +356,6 @@ def _narrow_results(recording: Recording) -> str | None:
     results = {entry.dtype for entry in recording.of_run("") if entry.key.phase == "forward"}
     found = results.intersection(NARROW) if weights.isdisjoint(NARROW) else set()
     return found.pop() if len(found) == 1 else None
-
-
-def _rounded_call(call: Call, dtype: str) -> Call:
-    args, kwargs = (
-        mapped(given, lambda _, leaf: rounded(leaf, dtype) if isinstance(leaf, np.ndarray) else leaf)
-        for given in (call.args, dict(call.kwargs))
-    )
-    return replace(call, args=args, kwargs=kwargs)
 
 
 def _by_values(layers: Layers, same: Mapping[str, str]) -> Layers:

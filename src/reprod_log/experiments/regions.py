@@ -33,8 +33,8 @@ def run_alone(
 ) -> tuple[tuple[Entry, ...], tuple[Message, ...]]:
     """Entries of every module run alone, and notes about those that could not be.
 
-    `paths` maps the reference's paths (those of `calls`) to this side's; modules in `exchanged` want time and batch
-    the other way round.
+    `paths` maps the reference's paths (those of `calls`) to this side's; modules in `exchanged` take time and
+    batch in the opposite order.
     """
     runner = runner_of(side.framework)
     recorder = Recorder(spool=scope.spool)
@@ -80,7 +80,7 @@ def _entries(call: Call, path: str, found: Evaluated, run: str) -> list[tuple[Ke
 
 
 def time_and_batch_first(call: Call) -> Call:
-    """The call for a module that wants time and batch the other way round."""
+    """The call for a module that takes time and batch in the opposite order."""
     args = tuple(_exchanged(arg) for arg in call.args)
     kwargs = {name: _exchanged(arg) for name, arg in call.kwargs.items()}
     return replace(call, args=args, kwargs=kwargs, exchanged=True)

@@ -2,7 +2,7 @@
 
 A framework is known by a folder or file here (or by an entry point of the group `reprod_log.frameworks`) that has the
 same name as the framework's own top-level module, and offers one value `FRAMEWORK` (see contract.py). It is looked at
-only when that module is already in `sys.modules`: nobody's framework is ever imported for them.
+only when that module is already in `sys.modules`: no framework is ever imported on a user's behalf.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ __all__ = [
     "watchable", "watchable_names",
 ]  # fmt: skip
 
-_OURS = ("jax", "flax", "onnx", "paddle", "tensorflow", "torch")
-"""The frameworks that have a folder or a file of their own here."""
+_OURS = ("keras", "jax", "mindspore", "onnx", "paddle", "tensorflow", "torch")
+"""The frameworks that have a folder or a file of their own here.
+
+Keras is asked before torch: on one of its backends its models are modules of torch as well."""
 GROUP = "reprod_log.frameworks"
 """Entry point group: the name is the framework's top-level module, the object a Framework or a module that has one."""
 
@@ -36,7 +38,7 @@ GROUP = "reprod_log.frameworks"
 def framework_of(thing: Any) -> Framework:
     """The loaded framework that a module, an optimizer or a tensor belongs to.
 
-    Raises CaptureError when nobody owns it, or when its framework's models cannot be watched.
+    Raises CaptureError when no framework owns it, or when its framework's models cannot be watched.
     """
     _load_for(thing)
     for framework in loaded():
@@ -59,6 +61,7 @@ def owner_of_model(model: Any) -> Framework:
 
 def _load_for(thing: object) -> None:
     """Import the framework whose file it is: who names a file of a framework asks for that framework."""
+    thing = thing[0] if isinstance(thing, tuple) and thing else thing
     if not isinstance(thing, (str, Path)):
         return
     from reprod_log.frameworks.installed import framework_of_file  # only paths need the table

@@ -1,10 +1,12 @@
 """The contract between reprod_log and a framework: the only types that a framework's folder has to know.
 
 A framework is one value, `FRAMEWORK`, made of parts. Each part is described here by a protocol, and is a module with
-the functions of that protocol (`torch/modules.py`) or an object with these methods.
+the functions of that protocol (`torch/modules.py`) or an object of a class derived from it. Methods with a body
+are right for a framework without wrappers, compilers, gradient scalers and random streams of its own, so that a small
+framework writes only the others.
 
     tensors               every framework: its tensors as arrays
-    parts                 modules that run eagerly: modules, hooks, optimizers, process, operators
+    parts                 modules that run eagerly: modules, hooks, optimizers, process; operators, emulation
     programs              functions over trees and graphs instead: models as values, and how these run
     distributed, export   optional
 
@@ -17,8 +19,8 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
@@ -26,10 +28,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 import numpy as np
 
 from reprod_log.errors import CaptureError, listed
+from reprod_log.frameworks.hooks import AnyBefore, Undo, passing
+from reprod_log.frameworks.modules import KeptForm as KeptForm
+from reprod_log.frameworks.modules import is_training, plain_settings, set_setting
+from reprod_log.frameworks.nests import flatten, mapped
 from reprod_log.recording import Array
 
 if TYPE_CHECKING:
-    from reprod_log.frameworks.hooks import Undo
     from reprod_log.frameworks.side import Scope, Side
     from reprod_log.layers.optimizers import OptimizerColumn, Slot
     from reprod_log.layers.rows import Column
@@ -62,21 +67,13 @@ class OwnTensor(NamedTuple):
     name: str
     tensor: Any
     trained: bool
-    """Whether it is a parameter, a frozen one too; running statistics are none."""
+    """Whether it is a parameter, also a frozen one; running statistics are not."""
     persistent: bool = True
     """Whether a checkpoint has it."""
     counter: bool = False
     """A number of batches and the like: transferred with the weights, not recorded."""
     has_values: bool = True
     """False for a parameter whose shape the first call will tell."""
-
-
-@dataclass(frozen=True)
-class KeptForm:
-    """A weight that a layer keeps in another form: which form, and over which axis of the stored weight (None: all)."""
-
-    form: Literal["WeightNorm", "SpectralNorm"]
-    axis: int | None
 
 
 @dataclass(frozen=True)
@@ -116,11 +113,19 @@ class Call:
     outputs: Mapping[str, Shape]
     """Shapes of the floating outputs by role."""
     exchanged: bool = False
-    """Whether the module to be run wants time and batch the other way round."""
+    """Whether the module to be run takes time and batch in the opposite order."""
     roles: Mapping[str, str] = field(default_factory=dict)
     """What the reference calls each argument, where that is not what it is called here."""
     shared: frozenset[str] | None = None
     """The outputs that the partner gives as well, which alone are given gradients; None: all."""
+
+    def changed(self, change: Callable[[Array], Array]) -> Call:
+        """The same call with `change(array)` in the place of every array."""
+
+        def convert(_: str, leaf: Any) -> Any:
+            return change(leaf) if isinstance(leaf, np.ndarray) else leaf
+
+        return replace(self, args=mapped(self.args, convert), kwargs=mapped(dict(self.kwargs), convert))
 
 
 @dataclass(frozen=True)
@@ -308,41 +313,52 @@ class Modules(Protocol):
 
     def settings(self, module: Any) -> dict[str, Any]:
         """Its plain attributes (numbers, flags, text, lists of these), without leading underscores."""
+        return plain_settings(module)
 
     def set_setting(self, module: Any, name: str, value: Any) -> None:
         """Give it another setting, under the name that `settings` has."""
+        set_setting(module, name, value)
 
-    def is_training(self, module: Any) -> bool: ...
+    def is_training(self, module: Any) -> bool:
+        return is_training(module)
 
     def wrapped(self, module: Any) -> Any | None:
         """The module inside, when this one only wraps it (data parallel, compiled) and its name should not show."""
+        return None
 
     def opaque(self, module: Any) -> str:
         """The id of the reason why calls of its children cannot be recorded ("it is compiled"); '' when they can."""
+        return ""
 
     def caveat(self, module: Any) -> str:
         """The id of a note (with places for paths and type) on what recording it changes; '' when nothing."""
+        return ""
 
     def kept_weights(self, module: Any) -> dict[str, KeptForm]:
         """Weights of the module that are kept in weight norm's or spectral norm's form, by name."""
+        return {}
 
     def refresh(self, module: Any) -> None:
         """Recompute weights that the module derives from what was just written."""
+        return
 
     def convert(self, module: Any, dtype: str) -> None:
         """Turn its floating parameters and buffers into `dtype`, in place."""
 
     def make_copyable(self, model: Any) -> None:
         """Put what keeps a model from being copied into a form that can be."""
+        return
 
     def stores(self, module: Any) -> Iterator[dict[str, Any] | list[Any]]:
         """The containers in which the module itself keeps its tensors, so that others can stand in for them."""
 
     def hook_stores(self, module: Any) -> Iterator[dict[Any, Any]]:
         """The containers in which it keeps the hooks around its calls."""
+        yield from ()
 
     def quiet(self, model: Any) -> AbstractContextManager[None]:
         """While it lasts: evaluation mode, no gradients, no fused or compiled path."""
+        return nullcontext()
 
 
 class Hooks(Protocol):
@@ -359,13 +375,12 @@ class Hooks(Protocol):
         What `after` returns, if not None, stands in for the output.
         """
 
-    def on_any_call(
-        self, before: Callable[[Any, tuple[Any, ...], dict[str, Any]], tuple[tuple[Any, ...], dict[str, Any]] | None]
-    ) -> Undo:
+    def on_any_call(self, before: AnyBefore) -> Undo:
         """Have `before(module, args, kwargs)` called before any module of the process is called.
 
         It may give other arguments to call it with.
         """
+        return passing
 
     def on_gradient(self, tensor: Any, call: Callable[[Any], Any]) -> Undo | None:
         """Have `call` given the gradient of `tensor` when backward computes it; None when none will come.
@@ -396,6 +411,7 @@ class Hooks(Protocol):
 
     def on_new_optimizer(self, found: Callable[[Any], None]) -> Undo:
         """Have `found(optimizer)` called for every optimizer made from now on."""
+        return passing
 
     def on_scaling(
         self,
@@ -406,15 +422,18 @@ class Hooks(Protocol):
         """Have `scaled(loss, scaled_loss)` and `unscaled(optimizer, scale)` called for what a gradient scaler does, and
         `skipped(optimizer)` when it found infinite gradients and the parameters stay as they are.
         """
+        return passing
 
     def is_tracing(self) -> bool:
         """Whether modules are being traced or compiled now, so that calls compute nothing."""
+        return False
 
     def is_computed(self, tensor: Any) -> bool:
         """Whether gradients would flow back from it into what it was computed from; never so for a batch of data."""
 
     def in_place_version(self, tensor: Any) -> int:
         """How often the tensor was written in place: after a write, its gradient is that of another value."""
+        return 0
 
     def takes_gradient(self, tensor: Any) -> bool: ...
 
@@ -452,85 +471,101 @@ class Optimizers(Protocol):
 
     def treatments(self, optimizer: Any) -> list[ParameterTreatment]:
         """Rate and decay of every parameter."""
+        return [ParameterTreatment(one, self.rates(optimizer)[0]) for one in self.parameters_of(optimizer)]
 
     def recorded_state(self, optimizer: Any, parameter: Any) -> list[tuple[str, Any, dict[str, Any]]]:
         """What it keeps for a parameter: canonical name, value, facts to note beside it."""
+        return []
 
     def is_kept(self, optimizer: Any, parameter: Any, slot: Slot) -> bool:
         """Whether it keeps this slot of its column for a parameter with its present settings."""
+        return False
 
     def read_slots(self, optimizer: Any, parameter: Any) -> dict[str, Array]:
         """The state of one parameter under the framework's own names; empty before the first step."""
+        return {}
 
     def write_slots(self, optimizer: Any, parameter: Any, slots: Mapping[str, Array]) -> None:
         """Replace the state of one parameter; an empty one is as before the first step."""
+        return
 
     def constants(self, optimizer: Any, parameter: Any) -> dict[str, float]:
         """The numbers that its state depends on for this parameter: lr, beta1, beta2."""
+        return {"lr": self.rates(optimizer)[0], "beta1": 0.0, "beta2": 0.0}
 
     def step(self, optimizer: Any) -> None:
         """Make one update."""
+        optimizer.step()
 
     def clear(self, optimizer: Any) -> None:
         """Forget the gradients of its parameters."""
 
     def convert_optimizer(self, optimizer: Any, dtype: str) -> None:
         """Make it ready for parameters that were converted to `dtype`."""
+        return
 
 
 class Process(Protocol):
     """The framework as a part of the process."""
 
-    def version(self) -> str: ...
+    def version(self) -> str:
+        return ""
 
-    def threads(self) -> int | None: ...
+    def threads(self) -> int | None:
+        return None
 
     def seeds(self) -> dict[str, int]:
         """The seeds of its random generators, as far as they can be read."""
+        return {}
 
-    def seed(self, number: int) -> None: ...
+    def seed(self, number: int) -> None:
+        return
 
-    def random_state(self) -> Any: ...
+    def random_state(self) -> Any:
+        return None
 
-    def set_random_state(self, state: Any) -> None: ...
+    def set_random_state(self, state: Any) -> None:
+        return
 
     def precision(self, dtype: str) -> AbstractContextManager[None]:
-        """While it lasts, new tensors and variables are of this dtype."""
+        """While it lasts, new tensors and variables are of this dtype; in float64, conversions to float32 as well.
+
+        In a float32 program these round nothing, and in its float64 pass they would.
+        """
+        return nullcontext()
 
     def uncompiled(self) -> AbstractContextManager[None]:
         """While it lasts, compiled models run their Python code, and nothing is compiled."""
+        return nullcontext()
 
     def switches(self) -> list[Switch]:
         """What makes runs repeatable."""
+        return []
 
 
 OperatorHook = Callable[..., None]
 """Called after an operator as (name, what it was given, what it gave, its class if its backward is written by hand)."""
+KernelHook = Callable[
+    [str, Callable[..., Any], tuple[tuple[Any, ...], Mapping[str, Any]], tuple[int, ...], Callable[[], Any]], Any
+]
+"""Called instead of a kernel as (name, again, given, written, run), and gives its result.
+
+`run()` does what was asked; `again(*args, **kwargs)` does the same with other tensors and writes into none of them.
+`written` are the places of the arguments that the kernel itself writes into.
+"""
 
 
-class KernelHook(Protocol):
-    """Called instead of a kernel: `run()` does what was asked, `again(*args, **kwargs)` the same with other tensors.
+class Operators(Protocol):
+    """The operators that a program calls, one by one."""
 
-    `again` writes into none of its arguments; `written` are the places of those into which the kernel does.
-    """
+    def each_operator(self, call: OperatorHook) -> AbstractContextManager[None]:
+        """While it lasts, `call` is called after every operator of the user's code."""
 
-    def __call__(
-        self,
-        name: str,
-        again: Callable[..., Any],
-        given: tuple[tuple[Any, ...], Mapping[str, Any]],
-        written: tuple[int, ...],
-        run: Callable[[], Any],
-    ) -> Any: ...
+    def each_kernel(self, call: KernelHook, *, gradients: bool = False) -> AbstractContextManager[None]:
+        """While it lasts, `call` is called instead of every kernel, and no floating type is narrower than float64.
 
-
-class EachKernel(Protocol):
-    """While it lasts, `call` is called instead of every kernel, and no floating type is narrower than float64.
-
-    With `gradients` the program can run its own backward passes.
-    """
-
-    def __call__(self, call: KernelHook, *, gradients: bool = False) -> AbstractContextManager[None]: ...
+        With `gradients` the program can run its own backward passes.
+        """
 
 
 class Emulation(Protocol):
@@ -576,10 +611,13 @@ class Eager:
     hooks: Hooks
     optimizers: Optimizers
     process: Process
-    each_operator: Callable[[OperatorHook], AbstractContextManager[None]] | None = None
-    """While it lasts, the hook is called after every operator of the user's code."""
-    each_kernel: EachKernel | None = None
+    operators: Operators | None = None
     emulation: Emulation | None = None
+
+
+def no_operators(framework: Framework) -> CaptureError:
+    """What is raised when the operators of a framework are asked for that does not show them."""
+    return CaptureError(f"operators of {framework.name} cannot be recorded one by one")
 
 
 Cotangent = Callable[[str, Shape], "Array | None"]
@@ -594,32 +632,35 @@ class Runner(Protocol):
 
     def calls(self, side: Side, batch: tuple[Any, Any]) -> list[Call]:
         """The first call of every module that was given tensors and plain values only, children before parents."""
+        raise CaptureError(f"layers of {side.framework.name} cannot be run alone")
 
     def call(self, side: Side, path: str, call: Call, scope: Scope, cotangent: Cotangent) -> Evaluated:
         """The module at `path` alone on what `call` says, forward and backward."""
+        raise CaptureError(f"layers of {side.framework.name} cannot be run alone")
 
     def evaluate(
         self, framework: Framework, function: Callable[..., Any], arguments: Sequence[Any], dtype: str | None
     ) -> Evaluated:
         """A function that is not a module (a loss), and the gradients of its arguments under the sum of its values."""
+        raise CaptureError(f"functions of {framework.name} have no gradients")
 
     def operators_of_call(self, side: Side, path: str, call: Call, scope: Scope, cotangent: Cotangent) -> Trace:
         """Every operator of one module, run alone."""
+        raise no_operators(side.framework)
 
     def operators_of_loss(self, side: Side, batch: tuple[Any, Any], scope: Scope) -> Trace:
         """Every operator of the loss, on what the model makes of a batch."""
+        raise no_operators(side.framework)
 
     def program(self, side: Side, batch: tuple[Any, Any], scope: Scope) -> Program:
         """Every kernel of a forward pass and of the loss in float64, without dropout."""
+        raise no_operators(side.framework)
 
 
 class Programs(Runner, Protocol):
-    """Models as values, and how they run: functions over trees of parameters, graphs.
+    """Models as values, and how they run: functions over trees of parameters, graphs."""
 
-    DefaultPrograms (defaults.py) has what a framework without gradients, operators and layers run alone leaves out.
-    """
-
-    can: frozenset[Capability]
+    can: frozenset[Capability] = frozenset()
 
     def owns(self, model: object) -> bool: ...
 
@@ -631,6 +672,10 @@ class Programs(Runner, Protocol):
 
     def with_state(self, model: Any, arrays: Mapping[str, Array]) -> Any:
         """The model with these values in place of its own, which it keeps."""
+
+    def called_once(self, side: Side, batch: tuple[Any, Any]) -> Any:
+        """The side's model with what only a call tells of its modules, where these are made as it is called."""
+        return side.model
 
 
 @dataclass(frozen=True)
@@ -671,8 +716,12 @@ class Framework:
         """What can be done with models of this framework."""
         if self.parts is None:
             return frozenset() if self.programs is None else self.programs.can
-        optional: dict[Capability, object] = {"operators": self.parts.each_operator, "emulate": self.parts.emulation}
+        optional: dict[Capability, object] = {"operators": self.parts.operators, "emulate": self.parts.emulation}
         return _EAGER | {name for name, part in optional.items() if part is not None}
+
+    def tensors_in(self, nest: Any, name: str = "") -> list[tuple[str, Any]]:
+        """Its tensors in a nest with their roles, in order."""
+        return [(role, leaf) for role, leaf in flatten(nest, name) if self.tensors.is_tensor(leaf)]
 
     def owns(self, model: object) -> bool:
         """Whether it is a model of this framework."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any
@@ -35,7 +35,7 @@ class Hook:
         return None if call is None else call(*arguments)
 
     def silence(self) -> None:
-        """Do nothing from now on, and let go of the owner."""
+        """Do nothing from now on, and release the owner."""
         self._call = None
 
     def __copy__(self) -> Hook:
@@ -46,6 +46,16 @@ class Hook:
 
     def __reduce__(self) -> tuple[type[Hook], tuple[()]]:
         return (Hook, ())
+
+
+@contextmanager
+def temporarily(write: Callable[[Any], Any], value: Any, before: Any) -> Iterator[None]:
+    """While it lasts, a setting of a framework has this value; afterwards the one from before."""
+    write(value)
+    try:
+        yield
+    finally:
+        write(before)
 
 
 _MARK = "_reprod_log_replacement"
@@ -72,7 +82,7 @@ def replaced(owner: Any, name: str, value: Any) -> Undo:
     def undo() -> None:
         place.is_over = True
         if vars(owner).get(name) is not value:
-            # Undone already, or somebody else put theirs on top; theirs stays.
+            # Undone already, or another replacement lies on top, which stays.
             return
         below = place
         # Those that were undone while others lay on top of them go now.
@@ -99,7 +109,7 @@ _CHANGING = threading.RLock()
 
 
 class ModuleCalls:
-    """Who listens to the calls of modules, told apart where their class is called.
+    """The listeners to calls of modules, selected where the class is called.
 
     Nothing is hung on a module itself, so one that is saved, copied or scripted while it is watched has nothing of
     ours, and compiled and scripted modules, which refuse hooks, are not a special case.
@@ -107,7 +117,7 @@ class ModuleCalls:
 
     def __init__(self, owner: type, is_tracing: Callable[[], bool]) -> None:
         self._of_any: list[AnyBefore] = []
-        # With the module itself, so that nobody else gets its number meanwhile.
+        # With the module itself, so that no other object gets its id meanwhile.
         self._of_one: dict[int, list[tuple[Any, Before, After]]] = {}
         call: Callable[..., Any] = owner.__call__
 
@@ -120,7 +130,7 @@ class ModuleCalls:
 
     @classmethod
     def of(cls, owner: type, is_tracing: Callable[[], bool]) -> ModuleCalls:
-        """The listeners of a class: those that are there, unless somebody has put another function on top of them."""
+        """The listeners of a class: the existing ones, unless another function was put on top of them."""
         known = getattr(vars(owner).get("__call__"), "calls", None)
         return known if isinstance(known, cls) else cls(owner, is_tracing)
 
@@ -138,7 +148,7 @@ class ModuleCalls:
                 before(args, kwargs)
             output = call(module, *args, **kwargs)
         finally:
-            # After an exception too, so that nobody waits for the end of the call.
+            # After an exception too, so that every listener sees the end of the call.
             for _, _, after in listeners:
                 other = after(output)
                 output = output if other is None else other
@@ -275,6 +285,18 @@ def around_scaler(
     for place, value in ((methods.scale, report_scale), (methods.unscale, report_unscale), (methods.step, report_step)):
         undos.callback(replaced(*place, value))
     return undos.close
+
+
+def is_computed(tensor: Any) -> bool:
+    """Whether gradients would flow back from it, where leaves are what a program made itself."""
+    return not tensor.is_leaf
+
+
+def backward(compute: Callable[[], Any]) -> Any:
+    """The scalar that `compute` gives, after its backward pass."""
+    value = compute()
+    value.backward()
+    return value
 
 
 def gradient_hook(tensor: Any, call: Callable[[Any], Any]) -> Undo:

@@ -54,9 +54,11 @@ FRAMEWORKS = (
     ),
     Installable("jax", ("jax",), extra="jax"),
     Installable("flax", ("flax", "optax"), extra="jax"),
+    Installable("equinox", ("equinox",), extra="jax"),
+    Installable("haiku", ("dm-haiku",), extra="jax"),
     Installable("tensorflow", ("tensorflow", "tensorflow-cpu")),
-    Installable("keras", ("keras",)),
-    Installable("mindspore", ("mindspore",)),
+    Installable("keras", ("keras",), extra="keras"),
+    Installable("mindspore", ("mindspore",), extra="mindspore"),
     Installable("onnx", ("onnx", "onnxruntime"), extra="onnx", files=(".onnx",), modules=("onnx", "onnxruntime")),
 )
 USUAL_REFERENCE = "torch"

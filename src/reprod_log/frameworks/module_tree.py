@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from reprod_log.frameworks.source_lines import made_at, runs_at
 from reprod_log.layers.lookup import kind_of, of_the_tables
 from reprod_log.messages import Message, Name, message
 from reprod_log.recording import ModuleInfo
@@ -23,7 +24,7 @@ class Root:
     name: str
     module: Any
     wish: str = ""
-    """The name it will get when more models turn up."""
+    """The name it gets when further models are found."""
     counts: bool = True
     """Whether calling it may begin a new step; not so for loss functions."""
 
@@ -205,7 +206,19 @@ class Tree:
             parameters={name: self._whole_shape(tensor) for name, tensor in (*parameters_of(own), *buffers_of(own))},
             settings=self._modules.settings(node.content),
             unseen=not node.can_record,
+            line=self._line(node),
         )
+
+    def _line(self, node: Node) -> str:
+        """Where the user's program makes a layer of the framework, or runs a module of its own."""
+        framework = self._framework.name
+        found = runs_at(type(node.content), framework)
+        names: list[str] = []
+        while not found and node.parent is not None:
+            names.insert(0, node.inside.removeprefix(node.parent.inside).lstrip("."))
+            node = node.parent
+            found = made_at(type(node.content), ".".join(names).split("."), framework)
+        return found
 
     def _whole_shape(self, tensor: Any) -> tuple[int, ...]:
         shard = self._pieces.get(id(tensor))
@@ -232,7 +245,7 @@ class Tree:
         }
 
     def forget(self) -> None:
-        """Let go of the models; names stay."""
+        """Release the models; names stay."""
         self._node_of.clear()
         self._slot_of.clear()
         self._pieces.clear()

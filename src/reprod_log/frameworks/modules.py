@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
-
-from reprod_log.frameworks.contract import KeptForm
+from dataclasses import dataclass
+from typing import Any, Literal
 
 _NORMS = ("WeightNorm", "SpectralNorm")
+
+
+@dataclass(frozen=True)
+class KeptForm:
+    """A weight that a layer keeps in another form: which form, and over which axis of the stored weight (None: all)."""
+
+    form: Literal["WeightNorm", "SpectralNorm"]
+    axis: int | None
 
 
 def is_training(module: Any) -> bool:

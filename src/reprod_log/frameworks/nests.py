@@ -78,7 +78,7 @@ def _mapped(structure: Any, convert: Callable[[str, Any], Any], name: str, depth
 
 
 def _items(structure: Any) -> list[tuple[str, Any]] | None:
-    # Hugging Face's ModelOutput is a mapping and a dataclass at once; as a mapping it leaves out what is None.
+    # Hugging Face's ModelOutput is a mapping and a dataclass at once; as a mapping it omits what is None.
     if isinstance(structure, Mapping):
         return [(_NOT_IN_A_ROLE.sub("_", str(key)), item) for key, item in structure.items()]
     if isinstance(structure, tuple) and hasattr(structure, "_fields"):
@@ -113,6 +113,6 @@ def _rebuilt(structure: Any, items: list[tuple[str, Any]], new: list[Any]) -> An
         return structure
     same = copy.copy(structure)
     for (name, _), value in zip(items, new, strict=True):
-        # Past a frozen class's own refusal: the copy is nobody else's yet.
+        # Past a frozen class's own refusal: the copy is not shared yet.
         object.__setattr__(same, name, value)
     return same

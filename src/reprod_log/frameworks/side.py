@@ -37,7 +37,7 @@ class Side:
     optimizer: Callable[[Any], Any] | None = None
     """Given the model to train, makes its optimizer; or (optimizer, scheduler)."""
     step: Callable[..., Any] | None = None
-    """Does one whole iteration: step(model, optimizer, inputs, targets). Instead of `loss`, for loops of one's own."""
+    """Does one whole iteration: step(model, optimizer, inputs, targets). Instead of `loss`, for custom loops."""
 
     @cached_property
     def framework(self) -> Framework:
@@ -211,6 +211,27 @@ class StandIns:
     """The gradients that reach these, by plain keys (`step0/backward/fc#0:output`)."""
     parameters: Mapping[int, Mapping[str, Array]]
     """What parameters are when a step begins, by step and path."""
+
+
+class Masks:
+    """Shared dropout masks: no two frameworks draw the same random numbers, so all are given the same ones.
+
+    Masks are drawn by numpy from the seed, the step and the place of the call in it; every run of every side, in any
+    precision, gets the same. A mask of another shape at the same place is another program, and shows as a difference.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self.seed, self.step, self.call = seed, 0, 0
+
+    def next_step(self) -> None:
+        self.step, self.call = self.step + 1, 0
+
+    def draw(self, shape: tuple[int, ...], rate: float) -> Array:
+        generator = np.random.default_rng((self.seed, self.step, self.call))
+        self.call += 1
+        kept = generator.random(shape) >= rate
+        mask: Array = kept / (1.0 - rate) if rate < 1 else np.zeros(shape)
+        return mask
 
 
 def batches_of(inputs: Any, targets: Any, steps: int) -> list[Batch]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from ml_dtypes import finfo
 
 from reprod_log.errors import UsageError, listed
 from reprod_log.frameworks import known_names, owner_of_tensor
@@ -48,17 +49,20 @@ def view(value: Any) -> tuple[Array, bool]:
 
 
 def cast_floating(array: Array, dtype: str | None) -> Array:
-    """The array in `dtype` if it is floating."""
-    return array.astype(dtype_named(dtype)) if dtype is not None and array.dtype.kind == "f" else array
+    """The array in `dtype` if it is floating; what is finite stays finite."""
+    if dtype is None or array.dtype.kind != "f":
+        return array
+    narrow = dtype_named(dtype)
+    if narrow.itemsize < array.dtype.itemsize:
+        # A mask's "minus infinity" is often the lowest number of its type.
+        most = float(finfo(narrow).max)  # type: ignore[no-untyped-call]
+        array = np.where(np.isfinite(array), np.clip(array, -most, most), array)
+    return array.astype(narrow)
 
 
 def rounded(array: Array, dtype: str) -> Array:
-    """The array with floating values rounded to a narrower `dtype`; infinity stays for what was infinite."""
-    if array.dtype.kind != "f":
-        return array
-    narrow = array.astype(dtype_named(dtype)).astype(array.dtype)
-    # A mask's "minus infinity" is often the lowest number of its type.
-    return np.where(np.isfinite(narrow) | ~np.isfinite(array), narrow, array)
+    """The array with floating values rounded to a narrower `dtype`."""
+    return cast_floating(array, dtype).astype(array.dtype)
 
 
 def is_floating(array: Array) -> bool:

@@ -18,7 +18,7 @@ def row_by_row(module: ModuleInfo) -> bool:
 def channels_last(module: ModuleInfo) -> bool:
     """Whether the layer keeps its channels in the last dimension."""
     column = column_of(module)
-    # A module of one's own that has such a setting means it as the frameworks do.
+    # A custom module that has such a setting means it as the frameworks do.
     return data_format_says_last(module.settings) if column is None else column.channels_last(module.settings)
 
 

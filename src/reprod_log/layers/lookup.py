@@ -20,7 +20,7 @@ PACKAGES = {"torch": "torch.nn", "paddle": "paddle.nn", "paddle.compat": "paddle
 """The package that offers a family's layers to a program."""
 TENSOR_MAKERS = {"torch": "torch.from_numpy", "paddle": "paddle.to_tensor"}
 """What a program calls to make a tensor of an array, by the top-level module."""
-_DIALECTS = ("paddle.compat",)
+_DIALECTS = ("paddle.compat", "flax.mirrored")
 """Parts of a framework whose layers have columns of their own."""
 
 _added: dict[str, Mapping[str, Column]] = {}
@@ -62,7 +62,7 @@ def layer_kinds() -> Mapping[str, LayerKind]:
 
 
 def layer_kind(kind: str) -> LayerKind | None:
-    """The row of a kind by its word; None for a module of one's own."""
+    """The row of a kind by its word; None for a custom module."""
     return layer_kinds().get(kind)
 
 
@@ -133,6 +133,13 @@ def names_of_statistic(canonical: str) -> tuple[str, ...]:
     """What the frameworks call a running statistic, the n-th name of each in one framework."""
     columns = [column for row in layer_kinds().values() if canonical in row.moving for column in row.columns.values()]
     return tuple(map_.native for column in columns for map_ in column.tensors if canonical in map_.canonical)
+
+
+@of_the_tables
+def stored_names() -> frozenset[str]:
+    """What layers call the tensors that they keep, in any framework: a path that ends so is a layer's and this name."""
+    columns = (column for row in layer_kinds().values() for column in row.columns.values())
+    return frozenset(map_.native.rpartition(".")[2] for column in columns for map_ in column.tensors)
 
 
 def column_of(module: ModuleInfo) -> Column | None:

@@ -99,7 +99,7 @@ def _words(module: ModuleInfo) -> Mapping[str, tuple[str, Convention]]:
     known = _words_of(module.kind, family)
     if column is not None and module.type in column.classes:
         return known
-    # A class of one's own may have settings beyond those of the kind that it was derived from.
+    # A custom class may have settings beyond those of the kind that it was derived from.
     return {**_words_of_own_classes(family), **known}
 
 
@@ -116,7 +116,7 @@ def _words_of(kind: str, family: str) -> Mapping[str, tuple[str, Convention]]:
 
 @of_the_tables
 def _words_of_own_classes(family: str) -> Mapping[str, tuple[str, Convention]]:
-    """What all rows say together: a class of one's own calls its settings as the frameworks do.
+    """What all rows say together: a custom class names its settings as the frameworks do.
 
     What a share means it does not say by its name, so that one is taken as it is.
     """

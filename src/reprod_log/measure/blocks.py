@@ -124,7 +124,7 @@ class Buffers:
         return buffer
 
     def release(self) -> None:
-        """Nobody uses the buffers any more."""
+        """The buffers are no longer in use."""
         self._given = 0
 
 

@@ -125,6 +125,7 @@ def measurements(
         "octaves": octaves,
         "notes": repeat(notes_of(kind, 1), n),
         "estimate": repeat(None, n),
+        "rows": repeat((), n),
     }
     if kind.ulp_component is None:
         values["max_ulp"] = values["mean_ulp"] = [None] * n

@@ -13,6 +13,7 @@ from reprod_log.measure.dtypes import Array
 from reprod_log.measure.elements import Samples, samples_of, thinned, worst_elements
 from reprod_log.measure.fused import measure_arrays
 from reprod_log.measure.measurement import Measurement, Worst
+from reprod_log.measure.metrics import rows_measured
 from reprod_log.measure.sketch import estimate_notes, estimate_pair, has_values, shapes_differ
 from reprod_log.measure.small import is_small, measure_small
 from reprod_log.measure.spread import spread
@@ -146,6 +147,8 @@ class Task(NamedTuple):
     """The same, when something is beyond the limit."""
     worst: int = 0
     """Keep up to this many of the elements that differ most."""
+    rows: tuple[str, ...] = ()
+    """Metrics of whole rows that are asked for."""
 
     @property
     def nbytes(self) -> int:
@@ -160,6 +163,7 @@ def measure(
     pairing: Pairing,
     *,
     limit_for: Callable[[Pair], float | None] = lambda pair: None,
+    rows_for: Callable[[Pair], tuple[str, ...]] = lambda pair: (),
     progress: Callable[[int, int], None] | None = None,
     elements: bool = False,
     executor: Executor | None = None,
@@ -167,31 +171,19 @@ def measure(
 ) -> Comparison:
     """Measure every pair, reading a few pairs' data at a time.
 
-    `limit_for` gives the absolute limit whose excess is counted; `progress` is called with (bytes done, bytes in all).
+    `limit_for` gives the absolute limit whose excess is counted, `rows_for` the metrics that need whole rows;
+    `progress` is called with (bytes done, bytes in all).
     `elements` also keeps a few single elements of each pair for the pictures of a report.
     The work is spread over `threads` (None: one per core), or over an `executor`; that changes nothing but the speed.
     """
     with gc_paused():
-        return _measured(pairing, limit_for, progress, elements, executor, threads)
-
-
-def _measured(
-    pairing: Pairing,
-    limit_for: Callable[[Pair], float | None],
-    progress: Callable[[int, int], None] | None,
-    elements: bool,
-    executor: Executor | None,
-    threads: int | None,
-) -> Comparison:
-    usual = max(_FEWEST_SAMPLES, min(_MOST_SAMPLES, _SAMPLES_IN_ALL // max(len(pairing.pairs), 1)))
-    tasks = [
-        Task(pair, limit_for(pair), usual, _MOST_SAMPLES, _WORST_ELEMENTS) if elements else Task(pair, limit_for(pair))
-        for pair in pairing.pairs
-    ]
-    rows = measure_tasks(tasks, executor=executor, threads=threads, progress=progress)
-    structural = tuple(dict.fromkeys(entry.key.path for entry in pairing.structural))
-    notes: tuple[Note, ...] = (*pairing.notes, *estimate_notes([row.measurement for row in rows]))
-    return Comparison(tuple(_within_budget(rows, usual)), _unmatched(pairing), notes, structural)
+        usual = max(_FEWEST_SAMPLES, min(_MOST_SAMPLES, _SAMPLES_IN_ALL // max(len(pairing.pairs), 1)))
+        kept = (usual, _MOST_SAMPLES, _WORST_ELEMENTS) if elements else (0, 0, 0)
+        tasks = [Task(pair, limit_for(pair), *kept, rows_for(pair)) for pair in pairing.pairs]
+        rows = measure_tasks(tasks, executor=executor, threads=threads, progress=progress)
+        structural = tuple(dict.fromkeys(entry.key.path for entry in pairing.structural))
+        notes: tuple[Note, ...] = (*pairing.notes, *estimate_notes([row.measurement for row in rows]))
+        return Comparison(tuple(_within_budget(rows, usual)), _unmatched(pairing), notes, structural)
 
 
 def measure_tasks(
@@ -294,6 +286,8 @@ def _row(
 
 
 def _compared(task: Task, ours: Array, theirs: Array, measurement: Measurement) -> Compared:
+    if task.rows:
+        measurement = measurement._replace(rows=tuple(rows_measured(ours, theirs, task.rows).items()))
     if not task.samples and not task.samples_beyond and not task.worst:
         return _row(task.pair, measurement)
     # Without a limit at hand a difference well above float32 rounding is the one that people will look at.

@@ -109,6 +109,11 @@ def dtype_name(dtype: DType) -> str:
     return dtype.name if _family(dtype) != "other" else str(dtype)
 
 
+def is_floating(array: Array) -> bool:
+    """Whether the values are real floating-point numbers, numpy's own or not."""
+    return _family(array.dtype) == "float"
+
+
 def integer_bits(dtype: DType) -> int:
     """How many bits an integer dtype needs; 0 for anything that is not an integer."""
     if _family(dtype) != "integer":
@@ -183,23 +188,9 @@ def measure_equality(reference: Array, candidate: Array, *, pair: DtypePair, lim
         at = int(unequal[0]) if differing else 0
         index = tuple(int(i) for i in np.unravel_index(at, reference.shape))
         worst = Worst(index, *_as_texts(left[at], right[at]))
-    return Measurement(
-        count=int(left.size),
-        reference_dtype=pair.reference,
-        candidate_dtype=pair.candidate,
+    names = pair.reference, pair.candidate
+    return Measurement.of_one_size(left.size, names, size, (_NO_NUMBERS, _NO_NUMBERS))._replace(
         differing=differing,
-        max_abs=size,
-        mean_abs=size,
-        min_abs=size,
-        rmse=size,
-        max_rel=size,
-        mean_rel=size,
-        rel_l2=size,
-        cosine_distance=size,
-        max_ulp=None,
-        mean_ulp=None,
-        reference=_NO_NUMBERS,
-        candidate=_NO_NUMBERS,
         worst=worst,
         limit=limit,
         # What has no size lies within no limit.

@@ -64,10 +64,11 @@ def measure_arrays(
         if finished is not None:
             return finished
         totals = run.totals()
+    second_look = _SecondLook(left, right, pair, block or BLOCK)
     if totals.out_of_range:
-        _rescale(totals, left, right, pair=pair, block=block or BLOCK)
+        second_look.rescale(totals)
     if totals.needs_dot:
-        _take_dot(totals, left, right, pair=pair, block=block or BLOCK)
+        second_look.take_dot(totals)
     return finish(
         totals,
         names=(pair.reference, pair.candidate),
@@ -94,53 +95,105 @@ class _Exponents:
     difference: int
 
 
-def _rescale(totals: Totals, reference: Array, candidate: Array, *, pair: DtypePair, block: int = BLOCK) -> None:
-    """Replace the totals' sums by ones that neither overflowed nor vanished."""
-    with np.errstate(all="ignore"):
-        exponents = _exponents(reference, candidate, pair=pair, block=block)
-        _retake_sides(totals, reference, candidate, pair=pair, exponents=exponents, block=block)
-        _retake_differences(totals, reference, candidate, pair=pair, exponents=exponents, block=block)
+@dataclass(frozen=True)
+class _SecondLook:
+    """Another walk over a pair, with values divided by powers of two."""
 
+    reference: Array
+    candidate: Array
+    pair: DtypePair
+    block: int
 
-def _take_dot(totals: Totals, reference: Array, candidate: Array, *, pair: DtypePair, block: int = BLOCK) -> None:
-    """Add the dot product, divided by both sides' powers of two, to the totals."""
-    total = 0.0
-    with np.errstate(all="ignore"):
-        for left, right in _finite_pairs(reference, candidate, pair=pair, block=block):
-            a, b = _times(left, -totals.reference_exponent), _times(right, -totals.candidate_exponent)
-            total += dot(a.real.copy(), b.real.copy())
-            if a.dtype.kind == "c":
-                total += dot(a.imag.copy(), b.imag.copy())
-    totals.dot = total
+    def rescale(self, totals: Totals) -> None:
+        """Replace the totals' sums by ones that neither overflowed nor vanished."""
+        with np.errstate(all="ignore"):
+            exponents = self._exponents()
+            self._retake_sides(totals, exponents)
+            self._retake_differences(totals, exponents)
 
+    def take_dot(self, totals: Totals) -> None:
+        """Add the dot product, divided by both sides' powers of two, to the totals."""
+        total = 0.0
+        with np.errstate(all="ignore"):
+            for left, right in self._finite_pairs():
+                a, b = _times(left, -totals.reference_exponent), _times(right, -totals.candidate_exponent)
+                total += dot(a.real.copy(), b.real.copy())
+                if a.dtype.kind == "c":
+                    total += dot(a.imag.copy(), b.imag.copy())
+        totals.dot = total
 
-def _finite_pairs(reference: Array, candidate: Array, *, pair: DtypePair, block: int) -> Iterator[tuple[Array, Array]]:
-    """Block by block, the wide values where both sides are finite."""
-    widener = Widener(pair, size=max(1, min(block, reference.size)), buffers=Buffers())
-    for _, left, right in paired_blocks(reference, candidate, size=block):
-        a, b = widener.values(left, right)
-        finite = np.isfinite(a) & np.isfinite(b)
-        yield a[finite], b[finite]
+    def _blocks(self) -> Iterator[tuple[Array, Array]]:
+        """The wide values of both sides, block by block; each is valid until the next."""
+        widener = Widener(self.pair, size=max(1, min(self.block, self.reference.size)), buffers=Buffers())
+        for _, left, right in paired_blocks(self.reference, self.candidate, size=self.block):
+            yield widener.values(left, right)
 
+    def _finite_pairs(self) -> Iterator[tuple[Array, Array]]:
+        """Block by block, the values where both sides are finite."""
+        for a, b in self._blocks():
+            finite = np.isfinite(a) & np.isfinite(b)
+            yield a[finite], b[finite]
 
-def _exponents(reference: Array, candidate: Array, *, pair: DtypePair, block: int) -> _Exponents:
-    sides: tuple[list[int], list[int]] = ([], [])
-    pairs: tuple[list[int], list[int]] = ([], [])
-    differences: list[int] = []
-    widener = Widener(pair, size=max(1, min(block, reference.size)), buffers=Buffers())
-    for _, left, right in paired_blocks(reference, candidate, size=block):
-        a, b = widener.values(left, right)
-        finite = np.isfinite(a), np.isfinite(b)
-        both = finite[0] & finite[1]
-        difference = a[both] - b[both]
-        halved = not np.isfinite(difference).all()
-        if halved:
-            difference = _times(a[both], -1) - _times(b[both], -1)
-        for k, values in enumerate((a, b)):
-            sides[k].append(_exponent(values[finite[k]]))
-            pairs[k].append(_exponent(values[both]))
-        differences.append(_exponent(difference) + int(halved))
-    return _Exponents((max(sides[0]), max(sides[1])), (max(pairs[0]), max(pairs[1])), max(differences))
+    def _exponents(self) -> _Exponents:
+        sides: tuple[list[int], list[int]] = ([], [])
+        pairs: tuple[list[int], list[int]] = ([], [])
+        differences: list[int] = []
+        for a, b in self._blocks():
+            finite = np.isfinite(a), np.isfinite(b)
+            both = finite[0] & finite[1]
+            difference = a[both] - b[both]
+            halved = not np.isfinite(difference).all()
+            if halved:
+                difference = _times(a[both], -1) - _times(b[both], -1)
+            for k, values in enumerate((a, b)):
+                sides[k].append(_exponent(values[finite[k]]))
+                pairs[k].append(_exponent(values[both]))
+            differences.append(_exponent(difference) + int(halved))
+        return _Exponents((max(sides[0]), max(sides[1])), (max(pairs[0]), max(pairs[1])), max(differences))
+
+    def _retake_sides(self, totals: Totals, exponents: _Exponents) -> None:
+        retaken = SideTotals(exponent=exponents.sides[0]), SideTotals(exponent=exponents.sides[1])
+        for block in self._blocks():
+            for side, values in zip(retaken, block, strict=True):
+                finite = values[np.isfinite(values)]
+                if finite.size == 0:
+                    continue
+                scaled = _times(finite, -side.exponent)
+                real = np.abs(scaled) if scaled.dtype.kind == "c" else scaled
+                mean = float(real.mean())
+                side.add(
+                    real.size,
+                    low=float(real.min()),
+                    high=float(real.max()),
+                    total=float(np.add.reduce(real)),
+                    squares=dot(real, real),
+                    deviations=float(np.add.reduce((real - mean) ** 2)),
+                )
+        for side, new in zip((totals.reference, totals.candidate), retaken, strict=True):
+            side.sum, side.squares, side.deviations = new.sum, new.squares, new.deviations
+            side.exponent = new.exponent
+
+    def _retake_differences(self, totals: Totals, exponents: _Exponents) -> None:
+        halve = int(not all(map(math.isfinite, (totals.max_abs, totals.reference.abs_max, totals.candidate.abs_max))))
+        sums = dict.fromkeys(("abs", "squares", "reference", "candidate", "relative"), 0.0)
+        largest = 0.0
+        for left, right in self._finite_pairs():
+            difference = np.abs(_times(_times(left, -halve) - _times(right, -halve), halve - exponents.difference))
+            a, b = np.abs(_times(left, -exponents.pairs[0])), np.abs(_times(right, -exponents.pairs[1]))
+            sums["abs"] += float(np.add.reduce(difference))
+            sums["squares"] += dot(difference, difference)
+            sums["reference"] += dot(a, a)
+            sums["candidate"] += dot(b, b)
+            if halve and difference.size:
+                relative = _relative(left, right)
+                sums["relative"] += float(np.add.reduce(relative))
+                largest = max(largest, float(relative.max()))
+        totals.exponent = exponents.difference
+        totals.sum_abs, totals.squares = sums["abs"], sums["squares"]
+        totals.reference_squares, totals.candidate_squares = sums["reference"], sums["candidate"]
+        totals.reference_exponent, totals.candidate_exponent = exponents.pairs
+        if halve:
+            totals.sum_rel, totals.max_rel = sums["relative"], largest
 
 
 def _exponent(values: Array) -> int:
@@ -150,57 +203,6 @@ def _exponent(values: Array) -> int:
         return _exponent(values.view(values.real.dtype)) + 1
     largest = np.abs(values).max(initial=0)
     return int(np.frexp(largest)[1]) if largest > 0 else -20_000
-
-
-def _retake_sides(
-    totals: Totals, reference: Array, candidate: Array, *, pair: DtypePair, exponents: _Exponents, block: int
-) -> None:
-    retaken = SideTotals(exponent=exponents.sides[0]), SideTotals(exponent=exponents.sides[1])
-    widener = Widener(pair, size=max(1, min(block, reference.size)), buffers=Buffers())
-    for _, left, right in paired_blocks(reference, candidate, size=block):
-        for side, values in zip(retaken, widener.values(left, right), strict=True):
-            finite = values[np.isfinite(values)]
-            if finite.size == 0:
-                continue
-            scaled = _times(finite, -side.exponent)
-            real = np.abs(scaled) if scaled.dtype.kind == "c" else scaled
-            mean = float(real.mean())
-            side.add(
-                real.size,
-                low=float(real.min()),
-                high=float(real.max()),
-                total=float(np.add.reduce(real)),
-                squares=dot(real, real),
-                deviations=float(np.add.reduce((real - mean) ** 2)),
-            )
-    for side, new in zip((totals.reference, totals.candidate), retaken, strict=True):
-        side.sum, side.squares, side.deviations = new.sum, new.squares, new.deviations
-        side.exponent = new.exponent
-
-
-def _retake_differences(
-    totals: Totals, reference: Array, candidate: Array, *, pair: DtypePair, exponents: _Exponents, block: int
-) -> None:
-    halve = int(not all(map(math.isfinite, (totals.max_abs, totals.reference.abs_max, totals.candidate.abs_max))))
-    sums = dict.fromkeys(("abs", "squares", "reference", "candidate", "relative"), 0.0)
-    largest = 0.0
-    for left, right in _finite_pairs(reference, candidate, pair=pair, block=block):
-        difference = np.abs(_times(_times(left, -halve) - _times(right, -halve), halve - exponents.difference))
-        a, b = np.abs(_times(left, -exponents.pairs[0])), np.abs(_times(right, -exponents.pairs[1]))
-        sums["abs"] += float(np.add.reduce(difference))
-        sums["squares"] += dot(difference, difference)
-        sums["reference"] += dot(a, a)
-        sums["candidate"] += dot(b, b)
-        if halve and difference.size:
-            relative = _relative(left, right)
-            sums["relative"] += float(np.add.reduce(relative))
-            largest = max(largest, float(relative.max()))
-    totals.exponent = exponents.difference
-    totals.sum_abs, totals.squares = sums["abs"], sums["squares"]
-    totals.reference_squares, totals.candidate_squares = sums["reference"], sums["candidate"]
-    totals.reference_exponent, totals.candidate_exponent = exponents.pairs
-    if halve:
-        totals.sum_rel, totals.max_rel = sums["relative"], largest
 
 
 def _relative(left: Array, right: Array) -> Array:

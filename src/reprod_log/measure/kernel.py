@@ -186,6 +186,7 @@ class Run:
             "octaves": tuple(_OCTAVE.iter_unpack(self._state[8 * _LIST : 8 * _LIST + 16 * facts["listed"]])),
             "notes": notes,
             "estimate": None,
+            "rows": (),
         }
         return Measurement._make(given[name] if name in given else facts[name] for name in Measurement._fields)
 

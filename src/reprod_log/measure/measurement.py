@@ -68,6 +68,10 @@ class Estimate:
         return cls(str(data["source"]), float(data["error"]), bounds)
 
 
+SIZES = ("max_abs", "mean_abs", "min_abs", "rmse", "max_rel", "mean_rel", "rel_l2", "cosine_distance")
+"""The fields of a measurement that are sizes of the difference."""
+
+
 class Measurement(NamedTuple):
     """All statistics of `candidate - reference`, accumulated in float64.
 
@@ -113,6 +117,27 @@ class Measurement(NamedTuple):
     """What was done to make the two comparable, e.g. 'float16 against float32, compared in float64'."""
     estimate: Estimate | None = None
     """There when the numbers are estimates: `rel_l2` and `rmse` are estimated, what is only bounded is NaN."""
+    rows: tuple[tuple[str, float], ...] = ()
+    """Numbers that need whole rows along the last axis, by metric: only those that a limit asks for are there."""
+
+    @classmethod
+    def of_one_size(
+        cls, count: int, dtypes: tuple[str, str], size: float, sides: tuple[SideSummary, SideSummary]
+    ) -> Measurement:
+        """A measurement all of whose differences are `size`: 0 for none, NaN for unknown ones."""
+        sizes: dict[str, Any] = dict.fromkeys(SIZES, size)
+        return cls(
+            count=count,
+            reference_dtype=dtypes[0],
+            candidate_dtype=dtypes[1],
+            differing=-1,
+            **sizes,
+            max_ulp=None,
+            mean_ulp=None,
+            reference=sides[0],
+            candidate=sides[1],
+            worst=None,
+        )
 
     @property
     def comparable(self) -> int:
@@ -144,6 +169,8 @@ class Measurement(NamedTuple):
         else:
             # Most are measured and have none.
             del data["estimate"]
+        if not self.rows:
+            del data["rows"]
         return data
 
     @classmethod
@@ -158,6 +185,7 @@ class Measurement(NamedTuple):
         values["notes"] = notes_from_dict(data)
         if values.get("estimate") is not None:
             values["estimate"] = Estimate.from_dict(values["estimate"])
+        values["rows"] = tuple((str(name), float(value)) for name, value in values.get("rows", ()))
         found = cls(**values)
         wrong = next(_contradictions(found), None)
         if wrong is not None:
@@ -176,8 +204,9 @@ def _contradictions(one: Measurement) -> Iterator[str]:
         yield f"counts {counts}"
     if not (-1 if one.estimate is not None else 0) <= one.differing <= one.comparable:
         yield f"{one.differing} of {one.comparable} differ"
-    sizes = {name: getattr(one, name) for name in _SIZES}
-    yield from (f"{name} {value}" for name, value in sizes.items() if value is not None and value < 0)
+    sizes = {name: getattr(one, name) for name in (*SIZES, "max_ulp", "mean_ulp")}
+    named = (*sizes.items(), *one.rows)
+    yield from (f"{name} {value}" for name, value in named if value is not None and value < 0)
     for small, large in (("min_abs", "mean_abs"), ("mean_abs", "rmse"), ("rmse", "max_abs")):
         if math.isfinite(sizes[small]) and sizes[small] > sizes[large] * (1 + _CLOSE) + _TINIEST:
             yield f"{small} {sizes[small]} above {large} {sizes[large]}"
@@ -210,10 +239,6 @@ def _worst_contradiction(one: Measurement) -> Iterator[str]:
 
 
 _TINIEST = 1e-300
-_SIZES = (
-    "max_abs", "mean_abs", "min_abs", "rmse", "max_rel", "mean_rel", "rel_l2", "max_ulp", "mean_ulp"
-)  # fmt: skip
-"""Sizes of differences, none of which is below 0."""
 
 
 def _jsonable(value: Any) -> Any:

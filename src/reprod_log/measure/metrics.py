@@ -9,14 +9,17 @@ and which points to a module with such a docstring and a function `value(measure
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
 from types import ModuleType
 from typing import cast
 
+import numpy as np
+
 from reprod_log.errors import UsageError, listed
+from reprod_log.measure.dtypes import Array, is_floating
 from reprod_log.measure.measurement import Measurement
 
 GROUP = "reprod_log.metrics"
@@ -30,6 +33,8 @@ class Metric:
     description: str
     """What it is, when to use it and why."""
     value: Callable[[Measurement], float]
+    of_rows: Callable[[Array, Array], float] | None = None
+    """The number itself, from the values of both sides, where it needs whole rows along the last axis."""
 
     @property
     def summary(self) -> str:
@@ -73,11 +78,63 @@ def _checked(name: str, module: ModuleType) -> Metric:
     return Metric(name, description, cast("Callable[[Measurement], float]", value))
 
 
+def rows_measured(reference: Array, candidate: Array, names: Iterable[str]) -> dict[str, float]:
+    """Those of the metrics that need whole rows, from the values of both sides."""
+    asked = ((name, metric(name).of_rows) for name in names)
+    return {name: of_rows(reference, candidate) for name, of_rows in asked if of_rows is not None}
+
+
+def _logits(reference: Array, candidate: Array) -> tuple[Array, Array] | None:
+    """Both sides as rows in float64; None where they are no finite logits of at least two classes."""
+    if not (is_floating(reference) and is_floating(candidate)) or not reference.ndim or reference.shape[-1] < 2:
+        return None
+    ours, theirs = (one.astype(np.float64).reshape(-1, one.shape[-1]) for one in (reference, candidate))
+    # A forbidden class is minus infinity on both sides; NaN and plus infinity are no logits.
+    usable = all(bool((one < np.inf).all() and (one > -np.inf).any(axis=-1).all()) for one in (ours, theirs))
+    return (ours, theirs) if ours.size and usable else None
+
+
+def _log_softmax(rows: Array) -> Array:
+    shifted = rows - rows.max(axis=-1, keepdims=True)
+    found: Array = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return found
+
+
+def _divergence(reference: Array, candidate: Array) -> float:
+    rows = _logits(reference, candidate)
+    if rows is None:
+        return math.nan
+    ours, theirs = map(_log_softmax, rows)
+    share = np.exp(ours)
+    with np.errstate(invalid="ignore"):
+        # What the reference gives no probability adds nothing, whatever the candidate gives it.
+        terms = np.where(share > 0, share * (ours - theirs), 0.0)
+    # Rounding can bring a divergence of equal rows just below 0.
+    return max(float(terms.sum(axis=-1).max()), 0.0)
+
+
+def _disagreement(most: int) -> Callable[[Array, Array], float]:
+    """The share of rows whose `most` largest elements are not the same ones."""
+
+    def of(reference: Array, candidate: Array) -> float:
+        rows = _logits(reference, candidate)
+        if rows is None or rows[0].shape[-1] <= most:
+            return math.nan
+        ours, theirs = (np.sort(np.argsort(-one, axis=-1, kind="stable")[:, :most], axis=-1) for one in rows)
+        return float(np.mean(np.any(ours != theirs, axis=-1)))
+
+    return of
+
+
 def _differing(measurement: Measurement) -> float:
     """NaN if no element is comparable, or if it is an estimate."""
     if (measurement.count and not measurement.comparable) or measurement.estimate is not None:
         return math.nan
     return float(measurement.differing)
+
+
+def _asked_for(name: str) -> Callable[[Measurement], float]:
+    return lambda one: dict(one.rows).get(name, math.nan)
 
 
 def _or_nan(value: float | None) -> float:
@@ -196,4 +253,35 @@ Why: it says how widespread a difference is, which no maximum and no mean does. 
 the same entries: that is what elements are beyond.""",
     ),
 )
-_OWN = {name: Metric(name, description, value) for name, value, description in _TABLE}
+_ROWS: tuple[tuple[str, Callable[[Array, Array], float], str], ...] = (
+    (
+        "kl",
+        _divergence,
+        """Largest Kullback-Leibler divergence of any row, of the softmax of the reference from that of the candidate.
+
+When: logits of a classifier or a language model, across precisions and quantised models.
+Why: it is what the difference means for the probabilities: a constant added to a row changes nothing, and a small
+change of an unlikely class hardly anything. The largest row and not the mean: one wrong position among thousands is
+seen.""",
+    ),
+    (
+        "top1",
+        _disagreement(1),
+        """Share of the rows whose largest element is not the same one.
+
+When: logits, with a limit of 0 or of the share of answers that may change.
+Why: it is what users of a classifier see; rounding moves it only where two classes are equally likely.""",
+    ),
+    (
+        "top5",
+        _disagreement(5),
+        """Share of the rows whose five largest elements are not the same ones, in any order.
+
+When: logits that are ranked or sampled from.
+Why: it sees wrong answers that are hidden behind a right first one; needs more than five classes.""",
+    ),
+)
+_OWN = {
+    **{name: Metric(name, description, value) for name, value, description in _TABLE},
+    **{name: Metric(name, description, _asked_for(name), of_rows) for name, of_rows, description in _ROWS},
+}

@@ -363,7 +363,7 @@ def ulp_distances(reference: Array, candidate: Array, *, component: DType, scrat
     distances = np.abs(room, out=room).view(unsigned)
     largest = int(distances.max())
     if largest >= _exponent_step(component):
-        _mend_opposite_signs(left, right, distances)
+        _fix_opposite_signs(left, right, distances)
         largest = int(distances.max())
     most = largest * distances.size
     # Sums that fit the integers' own width are several times faster than widened ones.
@@ -376,7 +376,7 @@ def ulp_steps(reference: Array, candidate: Array, *, component: DType) -> Array:
     signed = _BITS_AS_INTEGER[component.itemsize]
     left, right = reference.view(signed), candidate.view(signed)
     distances = np.abs(np.subtract(left, right)).view(np.dtype(f"u{component.itemsize}"))
-    _mend_opposite_signs(left, right, distances)
+    _fix_opposite_signs(left, right, distances)
     return distances
 
 
@@ -387,7 +387,7 @@ def _exponent_step(component: DType) -> int:
     return 1 << int(np.finfo(component).nmant)
 
 
-def _mend_opposite_signs(left: Array, right: Array, distances: Array) -> None:
+def _fix_opposite_signs(left: Array, right: Array, distances: Array) -> None:
     """Where the signs differ, the distance goes through zero: the sum of both magnitudes."""
     at = np.flatnonzero((left ^ right) < 0)
     magnitude = np.array(np.iinfo(left.dtype).max, left.dtype)

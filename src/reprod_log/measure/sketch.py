@@ -149,27 +149,11 @@ def _side(summary: Summary) -> SideSummary:
     return SideSummary(**summary)  # type: ignore[arg-type]  # its counts are whole numbers
 
 
-def _measurement(pair: Pair, ours: SideSummary, theirs: SideSummary, value: float) -> Measurement:
-    """A measurement whose differences are all `value`, for the caller to fill in what is known."""
-    return Measurement(
-        count=math.prod(pair.reference.shape),
-        reference_dtype=pair.reference.dtype,
-        candidate_dtype=pair.candidate.dtype,
-        differing=-1,
-        max_abs=value,
-        mean_abs=value,
-        min_abs=value,
-        rmse=value,
-        max_rel=value,
-        mean_rel=value,
-        rel_l2=value,
-        cosine_distance=value,
-        max_ulp=None,
-        mean_ulp=None,
-        reference=ours,
-        candidate=theirs,
-        worst=None,
-    )
+def _measurement(pair: Pair, ours: SideSummary, theirs: SideSummary, size: float) -> Measurement:
+    """A measurement whose differences are all `size`, for the caller to fill in what is known."""
+    reference, candidate = pair.reference, pair.candidate
+    dtypes = reference.dtype, candidate.dtype
+    return Measurement.of_one_size(math.prod(reference.shape), dtypes, size, (ours, theirs))
 
 
 def _summary(entry: Entry) -> Summary | None:
@@ -214,19 +198,19 @@ def _from_sketches(pair: Pair, ours: Sketch, theirs: Sketch) -> Measurement | Me
         nan_both = left.nan if same else 0
         mismatched = 0 if same else max(1, abs(left.nan - right.nan) + abs(left.inf - right.inf))
     norm, error = _norm_of_difference(ours, theirs)
-    if norm <= _seen_from((left, right), count, ours.made.size):
+    sizes = _norm(left, count), _norm(right, count)
+    if norm <= _unseen(sizes, max(count, 1), ours.made.size):
         # Swap two elements, or two rows, that go to the same buckets: the sketch stays as it was.
         if _fewest_differing(pair) > 0 or ours.exact != theirs.exact:
             return message("reason.sketch_collision")
         if pair.reference.dtype != pair.candidate.dtype and not ours.exact:
             return message("reason.sketch_dtypes", reference=pair.reference.dtype, candidate=pair.candidate.dtype)
     comparable = max(count - nan_both - mismatched, 1)
-    size = _norm(left, count)
-    bounds = _bounds(norm, error, ours.made.size, (left, right), (size, _norm(right, count)), comparable)
+    bounds = _bounds(norm, error, ours.made.size, (left, right), sizes, comparable)
     return _measurement(pair, left, right, math.nan)._replace(
         differing=_fewest_differing(pair),
         rmse=norm / math.sqrt(comparable),
-        rel_l2=_share(norm, size),
+        rel_l2=_share(norm, sizes[0]),
         nan_both=nan_both,
         nonfinite_mismatched=mismatched,
         estimate=Estimate("sketches", error, bounds),
@@ -259,10 +243,10 @@ def _fewest_differing(pair: Pair) -> int:
     return 1 if first and second and first != second else -1
 
 
-def _seen_from(sides: tuple[SideSummary, SideSummary], count: int, buckets: int) -> float:
-    """The least difference that sketches show: sums of n / k values in float64 round."""
-    known = [size for size in (_norm(side, count) for side in sides) if math.isfinite(size)]
-    return _ROUNDING * math.sqrt(max(count, 1) / buckets) * max(known, default=math.inf)
+def _unseen(sizes: tuple[float, float], count: int, buckets: int) -> float:
+    """The largest difference that sketches may not show: sums of n / k values in float64 round."""
+    known = [size for size in sizes if math.isfinite(size)]
+    return _ROUNDING * math.sqrt(count / buckets) * max(known, default=math.inf)
 
 
 def _norm(side: SideSummary, count: int) -> float:
@@ -281,9 +265,7 @@ def _bounds(
     sizes: tuple[float, float],
     comparable: int,
 ) -> dict[str, tuple[float, float]]:
-    # Sums of n / k values in float64 round; a difference below that is not seen.
-    known = [size for size in sizes if math.isfinite(size)]
-    rounding = _ROUNDING * math.sqrt(comparable / buckets) * max(known, default=math.inf)
+    rounding = _unseen(sizes, comparable, buckets)
     # The square of the norm is what is estimated, with twice the relative error.
     spread = 2 * _ERRORS_WIDE * error
     times = math.sqrt(1 + spread + spread * spread)

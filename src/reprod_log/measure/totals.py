@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from reprod_log.measure.measurement import Measurement, SideSummary, Worst
+from reprod_log.measure.measurement import SIZES, Measurement, SideSummary, Worst
 from reprod_log.messages import Note
 
 _NAN = math.nan
@@ -170,7 +170,8 @@ def finish(
         reference_dtype=names[0],
         candidate_dtype=names[1],
         differing=totals.differing,
-        **(_sizes(totals, n) if n else dict.fromkeys(_SIZES, _NAN if totals.count else 0.0)),
+        # Two empty arrays differ by nothing; of values without one comparable pair the difference is unknown.
+        **(_sizes(totals, n) if n else dict.fromkeys(SIZES, _NAN if totals.count else 0.0)),
         max_ulp=_ulp(totals, totals.ulp_max, 1) if has_ulp else None,
         mean_ulp=_ulp(totals, totals.ulp_sum, n * totals.ulp_per_element) if has_ulp else None,
         reference=totals.reference.summary(),
@@ -183,11 +184,8 @@ def finish(
         octaves=tuple(sorted(totals.octaves.items())),
         notes=notes,
         estimate=None,
+        rows=(),
     )
-
-
-# Two empty arrays differ by nothing; of values without one comparable pair the difference is unknown.
-_SIZES = ("max_abs", "mean_abs", "min_abs", "rmse", "max_rel", "mean_rel", "rel_l2", "cosine_distance")
 
 
 def _sizes(totals: Totals, n: int) -> dict[str, float]:

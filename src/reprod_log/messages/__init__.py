@@ -132,14 +132,8 @@ def notes_to_dict(notes: Iterable[Note]) -> dict[str, Any]:
     notes = tuple(notes)
     found: dict[str, Any] = {"notes": [str(note) for note in notes]}
     if any(isinstance(note, Message) for note in notes):
-        found["note_ids"] = [_note_id(note) for note in notes]
+        found["note_ids"] = [note.to_dict(text=False) if isinstance(note, Message) else None for note in notes]
     return found
-
-
-def _note_id(note: Note) -> dict[str, Any] | None:
-    if not isinstance(note, Message):
-        return None
-    return note.to_dict(text=False)
 
 
 def notes_from_dict(data: Mapping[str, Any]) -> tuple[Note, ...]:
@@ -222,7 +216,7 @@ class Words:
             more = len(value) - _MOST_NAMES
             return shown if more <= 0 else self(message("list.more", shown=Foreign(shown), count=more))
         if isinstance(value, Parts):
-            return self.sentences["semicolon"].join(self(one, name=name) for one in value)
+            return self(value, name=name)
         if isinstance(value, tuple):
             return self.sentences["comma"].join(str(self._filled(one, name)) for one in value)
         return value

@@ -10,7 +10,7 @@ import numpy as np
 
 from reprod_log.frameworks.nests import filled, flatten, plain_role
 from reprod_log.frameworks.tensors import is_floating
-from reprod_log.pairing.values import SAME, gap, relative
+from reprod_log.pairing.distance import SAME, gap, relative
 from reprod_log.recording import Array, Entry
 
 if TYPE_CHECKING:

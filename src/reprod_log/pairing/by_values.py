@@ -167,8 +167,11 @@ def match_by_values(reference: Recording, candidate: Recording, weights: WeightM
     """
     roots = _roots(reference)
 
+    def is_result(key: Key) -> bool:
+        return _is_result(key, roots) and key.role not in weights.inner
+
     def must_pair(key: Key) -> bool:
-        return key.phase in _OF_TENSORS or _is_result(key, roots)
+        return key.phase in _OF_TENSORS or is_result(key)
 
     found = ValuePairs.of(reference.entries, candidate.entries)
     finder = _Finder(reference, candidate, weights, found)
@@ -179,7 +182,7 @@ def match_by_values(reference: Recording, candidate: Recording, weights: WeightM
     others = {str(pair.reference.key): pair for pair in named.pairs}
     for entry in reference.entries:
         pair = finder.partner(entry)
-        own = entry.key.phase not in (*_OF_MODULES, *_OF_TENSORS) or _is_result(entry.key, roots)
+        own = entry.key.phase not in (*_OF_MODULES, *_OF_TENSORS) or is_result(entry.key)
         needed = own or (pair is None and finder.is_lost(entry))
         if pair is None and (needed or behind.has(entry.key)):
             # What a program returns is compared by its role, whatever its values are.

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from itertools import combinations
 
+from reprod_log.layers.lookup import stored_names
 from reprod_log.pairing.graph import Graph
 from reprod_log.pairing.links import Crossing, Link
 
@@ -43,7 +44,7 @@ def _layers(links: Mapping[str, Link]) -> dict[str, str]:
 
 def _owner(name: str) -> str:
     path, _, last = name.rpartition(".")
-    return path if last in ("weight", "bias", "_mean", "_variance", "running_mean", "running_var") and path else name
+    return path if path and last in stored_names() else name
 
 
 def _kinds(graph: Graph) -> dict[str, str]:

@@ -1,37 +1,25 @@
 """match: finds the partner of every entry; says how, and lists what has none.
 
-By name and rename map first. Where both recordings describe their models, layers are paired as well (`models`) and
-entries follow their layers, so that other names, nesting and registration order do not matter.
+By name, rename map and place. Where the recordings describe their models, `by_layers` goes on from there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from reprod_log.frameworks.module_tree import join
-from reprod_log.layers.layouts import TensorView
-from reprod_log.layers.lookup import find_layer
-from reprod_log.messages import Message, Name, Names, message
-from reprod_log.pairing.arguments import input_partner
-from reprod_log.pairing.by_values import match_by_values
-from reprod_log.pairing.graphs import keeps_weights, match_with_graph
-from reprod_log.pairing.layouts import output_view, row_view, viewed_entry
-from reprod_log.pairing.links import WeightMap
-from reprod_log.pairing.models import Layers, match_layers
-from reprod_log.pairing.names import oriented, recorded_names, renamed
+from reprod_log.messages import Message, Name, message
 from reprod_log.pairing.pairing import CONFIDENCE, How, Pair, Pairing, View
-from reprod_log.pairing.weight_map import tensor_views
-from reprod_log.recording import Entry, Key, ModuleInfo, Recording
+from reprod_log.pairing.rename import oriented, recorded_names, renamed
+from reprod_log.recording import Entry, Key, Recording
 from reprod_log.recording.entry import gc_paused
+
+if TYPE_CHECKING:
+    from reprod_log.pairing.links import WeightMap
 
 _EXPECTED_OF_BOTH = ("float64", "isolated", "isolated.float64")
 _FLOAT64 = "float64"
-_OF_MODULES = ("forward", "backward")
-_OF_TENSORS = ("gradient", "clip", "update", "parameter", "buffer", "optimizer")
 _BY_PLACE = ("data", "loss", "lr")
 """Phases whose names are the scripts' own (input names, optimizer groups): paired by place when names differ."""
 
@@ -49,18 +37,23 @@ def match(
     """
     if rename:
         rename = oriented(rename, recorded_names(reference), recorded_names(candidate))
-    rename = rename or {}
     with gc_paused():
-        pairing = _matched(reference, candidate, rename)
-        if weights is not None:
-            return match_by_values(reference, candidate, weights, pairing)
-        if keeps_weights(reference) and keeps_weights(candidate):
-            return pairing
-        return match_with_graph(reference, candidate, pairing, match_layers(reference, candidate, rename=rename))
+        if weights is None and not any(one.modules or not keeps_weights(one) for one in (reference, candidate)):
+            return matched(NameFinder(reference, candidate, rename or {}))
+        # Plain logs have no layers, and need not wait for what pairs them.
+        from reprod_log.pairing.by_layers import match_models
+
+        return match_models(reference, candidate, rename=rename or {}, weights=weights)
 
 
-def _matched(reference: Recording, candidate: Recording, rename: Mapping[str, str]) -> Pairing:
-    finder = _Finder(reference, candidate, rename)
+def keeps_weights(recording: Recording) -> bool:
+    """Whether weights are known by name; those of a graph are part of it, and its recording says so."""
+    return not recording.provenance.extra.get("fixed_weights")
+
+
+def matched(finder: NameFinder) -> Pairing:
+    """The pairs that a finder finds, and what is left on either side."""
+    reference, candidate = finder.reference, finder.candidate
     pairs: list[Pair] = []
     alone: list[Entry] = []
     for entry in reference.entries:
@@ -70,14 +63,11 @@ def _matched(reference: Recording, candidate: Recording, rename: Mapping[str, st
         else:
             pairs.append(pair)
     left = [entry for entry in candidate.entries if str(entry.key) not in finder.taken]
-    structural = [*filter(finder.is_structural, alone), *filter(finder.is_structural_there, left)]
-    structural += [entry for entry in (*alone, *left) if _is_zero_gradient(entry) or finder.runs_unseen(entry)]
-    for side in (alone, left):
-        unpaired = {str(entry.key): entry for entry in side}
-        structural += [entry for entry in side if finder.is_own_interface(entry, pairs, unpaired)]
-    structural += [entry for entry in alone if _is_repeated_rate(entry, reference) or _is_unknown(entry, candidate)]
-    structural += [entry for entry in left if _is_repeated_rate(entry, candidate) or _is_unknown(entry, reference)]
+    structural = finder.structural(pairs, alone, left)
     skipped = {id(entry) for entry in structural}
+    skipped -= _of_half_a_pair(alone, reference, candidate, {pair.reference.key for pair in pairs})
+    skipped -= _of_half_a_pair(left, candidate, reference, {pair.candidate.key for pair in pairs})
+    structural = [entry for entry in structural if id(entry) in skipped]
     alone = [entry for entry in alone if id(entry) not in skipped]
     left = [entry for entry in left if id(entry) not in skipped]
     lacking = set(reference.runs) - set(candidate.runs)
@@ -140,57 +130,39 @@ def _is_missing(key: Key, own: Recording, other: Recording, paired: Collection[s
     return plain not in own or (not mode and str(plain) in paired and key.run in other.runs)
 
 
-class _Finder:
-    """Looks for partners; remembers what is taken."""
+def _of_half_a_pair(unpaired: Iterable[Entry], own: Recording, other: Recording, paired: Collection[Key]) -> set[int]:
+    """Entries without a partner whose twin in the other precision has one, although both sides ran in both.
+
+    What belongs to one side's code alone is alone in every pass; this was left out of one.
+    """
+    found = set()
+    for entry in unpaired:
+        key = entry.key
+        twin = key.in_run("" if key.run == _FLOAT64 else _FLOAT64) if key.run in ("", _FLOAT64) else None
+        if twin is not None and twin in paired and key.run in other.runs and key.run in own.runs:
+            found.add(id(entry))
+    return found
+
+
+class NameFinder:
+    """Looks for partners by name, rename map and place; remembers what is taken."""
 
     def __init__(self, reference: Recording, candidate: Recording, rename: Mapping[str, str]) -> None:
         self.reference, self.candidate, self.rename = reference, candidate, rename
         self.there = {str(entry.key): entry for entry in candidate.entries}
         self.taken: set[str] = set()
-        self.layers: Layers | None = None
-        self.views: dict[str, TensorView] = {}
-        self.our_constants = self.their_constants = frozenset[str]()
-        self.our_covered = self.their_covered = frozenset[str]()
-        self.their_partners, self.our_compared, self.their_compared = set[str](), set[str](), set[str]()
-        if reference.modules and candidate.modules:
-            self.our_constants, self.their_constants = constants(reference), constants(candidate)
-            self.layers = match_layers(reference, candidate, rename=rename)
-            otherwise = self.layers.called_otherwise
-            self.their_partners = {partner for partner, _ in self.layers.modules.values()}
-            self.our_compared = self.layers.modules.keys() - otherwise
-            self.their_compared = {self.layers.modules[path][0] for path in self.our_compared}
-            self.views = tensor_views(self.layers.units, _shapes(reference))
-            self.our_covered = covered_modules(reference, self.views.keys() | self.our_constants)
-            there = {name for view in self.views.values() for name in view.candidate}
-            self.their_covered = covered_modules(candidate, there | self.their_constants)
-        self.ours = {module.path: module for module in reference.modules}
-        self.theirs = {module.path: module for module in candidate.modules}
         self.places = _Places(reference, candidate)
-        self._row_views: dict[tuple[str, int | None, int], View | None] = {}
-        self._answered: set[_Call] = set()
-        self.inputs: dict[_Call, list[Entry]] = {}
-        for entry in candidate.entries:
-            if entry.key.phase == "forward" and entry.key.role.startswith("input"):
-                self.inputs.setdefault(_call(entry.key), []).append(entry)
 
     def partner(self, entry: Entry) -> Pair | None:
+        """The entry with its partner; None when there is none."""
         key, rule = renamed(entry.key, self.rename)
-        if rule is None and self.layers is not None:
-            if key.phase in _OF_MODULES:
-                return self._module_entry(entry, self.layers)
-            if key.phase in _OF_TENSORS:
-                return self._tensor_entry(entry) or self._named(entry, key, "name")
-        if rule is not None and key.phase in _OF_MODULES:
-            return self._in_layout(entry, self._named(entry, key, "rename"))
-        if rule is not None and key.phase in _OF_TENSORS and key.path in self._view_sources(entry):
-            return self._tensor_entry(entry)
-        pair = self._named(entry, key, "rename" if rule is not None else "name")
+        pair = self.named(entry, key, "rename" if rule is not None else "name")
         if pair is None and key.phase in _BY_PLACE:
             place = self.places.partner(entry)
-            return None if place is None else self._named(entry, place, "order")
+            return None if place is None else self.named(entry, place, "order")
         return pair
 
-    def _named(self, entry: Entry, key: Key, how: How) -> Pair | None:
+    def named(self, entry: Entry, key: Key, how: How) -> Pair | None:
         text = str(key)
         partner = self.there.get(text)
         if partner is None or text in self.taken:
@@ -198,177 +170,17 @@ class _Finder:
         self.taken.add(text)
         return Pair(entry, partner, how, CONFIDENCE[how], one_element_view(entry, partner))
 
-    def _module_entry(self, entry: Entry, layers: Layers) -> Pair | None:
-        found = layers.modules.get(entry.key.path)
-        path, how = found if found is not None else (entry.key.path, "name")
-        if found is None and (path in layers.cut_elsewhere or path in self.their_partners):
-            # The name belongs to another layer there, or to a block that is another piece of the model.
-            return None
-        if not _is_alone(entry.key):
-            if entry.key.path in layers.called_otherwise:
-                return None
-            entry_call = layers.call_order.get(entry.key.path, {}).get(entry.key.call or 0, entry.key.call)
-            if entry_call != entry.key.call:
-                key = replace(entry.key, path=path, call=entry_call)
-                return self._in_layout(entry, self._named(entry, key, how))
-        if entry.key.phase == "forward" and entry.key.role.startswith("input"):
-            return self._in_layout(entry, self._argument(entry, path, how))
-        pair = self._named(entry, replace(entry.key, path=path), how) or self._other_role(entry, path, how)
-        return self._in_layout(entry, pair)
-
-    def _argument(self, entry: Entry, path: str, how: How) -> Pair | None:
-        """The pair of an input; what a module of one's own is called with is named and ordered as one likes."""
-
-        info = self.theirs.get(path)
-        if info is not None and info.kind:
-            pair = self._named(entry, replace(entry.key, path=path), how) or self._other_role(entry, path, how)
-            if pair is not None:
-                return pair
-        given = self.inputs.get(_call(replace(entry.key, path=path)), [])
-        other = input_partner(entry, [one for one in given if str(one.key) not in self.taken])
-        return None if other is None else self._named(entry, other.key, how)
-
-    def _in_layout(self, entry: Entry, pair: Pair | None) -> Pair | None:
-        """The pair with the view that the two layers' settings call for."""
-
-        if pair is None:
-            return None
-        ours, theirs = self.ours.get(entry.key.path), self.theirs.get(pair.candidate.key.path)
-        view = output_view(entry, pair.candidate, ours, theirs)
-        if view is None and not _is_alone(entry.key):
-            view = self._rows(entry, pair.candidate, ours, theirs)
-        return replace(pair, view=view) if view is not None else pair
-
-    def _rows(self, entry: Entry, candidate: Entry, ours: ModuleInfo | None, theirs: ModuleInfo | None) -> View | None:
-        """The view of a layer that works row by row: decided by its first input or output, and then kept."""
-
-        place = entry.key.path, entry.key.call, len(entry.shape)
-        if place not in self._row_views:
-            self._row_views[place] = row_view(entry, candidate, ours, theirs)
-        view = self._row_views[place]
-        if view is None or view.axes is None or len(candidate.shape) != len(view.axes):
-            return None
-        return view if tuple(candidate.shape[axis] for axis in view.axes) == entry.shape else None
-
-    def _view_sources(self, entry: Entry) -> tuple[str, ...]:
-        view = self.views.get(entry.key.path)
-        return () if view is None else view.candidate
-
-    def _other_role(self, entry: Entry, path: str, how: How) -> Pair | None:
-        """`output` of one side and `output.0` of the other are the same tensor when there is no other."""
-        role = entry.key.role
-        for other in (f"{role}.0", role.removesuffix(".0")):
-            if other != role:
-                pair = self._named(entry, replace(entry.key, path=path, role=other), how)
-                if pair is not None:
-                    return pair
-        return None
-
-    def _tensor_entry(self, entry: Entry) -> Pair | None:
-
-        view = self.views.get(entry.key.path)
-        if view is None:
-            return None
-        keys = [str(replace(entry.key, path=name)) for name in view.candidate]
-        if any(key not in self.candidate for key in keys):
-            return None
-        parts = [self.candidate[key] for key in keys]
-        self.taken.update(keys)
-        how: How = "name" if keys == [str(entry.key)] else "structure"
-        if view.unchanged and parts[0].shape == entry.shape:
-            return Pair(entry, parts[0], how, CONFIDENCE[how])
-        if not entry.shape or any(not part.shape for part in parts):
-            # Counters and powers kept per parameter (beta1_pow) have no layout.
-            return Pair(entry, parts[0], how, CONFIDENCE[how], one_element_view(entry, parts[0]))
-        reason = message("view.of_kind", kind=view.kind, steps=view.steps)
-        return Pair(entry, viewed_entry(view, parts, entry), how, CONFIDENCE[how], View(reason))
-
-    def is_structural(self, entry: Entry) -> bool:
-        """Whether an entry of the reference belongs to a module without partner that holds nothing of its own."""
-        if self.layers is None:
-            return False
-        return entry.key.path not in self.our_compared and _bare(entry, self.ours, self.our_constants, self.our_covered)
-
-    def is_structural_there(self, entry: Entry) -> bool:
-        """The same for an entry of the candidate."""
-        if self.layers is None:
-            return False
-        return entry.key.path not in self.their_compared and _bare(
-            entry, self.theirs, self.their_constants, self.their_covered
-        )
-
-    def runs_unseen(self, entry: Entry) -> bool:
-        """Whether the layer runs inside a compiled module on the other side, by whose results it is judged."""
-        if self.layers is None or entry.key.phase not in _OF_MODULES or _is_alone(entry.key):
-            return False
-        return entry.key.path in self._unseen
-
-    @cached_property
-    def _unseen(self) -> frozenset[str]:
-        """The layers of either side whose partner could not be recorded."""
-        assert self.layers is not None
-        both = [(path, found[0]) for path, found in self.layers.modules.items()]
-        there = {path for path, partner in both if partner in self.theirs and self.theirs[partner].unseen}
-        return frozenset(there | {partner for path, partner in both if path in self.ours and self.ours[path].unseen})
-
-    def is_own_interface(self, entry: Entry, pairs: Sequence[Pair], unpaired: Mapping[str, Entry]) -> bool:
-        """Whether it is an argument, or a further output, that only one author's module has, or the gradient of one.
-
-        Every argument is another layer's output or data, and what is done with a further output shows behind it. What
-        the model itself returns must have a partner. `unpaired` are the entries of the same side that have none.
-        """
-        if self.layers is None or entry.key.phase not in _OF_MODULES:
-            return False
-        if entry.key.role.startswith("input"):
-            return entry.key.phase == "forward"
-        if not self._answered:
-            # Only an output that has a partner makes another output a further one.
-            for pair in pairs:
-                if pair.reference.key.role.startswith("output"):
-                    self._answered |= {_call(pair.reference.key), _call(pair.candidate.key)}
-        modules = self.ours if entry.key.path in self.ours else self.theirs
-        if entry.key.path.rpartition(".")[0] not in modules or entry.key.path == "":
-            return False
-        if _call(entry.key) in self._answered:
-            return True
-        if not entry.key.role.startswith("output"):
-            return False
-        # It may be the only gradient of the call: of a sequence that one side keeps packed, beside unused states.
-        output = replace(entry.key, phase="forward", role=entry.key.role.partition("~")[0])
-        return str(output) in unpaired and _call(output) in self._answered
+    def structural(self, pairs: Sequence[Pair], alone: Sequence[Entry], left: Sequence[Entry]) -> list[Entry]:
+        """What has no partner and needs none: `alone` of the reference, `left` of the candidate."""
+        return [
+            *(one for one in (*alone, *left) if _is_zero_gradient(one)),
+            *(one for one in alone if _is_repeated_rate(one, self.reference) or _is_unknown(one, self.candidate)),
+            *(one for one in left if _is_repeated_rate(one, self.candidate) or _is_unknown(one, self.reference)),
+        ]
 
     def notes(self) -> list[Message]:
-        """Layers that found no partner, by name."""
-        if self.layers is None:
-            return []
-        notes = []
-        for side, left in (("reference", self.layers.left_in_reference), ("candidate", self.layers.left_in_candidate)):
-            known = self.our_constants | self.our_covered
-            if side == "candidate":
-                known = self.their_constants | self.their_covered
-            left = tuple(path for path in left if path not in known)
-            if left:
-                notes.append(message("note.pairing.unmatched_layers", side=message(side), layers=Names(left)))
-        for what, paths in (
-            ("note.pairing.cut_elsewhere", self.layers.cut_elsewhere),
-            ("note.pairing.called_otherwise", self.layers.called_otherwise),
-            ("note.pairing.call_order", self.layers.call_order),
-        ):
-            if paths:
-                notes.append(message(what, layers=Names(sorted(paths))))
-        return notes
-
-
-def _is_alone(key: Key) -> bool:
-    """Whether the layer was run alone, on what the reference's was given at its first call."""
-    return key.run.startswith("isolated")
-
-
-_Call = tuple[str, int | None, str, str, int | None]
-
-
-def _call(key: Key) -> _Call:
-    return key.run, key.step, key.phase, key.path, key.call
+        """What a reader should know about the pairs."""
+        return []
 
 
 def _is_zero_gradient(entry: Entry) -> bool:
@@ -387,16 +199,6 @@ def _is_repeated_rate(entry: Entry, recording: Recording) -> bool:
 def _is_unknown(entry: Entry, other: Recording) -> bool:
     """Whether it is a learning rate, and the other side's optimizer does not tell its own: the updates show it."""
     return entry.key.phase == "lr" and bool(other.provenance.extra.get("unknown_rates"))
-
-
-def _bare(entry: Entry, modules: Mapping[str, ModuleInfo], constant: frozenset[str], covered: frozenset[str]) -> bool:
-    path = entry.key.path
-    if entry.key.phase == "buffer":
-        return path in constant
-    module = modules.get(path)
-    if entry.key.phase not in _OF_MODULES or module is None:
-        return False
-    return path in covered or not module.parameters
 
 
 class _Places:
@@ -428,61 +230,8 @@ def _by_step_and_phase(recording: Recording) -> dict[tuple[str, int | None, str]
     return groups
 
 
-def _shapes(recording: Recording) -> dict[str, tuple[int, ...]]:
-    return {
-        f"{module.path}.{name}" if module.path else name: shape
-        for module in recording.modules
-        for name, shape in module.parameters.items()
-    }
-
-
 def one_element_view(reference: Entry, candidate: Entry) -> View | None:
     """The view that makes (1,) and () the same thing: old paddle losses are 1-element arrays."""
     if reference.shape == candidate.shape or {reference.shape, candidate.shape} != {(), (1,)}:
         return None
     return View(message("view.one_number"), shape=reference.shape)
-
-
-def constants(recording: Recording) -> frozenset[str]:
-    """Buffers that a model only looks up (indices, position tables), so that no result depends on their being stored.
-
-    Integers outside of known layers, and floating ones that do not change from step to step nor with the precision of
-    the run: another model may compute the same numbers whenever it needs them.
-    """
-    layers = {module.path for module in recording.modules if find_layer(module.origin) is not None}
-    seen: dict[str, list[Entry]] = {}
-    for entry in recording.entries:
-        if entry.key.phase == "buffer" and entry.key.run in ("", "float64"):
-            seen.setdefault(entry.key.path, []).append(entry)
-    return frozenset(
-        path
-        for path, entries in seen.items()
-        if entries[0].dtype.startswith(("int", "uint", "bool"))
-        or (path.rpartition(".")[0] not in layers and _never_changes(entries))
-    )
-
-
-def _never_changes(entries: Sequence[Entry]) -> bool:
-    """Whether it was seen more than once and was always the same; what is computed would round in another precision."""
-    first = entries[0]
-    if len(entries) < 2 or any(entry.detail != "full" for entry in entries):
-        return False
-    return all(
-        entry.hash == first.hash if entry.hash and entry.key.run == first.key.run else _equal(entry, first)
-        for entry in entries[1:]
-    )
-
-
-def _equal(one: Entry, other: Entry) -> bool:
-    return bool(np.array_equal(one.array(), other.array()))
-
-
-def covered_modules(recording: Recording, compared: Collection[str]) -> frozenset[str]:
-    """Paths of the modules whose tensors are all among `compared`, each under the name it was recorded by."""
-    first = recording.provenance.extra.get("tied_parameters", {})
-    found = set()
-    for module in recording.modules:
-        names = [join(module.path, name) for name in module.parameters]
-        if names and all(first.get(name, name) in compared for name in names):
-            found.add(module.path)
-    return frozenset(found)

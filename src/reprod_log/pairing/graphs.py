@@ -23,11 +23,6 @@ from reprod_log.recording import Entry, Key, Recording
 _FLOAT64 = "float64"
 
 
-def keeps_weights(recording: Recording) -> bool:
-    """Whether weights are known by name; those of a graph are part of it, and its recording says so."""
-    return not recording.provenance.extra.get("fixed_weights")
-
-
 @dataclass(frozen=True)
 class GraphPairs:
     """Partners in a program of which one side is a graph."""

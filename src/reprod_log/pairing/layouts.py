@@ -17,8 +17,8 @@ from reprod_log.errors import RecordingError
 from reprod_log.layers.arrangement import batch_first, channels_last, is_sequence, is_sequence_role, row_by_row
 from reprod_log.layers.layouts import Piece, TensorView
 from reprod_log.messages import Message, message
+from reprod_log.pairing.distance import SAME, relative
 from reprod_log.pairing.pairing import View
-from reprod_log.pairing.values import SAME, relative
 from reprod_log.recording import Array, Entry, ModuleInfo
 from reprod_log.recording.sketch import Sketch, Sketching, SketchOrder, sketch_of, stored_sketch
 from reprod_log.recording.summary import STATISTICS, Summary, joined, summarise
@@ -48,7 +48,7 @@ def output_view(reference: Entry, candidate: Entry, ours: ModuleInfo | None, the
     left, right = channels_last(ours), channels_last(theirs)
     if rank >= 3 and left != right:
         axes = (0, rank - 1, *range(1, rank - 1)) if right else (0, *range(2, rank), 1)
-        if tuple(candidate.shape[axis] for axis in axes) == reference.shape:
+        if tuple(candidate.shape[axis] for axis in axes) == reference.shape and not _agree(reference, candidate):
             return View(message("view.channels_last" if right else "view.channels_first", type=theirs.type), axes=axes)
     # Only the sequence itself: states and weights that come beside it have no time axis.
     if rank == 3 and is_sequence_role(ours, reference.key.role) and time_and_batch_exchanged(ours, theirs):
@@ -57,6 +57,13 @@ def output_view(reference: Entry, candidate: Entry, ours: ModuleInfo | None, the
             id = "view.batch_first" if batch_first(theirs) else "view.time_first"
             return View(message(id, type=theirs.type), axes=axes)
     return None
+
+
+def _agree(reference: Entry, candidate: Entry) -> bool:
+    """Whether the values agree as they stand: of equal axes no shape tells which is which."""
+    if reference.shape != candidate.shape or not "full" == reference.detail == candidate.detail:
+        return False
+    return relative(reference.array(), candidate.array()) <= SAME
 
 
 def row_view(reference: Entry, candidate: Entry, ours: ModuleInfo | None, theirs: ModuleInfo | None) -> View | None:

@@ -150,6 +150,8 @@ class WeightMap:
     left_in_candidate: tuple[str, ...] = ()
     complete: bool = False
     """Whether every weight that a result of either side depends on is in it."""
+    inner: tuple[str, ...] = ()
+    """Results that only the reference returns, and that the candidate computes on its way: a cache, hidden states."""
     crossings: tuple[Crossing, ...] = ()
     """Layers that agree only against their names."""
     trials: int = 0

@@ -11,13 +11,13 @@ from typing import Any, Literal
 import numpy as np
 
 from reprod_log.capture.live import LiveModel, live_model
-from reprod_log.errors import TransferError, UsageError, first_line, listed
+from reprod_log.errors import TransferError, UsageError, first_line, listed, near_names
 from reprod_log.frameworks.contract import KeptForm, ModuleFacts, StateFacts
 from reprod_log.frameworks.module_tree import join
 from reprod_log.frameworks.tensors import plain_batch
 from reprod_log.layers.lookup import column_of, family_of, find_layer, layer_kind
 from reprod_log.layers.rows import Column, LayerFacts, LayerKind
-from reprod_log.pairing.names import attention_role, match_names, match_renames, near
+from reprod_log.pairing.names import attention_role, match_names, match_renames
 from reprod_log.pairing.order import (
     Ambiguity,
     by_signature,
@@ -38,13 +38,7 @@ from reprod_log.pairing.units import (
     take_apart,
     without_pairs,
 )
-from reprod_log.pairing.values import (
-    Calls,
-    Context,
-    Pairs,
-    Settlement,
-    owners_agree,
-)
+from reprod_log.pairing.values import Calls, Context, Pairs, Settlement, owners_agree
 from reprod_log.pairing.weight_map import TransferPlan, make_plan
 from reprod_log.recording import Array, ModuleInfo
 
@@ -436,5 +430,5 @@ def _reason(
     same_path = next((one for one in other.units if one.path == unit.path), None)
     if same_path is not None:
         return f"'{unit.path}' is {unit.describe()} here and {same_path.describe()} there"
-    close = near(name, free)
+    close = near_names(name, free, most=2)
     return f"near '{name}': {listed(close)}" if close else f"nothing fits '{unit.path}' ({unit.describe()})"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -134,12 +134,14 @@ def _file_names(side: Side) -> dict[str, str]:
     return {name: first for name, first in found.items() if name != first}
 
 
-def write_weights(side: Side, arrays: Mapping[str, Array]) -> None:
-    """Overwrite weights of a side, by the names of the map."""
+def write_weights(side: Side, arrays: Mapping[str, Array]) -> Side:
+    """The side with these weights, by the names of the map: overwritten where its models are objects, not values."""
+    made: dict[str, Any] = {}
     for prefix, one in Surveyed.of(side).surveys.items():
         names = {one.state[name].first for name in one.names}
         own = {name: arrays[_full(prefix, name)] for name in names if _full(prefix, name) in arrays}
-        one.live.write({name: array.astype(one.read(name).dtype) for name, array in own.items()})
+        made[prefix] = one.live.write({name: array.astype(one.read(name).dtype) for name, array in own.items()})
+    return replace(side, model=made if isinstance(side.model, Mapping) else made[""])
 
 
 def _tables(candidate: Graph, there: Surveyed) -> frozenset[str]:
@@ -152,11 +154,27 @@ def result_roles(reference: Program, candidate: Program) -> dict[str, str]:
     ours, theirs = list(reference.results), list(candidate.results)
     if set(theirs) <= set(ours):
         return {role: role for role in theirs}
-    here, there = ([role for role in side if role != "loss"] for side in (ours, theirs))
     found = {"loss": "loss"} if "loss" in ours and "loss" in theirs else {}
+    here, there = ([role for role in side if role != "loss"] for side in (ours, theirs))
     if len(here) == len(there):
-        found |= dict(zip(there, here, strict=True))
-    return found
+        return found | dict(zip(there, here, strict=True))
+    # One side returns more than the other (a cache, hidden states): the same shapes in the same order.
+    shapes = [reference.arrays[reference.results[role]].shape for role in here]
+    wanted = [candidate.arrays[candidate.results[role]].shape for role in there]
+    if len(here) > len(there):
+        return found | {there[few]: here[many] for few, many in _in_order(wanted, shapes)}
+    return found | {there[many]: here[few] for few, many in _in_order(shapes, wanted)}
+
+
+def _in_order(few: list[tuple[int, ...]], many: list[tuple[int, ...]]) -> Iterator[tuple[int, int]]:
+    """For each of the few the first of the many that is left, comes later and has its shape, but for axes of one."""
+    start = 0
+    for number, shape in enumerate(few):
+        for place in range(start, len(many)):
+            if [size for size in many[place] if size != 1] == [size for size in shape if size != 1]:
+                yield number, place
+                start = place + 1
+                break
 
 
 def layer_proposals(here: Surveyed, there: Surveyed) -> dict[str, tuple[Proposal, ...]]:

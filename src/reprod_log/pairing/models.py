@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from reprod_log.pairing.names import fronts, match_names, match_renames
+from reprod_log.pairing.names import match_names, match_renames
 from reprod_log.pairing.order import (
     best_alignment,
     match_loose,
@@ -19,12 +19,9 @@ from reprod_log.pairing.order import (
 )
 from reprod_log.pairing.pairing import How
 from reprod_log.pairing.regions import cut_elsewhere, order_calls
+from reprod_log.pairing.rename import fronts
 from reprod_log.pairing.units import BARE, PIECE, PairedBy, Unit, UnitPair, recorded_units, take_apart, without_pairs
-from reprod_log.pairing.values import (
-    exchange_branches,
-    lone_tensors,
-    settle_siblings,
-)
+from reprod_log.pairing.values import exchange_branches, lone_tensors, settle_siblings
 from reprod_log.recording import ModuleInfo, Recording
 
 

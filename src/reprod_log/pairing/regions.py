@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from reprod_log.layers.lookup import is_framework_s
-from reprod_log.pairing.values import ANOTHER, SAME, gap, relative
+from reprod_log.pairing.distance import ANOTHER, SAME, gap, relative
 from reprod_log.recording import Array, Entry, Recording
 
 _MOST_PAIRS_OF_ROWS = 4_000_000

@@ -603,11 +603,13 @@ class Search:
     def _result(self) -> WeightMap:
         results = self.theirs.program.results
         fits = [
-            role in self.roles and number in self.tensors and self._result_fits(role, number)
+            number in self.tensors
+            and (self._result_fits(role, number) if role in self.roles else number in self.anchors)
             for role, number in results.items()
             if self.theirs.behind[number]
         ]
-        agrees = bool(fits) and all(fits) and not self.diverged
+        agrees = bool(self.roles) and bool(fits) and all(fits) and not self.diverged
+        more = [role for role in self.ours.program.results if role not in self.roles.values()]
         links = tuple(self.links[name] for name in self.theirs.names if name in self.links)
         used = {name for link in links for name in link.sources}
         left = tuple(name for name in self.ours.names if name not in used)
@@ -620,6 +622,7 @@ class Search:
             left,
             lacking,
             complete=complete,
+            inner=tuple(role for role in more if self.ours.program.results[role] in self.reached),
             trials=self.trials,
             bounded=self.bounded,
         )

@@ -13,29 +13,18 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from reprod_log.messages import Message, Name, Number, message
+from reprod_log.pairing.distance import ANOTHER, SAME, distance, gap, rearranged_difference, relative
 from reprod_log.pairing.names import attention_role, closeness
 from reprod_log.pairing.order import lone_bare_units
 from reprod_log.pairing.units import BARE, PIECE, PairedBy, Signature, Unit, UnitPair
 from reprod_log.pairing.weight_map import tensor_views
 from reprod_log.recording import Array, Entry, Recording
-from reprod_log.recording.sketch import sketch_of, stored_sketch
 
 if TYPE_CHECKING:
     from reprod_log.frameworks.contract import LayerCall
 
 
-ANOTHER = 0.05
-"""Relative difference from which on two tensors are not the same thing with rounding or a defect in it."""
-SAME = 1e-3
-"""Relative difference up to which they hold the same; rounding through a whole float32 model stays below."""
-# Measured between torch and paddle on CPU: 1e-13 at most in float64 (eps is stored as float32), 1e-6 per layer in
-# float32, growing to 1e-4 through a whole model. A wrong layout, partner or setting shows at 1e-6 in float64, and
-# mostly far above.
-LAYER_LIMIT = {"float64": 1e-9, "float32": 1e-4}
-MODEL_LIMIT = 1e-3
 _MOST_SIBLINGS = 6
 _MOST_EXCHANGED = 64
 """Layers of one shape that are tried against each other."""
@@ -43,77 +32,6 @@ _MOST_EXCHANGED = 64
 _MOST_RUNS = 200
 # Six orders of three layers, 24 of four; five would be 120.
 _LARGEST_GROUP = 4
-
-
-# ---- how far apart two tensors are -----------------------------------------------------------------------------------
-def relative(ours: Array, theirs: Array) -> float:
-    """‖theirs - ours‖ / ‖ours‖; inf when ours is zero and theirs is not, or their shapes differ."""
-    if ours.shape != theirs.shape:
-        return math.inf
-    ours, theirs = _wide(ours), _wide(theirs)
-    size = float(np.linalg.norm(ours))
-    error = float(np.linalg.norm(theirs - ours))
-    return error / size if size else (0.0 if error == 0 else math.inf)
-
-
-def _wide(array: Array) -> Array:
-    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64, copy=False)
-
-
-def factor(ours: Array, theirs: Array, *, within: float = 1e-4) -> float | None:
-    """The one number that makes theirs out of ours; None when there is none."""
-    size = float(np.vdot(ours, ours))
-    if not size or not np.isfinite(ours).all() or not np.isfinite(theirs).all():
-        return None
-    ratio = float(np.vdot(ours, theirs)) / size
-    left = float(np.linalg.norm(theirs - ratio * ours))
-    return ratio if ratio and left <= within * abs(ratio) * size**0.5 else None
-
-
-def difference(one: Sequence[Array], other: Sequence[Array]) -> float:
-    """The largest relative difference (L2) over all outputs; infinite if they cannot be compared, NaN if not finite."""
-    if len(one) != len(other) or not one:
-        return float("inf")
-    return max((relative(a, b) for a, b in zip(one, other, strict=True)), key=lambda x: (np.isnan(x), x))
-
-
-def rearranged_difference(one: Sequence[Array], other: Sequence[Array]) -> float:
-    """The same for outputs that may hold their values in another order (batch first or time first, say)."""
-    direct = difference(one, other)
-    if direct <= MODEL_LIMIT or len(one) != len(other):
-        return direct
-    if any(a.size != b.size for a, b in zip(one, other, strict=True)):
-        return float("inf")
-    return difference([np.sort(a, axis=None) for a in one], [np.sort(b, axis=None) for b in other])
-
-
-def gap(first: Entry, second: Entry) -> float:
-    """The relative difference of two entries; NaN, which is neither small nor large, where none of their values are."""
-    if first.shape != second.shape:
-        return math.inf
-    if first.hash and first.hash == second.hash:
-        return 0.0
-    return math.nan if "summary" in (first.detail, second.detail) else distance(first, second)
-
-
-def distance(first: Entry, second: Entry) -> float:
-    """The relative difference of two floating entries of one shape whose values, or sketches, are there."""
-    if first.shape != second.shape or not first.dtype.startswith(("float", "bfloat", "complex")):
-        return math.inf
-    one, other = _values(first, second), _values(second, first)
-    # Two tensors of zeros say nothing of each other.
-    return relative(one, other) if np.any(one) else math.inf
-
-
-def _values(entry: Entry, other: Entry) -> Array:
-    """The values in float64, or their sketch where one of the two has nothing else: it keeps distances well enough."""
-    if entry.detail == "sketch":
-        return entry.read()
-    array = entry.array()
-    if other.detail == "sketch":
-        like = stored_sketch(other)
-        return sketch_of(array, form=like.form, made=like.made).values
-    return _wide(array)
 
 
 # ---- recorded models -------------------------------------------------------------------------------------------------
@@ -292,7 +210,7 @@ def owners_agree(pair: UnitPair, source: Calls, target: Calls) -> bool:
     if one is None or other is None:
         return False
     common = min(len(one.outputs), len(other.outputs))
-    return rearranged_difference(one.outputs[:common], other.outputs[:common]) <= MODEL_LIMIT
+    return rearranged_difference(one.outputs[:common], other.outputs[:common]) <= SAME
 
 
 @dataclass(frozen=True)
@@ -410,9 +328,9 @@ class Settlement:
                 continue
             compared += 1
             off = rearranged_difference(one, other)
-            if not off <= MODEL_LIMIT:
+            if not off <= SAME:
                 given = self.source.by_path[pair.source.owner].inputs, trace.by_path[pair.target.owner].inputs
-                same_input = rearranged_difference(*given) <= MODEL_LIMIT
+                same_input = rearranged_difference(*given) <= SAME
                 return Context(compared, pair, off, same_input)
         return Context(compared)
 
@@ -453,7 +371,7 @@ class Settlement:
             and not (pair.settled or wrong.settled)
             and pair.source.fits(wrong.source)
             and pair.source.owner in self.source.by_path
-            and rearranged_difference(self.source.by_path[pair.source.owner].inputs, given) <= MODEL_LIMIT
+            and rearranged_difference(self.source.by_path[pair.source.owner].inputs, given) <= SAME
         ]
 
     @staticmethod

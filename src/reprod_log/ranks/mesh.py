@@ -73,7 +73,7 @@ class Mesh:
     @property
     def sizes(self) -> str:
         """The axes with their sizes: `dp 2 × tp 2`."""
-        return " × ".join(f"{axis.name} {axis.size}" for axis in self.axes)
+        return _sizes(self.axes)
 
     def where(self, rank: int) -> str:
         """The place of a rank in words: `dp 1, tp 0`."""
@@ -88,11 +88,11 @@ def declared_mesh(sizes: Mapping[str, int], ranks: int, source: str) -> Mesh:
     wrong = [name for name, size in sizes.items() if not AXIS_NAME.fullmatch(name) or size < 1]
     if wrong or not sizes:
         raise UsageError(f"cannot use the mesh {dict(sizes)}: give axes with names and sizes, e.g. dp=2,tp=2")
+    axes = [Axis.named(name, size) for name, size in sizes.items()]
     total = prod(sizes.values())
     if total != ranks:
-        axes = " × ".join(f"{name} {size}" for name, size in sizes.items())
-        raise UsageError(f"{source}: the mesh {axes} has {total} places, but there are {ranks} ranks")
-    return Mesh.ordered([Axis.named(name, size) for name, size in sizes.items()])
+        raise UsageError(f"{source}: the mesh {_sizes(axes)} has {total} places, but there are {ranks} ranks")
+    return Mesh.ordered(axes)
 
 
 def recorded_mesh(parts: Sequence[Recording], source: str) -> Mesh | None:
@@ -135,7 +135,11 @@ def unknown_axis(mark: str, mesh: Mesh) -> UsageError:
 
 
 def _described(axes: Sequence[Axis]) -> str:
-    return f"a mesh of {' × '.join(f'{axis.name} {axis.size}' for axis in axes)}" if axes else "no mesh"
+    return f"a mesh of {_sizes(axes)}" if axes else "no mesh"
+
+
+def _sizes(axes: Sequence[Axis]) -> str:
+    return " × ".join(f"{axis.name} {axis.size}" for axis in axes)
 
 
 BATCH = "dp"

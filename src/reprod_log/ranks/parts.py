@@ -65,7 +65,7 @@ class Ranks:
     parts: tuple[Recording, ...]
     source: str = ""
     mesh: Mesh | None = None
-    """Where each rank stands; None when there is one axis and nobody has named it."""
+    """Where each rank stands; None when there is one axis without a name."""
 
     def __post_init__(self) -> None:
         if len(self.parts) < 2:

@@ -220,8 +220,8 @@ class Placing:
         if place is None:
             known = ", ".join(axis.name for axis in self.mesh.axes)
             raise RecordingError(
-                f"{str(parts[0].key)!r} is distributed along {name!r}, which is no axis of this run ({known}). Give "
-                "watch(mesh=…) the mesh that all tensors lie on."
+                f"{str(parts[0].key)!r} is distributed along {name!r}, which is not an axis of this run ({known}). "
+                "Give watch(mesh=…) the mesh that all tensors lie on."
             )
         return place
 
@@ -297,7 +297,7 @@ class _Pile:
         return self.combined(axis, lambda parts, ranks: _joined(parts, ranks, self.mesh, axis, dim))
 
     def shaped(self, known: dict[int, Entry], *, complete: bool) -> _Pile:
-        """The wholes in the shapes that their parts speak of, when they are complete."""
+        """The wholes in the shapes that their parts describe, when they are complete."""
         found = {}
         for rank, entry in self.parts.items():
             shard = shard_of(known[rank].meta)
@@ -319,10 +319,10 @@ def _joined(parts: Parts, ranks: tuple[int, ...], mesh: Mesh, axis: int, dim: in
             return np.concatenate([part.array() for part in parts], axis=dim)
 
         return replace(first, shape=shape, read=read, hash="", meta=_without_shard(first))
-    told = [part for part in parts if prod(part.shape)]
-    if len({part.shape for part in told}) == 1 and all("summary" in part.meta for part in told):
+    filled = [part for part in parts if prod(part.shape)]
+    if len({part.shape for part in filled}) == 1 and all("summary" in part.meta for part in filled):
         # A sketch of a whole cannot be made from sketches of its pieces; its statistics can.
-        whole = joined_summary([part.meta["summary"] for part in told])
+        whole = joined_summary([part.meta["summary"] for part in filled])
         return replace(first, shape=shape, read=no_values, detail="summary", hash="", meta={"summary": whole})
     return None
 
@@ -355,7 +355,7 @@ def _divided(entry: Entry, share: int) -> Entry | None:
 
 
 def _shaped(entry: Entry, shard: Shard) -> Entry:
-    """The entry, checked to be the whole that its parts speak of."""
+    """The entry, checked to be the whole that its parts describe."""
     if shard.flat and entry.shape == (prod(shard.whole),):
         return replace(_plain(entry), shape=shard.whole, read=lambda: entry.read().reshape(shard.whole))
     if entry.shape != shard.whole:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from reprod_log.pairing.values import factor
+from reprod_log.pairing.distance import factor
 from reprod_log.ranks.parts import Group, Ranks, digest, same
 from reprod_log.ranks.placing import Placing, along_axes
 from reprod_log.recording import Array, Entry, Key, Recording

@@ -45,7 +45,7 @@ def pair_replicas(ranks: Ranks, placing: Placing, found: tuple[Reduction, ...]) 
         if key not in late and _is_comparable(parts[0]):
             placed = placing.of(parts)
             if placed.shard is not None:
-                # Refuses parts that do not make the whole they speak of; reads nothing.
+                # Refuses parts that do not make the whole they describe; reads nothing.
                 together(parts, placed, mesh)
             axes = placed.same
             if parts[0].key.path in own_statistics or parts[0].key.phase not in _REPLICAS:
@@ -129,7 +129,7 @@ def keeping(ranks: Group, differing: dict[str, ModuleInfo]) -> StatisticsKept:
         return "equal"
     found = {_kept_by(ranks, rank, path, module) for path, module in differing.items() for rank in range(1, ranks.size)}
     found -= {"unknown"}
-    # What a framework does by itself is no proof, but an answer to start from.
+    # What a framework does by default is not a proof, but a first answer.
     return next(iter(found)) if len(found) == 1 else "unknown"
 
 

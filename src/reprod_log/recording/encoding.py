@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -14,11 +14,11 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from reprod_log.errors import RecordingError, UnreadableFile
-from reprod_log.messages import notes_from_dict
-from reprod_log.recording.entry import Array, Entry, dtype_name, dtype_named
+from reprod_log.errors import NewerFormat, RecordingError, UnreadableFile
+from reprod_log.messages import Note, notes_from_dict, notes_to_dict
+from reprod_log.recording.entry import Array, Entry, dtype_name, dtype_named, is_shape
 from reprod_log.recording.key import Key
-from reprod_log.recording.recording import ModuleInfo, Provenance
+from reprod_log.recording.recording import ModuleInfo, Provenance, Recording
 from reprod_log.recording.sketch import read_facts
 from reprod_log.recording.summary import check_summary
 
@@ -40,6 +40,8 @@ SAFETENSORS_CODES = {
     "float8_e4m3fn": "F8_E4M3",
     "complex64": "C64",
 }
+FORMAT_VERSION = 1
+"""1: first version. Raise it when an older reader would misread, not when something is added."""
 STORABLE = frozenset(SAFETENSORS_CODES)
 """dtypes that safetensors has a code for."""
 _HARMLESS_BYTES = 1 << 26
@@ -64,6 +66,11 @@ def encode(array: Array, *, key: str = "", native: frozenset[str] = STORABLE) ->
         return np.frombuffer(text.encode(), np.uint8)
     if array.dtype.kind == "S":
         raise RecordingError(f"{key!r} holds raw bytes; decode it to text or view it as uint8 first")
+    return file_bytes(array)
+
+
+def file_bytes(array: Array) -> Array:
+    """The elements one after the other, little-endian, as bytes."""
     plain = np.ascontiguousarray(array)
     if plain.dtype.byteorder == ">":
         plain = plain.astype(plain.dtype.newbyteorder("<"))
@@ -132,6 +139,48 @@ def describe(entry: Entry) -> dict[str, Any]:
     return described
 
 
+def describe_facts(
+    provenance: Provenance, modules: Iterable[ModuleInfo], *, complete: bool, notes: Iterable[Note]
+) -> dict[str, Any]:
+    """What stands in a store about a recording as a whole."""
+    return {
+        "version": FORMAT_VERSION,
+        "provenance": provenance.to_dict(),
+        "modules": [module.to_dict() for module in modules],
+        "complete": complete,
+        **notes_to_dict(notes),
+    }
+
+
+def describe_recording(recording: Recording) -> str:
+    """The description of a recording and of its entries, as text."""
+    facts = describe_facts(recording.provenance, recording.modules, complete=recording.complete, notes=recording.notes)
+    return json.dumps({**facts, "entries": list(map(describe, recording.entries))}, ensure_ascii=False)
+
+
+def read_description(text: str | bytes, *, where: object) -> dict[str, Any]:
+    """A description with its list of entries, of a format version that this code can read."""
+    try:
+        described = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UnreadableFile(f"{where}: the description of its entries is not valid JSON ({error})") from error
+    check_version(described, where)
+    if not isinstance(described.get("entries"), list):
+        raise UnreadableFile(f"{where}: the description has no list of entries")
+    return dict(described)
+
+
+def check_version(described: object, where: object) -> None:
+    """Raise unless `described` is an object of a format version that this code can read."""
+    if not isinstance(described, dict) or not isinstance(described.get("version"), int):
+        raise UnreadableFile(f"{where}: the description does not name its format version")
+    if described["version"] > FORMAT_VERSION:
+        raise NewerFormat(
+            f"{where} has format version {described['version']}, this reprod_log reads up to {FORMAT_VERSION}. "
+            "Upgrade reprod_log to open it."
+        )
+
+
 def facts_from(described: Mapping[str, Any], *, complete: bool, where: str) -> dict[str, Any]:
     """The recording's own facts in a store's description; `complete` is the value where it has none."""
     try:
@@ -146,16 +195,17 @@ def facts_from(described: Mapping[str, Any], *, complete: bool, where: str) -> d
     return {"provenance": provenance, "modules": modules, "complete": complete, "notes": notes}
 
 
-def is_shape(numbers: tuple[Any, ...]) -> bool:
-    """Whether these numbers from a file can be the shape of an array."""
-    for number in numbers:
-        if type(number) is not int or not 0 <= number < 1 << 63:
-            return False
-    return len(numbers) <= 64
+def decoded(entry: Entry, stored: Array, *, where: object, native: frozenset[str] = STORABLE) -> Array:
+    """The data of an entry, from what is stored of it."""
+    assert entry.stored_as is not None
+    dtype, shape = entry.stored_as
+    return decode(stored, dtype=dtype, shape=shape, where=f"{where}: {str(entry.key)!r}", native=native)
 
 
-def entry_from(described: Mapping[str, Any], read: Callable[[], Array], *, where: str) -> Entry:
+def entry_from(described: Any, read: Callable[[], Array], *, where: object) -> Entry:
     """The entry that was described, with `read` as the way to its data."""
+    if not isinstance(described, dict):
+        raise UnreadableFile(f"{where}: an entry is not a JSON object")
     try:
         key, dtype, shape = described["key"], described["dtype"], tuple(described["shape"])
         detail = described.get("detail", "full")

@@ -129,6 +129,14 @@ def no_values() -> Array:
     raise AssertionError("Entry.array() raises for entries without values")
 
 
+def is_shape(numbers: tuple[Any, ...]) -> bool:
+    """Whether these numbers from a file can be the shape of an array."""
+    for number in numbers:
+        if type(number) is not int or not 0 <= number < 1 << 63:
+            return False
+    return len(numbers) <= 64
+
+
 def nothing(shape: tuple[int, ...], dtype: np.dtype[Any], *, where: str) -> Array:
     """An array without data; what claims elements of no size is refused, because numpy would make room for them."""
     try:
@@ -146,6 +154,11 @@ def real_text(array: Array, *, where: str) -> Array:
         if codes.size and codes.max() > sys.maxunicode:
             raise UnreadableFile(f"{where}: text with the character {int(codes.max()):#x}, which does not exist")
     return array
+
+
+def is_masked(value: Any) -> bool:
+    """Whether it is an array of numpy.ma, which only those who have one wait for."""
+    return type(value) is not np.ndarray and isinstance(value, np.ndarray) and isinstance(value, np.ma.MaskedArray)
 
 
 def exact_array(value: Any) -> Array:

@@ -56,7 +56,7 @@ def first_bytes(path: Path, count: int) -> bytes:
             # Asked for more than there is, read() makes room for all of it first.
             return file.read(min(count, path.stat().st_size))
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
 
 
 def mapped(path: Path) -> mmap.mmap:
@@ -69,7 +69,7 @@ def mapped(path: Path) -> mmap.mmap:
             found.madvise(mmap.MADV_SEQUENTIAL)
         return found
     except (OSError, ValueError) as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
 
 
 def check_inside(path: Path, folder: Path) -> None:
@@ -80,7 +80,7 @@ def check_inside(path: Path, folder: Path) -> None:
         real = path.resolve(strict=True)
         inside = real.is_relative_to(folder.resolve(strict=True))
     except (OSError, RuntimeError) as error:  # RuntimeError: a circle of links, before Python 3.13
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
     if not inside:
         raise UntrustedFile(
             f"{path} is a link out of its recording, to {real}. It was not read. If you made this link yourself, "
@@ -90,7 +90,8 @@ def check_inside(path: Path, folder: Path) -> None:
         raise UnreadableFile(f"{path} is not a file but a folder, pipe or device")
 
 
-def _unreadable(path: Path, error: Exception) -> UnreadableFile:
+def unreadable(path: Path, error: Exception) -> UnreadableFile:
+    """The error for a file that the system does not let us read."""
     why = error.strerror if isinstance(error, OSError) and error.strerror else error
     return UnreadableFile(f"cannot read {path}: {why}")
 
@@ -173,7 +174,7 @@ def _remote(url: str, kind: str) -> Path:
         raise MissingPackage(f"{url} needs a package that is not installed ({error}): {advice}") from error
     except ValueError as error:
         raise UsageError(
-            f"{url}: {kind!r} is no kind of URL that fsspec knows ({error}). Give a path, or a URL such as s3://…"
+            f"{url}: {kind!r} is not a kind of URL that fsspec knows ({error}). Give a path, or a URL such as s3://…"
         ) from error
     return cast(Path, path)
 
@@ -238,12 +239,13 @@ def _remove_leftovers(path: Path) -> None:
         for entry in os.scandir(path.parent):
             process = entry.name.removeprefix(start).partition("-")[0]
             leftover = entry.name.startswith(start) and entry.name.endswith(".part") and process.isdigit()
-            if leftover and entry.is_file(follow_symlinks=False) and not _is_running(int(process)):
+            if leftover and entry.is_file(follow_symlinks=False) and not is_running(int(process)):
                 with suppress(OSError):
                     os.unlink(entry.path)
 
 
-def _is_running(process: int) -> bool:
+def is_running(process: int) -> bool:
+    """Whether a process of this machine runs, or may do so."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -23,17 +23,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reprod_log.errors import RecordingError, UnreadableFile, UsageError, WriteFailed
-from reprod_log.messages import Names, Note, message, notes_to_dict
-from reprod_log.recording.encoding import decode, describe, encode, entry_from, facts_from
+from reprod_log.messages import Names, Note, message
+from reprod_log.recording.encoding import (
+    FORMAT_VERSION,
+    check_version,
+    decode,
+    describe,
+    describe_facts,
+    encode,
+    entry_from,
+    facts_from,
+)
 from reprod_log.recording.entry import Array, Entry
-from reprod_log.recording.files import check_inside, is_file, is_remote, replacing
+from reprod_log.recording.files import check_inside, is_file, is_remote, is_running, replacing, unreadable
 from reprod_log.recording.recording import ModuleInfo, Provenance, Recording
 from reprod_log.recording.safetensors import (
-    FORMAT_VERSION,
     METADATA_NAME,
     Slot,
     TensorFile,
-    check_version,
     read_directory,
     read_metadata,
     write_tensors,
@@ -208,14 +215,8 @@ class FolderWriter:
         return found
 
     def write_manifest(self, *, complete: bool, notes: Sequence[Note] = ()) -> None:
-        manifest: dict[str, Any] = {
-            "format": "reprod_log recording",
-            "version": FORMAT_VERSION,
-            "complete": complete,
-            **notes_to_dict(notes),
-            "provenance": self.provenance.to_dict(),
-            "modules": [module.to_dict() for module in self.modules],
-        }
+        facts = describe_facts(self.provenance, self.modules, complete=complete, notes=notes)
+        manifest = {"format": "reprod_log recording", **facts}
         if complete:
             manifest["shards"] = self._names
         with replacing(self.path / _MANIFEST, tidy=False) as file:
@@ -276,13 +277,7 @@ def _may_run(holder: Mapping[str, Any], host: str) -> bool:
     pid = holder.get("pid")
     if holder.get("host") != host or not isinstance(pid, int) or pid <= 0 or os.name != "posix":
         return True
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    return is_running(pid)
 
 
 def _release(lock: FileLock, path: Path, owner: int) -> None:
@@ -336,16 +331,14 @@ class _Reading:
 
 def _entry(maps: _Maps, shard: str, described: Any, *, where: str) -> Entry | None:
     """The entry that was described; None when its data is in a shard that is missing."""
-    if not isinstance(described, dict):
-        raise UnreadableFile(f"{where}: an entry is not a JSON object")
-    source, tensor = shard, described.get("key")
-    if "at" in described:
-        place = described["at"]
-        source, tensor = place if isinstance(place, list) and len(place) == 2 else ("", None)
-    if not (isinstance(source, str) and isinstance(tensor, str)):
-        raise UnreadableFile(f"{where}: {described.get('key')!r} does not say where its data is")
     read = _Reading(maps, where)
     entry = entry_from(described, read, where=where)
+    source, tensor = shard, str(entry.key)
+    if "at" in described:
+        place = described["at"]
+        if not (isinstance(place, list) and len(place) == 2 and all(isinstance(one, str) for one in place)):
+            raise UnreadableFile(f"{where}: {tensor!r} does not say where its data is")
+        source, tensor = place
     stored_as = entry.stored_as
     if stored_as is None:
         return entry
@@ -364,7 +357,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     try:
         manifest = json.loads(file.read_bytes())
     except OSError as error:
-        raise UnreadableFile(f"cannot read {file}: {error.strerror or error}") from error
+        raise unreadable(file, error) from error
     except (ValueError, RecursionError) as error:
         raise UnreadableFile(f"{file} is not valid JSON ({error})") from error
     check_version(manifest, file)

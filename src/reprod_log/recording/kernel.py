@@ -46,7 +46,7 @@ def load(library: Path = LIBRARY) -> SketchKernel | None:
         built_from = loaded.reprod_sketch_source().decode()
         kernel = SketchKernel(loaded.reprod_sketch, loaded.reprod_summary)
     except (OSError, AttributeError):
-        # Made for another machine: as good as none.
+        # Built for another machine: treated as missing.
         return None
     if built_from != hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]:
         return None

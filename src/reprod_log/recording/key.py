@@ -98,7 +98,8 @@ class Key:
         """The role as a key's text has it: with the region, if there is one."""
         if self.region is None:
             return self.role
-        return f"{self.role} of {self.region or _WHOLE}" if self.role else f"of {self.region or _WHOLE}"
+        region = _QUOTED if self.region == _WHOLE else self.region or _WHOLE
+        return f"{self.role} of {region}" if self.role else f"of {region}"
 
     @property
     def layer_alone(self) -> str:
@@ -120,7 +121,8 @@ class Key:
         return replace(self, run=run)
 
 
-_WHOLE = "model"
+_WHOLE, _QUOTED = "model", "'model'"
+"""The whole model as a region, and a child that has this very name."""
 _REGIONS = ("gradient", "buffer")
 """Phases in which the role also names what ran alone. In the others that is the path."""
 
@@ -135,7 +137,7 @@ def _parsed(text: str) -> Key:
     region = None
     if run and role and phase in _REGIONS and run.startswith("isolated"):
         before, of, region = f" {role}".partition(" of ")
-        role, region = (before[1:], "" if region == _WHOLE else region) if of else (role, None)
+        role, region = (before[1:], {_WHOLE: "", _QUOTED: _WHOLE}.get(region, region)) if of else (role, None)
     key = Key(path, phase, int(step), None if call is None else int(call), role or "", run or "", region)
     # It prints as the text it was read from, so it need not be put together again.
     key.__dict__["_text"] = text

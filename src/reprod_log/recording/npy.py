@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import tokenize
 from collections.abc import Iterator, Mapping
 from math import prod
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any
 
 import numpy as np
 
 from reprod_log.errors import RecordingError, UnreadableFile, UsageError
-from reprod_log.recording.entry import Array, exact_array, nothing, real_text
+from reprod_log.recording.entry import Array, exact_array, is_masked, is_shape, nothing, real_text
 from reprod_log.recording.files import first_bytes, is_file, is_remote, mapped, opened, read_range, replacing
 from reprod_log.recording.pickles import read_pickle
 from reprod_log.recording.recording import Recording, entry_of
@@ -26,10 +27,12 @@ _MOST_GROWTH = 16
 _MAP_FROM = 1 << 26
 """Files from this size on are mapped; smaller ones are read, because a mapped file must not be rewritten in place."""
 
+_HEADER_ROOM = 1 << 16
+"""More than any header that numpy reads."""
 _MOST_KEY_BITS = 1024
 """A longer number takes long to print, and Python refuses to from some length on."""
 
-_Header = tuple[tuple[int, ...], bool, np.dtype[Any]]
+Header = tuple[tuple[int, ...], bool, np.dtype[Any]]
 
 
 def recognises(path: Path) -> bool:
@@ -63,20 +66,26 @@ def read_content(path: Path, *, trust: bool = False) -> Any:
     if trust:
         return _read_trusting(path)
     buffer = _buffer(path)
-    file = _Reader(buffer)
-    shape, fortran, dtype = read_header(file, where=str(path))
-    data = buffer[file.position :]
-    if dtype.hasobject:
+    start = io.BytesIO(buffer[:_HEADER_ROOM])
+    header = read_header(start, where=str(path))
+    data = buffer[start.tell() :]
+    if header[2].hasobject:
         content = read_pickle(data, where=str(path))
         return content.item() if isinstance(content, np.ndarray) and content.shape == () else content
+    return array_from(data, header, where=str(path))
+
+
+def array_from(data: bytes | memoryview, header: Header, *, where: str) -> Array:
+    """The array that a header describes, over its data."""
+    shape, fortran, dtype = header
     needed = prod(shape) * dtype.itemsize
     if len(data) != needed:
         raise UnreadableFile(
-            f"{path} is not whole: {dtype} {list(shape)} needs {needed} bytes of data, the file has {len(data)}"
+            f"{where} is not whole: {dtype} {list(shape)} needs {needed} bytes of data, there are {len(data)}"
         )
     if needed == 0:
-        return nothing(shape, dtype, where=str(path))
-    return real_text(np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C"), where=str(path))
+        return nothing(shape, dtype, where=where)
+    return real_text(np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C"), where=where)
 
 
 def write_dict(content: Mapping[Any, Any], path: Path) -> Path:
@@ -113,7 +122,7 @@ def flatten(content: Mapping[Any, Any], path: Path, prefix: str = "") -> Iterato
 
 def as_array(value: Any, *, where: str, most: int) -> Array:
     """A stored value as an array of at most so many bytes: numbers, text and lists of them are arrays too."""
-    if isinstance(value, np.ma.MaskedArray):
+    if is_masked(value):
         raise UnreadableFile(f"{where}: a masked array; save its values and its mask as arrays of their own")
     if isinstance(value, np.ndarray):
         return value
@@ -160,40 +169,20 @@ def _buffer(path: Path) -> memoryview:
     return memoryview(head) if len(head) < _MAP_FROM else memoryview(mapped(path))
 
 
-class _Reader:
-    """The least that numpy's header functions need: read and a position."""
-
-    def __init__(self, buffer: memoryview) -> None:
-        self._buffer = buffer
-        self.position = 0
-
-    def read(self, size: int) -> bytes:
-        part = bytes(self._buffer[self.position : self.position + size])
-        self.position += len(part)
-        return part
-
-
-class _Readable(Protocol):
-    """The least that a header is read from."""
-
-    def read(self, size: int, /) -> bytes: ...
-
-
-def read_header(file: _Readable, *, where: str) -> _Header:
+def read_header(file: IO[bytes], *, where: str) -> Header:
     """Shape, whether the order is Fortran's, and dtype. numpy reads it as a literal, of at most 10,000 characters."""
-    source: Any = file
     try:
-        version = np.lib.format.read_magic(source)
+        version = np.lib.format.read_magic(file)
         if version == (1, 0):
-            shape, fortran, dtype = np.lib.format.read_array_header_1_0(source)
+            shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
         else:
-            shape, fortran, dtype = np.lib.format.read_array_header_2_0(source)
+            shape, fortran, dtype = np.lib.format.read_array_header_2_0(file)
     except (
         ValueError, KeyError, SyntaxError, TypeError, AttributeError, IndexError, OverflowError, RecursionError,
         MemoryError, tokenize.TokenError,
     ) as error:  # fmt: skip
         # numpy takes the text apart with Python's own tools, each of which has its own way to refuse.
         raise UnreadableFile(f"{where} is not a whole .npy file: {error}. Was it cut short?") from error
-    if not all(type(length) is int and 0 <= length < 1 << 63 for length in shape) or len(shape) > 64:
+    if not is_shape(shape):
         raise UnreadableFile(f"{where} has an impossible shape")
     return shape, fortran, dtype

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import lzma
 import struct
 import threading
@@ -11,19 +10,25 @@ import zipfile
 import zlib
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from reprod_log.errors import UnreadableFile, listed
-from reprod_log.messages import notes_to_dict
-from reprod_log.recording.encoding import STORABLE, decode, describe, encode, entry_from, facts_from
-from reprod_log.recording.entry import Array, Entry, dtype_name, nothing, real_text
+from reprod_log.recording.encoding import (
+    STORABLE,
+    decoded,
+    describe_recording,
+    encode,
+    entry_from,
+    facts_from,
+    read_description,
+)
+from reprod_log.recording.entry import Array, Entry, dtype_name
 from reprod_log.recording.files import first_bytes, is_file, opened, replacing
 from reprod_log.recording.key import Key
-from reprod_log.recording.npy import read_header
+from reprod_log.recording.npy import Header, array_from, read_header
 from reprod_log.recording.recording import Recording
-from reprod_log.recording.safetensors import FORMAT_VERSION, check_version
 
 TITLE = ".npz archive"
 SUFFIXES = (".npz",)
@@ -95,34 +100,19 @@ def open_recording(path: Path, *, trust: bool = False) -> Recording:
 
 
 def save_recording(recording: Recording, path: Path) -> Path:
-    described: dict[str, Any] = {
-        "version": FORMAT_VERSION,
-        "provenance": recording.provenance.to_dict(),
-        "modules": [module.to_dict() for module in recording.modules],
-        "complete": recording.complete,
-        **notes_to_dict(recording.notes),
-        "entries": [],
-    }
     with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         for entry in recording.entries:
-            described["entries"].append(describe(entry))
             if entry.stored_as is not None:
                 stored = np.asarray(encode(entry.read(), key=str(entry.key), native=_NATIVE), order="C")
                 with archive.open(f"{entry.key}.npy", "w", force_zip64=True) as member:
                     np.lib.format.write_array(member, stored, allow_pickle=False)
-        archive.writestr(_DESCRIPTION, json.dumps(described, ensure_ascii=False))
+        archive.writestr(_DESCRIPTION, describe_recording(recording))
     return path
 
 
 def _ours(path: Path, archive: zipfile.ZipFile) -> Recording:
-    try:
-        with archive.open(_DESCRIPTION) as member:
-            described = json.loads(member.read(archive.getinfo(_DESCRIPTION).file_size + 1))
-    except (ValueError, RecursionError) as error:
-        raise UnreadableFile(f"{path}: the description of its entries is not valid JSON ({error})") from error
-    check_version(described, path)
-    if not isinstance(described.get("entries"), list):
-        raise UnreadableFile(f"{path}: the description has no list of entries")
+    with archive.open(_DESCRIPTION) as member:
+        described = read_description(member.read(archive.getinfo(_DESCRIPTION).file_size + 1), where=path)
     later = _Archive(path)
     return Recording(
         entries=tuple(_described_entry(later, one) for one in described["entries"]),
@@ -132,47 +122,40 @@ def _ours(path: Path, archive: zipfile.ZipFile) -> Recording:
 
 
 def _described_entry(later: _Archive, described: Any) -> Entry:
-    if not isinstance(described, dict):
-        raise UnreadableFile(f"{later.path}: an entry is not a JSON object")
-    where = f"{later.path}: {described.get('key')!r}"
-
     def read() -> Array:
-        stored = later.read(f"{entry.key}.npy")
-        assert entry.stored_as is not None
-        dtype, shape = entry.stored_as
-        return decode(stored, dtype=dtype, shape=shape, where=where, native=_NATIVE)
+        return decoded(entry, later.read(f"{entry.key}.npy"), where=later.path, native=_NATIVE)
 
-    entry = entry_from(described, read, where=where)
+    entry = entry_from(described, read, where=later.path)
     return entry
 
 
 def _plain_entry(later: _Archive, archive: zipfile.ZipFile, name: str) -> Entry:
+    where = f"{later.path}: {name!r}"
     with archive.open(name) as member:
-        shape, _, dtype = read_header(member, where=f"{later.path}: {name!r}")
-    if dtype.hasobject:
-        raise UnreadableFile(f"{later.path}: {name!r} holds pickled objects, which are not read from archives")
+        shape, _, dtype = _header(member, where)
     if dtype.kind == "V":
         raise UnreadableFile(
-            f"{later.path}: {name!r} holds records or raw bytes ({dtype}), as numpy writes "
+            f"{where} holds records or raw bytes ({dtype}), as numpy writes "
             "bfloat16, too; save each field by itself, and bfloat16 as float32"
         )
     return Entry(Key.parse(name.removesuffix(".npy")), shape, dtype_name(dtype), read=lambda: later.read(name))
 
 
 def _read_member(path: Path, archive: zipfile.ZipFile, name: str) -> Array:
+    where = f"{path}: {name!r}"
     with archive.open(name) as member:
-        shape, fortran, dtype = read_header(member, where=f"{path}: {name!r}")
-        if dtype.hasobject:
-            raise UnreadableFile(f"{path}: {name!r} holds pickled objects, which are not read from archives")
-        needed = prod(shape) * dtype.itemsize
+        header = _header(member, where)
+        shape, _, dtype = header
         # Without a number the whole member is unpacked first, whatever it says its size is.
-        data = member.read(min(needed, archive.getinfo(name).file_size) + 1)
-    if len(data) != needed:
-        raise UnreadableFile(f"{path}: {name!r} is cut short: {len(data)} bytes for {dtype} {list(shape)}")
-    if not data:
-        return nothing(shape, dtype, where=f"{path}: {name!r}")
-    array = np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
-    return real_text(array, where=f"{path}: {name!r}")
+        data = member.read(min(prod(shape) * dtype.itemsize, archive.getinfo(name).file_size) + 1)
+    return array_from(data, header, where=where)
+
+
+def _header(member: IO[bytes], where: str) -> Header:
+    header = read_header(member, where=where)
+    if header[2].hasobject:
+        raise UnreadableFile(f"{where} holds pickled objects, which are not read from archives")
+    return header
 
 
 def _refuse_bomb(path: Path, members: list[zipfile.ZipInfo]) -> None:

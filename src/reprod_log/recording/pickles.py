@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from reprod_log.errors import UnreadableFile, UntrustedFile
-from reprod_log.recording.entry import Array, real_text
+from reprod_log.recording.entry import Array, is_shape, real_text
 
 _DEEPEST = 100
 """Nesting that no real log comes near; beyond it a file is hostile or broken."""
@@ -137,11 +137,8 @@ class _PickledArray:
         if not isinstance(state, tuple) or not 4 <= len(state) <= 5:
             raise pickle.UnpicklingError("an array without shape, dtype, order and data")
         *_, shape, dtype, fortran, data = state
-        if not isinstance(dtype, _Dtype) or not isinstance(shape, tuple) or len(shape) > 64:
+        if not isinstance(dtype, _Dtype) or not isinstance(shape, tuple) or not is_shape(shape):
             raise pickle.UnpicklingError("an array has no dtype or an impossible shape")
-        for length in shape:
-            if type(length) is not int or not 0 <= length < 1 << 63:
-                raise pickle.UnpicklingError("an array has an impossible shape")
         self.shape, self.dtype, self.fortran, self.data = shape, dtype, fortran in (True, 1), data
 
     def number(self) -> Any:

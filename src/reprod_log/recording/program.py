@@ -39,7 +39,7 @@ class Program:
         return cls(**{**known, "arguments": tuple(known.get("arguments", ()))})
 
     def differences(self, other: Program) -> dict[str, tuple[Any, Any]]:
-        """What differs, by its name, with both values; what only one of them knows is no difference."""
+        """What differs, by its name, with both values; what only one of them recorded does not count."""
         found: dict[str, tuple[Any, Any]] = {}
         for name in ("script", "framework"):
             ours, theirs = getattr(self, name), getattr(other, name)
@@ -79,7 +79,7 @@ def differing_passes(recording: Recording) -> tuple[str, ...]:
 
 
 def unknown_passes(recording: Recording) -> tuple[str, ...]:
-    """The passes of which nobody knows what they ran, in a recording that knows it of others."""
+    """The passes whose program was not recorded, in a recording that has it for others."""
     known = programs_of(recording)
     return tuple(run for run in recording.runs if known and run not in known)
 

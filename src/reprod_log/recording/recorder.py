@@ -87,7 +87,7 @@ class Recorder:
         detail: Detail = "full",
         meta: Mapping[str, Any] | None = None,
     ) -> None:
-        """Record an array that nobody will change any more (the caller has copied it).
+        """Record an array that will not change any more (the caller has copied it).
 
         `dtype` is the framework's name for it when numpy's differs. With a `detail` below full only a sketch, or the
         description and `meta` (statistics), are kept, not the values.
@@ -114,7 +114,7 @@ class Recorder:
         self.put(entry, kept)
 
     def kept(self, array: Array, digest: str, *, fresh: bool) -> Array:
-        """The array where this recorder keeps arrays; a `fresh` one, which nobody will change, need not be copied."""
+        """The array where this recorder keeps arrays; a `fresh` one, which will not change, is not copied."""
         if self._spool is not None:
             return self._spool.keep(array, digest)
         return array if fresh else self._copied(array)
@@ -288,7 +288,7 @@ class Background:
 
 
 class Pool:
-    """Gives copies of arrays, and uses their memory again when nobody has the copy any more.
+    """Gives copies of arrays, and reuses their memory once a copy is no longer referenced.
 
     Fresh memory costs five times the copy itself, because the system provides it page by page. A recording that is
     written to disk step by step needs the same sizes in every step.

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime, timezone
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -84,11 +85,21 @@ def current_provenance(**known: Any) -> Provenance:
 
 def git_commit() -> str:
     """The commit of the working directory, with '+' when it has uncommitted changes; '' outside a repository."""
+    try:
+        return _commit_of(os.getcwd())
+    except OSError:
+        return ""  # the folder was removed meanwhile
+
+
+@cache
+def _commit_of(folder: str) -> str:
+    """Asked once per folder: an alignment of live models makes a dozen recordings, each of which would start git."""
     import subprocess  # 7 ms that only recording needs
 
     try:
         answer = subprocess.run(
             ["git", "describe", "--always", "--abbrev=40", "--dirty=+", "--exclude=*"],
+            cwd=folder,
             capture_output=True,
             text=True,
             timeout=5,
@@ -121,6 +132,8 @@ class ModuleInfo:
     """Its plain attributes as the framework calls them (eps, momentum, padding …), leading underscores removed."""
     unseen: bool = False
     """Whether its calls could not be recorded: it runs inside a compiled module."""
+    line: str = ""
+    """`file:line` where the program makes it, or where its own forward pass is written; '' when that is not known."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -131,6 +144,7 @@ class ModuleInfo:
             "parameters": {name: list(shape) for name, shape in self.parameters.items()},
             "settings": dict(self.settings),
             **({"unseen": True} if self.unseen else {}),
+            **({"line": self.line} if self.line else {}),
         }
 
     @classmethod
@@ -143,6 +157,7 @@ class ModuleInfo:
             parameters={str(n): tuple(int(d) for d in s) for n, s in dict(data.get("parameters", {})).items()},
             settings=dict(data.get("settings", {})),
             unseen=bool(data.get("unseen", False)),
+            line=str(data.get("line", "")),
         )
 
 
@@ -267,10 +282,13 @@ class Source:
     provenance: Provenance = field(default_factory=Provenance)
     complete: bool = True
     notes: tuple[Note, ...] = ()
+    lines: Mapping[str, str] = field(default_factory=dict)
+    """Where the program makes its modules, by their paths: `file:line`."""
 
     @classmethod
     def of(cls, recording: Recording) -> Source:
-        return cls(recording.source, len(recording), recording.provenance, recording.complete, recording.notes)
+        lines = {one.path: one.line for one in recording.modules if one.line}
+        return cls(recording.source, len(recording), recording.provenance, recording.complete, recording.notes, lines)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -279,6 +297,7 @@ class Source:
             "provenance": self.provenance.to_dict(),
             "complete": self.complete,
             **notes_to_dict(self.notes),
+            **({"lines": dict(self.lines)} if self.lines else {}),
         }
 
     @classmethod
@@ -289,6 +308,7 @@ class Source:
             provenance=Provenance.from_dict(data["provenance"]),
             complete=bool(data["complete"]),
             notes=notes_from_dict(data),
+            lines={str(path): str(line) for path, line in dict(data.get("lines", {})).items()},
         )
 
 

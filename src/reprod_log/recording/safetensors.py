@@ -20,19 +20,35 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from reprod_log.errors import NewerFormat, UnreadableFile
-from reprod_log.messages import notes_to_dict
-from reprod_log.recording.encoding import SAFETENSORS_CODES, decode, describe, encode, entry_from, facts_from
-from reprod_log.recording.entry import Array, Entry, dtype_name, dtype_named, nothing
-from reprod_log.recording.files import first_bytes, is_file, is_remote, location, mapped, opened, read_range, replacing
+from reprod_log.errors import UnreadableFile
+from reprod_log.recording.encoding import (
+    SAFETENSORS_CODES,
+    decoded,
+    describe_recording,
+    encode,
+    entry_from,
+    facts_from,
+    file_bytes,
+    read_description,
+)
+from reprod_log.recording.entry import Array, Entry, dtype_name, dtype_named, is_shape, nothing
+from reprod_log.recording.files import (
+    first_bytes,
+    is_file,
+    is_remote,
+    location,
+    mapped,
+    opened,
+    read_range,
+    replacing,
+    unreadable,
+)
 from reprod_log.recording.key import Key
 from reprod_log.recording.recording import Recording
 
 TITLE = "safetensors file"
 SUFFIXES = (".safetensors",)
 
-FORMAT_VERSION = 1
-"""1: first version. Raise it when an older reader would misread, not when something is added."""
 METADATA_NAME = "reprod_log"
 _DTYPE_NAMES = {code: name for name, code in SAFETENSORS_CODES.items()}
 
@@ -92,7 +108,7 @@ def read_directory(path: str | Path) -> TensorFile:
                 raise _broken(path, f"the header claims {length} bytes, the file has {size}")
             header = file.read(length)
     except OSError as error:
-        raise UnreadableFile(f"cannot read {path}: {error.strerror or error}") from error
+        raise unreadable(path, error) from error
     try:
         directory = json.loads(header, object_pairs_hook=_without_repeats)
     except (ValueError, RecursionError) as error:
@@ -116,10 +132,7 @@ def _slot(path: Path, name: str, described: Any, start: int, size: int) -> Slot:
         begin, end = described["data_offsets"]
     except (KeyError, TypeError, ValueError) as error:
         raise _wrongly_described(path, name, described, error) from error
-    sound = len(shape) <= 64
-    for number in (*shape, begin, end):
-        sound = sound and type(number) is int and number >= 0
-    if not sound:
+    if not is_shape(shape) or not is_shape((begin, end)):
         raise _broken(path, f"tensor {name!r} has an impossible shape or place: {str(described)[:200]}")
     if end - begin != prod(shape) * dtype_named(dtype).itemsize or start + end > size:
         raise _broken(
@@ -178,11 +191,8 @@ def write_tensors(file: BinaryIO, tensors: Mapping[str, Array], metadata: Mappin
     file.write(struct.pack("<Q", len(text)))
     file.write(text)
     for _, array in ordered:
-        plain = np.ascontiguousarray(array)
-        if plain.dtype.byteorder == ">":
-            plain = plain.astype(plain.dtype.newbyteorder("<"))
-        # Through a byte view: file.write of ml_dtypes arrays is refused by the buffer protocol.
-        file.write(plain.reshape(-1).view(np.uint8).data)
+        # As bytes: file.write of ml_dtypes arrays is refused by the buffer protocol.
+        file.write(file_bytes(array).data)
 
 
 def recognises(path: Path) -> bool:
@@ -208,65 +218,31 @@ def open_recording(path: Path, *, trust: bool = False) -> Recording:
 
 
 def save_recording(recording: Recording, path: Path) -> Path:
-    tensors, descriptions = {}, []
-    for entry in recording.entries:
-        descriptions.append(describe(entry))
-        if entry.stored_as is not None:
-            tensors[str(entry.key)] = encode(entry.read(), key=str(entry.key))
-    described = {
-        "version": FORMAT_VERSION,
-        "provenance": recording.provenance.to_dict(),
-        "modules": [module.to_dict() for module in recording.modules],
-        "complete": recording.complete,
-        **notes_to_dict(recording.notes),
-        "entries": descriptions,
+    tensors = {
+        str(entry.key): encode(entry.read(), key=str(entry.key))
+        for entry in recording.entries
+        if entry.stored_as is not None
     }
     with replacing(path) as file:
-        write_tensors(file, tensors, {METADATA_NAME: json.dumps(described, ensure_ascii=False)})
+        write_tensors(file, tensors, {METADATA_NAME: describe_recording(recording)})
     return path
 
 
 def read_metadata(directory: TensorFile) -> dict[str, Any] | None:
     """What reprod_log wrote about the file, or None when it is someone else's."""
     text = directory.metadata.get(METADATA_NAME)
-    if text is None:
-        return None
-    try:
-        described = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UnreadableFile(f"{directory.path}: the description of its entries is not valid JSON ({error})") from error
-    check_version(described, directory.path)
-    if not isinstance(described.get("entries"), list):
-        raise UnreadableFile(f"{directory.path}: the description has no list of entries")
-    return dict(described)
+    return None if text is None else read_description(text, where=directory.path)
 
 
-def check_version(described: object, path: Path) -> None:
-    """Raise unless `described` is an object of a format version that this code can read."""
-    if not isinstance(described, dict) or not isinstance(described.get("version"), int):
-        raise UnreadableFile(f"{path}: the description does not name its format version")
-    if described["version"] > FORMAT_VERSION:
-        raise NewerFormat(
-            f"{path} has format version {described['version']}, this reprod_log reads up to {FORMAT_VERSION}. "
-            "Upgrade reprod_log to open it."
-        )
-
-
-def _entry(directory: TensorFile, described: dict[str, Any]) -> Entry:
-    where = f"{directory.path}: {described.get('key') if isinstance(described, dict) else described!r}"
-    if not isinstance(described, dict):
-        raise UnreadableFile(f"{where}: an entry is not a JSON object")
-    name = described.get("key")
-    entry = entry_from(described, lambda: _read(directory, entry), where=where)
-    if entry.stored_as is not None and name not in directory.slots:
-        raise UnreadableFile(f"{where}: described, but its tensor is not in the file")
+def _entry(directory: TensorFile, described: Any) -> Entry:
+    entry = entry_from(described, lambda: _read(directory, entry), where=directory.path)
+    if entry.stored_as is not None and str(entry.key) not in directory.slots:
+        raise UnreadableFile(f"{directory.path}: {str(entry.key)!r} is described, but its tensor is not in the file")
     return entry
 
 
 def _read(directory: TensorFile, entry: Entry) -> Array:
-    assert entry.stored_as is not None
-    (dtype, shape), name = entry.stored_as, str(entry.key)
-    return decode(directory.view(directory.slots[name]), dtype=dtype, shape=shape, where=f"{directory.path}: {name!r}")
+    return decoded(entry, directory.view(directory.slots[str(entry.key)]), where=directory.path)
 
 
 def _plain_entry(directory: TensorFile, name: str) -> Entry:

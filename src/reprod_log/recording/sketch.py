@@ -7,8 +7,8 @@ stored means or norms they see order and sign.
 Values are taken in rows of `size`. What is random about a row is drawn from the seed and its number: where in the
 buckets it starts (so that no stride of a tensor meets one bucket again and again), a stretch of a table of random
 signs, and a sign of its own. Sums are float64 and made in the same order everywhere, so that equal tensors have equal
-sketches with the C library and without. Values that are not finite count as 0 and are told apart by a hash of their
-places.
+sketches with the C library and without. Values that are not finite count as 0 and are distinguished by a hash of
+their places.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Sketch:
         return facts
 
 
-def read_facts(facts: object, *, where: str) -> tuple[SketchOrder, Sketching, str, str]:
+def read_facts(facts: object, *, where: object) -> tuple[SketchOrder, Sketching, str, str]:
     """What `Sketch.facts` wrote, checked."""
     try:
         if not isinstance(facts, Mapping):

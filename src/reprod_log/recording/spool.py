@@ -30,7 +30,7 @@ _IN_MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs"})
 
 
 class Spool:
-    """Keeps copies of arrays in files that no one else sees; a file goes when nobody has an array of it any more.
+    """Keeps copies of arrays in files that no one else sees; a file is removed once none of its arrays is in use.
 
     What `keep` gives is a read-only view of the file: it takes no memory that the system could not use for something
     else. When the disk refuses, `keep` raises WriteFailed, and `check` raises it again for a caller whose hooks did not
@@ -137,7 +137,7 @@ def free_bytes(directory: Path) -> int:
 
 
 def free_memory() -> int | None:
-    """How much memory this process may still take; None where nobody says."""
+    """How much memory this process may still take; None where it is not known."""
     found = list(_memory_limits())
     return min(found) if found else None
 

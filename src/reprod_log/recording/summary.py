@@ -46,7 +46,7 @@ def of_finite(six: Six) -> Summary:
     return {"min": low, "max": high, "mean": mean, "std": std, "rms": rms, "abs_max": abs_max, "nan": 0, "inf": 0}
 
 
-def check_summary(summary: object, *, where: str, needed: bool) -> None:
+def check_summary(summary: object, *, where: object, needed: bool) -> None:
     """Raise unless `summary` has every statistic as a number; unless it is `needed` it may also be missing."""
     if summary is None and not needed:
         return

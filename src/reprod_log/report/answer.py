@@ -6,21 +6,19 @@ docs/agents.md has the fields. The version rises when one is renamed, removed or
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from reprod_log.alignment import Alignment
 from reprod_log.diagnose import Finding
-from reprod_log.messages import Code, Message, Text
+from reprod_log.messages import Message, Text
 from reprod_log.recording import Key
+from reprod_log.report.causes import Causes, source_lines
 from reprod_log.report.first_screen import first_screen
 from reprod_log.report.view import ReportRow, rows
 
-SCHEMA, VERSION = "reprod_log answer", 1
 MOST_PLACES = 50
 """Entries that an answer lists; all of them are in the saved alignment (--json FILE)."""
-_LINE = re.compile(r"(?P<file>[^:]+):(?P<line>[0-9]+)")
 
 
 def answer_of(alignment: Alignment) -> dict[str, Any]:
@@ -42,7 +40,7 @@ def answer_of(alignment: Alignment) -> dict[str, Any]:
         },
         "first_divergence": None if screen.divergence is None else _entry(screen.divergence, there),
         "last_agreement": None if screen.last_agreement is None else _entry(screen.last_agreement, there),
-        "causes": [_finding(one, by_key, there) for one in screen.causes],
+        "causes": [_finding(one, by_key, there, screen.accounts) for one in screen.causes],
         "doubts": [_finding(one, by_key, there) for one in screen.doubts],
         "advice": [_message(one) for one in screen.advice],
         "warnings": [one.to_dict() for one in screen.warnings],
@@ -53,25 +51,10 @@ def answer_of(alignment: Alignment) -> dict[str, Any]:
     }
 
 
-def source_lines(found: Finding) -> tuple[tuple[str, int], ...]:
-    """The files and lines that a finding names, in its order."""
-    lines = (_LINE.match(line) for one in (found.cause, *found.evidence, *found.advice) for line in _lines(one))
-    return tuple(dict.fromkeys((line["file"], int(line["line"])) for line in lines if line))
-
-
-def _lines(what: object) -> Iterator[str]:
-    """The arguments called `line` of a message and of the messages inside it."""
-    if isinstance(what, Message):
-        for name, value in what.arguments.items():
-            if name == "line" and isinstance(value, Code):
-                yield value
-            yield from _lines(value)
-    elif isinstance(what, tuple):
-        for one in what:
-            yield from _lines(one)
-
-
-def _finding(one: Finding, by_key: Mapping[Key, ReportRow], there: frozenset[Key]) -> dict[str, Any]:
+def _finding(
+    one: Finding, by_key: Mapping[Key, ReportRow], there: frozenset[Key], accounts: Causes | None = None
+) -> dict[str, Any]:
+    cause = next((cause for cause in accounts.causes if cause.finding is one), None) if accounts else None
     return {
         "rule": one.rule,
         "confidence": one.confidence,
@@ -81,6 +64,9 @@ def _finding(one: Finding, by_key: Mapping[Key, ReportRow], there: frozenset[Key
         "fixes": [{"layer": fix.layer, "settings": dict(fix.settings), "weights": fix.weights} for fix in one.fixes],
         "entries": [_names(by_key[key], there) if key in by_key else {"reference": str(key)} for key in one.keys],
         "lines": [{"file": file, "line": line} for file, line in source_lines(one)],
+        "made_at": [{"reference": ours, "candidate": theirs} for ours, theirs in cause.lines] if cause else [],
+        "explains": {"at": len(cause.at), "inherited": len(cause.inherited)} if cause else None,
+        "code": cause.copied if cause else "",
     }
 
 

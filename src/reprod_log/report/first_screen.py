@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -15,6 +15,7 @@ from reprod_log.measure.comparison import Compared
 from reprod_log.messages import Message, Name, Number, Text, Words, message, words
 from reprod_log.recording import Key
 from reprod_log.recording.recording import Source
+from reprod_log.report.causes import Cause, Causes, causes_of
 from reprod_log.report.view import SEVERITY, ReportRow, accepted_keys, remarks, rows
 from reprod_log.report.writing import plain
 from reprod_log.verdict import Basis, Status, UnusedPattern, unused_patterns
@@ -37,6 +38,8 @@ class FirstScreen:
     last_agreement: ReportRow | None
     causes: tuple[Finding, ...]
     """What is proven or explained, the surest first."""
+    accounts: Causes
+    """The same as mistakes, each with the entries that do not pass because of it."""
     hints: tuple[Finding, ...]
     """What is worth a look: nothing proves or explains it."""
     doubts: tuple[Finding, ...]
@@ -62,18 +65,25 @@ class FirstScreen:
         )
 
     @property
-    def shown_causes(self) -> tuple[Finding, ...]:
+    def shown_causes(self) -> tuple[Cause, ...]:
         """The surest of each mistake: the same one in five layers needs saying once."""
-        by_mistake: dict[tuple[str, Message], Finding] = {}
-        for one in self.causes:
-            by_mistake.setdefault(one.mistake, one)
-        return tuple(by_mistake.values())[:MOST_CAUSES]
+        return self.accounts.causes[:MOST_CAUSES]
 
     @property
     def more_causes(self) -> tuple[Finding, ...]:
         """Those for which a first screen has no room."""
-        shown = self.shown_causes
+        shown = [one.finding for one in self.shown_causes]
         return tuple(one for one in self.causes if one not in shown)
+
+    @property
+    def other_advice(self) -> tuple[Text, ...]:
+        """What to do besides the advice that stands with the causes."""
+        with_causes = [one.finding.advice for one in self.shown_causes]
+        return tuple(one for one in self.advice if one not in with_causes)
+
+    def own_failures(self, everything: Iterable[ReportRow]) -> tuple[ReportRow, ...]:
+        """What does not pass, without what it inherited from a cause that is named."""
+        return tuple(row for row in everything if not row.status.passed and row.key not in self.accounts.inherited)
 
     @property
     def cause(self) -> tuple[Message, ...]:
@@ -88,21 +98,23 @@ def first_screen(alignment: Alignment, *, all_rows: tuple[ReportRow, ...] | None
     verdict = alignment.verdict
     first, last = verdict.first_divergence, verdict.last_agreement
     divergence = None if first is None else by_key[first.key]
-    causes = sorted(_shown(alignment, "cause"), key=lambda one: one.confidence != "proven")
+    causes = _sure_causes(alignment)
+    accounts = causes_of(alignment, everything, causes)
     counts = tuple((status, verdict.counts[status]) for status in reversed(SEVERITY) if status in verdict.counts)
     return FirstScreen(
         status=verdict.status,
         passed=verdict.passed,
-        headline=screen_headline(alignment),
+        headline=screen_headline(alignment, accounts),
         counts=counts,
         certainty=certainty_of(alignment, divergence),
         divergence=divergence,
         last_agreement=None if last is None else by_key[last.key],
-        causes=tuple(causes),
+        causes=causes,
+        accounts=accounts,
         hints=tuple(_shown(alignment, "hint")),
         doubts=alignment.doubts,
         observations=tuple(one for one in alignment.findings if one.kind == "remark"),
-        advice=_advice(alignment, divergence, tuple(causes)),
+        advice=_advice(alignment, divergence, causes),
         warnings=tuple(map(_warning, unused_patterns(alignment.comparison, alignment.policy))),
     )
 
@@ -119,13 +131,17 @@ def _shown(alignment: Alignment, kind: Kind) -> Iterator[Finding]:
         yield from (one for one in alignment.findings if one.kind == kind)
 
 
+def _sure_causes(alignment: Alignment) -> tuple[Finding, ...]:
+    return tuple(sorted(_shown(alignment, "cause"), key=lambda one: one.confidence != "proven"))
+
+
 def headline(alignment: Alignment, *, language: str = "en") -> str:
     """The answer in one line."""
     return words(language)(screen_headline(alignment))
 
 
-def screen_headline(alignment: Alignment) -> Message:
-    """The answer as a sentence that any language can say."""
+def screen_headline(alignment: Alignment, accounts: Causes | None = None) -> Message:
+    """The answer as a sentence that any language can say; give `accounts` when they are made already."""
     verdict = alignment.verdict
     total, counts = len(verdict.judgements), verdict.counts
     if verdict.status is Status.NOTHING:
@@ -139,6 +155,14 @@ def screen_headline(alignment: Alignment) -> Message:
         if known:
             whole = message("headline.accepted", passed=passed, total=total, accepted=known)
         return message("headline.suspect", sentence=whole, suspects=suspects) if suspects else whole
+    accounts = accounts or causes_of(alignment, rows(alignment), _sure_causes(alignment))
+    if accounts.explained:
+        return message(
+            "headline.causes" if accounts.ran_alone else "headline.causes.behind",
+            causes=len(accounts.causes),
+            explained=accounts.explained,
+            differences=accounts.differences,
+        )
     parts = tuple(
         message("status.count", count=count, status=status.value, word=status.value.lower())
         for status in reversed(SEVERITY)
@@ -208,8 +232,9 @@ def first_lines(screen: FirstScreen, words: Words) -> list[Line]:
     lines = [Line("headline", 0, phrase(screen.headline))]
     lines += [Line("warning", 2, f"{words.get('warning')}: {phrase(one)}") for one in screen.warnings]
     lines += [Line("where", 4 if one.id == "reason" else 2, phrase(one)) for one in screen.where]
-    for found in screen.shown_causes:
-        lines += _finding(found, words.get("cause"), words)
+    for one in screen.shown_causes:
+        lines += _finding(one.finding, words.get("cause"), words)
+        lines[-1:] = [lines[-1], *(Line("detail", 4, plain(words(place))) for place in one.places[:MOST_CAUSES])]
     if screen.more_causes:
         lines.append(Line("detail", 2, words(message("cause.more", count=len(screen.more_causes)))))
     lines += [Line("cause", 2, f"{words.get('cause')}: {phrase(one)}") for one in screen.cause]

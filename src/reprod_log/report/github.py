@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TextIO
 
 from reprod_log.alignment import Alignment
-from reprod_log.diagnose import Finding
-from reprod_log.report.answer import source_lines
+from reprod_log.report.causes import Cause, source_lines
 from reprod_log.report.first_screen import FirstScreen, first_screen, headline
 from reprod_log.report.view import rows
 from reprod_log.report.writing import plain, shortened
@@ -69,9 +68,11 @@ def workflow_commands(alignment: Alignment) -> list[str]:
     return lines[:MOST_ANNOTATIONS]
 
 
-def _cause(found: Finding) -> str:
-    """A cause at its line of the program, where that is known."""
-    place = next(iter(source_lines(found)), None)
+def _cause(one: Cause) -> str:
+    """A cause at its line of the program, where that is known: the candidate's, which is to be changed."""
+    found = one.finding
+    made = ((file, int(line)) for _, theirs in one.lines for file, _, line in [theirs.rpartition(":")] if file)
+    place = next(iter((*source_lines(found), *made)), None)
     return workflow_command("error", "cause", str(found.cause), *map(str, found.advice), place=place)
 
 

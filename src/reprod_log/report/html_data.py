@@ -6,7 +6,9 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from markupsafe import Markup, escape
 
@@ -14,10 +16,12 @@ from reprod_log.alignment import Alignment
 from reprod_log.measure.measurement import Measurement, Worst
 from reprod_log.messages import Text, Words, known_languages, message, words
 from reprod_log.recording import Key
+from reprod_log.report.causes import Cause, Causes
 from reprod_log.report.curves import Curve
 from reprod_log.report.groups import HeatMap
 from reprod_log.report.view import MARKS, SEVERITY, ReportRow, both_names
 from reprod_log.report.writing import number, plain, times
+from reprod_log.verdict import Status
 
 STATISTICS = ("rel_l2", "max_abs", "mean_abs", "max_rel", "mean_rel", "cosine_distance")
 DERIVED = ("times_limit", "floor", "times_floor", "relative_floor", "relative_float64", "relative_own")
@@ -33,7 +37,7 @@ _FULL_PICTURES = 12
 
 
 def page_data(
-    alignment: Alignment, rows: Sequence[ReportRow], curves: Iterable[Curve], sentences: Sentences
+    alignment: Alignment, rows: Sequence[ReportRow], curves: Iterable[Curve], sentences: Sentences, accounts: Causes
 ) -> dict[str, Any]:
     """Everything the script draws from. Numbers are cut to what a picture can show; the JSON report has them whole."""
     columns: dict[str, list[Any]] = {name: [short(row.number(name)) for row in rows] for name in STATISTICS}
@@ -47,7 +51,9 @@ def page_data(
         "path": [plain(row.key.path) for row in rows],
         "partners": [plain(row.partner) if row.partner is not None else "" for row in rows],
         "status": [SEVERITY.index(row.status) for row in rows],
-        "inherited": _inherited(rows),
+        "inherited": _inherited(rows, accounts),
+        "only_candidate": _only_candidate(alignment, rows),
+        "causes": [_keys_of(one, rows) for one in accounts.causes],
         "numbers": columns,
         "details": [_detail(row, most, sentences) for row, most in zip(rows, _samples_for(rows), strict=True)],
         "curves": [_curve(curve) for curve in curves],
@@ -62,12 +68,21 @@ def page_data(
     }
 
 
-def _inherited(rows: Sequence[ReportRow]) -> list[int]:
-    """The entries that do not pass although their layer does when it runs alone: what they got was wrong already."""
-    alone = {row.key for row in rows if row.key.run == "isolated" and row.status.passed}
-    return [
-        row.place for row in rows if not row.status.passed and not row.key.run and row.key.in_run("isolated") in alone
-    ]
+def _inherited(rows: Sequence[ReportRow], accounts: Causes) -> list[int]:
+    """What does not pass because of a cause before it, or although its layer is right when it runs alone."""
+    alone = {row.key.in_run("") for row in rows if row.key.run == "isolated" and row.status.passed}
+    found = accounts.inherited | alone
+    return [row.place for row in rows if not row.status.passed and row.key in found]
+
+
+def _only_candidate(alignment: Alignment, rows: Sequence[ReportRow]) -> list[int]:
+    alone = {one.key for one in alignment.comparison.unmatched if one.side == "candidate"}
+    return [row.place for row in rows if row.status is Status.UNMATCHED and row.key in alone]
+
+
+def _keys_of(cause: Cause, rows: Sequence[ReportRow]) -> list[int]:
+    keys = {row.key for row in (*cause.at, *cause.inherited)}
+    return [row.place for row in rows if row.key in keys]
 
 
 _MADE_BEFORE = ("advice.", "basis.", "cause.", "evidence.", "note.", "reason.", "view.", "word.", "zoom.")
@@ -242,6 +257,17 @@ class HtmlParts:
         """An entry in words; its keys, which commands take, show when one points at it."""
         keys = both_names(plain(row.key), plain(row.partner or row.key))
         return Markup('<bdi title="{}">{}</bdi>').format(keys, plain(self.words(row.title)))
+
+    def line(self, place: str) -> Markup:
+        """`file:line` by its short name; a link that editors open, where the file is on this machine."""
+        file, _, line = place.rpartition(":")
+        text = Markup("<code>{}:{}</code>").format(plain(Path(file).name), line)
+        path = Path(file).absolute()
+        if not path.is_file():
+            return Markup('<bdi title="{}">{}</bdi>').format(plain(place), text)
+        return Markup('<a title="{}" href="vscode://file{}:{}">{}</a>').format(
+            plain(place), quote(path.as_posix()), line, text
+        )
 
     def number(self, value: float | None) -> str:
         return number(value)

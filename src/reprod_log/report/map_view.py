@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from reprod_log.messages import Message, Name, Names, Parts, message
 from reprod_log.pairing.links import Link, WeightMap
 from reprod_log.pairing.saved_map import link_steps
+from reprod_log.report.writing import plain
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -85,7 +86,6 @@ def print_map(weights: WeightMap, console: Console, phrase: Words) -> None:
     from rich.text import Text
 
     from reprod_log.report.terminal import folded, print_indented
-    from reprod_log.report.writing import plain
 
     style = "green" if weights.agrees and not weights.crossings else "bold yellow"
     console.print(Text(plain(phrase(map_headline(weights))), style=style))

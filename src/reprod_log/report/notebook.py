@@ -22,7 +22,7 @@ def render(alignment: Alignment, *, language: str = "en") -> str:
     screen = first_screen(alignment, all_rows=everything)
     edge = "#1a7f37" if screen.passed else "#cf222e"
     lines = first_lines(screen, phrase) + side_lines(alignment, phrase)
-    shown = tuple(row for row in everything if not row.status.passed)[:_MOST_ROWS]
+    shown = screen.own_failures(everything)[:_MOST_ROWS]
     head = Markup("").join(Markup("<th>{}</th>").format(phrase.get(name)) for name in _COLUMNS)
     table = Markup("<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table>")
     left = len(everything) - len(shown)

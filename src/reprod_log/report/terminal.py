@@ -13,6 +13,7 @@ from rich.text import Text
 
 from reprod_log.messages import Words, message, words
 from reprod_log.report.first_screen import Role, first_lines, first_screen, headline, note_lines, side_lines
+from reprod_log.report.groups import ModuleGroup, module_tree
 from reprod_log.report.view import MARKS, ReportRow, rows
 from reprod_log.report.writing import plain, shortened, times
 from reprod_log.verdict import Status
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from rich.tree import Tree
 
     from reprod_log.alignment import Alignment
-    from reprod_log.report.groups import ModuleGroup
 
 STYLES = {
     Status.PASS: "green",
@@ -91,12 +91,13 @@ def print_alignment(alignment: Alignment, console: Console, *, all_rows: bool = 
     """Print the first screen, the table and the notes."""
     phrase = words(language)
     everything = rows(alignment)
-    for line in first_lines(first_screen(alignment, all_rows=everything), phrase) + side_lines(alignment, phrase):
+    screen = first_screen(alignment, all_rows=everything)
+    for line in first_lines(screen, phrase) + side_lines(alignment, phrase):
         style = STYLES[alignment.status] if line.role == "headline" else ROLE_STYLES[line.role]
         print_indented(line.text, line.indent, console, style)
     shown = everything
     if not all_rows and len(everything) > _USUAL_ROWS:
-        shown = tuple(row for row in everything if not row.status.passed)[:_MOST_FAILURES]
+        shown = screen.own_failures(everything)[:_MOST_FAILURES]
     if shown:
         console.print(_table(shown, phrase, console.width))
     hidden = len(everything) - len(shown)
@@ -120,10 +121,7 @@ def print_indented(text: str, indent: int, console: Console, style: str = "", *,
 
 def print_tree(alignment: Alignment, console: Console, *, language: str = "en") -> None:
     """Print the modules as a tree, each with its worst status, how many entries do not pass, and its largest error."""
-    # Most commands never show a tree.
-    from rich.tree import Tree
-
-    from reprod_log.report.groups import module_tree
+    from rich.tree import Tree  # most commands never show one
 
     top = Tree(Text(plain(headline(alignment, language=language)), style=STYLES[alignment.status]), hide_root=False)
     for node in module_tree(rows(alignment)):

@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from reprod_log.alignment import Alignment
+from reprod_log.diagnose.finding import without_places
 from reprod_log.errors import listed
 from reprod_log.measure.comparison import Compared
 from reprod_log.measure.measurement import Measurement
 from reprod_log.messages import Foreign, Message, Name, message
 from reprod_log.recording import Key
-from reprod_log.report.writing import number
+from reprod_log.report.writing import number, times
 from reprod_log.verdict import Check, FloorEvidence, Judgement, Status
 from reprod_log.verdict.fixed import has_no_size
 
@@ -77,6 +78,14 @@ class ReportRow:
     def reason(self) -> Message | str:
         """Why it did not pass, or what else there is to know."""
         return self.judgement.reason or ""
+
+    @property
+    def size(self) -> Message | None:
+        """How wrong it is, in words: 18 × rounding, 10 allowed; None when its floor is not known."""
+        check = self.check
+        if check is None or check.ratio is None or not check.floor:
+            return None
+        return message("times.rounding", times=times(check.ratio), allowed=times(check.limit / check.floor))
 
     @property
     def measurement(self) -> Measurement | None:
@@ -222,14 +231,15 @@ def remarks(alignment: Alignment) -> tuple[Message, ...]:
             lines.append(message(f"doubt.incomplete.{name}"))
         lines += [message("remark.side", side=message(name), note=_as_argument(note)) for note in side.notes]
     noted: dict[Message | str, list[Key]] = {}
-    views: dict[Message, list[Key]] = {}
+    views: dict[Message, tuple[Message, list[Key]]] = {}
     for row in alignment.comparison.rows:
         if row.view is not None:
-            views.setdefault(row.view, []).append(row.key)
+            # The same rearrangement of other layers is one remark.
+            views.setdefault(without_places(row.view), (row.view, []))[1].append(row.key)
         for note in row.measurement.notes if row.measurement else ():
             noted.setdefault(note, []).append(row.key)
     lines += [
-        message("remark.view", view=why, keys=Foreign(listed(map(str, keys), most=3))) for why, keys in views.items()
+        message("remark.view", view=why, keys=Foreign(listed(map(str, keys), most=3))) for why, keys in views.values()
     ]
     lines += [
         message("remark.of", note=_as_argument(why), keys=Foreign(listed(map(str, keys), most=3)))

@@ -39,7 +39,7 @@ class FakeData:
 def fake_data(path: str | Path, make: Make, *, seed: int = 0) -> FakeData:
     """The arrays at `path` (.npz), made by `make(generator)` and saved if they are not there yet.
 
-    Whoever comes first makes them; both sides read the file. What was read is checked against its hash.
+    The first side to run makes them; both sides read the file. What was read is checked against its hash.
     """
     path = Path(path)
     if path.suffix != ".npz":

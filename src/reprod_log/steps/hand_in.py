@@ -96,7 +96,7 @@ def _paths(folder: Path) -> Iterator[Path]:
 
 
 def _logs(folder: Path, seen: Iterable[Path]) -> list[Found]:
-    """Every file with a side in its name. A plain array is one's own data, unless both sides have one of that name."""
+    """Every file with a side in its name. A plain array is the user's data, unless both sides have one of that name."""
     logs: list[Found] = []
     arrays: list[Found] = []
     for path in seen:

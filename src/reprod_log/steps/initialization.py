@@ -31,7 +31,7 @@ GUIDES_FIGURE = 1e-3
 _STANDARD_ERRORS = 5.0
 """A correct side is flagged once in two million comparisons."""
 _TOO_COARSE = 0.5
-"""Of the standard deviation: a sample that cannot separate 0.1 from 0.15 is no evidence."""
+"""Of the standard deviation: a sample that cannot separate 0.1 from 0.15 is not evidence."""
 
 
 class _Moments:

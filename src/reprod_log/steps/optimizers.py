@@ -75,7 +75,7 @@ def _treatment_entries(side: Trainer, prepared: Rehearsal, kinds: tuple[str, ...
 
 
 def _treatment(side: Trainer, prepared: Rehearsal) -> dict[Slot, dict[str, float]]:
-    """Rate and decay by parameter; one that no optimizer has is left out, for nothing moves it."""
+    """Rate and decay by parameter; one that no optimizer has is omitted, because nothing updates it."""
     kinds = ("lr", *_DECAYS)
     found = {slot: {kind: float(getattr(one, kind)) for kind in kinds} for slot, one in prepared.treatments()}
     if side.penalty is not None:

@@ -214,7 +214,7 @@ def main(arguments: list[str]) -> None:
     with plan_at(path, options) as plan:
         for line in sys.stdin:
             if os.getppid() != asker:
-                # Whoever asked is gone; requests that were sent ahead have no reader any more.
+                # The process that asked has ended; nobody reads the answers to requests sent ahead.
                 return
             request = json.loads(line)
             problem = ""

@@ -9,7 +9,7 @@ from typing import Any
 
 from reprod_log.errors import UsageError
 from reprod_log.frameworks.side import Side, as_mapping
-from reprod_log.pairing.names import rules_of_model
+from reprod_log.pairing.rename import rules_of_model
 from reprod_log.transfer import transfer_weights
 
 
@@ -18,7 +18,7 @@ class Trainer(Side):
     """One side's model with its loss, optimizer and what else its loop does.
 
     The fields of Side come first: model, loss(outputs, targets), optimizer (makes one for the model it is given) and
-    step (a whole iteration, for loops of one's own).
+    step (a whole iteration, for custom loops).
     """
 
     clip: Callable[[Any], Any] | None = None

@@ -15,9 +15,10 @@ from reprod_log.layers.lookup import layer_kind
 from reprod_log.layers.rows import LayerFacts, Probe
 from reprod_log.layers.settings import setting_differences
 from reprod_log.messages import Code, Foreign, Message, Name, Number, message
+from reprod_log.pairing.distance import LAYER_LIMIT, difference
 from reprod_log.pairing.live import Survey
 from reprod_log.pairing.units import BARE, PIECE, Unit, UnitPair
-from reprod_log.pairing.values import LAYER_LIMIT, Calls, difference, owners_agree
+from reprod_log.pairing.values import Calls, owners_agree
 from reprod_log.pairing.weight_map import TransferPlan
 from reprod_log.recording import Array, ModuleInfo
 

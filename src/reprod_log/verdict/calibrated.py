@@ -14,32 +14,48 @@ docs/verdict.md has the measurements behind the rule and its constants.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from reprod_log.errors import UsageError
-from reprod_log.layers.lookup import names_of_statistic
 from reprod_log.measure.comparison import Comparison
 from reprod_log.measure.measurement import Measurement
 from reprod_log.messages import Code, Message, Number, Parts, message
 from reprod_log.recording import Key
-from reprod_log.verdict.fixed import (
-    Check,
-    Judgement,
-    Verdict,
-    accepted,
-    is_evidence,
-    judge,
-    judge_row,
-    nonfinite_problem,
-    require_complete,
-    unmatched_judgements,
-    verdict_on,
+from reprod_log.verdict.evidence import EPS, FLOAT64, FloorEvidence, Series
+from reprod_log.verdict.fixed import is_evidence, judge, judge_row, nonfinite_problem
+from reprod_log.verdict.floor import NoiseFloor
+from reprod_log.verdict.judgement import Check, Judgement, Verdict, accepted, judged, verdict_on
+from reprod_log.verdict.kinks import (
+    BEHIND_GRADIENTS,
+    GRADIENTS,
+    JUMP,
+    follows_a_jump,
+    is_output,
+    may_have_flipped,
+    moved_at_most,
 )
-from reprod_log.verdict.floor import FLOAT64, FloorEvidence, NoiseFloor, may_have_flipped
 from reprod_log.verdict.narrow import judge_in, judge_narrow, keeps_narrow_weights, narrow_type
 from reprod_log.verdict.policy import EXACT_KINDS, CalibratedPolicy, Policy
 from reprod_log.verdict.status import Basis, Status
+
+
+def verdict_of(
+    comparison: Comparison, policy: Policy | CalibratedPolicy, floor: NoiseFloor | None, complete: bool
+) -> Verdict:
+    """The verdict of either kind of policy; `complete` says whether both recordings are whole."""
+    if isinstance(policy, Policy):
+        verdict = judge(comparison, policy)
+    elif floor is not None:
+        verdict = judge_calibrated(comparison, floor, policy)
+    else:
+        raise UsageError(
+            "the calibrated policy needs a noise floor, which this saved alignment does not have; "
+            "compare the recordings again"
+        )
+    return verdict if complete or policy.allow_incomplete else verdict.unless_passed(Status.INCOMPLETE)
 
 
 def judge_calibrated(comparison: Comparison, floor: NoiseFloor, policy: CalibratedPolicy) -> Verdict:
@@ -50,21 +66,21 @@ def judge_calibrated(comparison: Comparison, floor: NoiseFloor, policy: Calibrat
             "recorded; record both sides with detail='full', or judge by fixed limits (--limit rel_l2:1e-5)"
         )
     incomparable = _incomparable(comparison)
-    data = [*incomparable.pop("data", ()), *_data(floor, policy)]
+    as_run = {row.key: row.measurement for row in comparison.rows}
+    data = [*incomparable.pop("data", ()), *_finite_as_run(_data(floor, policy), as_run, policy)]
     isolated = [_isolated(one, policy) for one in floor.of_mode("isolated") if one.float64]
     isolated = _in_order([*isolated, *incomparable.pop("isolated", ())], comparison)
-    as_run = {row.key: row.measurement for row in comparison.rows}
     free = [
-        _finite_as_run(_free(one, floor, policy), as_run.get(one.key), policy)
+        _free(one, floor, policy)
         for one in floor.of_mode("")
-        if not _is_given(one) and _is_measured(one)
+        if not _is_given(one) and (one.float32 is not None or one.float64 is not None)
     ]
-    free = _in_order([*_formulated_otherwise(free), *incomparable.pop("", ())], comparison)
+    free = [*_finite_as_run(_formulated_otherwise(free), as_run, policy), *incomparable.pop("", ())]
+    free = _in_order(free, comparison)
     further = [one for found in incomparable.values() for one in found]
     # What ran in float64 only is evidence for nothing, so it is judged itself, as fixed limits judge it.
-    keys = {row.key for row in comparison.rows}
     further += [
-        judge_row(row, Policy()) for row in comparison.rows if row.measurement and _is_float64_only(row.key, keys)
+        judge_row(row, Policy()) for row in comparison.rows if row.measurement and _is_float64_only(row.key, as_run)
     ]
     # A layer made of layers is wrong alone when the code between them is; the free run then says the place exactly.
     containers = _containers(one.key.layer_alone for one in isolated)
@@ -72,9 +88,8 @@ def judge_calibrated(comparison: Comparison, floor: NoiseFloor, policy: Calibrat
     parts = [one for one in isolated if one.key.layer_alone not in containers]
     judgements = accepted([*data, *parts, *free, *whole, *further], policy.accept)
     if all(one.status.passed for one in judgements):
-        judgements = _merged(judgements, _formulated_otherwise(precision_tier(floor, policy)))
-    unmatched, allowed = unmatched_judgements(comparison, policy.allows_unmatched)
-    return verdict_on(comparison, accepted(judgements, policy.accept), accepted(unmatched, policy.accept), allowed)
+        judgements = _merged(judgements, _formulated_otherwise(_precision(floor, policy)))
+    return verdict_on(comparison, judgements, policy)
 
 
 def _incomparable(comparison: Comparison) -> dict[str, list[Judgement]]:
@@ -82,8 +97,7 @@ def _incomparable(comparison: Comparison) -> dict[str, list[Judgement]]:
     found: dict[str, list[Judgement]] = {}
     for row in comparison.rows:
         if row.measurement is None:
-            key = row.key
-            tier = "data" if key.phase == "data" and not key.run else key.run
+            tier = "data" if row.key.phase == "data" and not row.key.run else row.key.run
             found.setdefault(tier, []).append(Judgement(row.key, Status.INCOMPARABLE, reason=row.incomparable))
     return found
 
@@ -100,14 +114,66 @@ def _in_order(judgements: list[Judgement], comparison: Comparison) -> list[Judge
     return sorted(judgements, key=lambda one: order[one.key])
 
 
+def _merged(judgements: list[Judgement], later: list[Judgement]) -> list[Judgement]:
+    """One judgement per key: a later tier adds its checks, and its word where it objects."""
+    by_key = {one.key: one for one in judgements}
+    for one in later:
+        before = by_key.get(one.key)
+        if before is None:
+            by_key[one.key] = one
+        else:
+            decisive = before if one.status.passed else one
+            by_key[one.key] = replace(decisive, checks=before.checks + one.checks)
+    return list(by_key.values())
+
+
+# ---- tier 1: data ----------------------------------------------------------------------------------------------------
+def _data(floor: NoiseFloor, policy: CalibratedPolicy) -> Iterator[Judgement]:
+    """What goes in is bit-identical; with other data no later difference means anything."""
+    for one in floor.of_mode(""):
+        # Both passes of the candidate: data that are right in float64 alone are other data as it runs.
+        measured = [found for found in (one.float64, one.float32) if found is not None]
+        if _is_given(one) and measured:
+            yield _bit_for_bit(one.key, measured, Basis.INPUTS, "reason.data", equal_nan=policy.equal_nan)
+
+
+def _is_given(one: FloorEvidence) -> bool:
+    """Whether an entry is data. What a second model was fed may be what the first one made: then it has rounding."""
+    return one.key.phase == "data" and (one.noise is None or one.noise.differing == 0)
+
+
+def _bit_for_bit(
+    key: Key, measured: Sequence[Measurement], basis: Basis, reason: str, *, equal_nan: bool = False
+) -> Judgement:
+    """Every element is the same in all of these passes."""
+
+    def is_same(one: Measurement) -> bool:
+        return one.differing == 0 and not one.nonfinite_mismatched and (equal_nan or not one.nan_both)
+
+    found = next((one for one in measured if not is_same(one)), measured[0])
+    problem = message(reason, some=found.differing, all=found.count)
+    if not found.differing and not found.nonfinite_mismatched:
+        problem = message("reason.data.nan", some=found.nan_both, all=found.count)
+    check = Check("differing", float(found.differing), 0.0, is_same(found))
+    return judged(key, (check,), basis, reason=problem)
+
+
+# ---- tier 2: each layer alone ----------------------------------------------------------------------------------------
 def _isolated(one: FloorEvidence, policy: CalibratedPolicy) -> Judgement:
-    """Tier 2 for one entry."""
     if _is_exact(one):
         return _exactly(one)
     if one.key.phase == "buffer":
         # Running statistics get the wider limit; what a momentum kept in float32 adds to it is known exactly.
-        return wide(one, policy.free, policy)
-    return wide(one, policy.isolated, policy, suspect=True)
+        return _both_in_float64(one, policy.free, policy)
+    found = _both_in_float64(one, policy.isolated, policy)
+    assert one.float64 is not None
+    error, size = one.float64.rmse, one.float64.reference.rms
+    noise = 0.0 if one.noise is None else one.noise.rmse
+    if found.status.passed and error > policy.suspect * size and noise <= policy.noise_only * size:
+        return replace(
+            found, status=Status.SUSPECT, reason=message("reason.constant", share=Number(error / size, ".1e"))
+        )
+    return found
 
 
 def _containers(alone: Iterable[str]) -> frozenset[str]:
@@ -120,68 +186,49 @@ def _containers(alone: Iterable[str]) -> frozenset[str]:
     )
 
 
-def _is_measured(one: FloorEvidence) -> bool:
-    """Whether the pair could be measured at all; if not, it is judged incomparable."""
-    return one.float32 is not None or one.float64 is not None
-
-
-def _is_given(one: FloorEvidence) -> bool:
-    """Whether an entry is data. What a second model was fed may be what the first one made: then it has rounding."""
-    return one.key.phase == "data" and (one.noise is None or one.noise.differing == 0)
-
-
-def _data(floor: NoiseFloor, policy: CalibratedPolicy) -> Iterator[Judgement]:
-    """Tier 1: what goes in is bit-identical; with other data no later difference means anything."""
-    for one in floor.of_mode(""):
-        measured = [found for found in (one.float64, one.float32) if found is not None]
-        if _is_given(one) and measured:
-            # Both passes of the candidate: data that are right in float64 alone are other data as it runs.
-            found = next((found for found in measured if not _is_same(found, policy)), measured[0])
-            same = _is_same(found, policy)
-            check = Check("differing", float(found.differing), 0.0, same)
-            reason = None if same else _problem_of_data(found)
-            yield Judgement(one.key, Status.PASS if same else Status.FAIL, (check,), reason, Basis.INPUTS)
-
-
-def _is_same(found: Measurement, policy: CalibratedPolicy) -> bool:
-    return found.differing == 0 and not found.nonfinite_mismatched and (policy.equal_nan or not found.nan_both)
-
-
-def _problem_of_data(found: Measurement) -> Message:
-    if not found.differing and not found.nonfinite_mismatched:
-        return message("reason.data.nan", some=found.nan_both, all=found.count)
-    return message("reason.data", some=found.differing, all=found.count)
-
-
-def _finite_as_run(judged: Judgement, measured: Measurement | None, policy: CalibratedPolicy) -> Judgement:
-    """The judgement, unless the candidate as it runs has a NaN or infinity that the float64 run does not know of."""
-    if measured is None or not judged.status.passed:
-        return judged
-    problem = nonfinite_problem(measured, equal_nan=policy.equal_nan)
-    if problem is None:
-        return judged
-    return replace(judged, status=Status.FAIL, reason=message("reason.as_it_runs", problem=problem))
-
-
+# ---- tier 3: the whole program ---------------------------------------------------------------------------------------
 def _free(one: FloorEvidence, floor: NoiseFloor, policy: CalibratedPolicy) -> Judgement:
-    """Tier 3 for one entry, by the best evidence there is for it."""
-    key = one.key
-    if key.phase == "lr":
+    """One entry, by the best evidence there is for it."""
+    if one.key.phase == "lr":
         return _lr(one, floor, policy)
     if _is_exact(one):
         return _exactly(one)
     if one.float64 is not None and one.noise is not None:
         # Second moments are squares of gradients: their relative error is twice as large.
-        factor = 2 * policy.free if key.phase == "optimizer" else policy.free
-        return wide(one, factor, policy)
+        factor = 2 * policy.free if one.key.phase == "optimizer" else policy.free
+        return _both_in_float64(one, factor, policy, resolution=_resolution(one, floor))
     if one.noise is not None and one.float32 is not None:
         if _drifts(one, floor):
             return Judgement(one.key, Status.PASS, (), message("reason.drift"), one.basis)
         narrowed = narrow_type(floor)
         if one.emulated is not None and narrowed is not None:
             return judge_in(one, narrowed)
-        return narrow(one, floor, policy, narrow_factor(one, policy), Status.FAIL)
-    return assumed(one, policy)
+        return _in_own_precision(one, floor, policy, factor_without_float64(one, policy), Status.FAIL)
+    return _assumed(one, policy)
+
+
+def _finite_as_run(
+    judgements: Iterable[Judgement], as_run: Mapping[Key, Measurement | None], policy: CalibratedPolicy
+) -> Iterator[Judgement]:
+    """The judgements, unless a side as it runs has a NaN or infinity that the float64 run does not know of."""
+    for one in judgements:
+        measured = as_run.get(one.key) if one.status.passed else None
+        problem = None if measured is None else nonfinite_problem(measured, equal_nan=policy.equal_nan)
+        if problem is None:
+            yield one
+        else:
+            yield replace(one, status=Status.FAIL, reason=message("reason.as_it_runs", problem=problem))
+
+
+def _resolution(one: FloorEvidence, floor: NoiseFloor) -> float:
+    """How finely an update is known at all in float64: it is the difference of two values of its parameter.
+
+    Where the true gradient is zero one side may move a parameter in its last digit and the other not at all.
+    """
+    if one.key.phase != "update":
+        return 0.0
+    parameter = floor.by_key.get(replace(one.key, phase="parameter"))
+    return 0.0 if parameter is None or parameter.float64 is None else 2.0**-53 * parameter.float64.reference.abs_max
 
 
 def _is_exact(one: FloorEvidence) -> bool:
@@ -195,38 +242,7 @@ def _is_exact(one: FloorEvidence) -> bool:
 def _exactly(one: FloorEvidence) -> Judgement:
     best = one.float64 or one.float32
     assert best is not None
-    same = best.differing == 0 and not best.nonfinite_mismatched and not best.nan_both
-    reason = None if same else message("reason.exact", some=best.differing, all=best.count)
-    check = Check("differing", float(best.differing), 0.0, same)
-    return Judgement(one.key, Status.PASS if same else Status.FAIL, (check,), reason, Basis.EXACT)
-
-
-def _formulated_otherwise(judgements: list[Judgement]) -> list[Judgement]:
-    """The judgements; the gradient of the model's output passes where no gradient behind it differs.
-
-    A loss that takes log-probabilities and one that makes them once more (torch's and paddle's CTC) give the output
-    different gradients and everything else the same ones.
-    """
-    behind: dict[tuple[str, int | None], list[Judgement]] = {}
-    trained = set()
-    for one in judgements:
-        key = one.key
-        if key.phase in ("gradient", "backward") and key.path:
-            behind.setdefault((key.run, key.step), []).append(one)
-            if key.phase == "gradient":
-                trained.add((key.run, key.step))
-    same = {place for place in trained if all(one.status.passed for one in behind[place])}
-    reason = message("reason.other_formulation")
-    return [
-        replace(one, status=Status.PASS, reason=reason)
-        if not one.status.passed and one.checks and _is_of_the_output(one.key, same)
-        else one
-        for one in judgements
-    ]
-
-
-def _is_of_the_output(key: Key, places: Collection[tuple[str, int | None]]) -> bool:
-    return key.phase == "backward" and not key.path and key.role.startswith("output") and (key.run, key.step) in places
+    return _bit_for_bit(one.key, [best], Basis.EXACT, "reason.exact")
 
 
 def _drifts(one: FloorEvidence, floor: NoiseFloor) -> bool:
@@ -251,101 +267,188 @@ def _lr(one: FloorEvidence, floor: NoiseFloor, policy: CalibratedPolicy) -> Judg
     limit = policy.lr * max(rates)
     error = next((found for found in errors if not found.max_abs <= limit), errors[0])
     check = Check("max_abs", error.max_abs, limit, bool(error.max_abs <= limit))
-    if check.passed:
-        return Judgement(one.key, Status.PASS, (check,), None, Basis.LEARNING_RATE)
     reason = message("reason.rates.not_finite")
     if error.worst:
-        values = {"reference": Code(error.worst.reference), "candidate": Code(error.worst.candidate)}
-        reason = message("reason.rates", **values)
-    return Judgement(one.key, Status.FAIL, (check,), reason, Basis.LEARNING_RATE)
+        reason = message("reason.rates", reference=Code(error.worst.reference), candidate=Code(error.worst.candidate))
+    return judged(one.key, (check,), Basis.LEARNING_RATE, reason=reason)
 
 
-def _merged(judgements: list[Judgement], later: list[Judgement]) -> list[Judgement]:
-    """One judgement per key: a later tier adds its checks, and its word where it objects."""
-    by_key = {one.key: one for one in judgements}
-    for one in later:
-        before = by_key.get(one.key)
-        if before is None:
-            by_key[one.key] = one
-        else:
-            decisive = before if one.status.passed else one
-            by_key[one.key] = replace(decisive, checks=before.checks + one.checks)
-    return list(by_key.values())
+def _formulated_otherwise(judgements: list[Judgement]) -> list[Judgement]:
+    """The judgements; the gradient of the model's output passes where no gradient behind it differs.
+
+    A loss that takes log-probabilities and one that makes them once more (torch's and paddle's CTC) give the output
+    different gradients and everything else the same ones.
+    """
+    behind: dict[tuple[str, int | None], list[Judgement]] = {}
+    trained = set()
+    for one in judgements:
+        key = one.key
+        if key.phase in GRADIENTS and key.path:
+            behind.setdefault((key.run, key.step), []).append(one)
+            if key.phase == "gradient":
+                trained.add((key.run, key.step))
+    same = {place for place in trained if all(one.status.passed for one in behind[place])}
+    reason = message("reason.other_formulation")
+    return [
+        replace(one, status=Status.PASS, reason=reason)
+        if not one.status.passed and one.checks and _is_of_the_output(one.key, same)
+        else one
+        for one in judgements
+    ]
 
 
-def verdict_of(
-    comparison: Comparison, policy: Policy | CalibratedPolicy, floor: NoiseFloor | None, complete: bool
-) -> Verdict:
-    """The verdict of either kind of policy; `complete` says whether both recordings are whole."""
-    if not isinstance(policy, CalibratedPolicy):
-        return require_complete(judge(comparison, policy), complete=complete, allow_incomplete=policy.allow_incomplete)
-    if floor is None:
-        raise UsageError(
-            "the calibrated policy needs a noise floor, which this saved alignment does not have; "
-            "compare the recordings again"
-        )
-    verdict = judge_calibrated(comparison, floor, policy)
-    return require_complete(verdict, complete=complete, allow_incomplete=policy.allow_incomplete)
+def _is_of_the_output(key: Key, places: Collection[tuple[str, int | None]]) -> bool:
+    return key.phase == "backward" and not key.path and key.role.startswith("output") and (key.run, key.step) in places
 
 
-EPS = 2.0**-24
-"""Half a unit in the last place of float32, relative to the value: the rounding of one operation."""
+# ---- tier 4: precision -----------------------------------------------------------------------------------------------
+def _precision(floor: NoiseFloor, policy: CalibratedPolicy) -> list[Judgement]:
+    """The same function, but computed with less precision?"""
+    narrowed = narrow_type(floor)
+    found = []
+    modes: tuple[str, ...] = ("isolated", "injected")
+    if narrowed is not None:
+        alone = _containers(one.key.layer_alone for one in floor.of_mode("isolated"))
+        found += [*judge_narrow(floor, narrowed, alone)]
+        modes = ("isolated",) if keeps_narrow_weights(floor) else modes
+    # The injected pass of the candidate needs no float64: that it has the kernels is known from the free run.
+    in_float64 = {one.key for one in floor.evidence if one.float64 is not None}
+    for mode in modes:
+        rows = [one for one in floor.of_mode(mode) if one.noise is not None and _is_wide(one, narrowed)]
+        ratios: dict[Series, list[float]] = {}
+        for one in rows:
+            ratios.setdefault(one.series, []).append(_ratio(one, floor))
+        jumps = {one.key: _ratio(one, floor) > JUMP for one in rows}
+        for one in rows:
+            has_float64 = one.key in in_float64 or one.key.in_run("") in in_float64
+            factor = policy.precision if has_float64 else factor_without_float64(one, policy)
+            objection = Status.PRECISION if has_float64 else Status.FAIL
+            here = _in_own_precision(one, floor, policy, factor, objection)
+            # One activation on the other side of a kink makes one step's gradients jump; a defect stays.
+            steady = not np.median(ratios[one.series]) <= factor
+            kink = not steady and _may_be_kink(one, policy, ("gradient",))
+            if _is_excess(here) and kink and follows_a_jump(one.key, jumps):
+                here = replace(here, status=Status.PASS, reason=message("reason.jump"))
+            found.append(here)
+    return found if floor.injected else [*found, *_first_step(floor, policy)]
 
 
-def wide(one: FloorEvidence, factor: float, policy: CalibratedPolicy, *, suspect: bool = False) -> Judgement:
-    """Both in float64: the error in noise floors, by norm and by largest element."""
-    assert one.float64 is not None
-    error, noise = one.float64, one.noise
-    bad = _nonfinite(one, error, policy)
-    if bad is not None:
-        return bad
-    noise_rms, noise_max = (noise.rmse, noise.max_abs) if noise is not None else (0.0, 0.0)
-    size = error.reference
-    checks = (
-        _check("rms", error.rmse, noise_rms + EPS * size.rms, factor, constant=one.constant * size.rms),
-        _check("max", error.max_abs, noise_max + EPS * size.abs_max, factor, constant=one.constant * size.abs_max),
+def _first_step(floor: NoiseFloor, policy: CalibratedPolicy) -> Iterator[Judgement]:
+    """Without the reference's gradients (two recordings): what ran before anything could drift.
+
+    Without it a candidate that is right in float64 alone, or whose two passes are of different programs, would pass.
+    """
+    steps = {one.key.step for one in floor.of_mode("") if one.key.step is not None}
+    rows = [one for one in floor.of_mode("") if one.key.step in sorted(steps)[:1] and _tells(one, policy)]
+    found = [(one, _in_own_precision(one, floor, policy, policy.precision, Status.PRECISION)) for one in rows]
+    flipped = may_have_flipped(filter(is_output, rows)) and any(
+        _is_excess(here) and _may_be_kink(one, policy, GRADIENTS) for one, here in found
     )
-    if not all(check.passed for check in checks):
-        return Judgement(one.key, Status.FAIL, checks, _sentence(checks), one.basis)
-    if suspect and error.rmse > policy.suspect * size.rms and noise_rms <= policy.noise_only * size.rms:
-        reason = message("reason.constant", share=Number(error.rmse / size.rms, ".1e"))
-        return Judgement(one.key, Status.SUSPECT, checks, reason, one.basis)
-    return Judgement(one.key, Status.PASS, checks, None, one.basis)
+    jumps = {one.key: _ratio(one, floor) > JUMP for one in rows}
+    for one, here in found:
+        kink = flipped and _may_be_kink(one, policy, BEHIND_GRADIENTS)
+        if _is_excess(here) and kink and follows_a_jump(one.key, jumps):
+            yield replace(here, status=Status.PASS, reason=message("reason.kink"))
+        else:
+            yield here
 
 
-def narrow(
+def _is_wide(one: FloorEvidence, narrowed: str | None) -> bool:
+    """Whether the candidate computes this in float32: a narrower type explains errors of another size."""
+    if one.float32 is None or one.emulated is not None:
+        return False
+    # With the reference's gradients an optimizer that keeps float32 weights is as exact as ever; nothing else is.
+    return narrowed is None or one.key.phase in ("update", "optimizer", "parameter", "lr")
+
+
+def _tells(one: FloorEvidence, policy: CalibratedPolicy) -> bool:
+    """Whether the precision of an entry can be judged: measured in all ways, not exact, and not rounding alone."""
+    if one.float64 is None or one.float32 is None or one.noise is None or one.emulated is not None:
+        return False
+    if one.key.phase in ("data", "lr") or one.float32.reference_dtype.startswith(EXACT_KINDS):
+        return False
+    return one.noise.rmse <= policy.noise_only * one.float32.reference.rms
+
+
+def _is_excess(found: Judgement) -> bool:
+    """Whether an error above its limit is all that stands against it; a NaN or infinity is no jump."""
+    return not found.status.passed and bool(found.checks)
+
+
+def _may_be_kink(one: FloorEvidence, policy: CalibratedPolicy, phases: tuple[str, ...]) -> bool:
+    return one.key.phase in phases and moved_at_most(one, policy.kink)
+
+
+def _ratio(one: FloorEvidence, floor: NoiseFloor) -> float:
+    """The candidate's error in its own precision, in floors."""
+    assert one.float32 is not None
+    error, below = one.float32.rmse, floor.in_own_precision(one)
+    return error / below if below else (0.0 if error == 0 else math.inf)
+
+
+def factor_without_float64(one: FloorEvidence, policy: CalibratedPolicy) -> float:
+    """How many floors are allowed in the candidate's own precision; what an optimizer makes of its history gets more.
+
+    1 - 0.999 in float32 is off by 215 EPS, and so are Adam's second moments; from the second step on 1 - 0.999^t no
+    longer cancels it, and updates and the parameters that began at zero have it too. The first update shows a wrong
+    rule by the narrow limit.
+    """
+    key = one.key
+    with_history = key.phase == "optimizer" or (key.phase in ("update", "parameter") and bool(key.step))
+    return policy.precision if with_history else policy.without_float64
+
+
+# ---- an error in floors ----------------------------------------------------------------------------------------------
+def _both_in_float64(
+    one: FloorEvidence, factor: float, policy: CalibratedPolicy, *, resolution: float = 0.0
+) -> Judgement:
+    """The error in noise floors, by norm and by largest element."""
+    assert one.float64 is not None
+    error, size = one.float64, one.float64.reference
+    noise_rms, noise_max = (one.noise.rmse, one.noise.max_abs) if one.noise is not None else (0.0, 0.0)
+    checks = (
+        _check("rms", error.rmse, noise_rms + resolution + EPS * size.rms, factor, constant=one.constant * size.rms),
+        _check(
+            "max", error.max_abs, noise_max + resolution + EPS * size.abs_max, factor,
+            constant=one.constant * size.abs_max,
+        ),
+    )  # fmt: skip
+    return _in_floors(one, error, checks, policy)
+
+
+def _in_own_precision(
     one: FloorEvidence, floor: NoiseFloor, policy: CalibratedPolicy, factor: float, objection: Status
 ) -> Judgement:
     """The candidate in its own precision against the reference's truth."""
     assert one.float32 is not None
     error = one.float32
-    bad = _nonfinite(one, error, policy)
-    if bad is not None:
-        return bad
     constant = one.constant * error.reference.rms
-    check = _check("rms", error.rmse, pooled_floor(one, floor), factor, constant=constant)
-    if check.passed:
-        return Judgement(one.key, Status.PASS, (check,), None, one.basis)
-    return Judgement(one.key, objection, (check,), _sentence((check,)), one.basis)
+    check = _check("rms", error.rmse, floor.in_own_precision(one), factor, constant=constant)
+    return _in_floors(one, error, (check,), policy, objection)
 
 
-def assumed(one: FloorEvidence, policy: CalibratedPolicy) -> Judgement:
+def _assumed(one: FloorEvidence, policy: CalibratedPolicy) -> Judgement:
     """Nothing was measured: the rounding of one operation, grown with the length of the sum, is assumed."""
     if one.float32 is None:
         return Judgement(one.key, Status.INCOMPARABLE, reason=message("reason.no_measurement"))
-    bad = _nonfinite(one, one.float32, policy)
-    if bad is not None:
-        return bad
-    error, size = one.float32, one.float32.reference
-    floor = EPS * math.sqrt(max(one.reduction, 1)) * size.rms
-    check = _check("rms", error.rmse, floor, policy.default)
-    status = Status.PASS if check.passed else Status.FAIL
-    return Judgement(one.key, status, (check,), _sentence((check,)), Basis.ASSUMED)
+    error = one.float32
+    floor = EPS * math.sqrt(max(one.reduction, 1)) * error.reference.rms
+    found = _in_floors(one, error, (_check("rms", error.rmse, floor, policy.default),), policy)
+    return replace(found, evidence=Basis.ASSUMED) if found.checks else found
 
 
-def _nonfinite(one: FloorEvidence, error: Measurement, policy: CalibratedPolicy) -> Judgement | None:
+def _in_floors(
+    one: FloorEvidence,
+    error: Measurement,
+    checks: tuple[Check, ...],
+    policy: CalibratedPolicy,
+    objection: Status = Status.FAIL,
+) -> Judgement:
+    """The judgement by these checks, unless a NaN or infinity decides."""
     problem = nonfinite_problem(error, equal_nan=policy.equal_nan)
-    return Judgement(one.key, Status.FAIL, (), problem, one.basis) if problem is not None else None
+    if problem is not None:
+        return Judgement(one.key, Status.FAIL, (), problem, one.basis)
+    return judged(one.key, checks, one.basis, reason=_sentence(checks), otherwise=objection)
 
 
 def _check(name: str, value: float, floor: float, factor: float, *, constant: float = 0.0) -> Check:
@@ -372,134 +475,3 @@ def _sentence(checks: tuple[Check, ...]) -> Message | None:
     if len(parts) < 2:
         return parts[0] if parts else None
     return message("reason.several", reasons=Parts(parts))
-
-
-def pooled_floor(one: FloorEvidence, floor: NoiseFloor) -> float:
-    """The floor with the length of sums in it; for single numbers the worst noise of their kind over all steps."""
-    assert one.float32 is not None
-    assert one.noise is not None
-    rms, size = one.noise.rmse, one.float32.reference
-    if one.float32.count == 1:
-        kind = series(one)
-        peers = [other.noise for other in floor.evidence if series(other) == kind and other.noise is not None]
-        shares = [noise.rmse / noise.reference.rms for noise in peers if noise.reference.rms]
-        rms = max([rms, *(share * size.rms for share in shares)])
-    return rms + EPS * math.sqrt(max(one.reduction, 1)) * (size.rms + spread(one, floor))
-
-
-def spread(one: FloorEvidence, floor: NoiseFloor) -> float:
-    """For a running mean, the deviation of what was averaged: a mean of zero is rounded like the values it sums."""
-    for mean, variance in zip(names_of_statistic("running_mean"), names_of_statistic("running_var"), strict=True):
-        key = one.key
-        if key.phase == "buffer" and key.path.endswith(mean):
-            sibling = replace(key, path=key.path.removesuffix(mean) + variance)
-            found = floor.by_key.get(sibling)
-            if found is not None and found.float32 is not None:
-                return math.sqrt(found.float32.reference.rms)
-    return 0.0
-
-
-def series(one: FloorEvidence) -> tuple[str, str, str, str | None]:
-    """The same tensor over the steps."""
-    key = one.key
-    return key.phase, key.path, key.role, key.region
-
-
-def ratio(one: FloorEvidence, floor: NoiseFloor) -> float:
-    """The candidate's error in its own precision, in floors."""
-    assert one.float32 is not None
-    error, below = one.float32.rmse, pooled_floor(one, floor)
-    return error / below if below else (0.0 if error == 0 else math.inf)
-
-
-def precision_tier(floor: NoiseFloor, policy: CalibratedPolicy) -> list[Judgement]:
-    """Tier 4: the same function, but computed with less precision?"""
-    from statistics import median  # loads fractions and decimals, which few comparisons need
-
-    narrowed = narrow_type(floor)
-    found = []
-    modes: tuple[str, ...] = ("isolated", "injected")
-    if narrowed is not None:
-        alone = _containers(one.key.layer_alone for one in floor.of_mode("isolated"))
-        found += [*judge_narrow(floor, narrowed, alone)]
-        modes = ("isolated",) if keeps_narrow_weights(floor) else modes
-    # The injected pass of the candidate needs no float64: that it has the kernels is known from the free run.
-    in_float64 = {one.key for one in floor.evidence if one.float64 is not None}
-    for mode in modes:
-        rows = [one for one in floor.of_mode(mode) if one.noise is not None and _is_wide(one, narrowed)]
-        ratios: dict[tuple[str, str, str, str | None], list[float]] = {}
-        for one in rows:
-            ratios.setdefault(series(one), []).append(ratio(one, floor))
-        for one in rows:
-            has_float64 = one.key in in_float64 or one.key.in_run("") in in_float64
-            factor = policy.precision if has_float64 else narrow_factor(one, policy)
-            objection = Status.PRECISION if has_float64 else Status.FAIL
-            judged = narrow(one, floor, policy, factor, objection)
-            # One activation on the other side of a kink makes one step's gradients jump; a defect stays.
-            steady = median(ratios[series(one)]) > factor
-            if judged.status.passed or steady or not _may_be_kink(one, policy):
-                found.append(judged)
-            else:
-                reason = message("reason.jump")
-                found.append(Judgement(one.key, Status.PASS, judged.checks, reason, one.basis))
-    return found if floor.injected else [*found, *_first_step(floor, policy)]
-
-
-def _first_step(floor: NoiseFloor, policy: CalibratedPolicy) -> Iterator[Judgement]:
-    """Tier 4 without the reference's gradients (two recordings): what ran before anything could drift.
-
-    Without it a candidate that is right in float64 alone, or whose two passes are of different programs, would pass.
-    """
-    steps = {key.step for one in floor.of_mode("") if (key := one.key).step is not None}
-    rows = [one for one in floor.of_mode("") if one.key.step in sorted(steps)[:1] and _tells(one, policy)]
-    judged = [(one, narrow(one, floor, policy, policy.precision, Status.PRECISION)) for one in rows]
-    outputs = [one for one in rows if one.key.phase == "forward" and one.key.role.startswith("output")]
-    flipped = may_have_flipped(outputs) and any(
-        not found.status.passed and _may_be_kink(one, policy, phases=("gradient", "backward")) for one, found in judged
-    )
-    for one, found in judged:
-        if found.status.passed or not (flipped and _may_be_kink(one, policy, phases=BEHIND_GRADIENTS)):
-            yield found
-        else:
-            reason = message("reason.kink")
-            yield Judgement(one.key, Status.PASS, found.checks, reason, one.basis)
-
-
-def _is_wide(one: FloorEvidence, narrowed: str | None) -> bool:
-    """Whether the candidate computes this in float32: a narrower type explains errors of another size."""
-    if one.float32 is None or one.emulated is not None:
-        return False
-    # With the reference's gradients an optimizer that keeps float32 weights is as exact as ever; nothing else is.
-    return narrowed is None or one.key.phase in ("update", "optimizer", "parameter", "lr")
-
-
-BEHIND_GRADIENTS = ("gradient", "backward", "clip", "update", "optimizer", "parameter")
-
-
-def _tells(one: FloorEvidence, policy: CalibratedPolicy) -> bool:
-    """Whether the precision of an entry can be judged: measured in all ways, not exact, and not rounding alone."""
-    if one.float64 is None or one.float32 is None or one.noise is None or one.key.phase in ("data", "lr"):
-        return False
-    if one.emulated is not None:
-        return False
-    if one.float32.reference_dtype.startswith(EXACT_KINDS):
-        return False
-    return one.noise.rmse <= policy.noise_only * one.float32.reference.rms
-
-
-def _may_be_kink(one: FloorEvidence, policy: CalibratedPolicy, *, phases: tuple[str, ...] = ("gradient",)) -> bool:
-    assert one.float32 is not None
-    small = one.float32.rmse <= policy.kink * one.float32.reference.rms
-    return small and one.key.phase in phases
-
-
-def narrow_factor(one: FloorEvidence, policy: CalibratedPolicy) -> float:
-    """Without float64, what an optimizer makes of its history gets the wider limit.
-
-    1 - 0.999 in float32 is off by 215 EPS, and so are Adam's second moments; from the second step on 1 - 0.999^t no
-    longer cancels it, and updates and the parameters that began at zero have it too. The first update shows a wrong
-    rule by the narrow limit.
-    """
-    key = one.key
-    with_history = key.phase == "optimizer" or (key.phase in ("update", "parameter") and bool(key.step))
-    return policy.precision if with_history else policy.without_float64

@@ -1,21 +1,17 @@
-"""judge: turns measurements into statuses by a policy. Passing is earned, never assumed."""
+"""judge: every pair held against fixed limits, and the sentence about each that does not pass."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
-from typing import Any
+from collections.abc import Collection, Mapping
 
-from reprod_log.measure.comparison import Compared, Comparison, Unmatched
+from reprod_log.measure.comparison import Compared, Comparison
 from reprod_log.measure.measurement import Estimate, Measurement, Worst
 from reprod_log.measure.metrics import metric
-from reprod_log.messages import Code, Message, Names, Number, Parts, message
+from reprod_log.messages import Code, Message, Number, Parts, message
 from reprod_log.recording import Key
-from reprod_log.verdict.floor import FLOAT64
-from reprod_log.verdict.place import first_divergence, last_agreement
+from reprod_log.verdict.evidence import FLOAT64
+from reprod_log.verdict.judgement import Check, Judgement, Verdict, verdict_on
 from reprod_log.verdict.policy import EXACT_KINDS, Limit, Policy
 from reprod_log.verdict.status import Basis, Status
 
@@ -24,98 +20,11 @@ _FEW = 0.0005
 _COARSENESS = ("float8_e5m2", "float8", "bfloat16", "float16", "float32", "complex64", "float64", "complex128")
 
 
-@dataclass(frozen=True)
-class Check:
-    """One metric held against its limit."""
-
-    metric: str
-    value: float
-    limit: float
-    passed: bool
-    floor: float | None = None
-    """What rounding alone would give; None for fixed limits."""
-
-    @property
-    def ratio(self) -> float | None:
-        """The value in noise floors."""
-        return None if not self.floor else self.value / self.floor
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """The status of one entry, with every check behind it."""
-
-    key: Key
-    status: Status
-    checks: tuple[Check, ...] = ()
-    reason: Message | None = None
-    """Why it did not pass, or what a reader should know of an entry that passes."""
-    evidence: Basis = Basis.FIXED_LIMIT
-    """What the judgement stands on."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain values: sentences in English, and beside them the messages that they are made from."""
-        found: dict[str, Any] = {
-            "key": str(self.key),
-            "status": str(self.status),
-            # Not asdict, which copies every value deeply: tens of thousands are written.
-            "checks": [dict(vars(one)) for one in self.checks],
-            "reason": "" if self.reason is None else str(self.reason),
-            "evidence": str(self.evidence),
-        }
-        if self.reason is not None:
-            found["reason_id"] = self.reason.to_dict(text=False)
-        return found
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """The judgements in execution order, and the one word for all of them."""
-
-    status: Status
-    judgements: tuple[Judgement, ...]
-    allowed: tuple[Key, ...] = ()
-    """Unmatched keys that the policy lets through."""
-
-    @property
-    def passed(self) -> bool:
-        return self.status.passed
-
-    @property
-    def counts(self) -> dict[Status, int]:
-        return dict(Counter(judgement.status for judgement in self.judgements))
-
-    @property
-    def first_divergence(self) -> Judgement | None:
-        """The earliest entry in execution order that did not pass: compared, or a gradient that one side lacks."""
-        return first_divergence(self.judgements)
-
-    @property
-    def last_agreement(self) -> Judgement | None:
-        """The entry that passed last before the first divergence."""
-        return last_agreement(self.judgements)
-
-
-def require_complete(verdict: Verdict, *, complete: bool, allow_incomplete: bool) -> Verdict:
-    """The verdict, unless it would pass although a recording was cut short: what is missing has not passed."""
-    if complete or allow_incomplete or not verdict.passed:
-        return verdict
-    return replace(verdict, status=Status.INCOMPLETE)
-
-
-def require_proven(verdict: Verdict, *, proven: bool, allow_unproven: bool) -> Verdict:
-    """The verdict, unless it would pass although a doubt says that this proves nothing."""
-    if proven or allow_unproven or not verdict.passed:
-        return verdict
-    return replace(verdict, status=Status.UNPROVEN)
-
-
 def judge(comparison: Comparison, policy: Policy) -> Verdict:
     """The verdict of `policy` on everything that was compared, or could not be."""
     keys = {row.key for row in comparison.rows}
     judgements = [judge_row(row, policy) for row in comparison.rows if not is_evidence(row.key, keys)]
-    unmatched, allowed = unmatched_judgements(comparison, policy.allows_unmatched)
-    return verdict_on(comparison, accepted(judgements, policy.accept), accepted(unmatched, policy.accept), allowed)
+    return verdict_on(comparison, judgements, policy)
 
 
 def is_evidence(key: Key, keys: Collection[Key]) -> bool:
@@ -125,46 +34,6 @@ def is_evidence(key: Key, keys: Collection[Key]) -> bool:
     """
     mode, _, wide = key.run.rpartition(".")
     return wide == FLOAT64 and key.in_run(mode) in keys
-
-
-def verdict_on(
-    comparison: Comparison, compared: list[Judgement], unmatched: list[Judgement], allowed: tuple[Key, ...]
-) -> Verdict:
-    """The verdict on pairs and on entries without a partner; however much is let through, no pair is no pass.
-
-    Nor are pairs without a single element.
-    """
-    judgements = (*compared, *unmatched)
-    without = [row.measurement is not None and row.measurement.count == 0 for row in comparison.rows]
-    nothing = not compared or (bool(without) and all(without))
-    return Verdict(Status.NOTHING if nothing else overall(judgements), judgements, allowed)
-
-
-def accepted(judgements: list[Judgement], patterns: tuple[str, ...]) -> list[Judgement]:
-    """The judgements with known differences accepted; each of them states it."""
-    return [
-        replace(one, status=Status.ACCEPTED, reason=_accepted_although(one.reason))
-        if not one.status.passed and any(fnmatchcase(str(one.key), pattern) for pattern in patterns)
-        else one
-        for one in judgements
-    ]
-
-
-def _accepted_although(reason: Message | None) -> Message | None:
-    return None if reason is None else message("reason.accepted", reason=reason)
-
-
-def unmatched_judgements(
-    comparison: Comparison, allows: Callable[[str], bool]
-) -> tuple[list[Judgement], tuple[Key, ...]]:
-    """A judgement for every entry without a partner, and the keys of those that the policy lets through."""
-    unmatched, allowed = [], []
-    for one in comparison.unmatched:
-        if allows(str(one.key)):
-            allowed.append(one.key)
-        else:
-            unmatched.append(Judgement(one.key, Status.UNMATCHED, reason=_only_in(one)))
-    return unmatched, tuple(allowed)
 
 
 def judge_row(row: Compared, policy: Policy) -> Judgement:
@@ -299,20 +168,6 @@ def nonfinite_problem(measurement: Measurement, *, equal_nan: bool) -> Message |
         candidate_nan=candidate.nan,
         candidate_inf=candidate.inf,
     )
-
-
-def _only_in(one: Unmatched) -> Message:
-    id = "reason.only_in_reference" if one.side == "reference" else "reason.only_in_candidate"
-    return message(f"{id}.near", names=Names(one.near)) if one.near else message(id)
-
-
-def overall(judgements: Iterable[Judgement]) -> Status:
-    """The one word for all of them: the worst. What was accepted does not count against them."""
-    statuses = {one.status for one in judgements}
-    for worst in (Status.FAIL, Status.INCOMPARABLE, Status.UNMATCHED, Status.PRECISION, Status.SUSPECT):
-        if worst in statuses:
-            return worst if worst in (Status.PRECISION, Status.SUSPECT) else Status.FAIL
-    return Status.PASS
 
 
 def _coarser(reference: str, candidate: str) -> str:

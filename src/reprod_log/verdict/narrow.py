@@ -13,8 +13,10 @@ import math
 from collections.abc import Collection, Iterator
 
 from reprod_log.messages import Number, message
-from reprod_log.verdict.fixed import Check, Judgement
-from reprod_log.verdict.floor import NARROW, FloorEvidence, NoiseFloor
+from reprod_log.verdict.evidence import NARROW, FloorEvidence
+from reprod_log.verdict.floor import NoiseFloor
+from reprod_log.verdict.judgement import Check, Judgement, judged
+from reprod_log.verdict.kinks import GRADIENTS, moved_at_most
 from reprod_log.verdict.status import Status
 
 _FORWARD = 2.0
@@ -68,7 +70,7 @@ def _factor(one: FloorEvidence, containers: Collection[str]) -> float | None:
     phase = one.key.phase
     if phase in ("forward", "loss"):
         return _FORWARD
-    if phase not in ("gradient", "backward", "buffer"):
+    if phase not in (*GRADIENTS, "buffer"):
         return None
     if one.mode == "":
         return _FREE_BACKWARD
@@ -77,25 +79,18 @@ def _factor(one: FloorEvidence, containers: Collection[str]) -> float | None:
 
 def judge_in(one: FloorEvidence, dtype: str, factor: float = _FORWARD) -> Judgement:
     """One entry by what the type explains."""
-    floor = narrow_floor(one, dtype)
+    floor = _floor(one, dtype)
     assert one.float32 is not None
     value, limit = one.float32.rmse, factor * floor
     check = Check("rms", value, limit, bool(value <= limit), floor=floor)
-    if check.passed:
-        return Judgement(one.key, Status.PASS, (check,), None, one.basis)
-    suspect = one.mode == "" and one.key.phase in ("gradient", "backward") and _may_be_kinks(one)
-    status = Status.SUSPECT if suspect else Status.PRECISION if one.float64 is not None else Status.FAIL
+    suspect = one.mode == "" and one.key.phase in GRADIENTS and moved_at_most(one, _KINKS)
+    objection = Status.SUSPECT if suspect else Status.PRECISION if one.float64 is not None else Status.FAIL
     times = Number(value / floor if floor else math.inf)
     reason = message("reason.narrow", dtype=dtype, times=times, allowed=Number(factor))
-    return Judgement(one.key, status, (check,), reason, one.basis)
+    return judged(one.key, (check,), one.basis, reason=reason, otherwise=objection)
 
 
-def _may_be_kinks(one: FloorEvidence) -> bool:
-    assert one.float32 is not None
-    return bool(one.float32.rmse <= _KINKS * one.float32.reference.rms)
-
-
-def narrow_floor(one: FloorEvidence, dtype: str) -> float:
+def _floor(one: FloorEvidence, dtype: str) -> float:
     """How far from the truth the type takes the reference, and a part of one rounding more.
 
     One-dimensional gradients are sums over all samples, which kernels may keep in the narrow type itself.

@@ -16,14 +16,21 @@ import numpy as np
 
 from reprod_log.measure.measurement import Measurement
 from reprod_log.recording import Key
-from reprod_log.verdict.calibrated import BEHIND_GRADIENTS, EPS, narrow_factor, series, spread
-from reprod_log.verdict.floor import FloorEvidence, NoiseFloor, may_have_flipped
+from reprod_log.verdict.calibrated import factor_without_float64
+from reprod_log.verdict.evidence import FloorEvidence, Series
+from reprod_log.verdict.floor import NoiseFloor
+from reprod_log.verdict.kinks import BEHIND_GRADIENTS, GRADIENTS, JUMP, follows_a_jump, is_output, may_have_flipped
 from reprod_log.verdict.policy import CalibratedPolicy
 
 _LEAST_SHARE = 0.01
 """Relative error of a first step that rounding to float32 does not reach: outputs are off by 1e-7 to 1e-5 there."""
 _COARSE_SHARE = {"float16": 0.06, "bfloat16": 0.3, "float8": 1.0}
 """The same for half precision: some fifty roundings of one operation."""
+
+_BEYOND_ROUNDING = 1e-5
+"""Relative distance of the reference's two passes from which a good part of it is no business of float64."""
+_OF_THE_NOISE = 0.5
+"""Distance of both float64 passes in units of that: 0.05 was the largest of correct ports."""
 
 SideName = Literal["reference", "candidate"]
 
@@ -33,7 +40,7 @@ class OddPass:
     """A side whose plain pass and float64 pass contradict each other, and the entry that shows it."""
 
     side: SideName
-    how: Literal["data", "rates", "outputs", "apart"]
+    how: Literal["data", "rates", "outputs", "apart", "truths"]
     key: Key
     share: float
     """How far apart they are, relative to the entry's size."""
@@ -48,9 +55,10 @@ def odd_passes(floor: NoiseFloor, policy: CalibratedPolicy) -> Iterator[OddPass]
     if found is not None:
         yield found
         return
-    ours = _apart("reference", rows, floor, policy)
-    theirs = _apart("candidate", rows, floor, policy)
-    yield from (one for one in (ours, theirs) if one is not None)
+    names: tuple[SideName, SideName] = ("reference", "candidate")
+    apart = [found for side in names if (found := _apart(side, rows, floor, policy)) is not None]
+    truths = None if apart else _other_truths(rows, policy)
+    yield from apart if truths is None else (truths,)
 
 
 # What is exact, or far beyond rounding, needs no other side
@@ -83,9 +91,30 @@ def _other_outputs(rows: list[FloorEvidence]) -> OddPass | None:
     return OddPass("reference", "outputs", worst.key, _noise(worst).rel_l2)
 
 
+def _other_truths(rows: list[FloorEvidence], policy: CalibratedPolicy) -> OddPass | None:
+    """The float64 passes of both sides differ by what is meant to be the rounding of float32.
+
+    Rounding that is amplified, or a kink, parts the plain passes; it does not part the float64 passes as well.
+    """
+    for one in rows:
+        if one.float64 is None or not _is_floating(one) or one.key.phase == "lr" or _is_coarse(_noise(one)):
+            continue
+        size, noise = one.float64.reference.rms, _noise(one).rmse
+        if not _BEYOND_ROUNDING * size < noise <= policy.noise_only * size:
+            continue
+        if one.float64.rmse - one.constant * size > _OF_THE_NOISE * noise:
+            return OddPass("reference", "truths", one.key, one.float64.rmse / size)
+    return None
+
+
+def _is_coarse(measured: Measurement) -> bool:
+    """Whether a pass is in half precision, which is farther from the truth than float32 by nature."""
+    return measured.candidate_dtype.startswith(tuple(_COARSE_SHARE))
+
+
 def _is_other(one: FloorEvidence) -> bool:
     if _is_floating(one):
-        return _noise(one).rel_l2 > _bound(one)
+        return _noise(one).rel_l2 > _bound(one) or _noise(one).nonfinite_mismatched > 0
     # What a second model is fed may be chosen by the first one's outputs: a tie may then fall the other way.
     return _noise(one).differing > _LEAST_SHARE * _noise(one).count
 
@@ -132,9 +161,8 @@ def _apart(side: SideName, rows: list[FloorEvidence], floor: NoiseFloor, policy:
 
     The candidate's float64 pass agrees with the reference's where the verdict passes, so either may stand for it.
     """
-    telling = [one for one in rows if one.key.phase not in ("data", "lr") and _is_floating(one) and _is_measured(one)]
-    if any(_measured(one, side).candidate_dtype.startswith(tuple(_COARSE_SHARE)) for one in telling):
-        # Half precision is farther from the truth than float32 by nature.
+    telling = [one for one in rows if one.key.phase != "lr" and _is_floating(one) and _is_measured(one)]
+    if any(_is_coarse(_measured(one, side)) for one in telling):
         return None
     groups: dict[int | None, dict[str, list[_Distance]]] = {}
     for one in _distances(side, telling, floor, policy):
@@ -152,29 +180,28 @@ def _distances(
 ) -> Iterator[_Distance]:
     other: SideName = "candidate" if side == "reference" else "reference"
     usual: dict[tuple[int | None, str], list[float]] = {}
-    single: dict[tuple[str, str, str, str | None], float] = {}
+    single: dict[Series, float] = {}
     for one in rows:
         size = _measured(one, other).reference.rms
         if size > 0:
             share = _measured(one, other).rmse / size
             usual.setdefault((one.key.step, one.key.phase), []).append(share)
-            single[series(one)] = max(single.get(series(one), 0.0), share)
+            single[one.series] = max(single.get(one.series, 0.0), share)
     for one in rows:
         measured, size = _measured(one, other), _measured(one, other).reference.rms
         if not size > 0 or not measured.rmse <= policy.noise_only * size:
-            # Its true value is zero, or the other side is no measure of it.
+            # Its true value is zero, or the other side does not measure it.
             continue
         # A kernel may be exact at one entry, and one loss may hit its rounded value by luck.
         pooled = _median(usual[one.key.step, one.key.phase])
         if measured.count == 1:
-            pooled = max(pooled, single[series(one)])
-        rounding = EPS * math.sqrt(max(one.reduction, 1)) * (size + spread(one, floor))
-        below = max(measured.rmse, pooled * size) + rounding + one.constant * size
+            pooled = max(pooled, single[one.series])
+        below = max(measured.rmse, pooled * size) + floor.rounding(one, size) + one.constant * size
         if side == "candidate":
             if one.float64 is None:
                 # Without a float64 pass of its own it is judged by this distance, and cannot contradict itself.
                 continue
-            # What differs in float64 too (an accepted difference) is no contradiction of its passes.
+            # What differs in float64 too (an accepted difference) does not contradict its passes.
             below += one.float64.rmse
         yield _Distance(one, _measured(one, side).rmse, below, size, measured.rmse)
 
@@ -182,15 +209,17 @@ def _distances(
 def _first_step(phases: dict[str, list[_Distance]], policy: CalibratedPolicy) -> _Distance | None:
     """Before the first update nothing drifts: every entry counts, but for activations on the other side of a kink."""
     everything = [one for found in phases.values() for one in found]
-    odd = [one for one in everything if one.times > narrow_factor(one.one, policy)]
-    gradients = [one for one in odd if one.one.key.phase in ("gradient", "backward")]
+    odd = [one for one in everything if one.times > factor_without_float64(one.one, policy)]
+    gradients = [one for one in odd if one.one.key.phase in GRADIENTS]
     # A kink moves the gradients before it, and not those between it and the loss.
     last = _last_layer(phases)
-    outputs = [one.one for one in phases.get("forward", ()) if one.one.key.role.startswith("output")]
+    outputs = [one.one for one in phases.get("forward", ()) if is_output(one.one)]
     flipped = bool(gradients) and last is not None and all(_layer(one) != last for one in gradients)
     flipped = flipped and may_have_flipped(outputs)
+    jumps = {one.one.key: one.times > JUMP for one in everything}
     for one in odd:
-        if not (flipped and one.one.key.phase in BEHIND_GRADIENTS and one.share <= policy.kink):
+        kink = flipped and one.one.key.phase in BEHIND_GRADIENTS and one.share <= policy.kink
+        if not (kink and follows_a_jump(one.one.key, jumps)):
             return one
     return None
 

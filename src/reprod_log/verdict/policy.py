@@ -134,12 +134,10 @@ def _check_shares(limits: Iterable[Limit]) -> None:
             )
 
 
-@dataclass(frozen=True)
-class Policy:
-    """How measurements become statuses."""
+@dataclass(frozen=True, kw_only=True)
+class _Loosened:
+    """What any policy may let through. Each of these is shown."""
 
-    limits: tuple[Limit, ...] = DEFAULT_LIMITS
-    name: str = "fixed limits"
     equal_nan: bool = False
     """Whether NaN on both sides at the same place counts as equal."""
     allow_unmatched: tuple[str, ...] = ()
@@ -152,12 +150,26 @@ class Policy:
     """Whether a pass that proves nothing may pass all the same; the doubts are shown."""
 
     def __post_init__(self) -> None:
+        for name in ("allow_unmatched", "accept"):
+            object.__setattr__(self, name, patterns(getattr(self, name), name=name))
+
+    def allows_unmatched(self, key: str) -> bool:
+        return any(fnmatchcase(key, pattern) for pattern in self.allow_unmatched)
+
+
+@dataclass(frozen=True)
+class Policy(_Loosened):
+    """How measurements become statuses by fixed limits."""
+
+    limits: tuple[Limit, ...] = DEFAULT_LIMITS
+    name: str = "fixed limits"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         given = (self.limits,) if isinstance(self.limits, (str, Limit)) else self.limits
         limits = tuple(Limit.parse(one) if isinstance(one, str) else one for one in given)
         object.__setattr__(self, "limits", limits)
         _check_shares(limits)
-        for name in ("allow_unmatched", "accept"):
-            object.__setattr__(self, name, patterns(getattr(self, name), name=name))
 
     @classmethod
     def fixed(
@@ -170,7 +182,7 @@ class Policy:
         allow_incomplete: bool = False,
         allow_unproven: bool = False,
     ) -> Policy:
-        """The given limits, and the defaults for what they do not speak of. Exact kinds stay exact unless named."""
+        """The given limits, and the defaults for what they do not cover. Exact kinds stay exact unless named."""
         limits = (limits,) if isinstance(limits, str) else limits
         own = tuple(Limit.parse(limit) if isinstance(limit, str) else limit for limit in limits)
         return cls(
@@ -205,9 +217,6 @@ class Policy:
     def _known(self) -> dict[str, dict[str, Limit]]:
         return {}
 
-    def allows_unmatched(self, key: str) -> bool:
-        return any(fnmatchcase(key, pattern) for pattern in self.allow_unmatched)
-
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "limits": [limit.to_dict() for limit in self.limits]}
 
@@ -225,7 +234,7 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class CalibratedPolicy:
+class CalibratedPolicy(_Loosened):
     """How many noise floors an error may have. Beside each: the largest of correct ports / the smallest of defects."""
 
     isolated: float = 3.0
@@ -246,22 +255,7 @@ class CalibratedPolicy:
     """Learning rates are Python floats: they agree to this share of the largest rate, whatever the precision."""
     default: float = 300.0
     """Factor on the assumed floor when nothing was measured: weak, and reported as such."""
-    allow_unmatched: tuple[str, ...] = ()
-    accept: tuple[str, ...] = ()
-    """Patterns of keys whose difference is known and accepted; they pass and are marked."""
-    allow_incomplete: bool = False
-    """Whether a recording that was cut short may pass with what it has."""
-    allow_unproven: bool = False
-    """Whether a pass that proves nothing may pass all the same; the doubts are shown."""
-    equal_nan: bool = False
     name: str = "calibrated"
-
-    def __post_init__(self) -> None:
-        for name in ("allow_unmatched", "accept"):
-            object.__setattr__(self, name, patterns(getattr(self, name), name=name))
-
-    def allows_unmatched(self, key: str) -> bool:
-        return any(fnmatchcase(key, pattern) for pattern in self.allow_unmatched)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -70,12 +70,12 @@ MISTAKES = (
     Mistake("adam_eps", bert.trial, optimizer(bert.paddle_optimizer, epsilon=1e-8), SETTING, ("eps",), UPDATE),
     Mistake(
         "adam_eps_before_correction", unet.trial, old_reference,
-        ("epsilon_place",), ("before the bias correction",), UPDATE, quick=True,
+        SETTING, ("before the bias correction",), UPDATE, quick=True,
     ),
     # Adam with L2 in place of AdamW.
     Mistake(
         "adam_for_adamw", bert.trial, optimizer(bert.paddle_optimizer, kind=paddle.optimizer.Adam),
-        SETTING, ("kinds",), UPDATE,
+        ("update_fit",), ("coupled",), UPDATE,
     ),
     Mistake(
         "adam_l2_missing", lstm.trial, optimizer(lstm.paddle_optimizer, weight_decay=None), SETTING, ("decay",), UPDATE

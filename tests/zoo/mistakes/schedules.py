@@ -28,7 +28,7 @@ MISTAKES = (
     # A cosine of half the length.
     Mistake(
         "lr_cycles", mlp.trial, schedule(mlp.paddle_optimizer, lr.CosineAnnealingDecay, 0.5, 6),
-        RULES, ("times shorter", "cycles"), PLACE,
+        RULES, ("length", "cycles"), PLACE,
     ),
     Mistake(
         "lr_double", cnn.trial, schedule(cnn.paddle_optimizer, lr.StepDecay, 0.2, 2, 0.5),
@@ -47,7 +47,7 @@ MISTAKES = (
     # Another step size.
     Mistake(
         "lr_milestone", cnn.trial, schedule(cnn.paddle_optimizer, lr.StepDecay, 0.1, 1, 0.5),
-        RULES, ("times shorter", "milestone", "stepped"), PLACE,
+        RULES, ("falls at other steps",), PLACE,
     ),
     Mistake(
         "lr_never_stepped", cnn.trial, optimizer(lambda model: cnn.paddle_optimizer(model)[0]),

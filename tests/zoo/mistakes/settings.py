@@ -64,7 +64,8 @@ MISTAKES = (
         "bn_momentum", cnn.trial, setting("bn2", _momentum=0.1), STATISTICS, ("momentum", "share"), ("bn2",), quick=True
     ),
     Mistake(
-        "conv_padding_mode", cnn.trial, layer("conv2", reflecting_convolution), SETTING, ("padding_mode",), ("conv2",)
+        "conv_padding_mode", cnn.trial, layer("conv2", reflecting_convolution),
+        (*SETTING, "operator"), ("padding_mode", "pad3d"), ("conv2",),
     ),
     # A convolution without dilation, and with less padding.
     Mistake(

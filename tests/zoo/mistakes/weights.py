@@ -78,7 +78,7 @@ MISTAKES = (
     # A layer of the discriminator with its numbers in another order.
     Mistake(
         "gan_weights_twice", gan.trial, weight("discriminator.2.weight", lambda w: w[::-1]),
-        WEIGHTS, ("permuted",), ("discriminator",),
+        WEIGHTS, ("order",), ("discriminator",),
     ),
     Mistake(
         "head_untied", mlp.trial, untie,
@@ -87,12 +87,12 @@ MISTAKES = (
     # Gates of the LSTM in another order.
     Mistake(
         "lstm_gates", lstm.trial, weight("lstm.0.cell.weight_ih", gates_in_another_order),
-        WEIGHTS, ("permuted",), ("lstm",),
+        WEIGHTS, ("order",), ("lstm",),
     ),
     # PReLU's slope not loaded.
     Mistake(
         "prelu_slope", unet.trial, weight("prelu._weight", lambda w: w * 0 + 0.1),
-        WEIGHTS, ("multiplied", "not loaded"), ("prelu",),
+        WEIGHTS, ("times", "not loaded"), ("prelu",),
     ),
     # One weight went through float16.
     Mistake(
@@ -103,12 +103,12 @@ MISTAKES = (
     Mistake("weight_not_loaded", cnn.trial, weight("fc2.weight", other_numbers), WEIGHTS, ("not loaded",), ("fc2",)),
     # An embedding multiplied by sqrt(width).
     Mistake(
-        "weight_scaled", bert.trial, weight("places.weight", lambda w: w * 4.0), WEIGHTS, ("multiplied",), ("places",)
+        "weight_scaled", bert.trial, weight("places.weight", lambda w: w * 4.0), WEIGHTS, ("times",), ("places",)
     ),
     # A square weight that was not transposed.
     Mistake(
         "weight_transposed", cnn.trial, weight("square.weight", lambda w: w.T),
-        WEIGHTS, ("transposed",), ("square",), quick=True,
+        WEIGHTS, ("order",), ("square",), quick=True,
     ),
     # All weights went through bfloat16.
     Mistake("weights_bfloat16", unet.trial, round_all, WEIGHTS, ("bfloat16",), ("stem",)),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from glob import escape
 from pathlib import Path
 
@@ -17,10 +19,20 @@ from reprod_log.diagnose.finding import Finding, Kind, as_message, side
 from reprod_log.diagnose.schedules import is_rate
 from reprod_log.frameworks.installed import FRAMEWORKS
 from reprod_log.measure.comparison import Compared
+from reprod_log.measure.measurement import Measurement
 from reprod_log.messages import Code, Message, Name, Names, Number, message
 from reprod_log.recording import Key, Provenance, Recording
 from reprod_log.recording.program import differing_passes, unknown_passes
-from reprod_log.verdict import DEFAULT_LIMITS, CalibratedPolicy, Limit, Policy, Status, judge_calibrated, odd_passes
+from reprod_log.verdict import (
+    DEFAULT_LIMITS,
+    CalibratedPolicy,
+    Check,
+    Limit,
+    Policy,
+    Status,
+    judge_calibrated,
+    odd_passes,
+)
 
 _MOST_KEYS = 20
 
@@ -145,18 +157,21 @@ def _identical_losses(case: Case) -> Iterable[Finding]:
 
 
 # A limit that is large beside the values: it would let a wrong number through. Where it is larger than the values
-# themselves even zeros would pass; unless someone chose that limit, the pass proves nothing.
+# themselves even zeros would pass; unless someone chose that limit, the pass proves nothing. Nor does it with limits
+# that let anything through, whoever chose them.
 
 _SHARE = 0.01
 """A limit of 1 % of the values or more: 1e-6 beside a learning rate of 3e-5 is 3 %."""
 _ZERO = 1e-5
 """Of the largest tensor of a phase: what float32 makes of a gradient that is zero in truth."""
-_ABSOLUTE = ("mean_abs", "max_abs", "min_abs", "rmse")
+_ABSOLUTE = ("mean_abs", "max_abs", "rmse")
+_ABSURD = 100.0
+"""A limit that is so many times the values was chosen by mistake, or to let anything through."""
 
 
 def _limit_above_values(case: Case) -> Iterable[Finding]:
     wide: dict[Key, float] = {}
-    idle = False
+    idle, at_stake = False, False
     largest: dict[str, float] = {}
     for key, row in case.rows.items():
         size = 0.0 if row.measurement is None else row.measurement.reference.rms
@@ -166,27 +181,45 @@ def _limit_above_values(case: Case) -> Iterable[Finding]:
         measured = row.measurement
         if measured is None or not judgement.status.passed or measured.identical or not measured.reference.rms > 0:
             continue
-        if any(check.metric == "rel_l2" and check.limit < _SHARE for check in judgement.checks):
-            # Beside an absolute limit a relative one holds as well, which decides about small values.
+        if not judgement.checks:
             continue
-        for check in judgement.checks:
-            absolute = check.metric in _ABSOLUTE and check.floor is None
-            if absolute and check.limit >= _SHARE * measured.reference.rms and not _made_for(case, row, check.metric):
-                wide[key] = max(wide.get(key, 0.0), check.limit / measured.reference.rms)
-                usual = wide[key] >= 1 and _is_usual(case, row, check.metric)
-                # What agrees by its own size has earned its pass, and what is zero but for rounding has no size.
-                apart = not measured.rel_l2 <= _SHARE and measured.reference.rms >= _ZERO * largest[key.phase]
-                idle = idle or (usual and apart)
+        # The narrowest limit decides.
+        check, share = min(((one, _share(one, measured)) for one in judgement.checks), key=lambda one: one[1])
+        made_for = _made_for(case, row, check.metric)
+        at_stake = at_stake or share < _ABSURD or made_for
+        if share < _SHARE or made_for:
+            continue
+        wide[key] = share
+        # What agrees by its own size has earned its pass, and what is zero but for rounding has no size.
+        apart = not measured.rel_l2 <= _SHARE and measured.reference.rms >= _ZERO * largest[key.phase]
+        idle = idle or (share >= 1 and apart and _is_usual(case, row, check.metric))
     if wide:
         worst = max(wide, key=lambda key: wide[key])
         yield Finding(
             rule="limit_above_values",
-            kind="doubt" if idle else "remark",
+            kind="doubt" if idle or not at_stake else "remark",
             cause=message("cause.limit_above_values", keys=Names(map(str, wide))),
             evidence=(message("evidence.limit_of_values", key=Name(worst), share=Number(wide[worst], ".0%")),),
             advice=(message("advice.relative_limit"),),
             keys=tuple(wide),
         )
+
+
+def _share(check: Check, measured: Measurement) -> float:
+    """The limit of a check in units of the values: from 1 on even zeros would pass. 0 where it is narrow."""
+    if check.floor is not None:
+        return 0.0
+    if check.metric == "min_abs":
+        # One element that agrees is enough for it.
+        return math.inf
+    if check.metric in _ABSOLUTE:
+        return check.limit / max(measured.reference.rms, measured.candidate.rms)
+    if check.metric == "share_beyond":
+        return math.inf if check.limit >= 1 else 0.0
+    if check.metric == "cosine_distance":
+        return math.inf if check.limit >= 2 else 0.0
+    # Of the other metrics, which are relative, only this is known.
+    return check.limit if check.limit >= _ABSURD else 0.0
 
 
 def _made_for(case: Case, row: Compared, metric: str) -> bool:
@@ -205,6 +238,26 @@ def _limit_of(case: Case, row: Compared, metric: str) -> Limit | None:
     if not isinstance(case.policy, Policy):
         return None
     return case.policy.limits_for(str(row.key), row.reference_dtype).get(metric)
+
+
+# Every result is accepted or allowed to be missing, whatever it is: only inputs and learning rates could have failed.
+
+
+def _nothing_at_stake(case: Case) -> Iterable[Finding]:
+    accept = case.policy.accept
+    judged = {key: any(fnmatchcase(str(key), one) for one in accept) for key in case.judgements}
+    judged |= dict.fromkeys(case.verdict.allowed, True)
+    results = [let_through for key, let_through in judged.items() if key.phase not in ("data", "lr")]
+    # Recordings of data alone, or of learning rates alone, have them at stake.
+    if judged and all(results or judged.values()):
+        yield Finding(
+            rule="nothing_at_stake",
+            kind="doubt",
+            cause=message("cause.nothing_at_stake"),
+            evidence=(message("evidence.let_through", patterns=Names((*accept, *case.policy.allow_unmatched))),),
+            confidence="explained",
+            advice=(message("advice.accept_what_is_known"),),
+        )
 
 
 # Recordings of other lengths, or of other passes: what one side never ran has no partner, whatever its name.
@@ -462,17 +515,19 @@ def _odd_pass(case: Case) -> Iterable[Finding]:
         return
     for odd in odd_passes(case.floor, case.policy):
         # A candidate that is far from the truth and does not pass has its reason already: less precision.
-        if odd.side == "reference" or case.verdict.passed:
+        # That float64 passes differ by more than they may is a failure elsewhere, unless the verdict passes.
+        if case.verdict.passed or (odd.side == "reference" and odd.how != "truths"):
             size = {"key": Name(odd.key), "share": Number(odd.share, ".1e")}
+            evidence = message("evidence.odd_pass", **size)
+            if odd.how == "apart":
+                evidence = message("evidence.odd_pass.times", times=Number(odd.times, ".2g"), **size)
+            elif odd.how == "truths":
+                evidence = message("evidence.odd_pass.truths", **size)
             yield Finding(
                 rule="odd_pass",
                 kind="doubt",
                 cause=message(f"cause.odd_pass.{odd.how}", side=side(odd.side)),
-                evidence=(
-                    message("evidence.odd_pass.times", times=Number(odd.times, ".2g"), **size)
-                    if odd.how == "apart"
-                    else message("evidence.odd_pass", **size),
-                ),
+                evidence=(evidence,),
                 confidence="explained",
                 advice=(message("advice.passes_of_one_program"),),
                 keys=(odd.key,),
@@ -551,6 +606,7 @@ HYPOTHESES = (
     Hypothesis("identical_losses", _identical_losses, _NUMBERS),
     Hypothesis("identical_training", _identical_training, _NUMBERS),
     Hypothesis("limit_above_values", _limit_above_values, _NUMBERS),
+    Hypothesis("nothing_at_stake", _nothing_at_stake, _NUMBERS),
     Hypothesis("odd_pass", _odd_pass, Where(data=False, floor=True, calibrated=True)),
     Hypothesis("other_length", _other_length, Where(compared=False)),
     Hypothesis("other_programs", _other_programs, Where(calibrated=True)),

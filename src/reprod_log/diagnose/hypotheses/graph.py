@@ -9,14 +9,13 @@ import numpy as np
 
 from reprod_log.diagnose.case import Both, Case, CaseData, shared_weights
 from reprod_log.diagnose.engine import Hypothesis, Where
-from reprod_log.diagnose.finding import Finding, side
-from reprod_log.diagnose.fits import function_between, other_factor, shown_ratio
-from reprod_log.diagnose.relations import nearness, relation
+from reprod_log.diagnose.finding import Finding, explained, hinted, side
+from reprod_log.diagnose.fits import function_between, holds, relation, shown_ratio
 from reprod_log.layers.lookup import layer_kind
 from reprod_log.layers.settings import setting_differences
 from reprod_log.messages import Message, Name, Names, Number, message
+from reprod_log.pairing.distance import factor, relative
 from reprod_log.pairing.layouts import arrangement
-from reprod_log.pairing.values import relative
 from reprod_log.recording import Array, Key, Recording
 from reprod_log.verdict import Status
 
@@ -45,9 +44,11 @@ def _between_layers(case: Case) -> Iterable[Finding]:
         return
     key = forward[place]
     both = data.best(key)
-    earlier = [(one, found) for one in forward[:place] if (found := data.best(one)) is not None]
+    earlier = [
+        (one, found) for one in forward[:place] if one not in case.failed and (found := data.best(one)) is not None
+    ]
     before = next((one.path for one, _ in reversed(earlier) if not one.role.startswith("input")), "")
-    told = None if both is None else _difference_between(both, earlier)
+    told = None if both is None else _difference_between(case.near(key, both), both, earlier)
     where = {"before": Name(before) if before else message("word.the_input"), "after": Name(key.path)}
     yield Finding(
         rule="between_layers",
@@ -68,34 +69,33 @@ def _has_own_error_before(case: Case, forward: list[Key], place: int) -> bool:
     return any(key.path in case.own for key in forward[:place])
 
 
-def _difference_between(both: Both, earlier: list[tuple[Key, Both]]) -> Told | None:
+def _difference_between(near: float, both: Both, earlier: list[tuple[Key, Both]]) -> Told | None:
     ours, theirs = both
-    # Kernels that keep float32 constants cost digits even in float64.
-    found = relation(ours, theirs, near=nearness(ours, theirs, "float32"), functions=False)
+    found = relation(ours, theirs, near=near, functions=False)
     if found is not None:
         return found.what, found.evidence
-    recent = [one for one in reversed(earlier) if one[1][0].shape == ours.shape and relative(*one[1]) < 1e-6][:_RECENT]
-    return _other_activation(ours, theirs, recent) or _missing_term(ours, theirs, recent)
+    recent = [one for one in reversed(earlier) if one[1][0].shape == ours.shape][:_RECENT]
+    return _other_activation(near, both, recent) or _missing_term(near, both, recent)
 
 
-def _other_activation(ours: Array, theirs: Array, recent: list[tuple[Key, Both]]) -> Told | None:
+def _other_activation(near: float, both: Both, recent: list[tuple[Key, Both]]) -> Told | None:
+    ours, theirs = both
     for key, (given, _) in recent:
-        here, there = function_between(given, ours), function_between(given, theirs)
+        here, there = (function_between(given, one, near=near) for one in (ours, theirs))
         if here is not None and there is not None and here != there:
             return (
                 message("word.functions", ours=here, theirs=there),
                 message("evidence.both_fitted_to", path=Name(key.path)),
             )
-        if here is not None and here != "identity":
-            return message("word.function_of_reference", ours=here), message("evidence.fitted_to", path=Name(key.path))
     return None
 
 
-def _missing_term(ours: Array, theirs: Array, recent: list[tuple[Key, Both]]) -> Told | None:
+def _missing_term(near: float, both: Both, recent: list[tuple[Key, Both]]) -> Told | None:
     """One side is a tensor, the other the same and something added: a residual connection that is missing."""
+    ours, theirs = both
     for key, (given, _) in recent:
         for whole, part, name in ((ours, theirs, "candidate"), (theirs, ours, "reference")):
-            if relative(given, whole - part) < 1e-5:
+            if holds(given, whole - part, near):
                 return (
                     message("word.does_not_add", side=side(name), path=Name(key.path)),
                     message("evidence.difference_equals_it"),
@@ -113,25 +113,25 @@ def _constant_factor(case: Case) -> Iterable[Finding]:
         if both is None or both[0].size < 4:
             continue
         ours, theirs = both
-        ratio, shift = other_factor(ours, theirs, within=1e-6), theirs - ours
-        if ratio is not None and abs(ratio - 1) > 1e-6:
+        near = case.near(key, both)
+        ratio, shift = factor(ours, theirs, within=1.0), float((theirs - ours).mean())
+        if ratio is not None and holds(ratio * ours, theirs, near):
             count = _deviation_over(ratio, ours.shape)
             cause = (
                 message("cause.constant_factor", path=Name(path), ratio=shown_ratio(ratio))
                 if count is None
                 else message("cause.constant_factor.deviation", path=Name(path), ratio=shown_ratio(ratio), count=count)
             )
-        elif shift.any() and np.ptp(shift) <= 1e-6 * float(np.abs(shift).max()) and np.ptp(ours) > 0:
-            cause = message("cause.constant_factor.shift", path=Name(path), shift=Number(float(shift.mean()), "+.8g"))
+        elif np.ptp(ours) > 0 and holds(ours + shift, theirs, near):
+            cause = message("cause.constant_factor.shift", path=Name(path), shift=Number(shift, "+.8g"))
         else:
             continue
-        yield Finding(
-            rule="constant_factor",
-            cause=cause,
-            evidence=(message("evidence.layer_alone_in_high_precision"),),
-            confidence="explained",
-            advice=(message("advice.look_for_a_factor", path=Name(path)),),
-            keys=(key,),
+        yield explained(
+            "constant_factor",
+            cause,
+            message("evidence.layer_alone_in_high_precision"),
+            message("advice.look_for_a_factor", path=Name(path)),
+            (key,),
         )
 
 
@@ -169,13 +169,12 @@ def _cut_graph(case: Case) -> Iterable[Finding]:
             and entry.key.path not in shared and not entry.is_zero() and not _has(there, partner.get(entry.key))
         ]  # fmt: skip
         if lost:
-            yield Finding(
-                rule="cut_graph",
-                cause=message("cause.cut_graph", paths=Names(lost), side=side(name)),
-                evidence=(message("evidence.gradient_on_other_side", count=len(lost)),),
-                confidence="explained",
-                advice=(message("advice.look_for_detach"),),
-                keys=tuple(map(Key, lost))[:5],
+            yield explained(
+                "cut_graph",
+                message("cause.cut_graph", paths=Names(lost), side=side(name)),
+                message("evidence.gradient_on_other_side", count=len(lost)),
+                message("advice.look_for_detach"),
+                tuple(map(Key, lost))[:5],
             )
             return
     yield from _partly_cut(case, step)
@@ -194,16 +193,15 @@ def _partly_cut(case: Case, step: int) -> Iterable[Finding]:
         return
     path = Name(wrong[0].path) if wrong[0].path else message("word.the_output")
     has_loss = any(key.phase == "loss" and key.step == step and not key.run for key in case.rows)
-    yield Finding(
-        rule="cut_graph",
-        cause=message("cause.cut_graph.partly", path=path),
-        evidence=(
+    yield hinted(
+        "cut_graph",
+        message("cause.cut_graph.partly", path=path),
+        (
             message("evidence.outputs_and_loss_agree" if has_loss else "evidence.outputs_agree"),
             message("evidence.gradient_still_agrees", last=Name(right[-1].path), path=path),
         ),
-        confidence="hint",
-        advice=(message("advice.look_at_uses", path=path),),
-        keys=tuple(wrong)[:5],
+        message("advice.look_at_uses", path=path),
+        tuple(wrong)[:5],
     )
 
 
@@ -236,7 +234,8 @@ def _data(case: Case) -> Iterable[Finding]:
         rule="data",
         cause=message("cause.data", name=Name(key.role or key.path), step=key.step, what=cause),
         evidence=(message("evidence.first_data_apart", key=Name(key)),),
-        confidence="explained",
+        # How many values differ tells that they do, not why.
+        confidence="hint" if cause.id == "word.share_of_values_differs" else "explained",
         advice=(advice,),
         keys=(key,),
     )
@@ -415,16 +414,15 @@ def _not_finite(case: Case) -> Iterable[Finding]:
             message("word.nan_and_inf", side=side(name), nan=nan, inf=inf) for name, (nan, inf) in sides.items()
         )
         where = side(next(iter(sides))) if len(sides) == 1 else message("word.both_sides")
-        yield Finding(
-            rule="not_finite",
-            cause=message("cause.not_finite", key=Name(key), sides=where),
-            evidence=(
+        yield explained(
+            "not_finite",
+            message("cause.not_finite", key=Name(key), sides=where),
+            (
                 message("evidence.not_finite", shown=shown, count=measured.count),
                 message("evidence.finite_before", before=message("word.the_start") if before is None else Name(before)),
             ),
-            confidence="explained",
-            advice=(message("advice.look_at_inputs" if key.phase == "data" else "advice.look_for_not_finite"),),
-            keys=(key,),
+            message("advice.look_at_inputs" if key.phase == "data" else "advice.look_for_not_finite"),
+            (key,),
         )
         return
 
@@ -450,13 +448,12 @@ def _precision_cut(case: Case) -> Iterable[Finding]:
             continue
         share = found.float32.rmse / found.float32.reference.rms
         name = next((name for name, low, high in _FORMATS if low <= share < high), "word.less_than_float32")
-        yield Finding(
-            rule="precision_cut",
-            cause=message("cause.precision_cut", path=Name(judgement.key.path), format=message(name)),
-            evidence=(message("evidence.error_in_its_precision", share=Number(share, ".1e")),),
-            confidence="explained",
-            advice=(message("advice.look_for_casts"),),
-            keys=(judgement.key,),
+        yield explained(
+            "precision_cut",
+            message("cause.precision_cut", path=Name(judgement.key.path), format=message(name)),
+            message("evidence.error_in_its_precision", share=Number(share, ".1e")),
+            message("advice.look_for_casts"),
+            (judgement.key,),
         )
         return
 
@@ -486,15 +483,12 @@ def _saturation(case: Case) -> Iterable[Finding]:
             continue
         spread = float((ours.max(-1) - ours.min(-1)).max())
         if spread > limit and (at_softmax or one.path == ""):
-            yield Finding(
-                rule="saturation",
-                cause=message(
-                    "cause.saturation", spread=Number(spread, ".3g"), framework=cutting, limit=Number(limit, "g")
-                ),
-                evidence=(message("evidence.outputs_agree"), message("evidence.first_that_does_not", key=Name(key))),
-                confidence="explained",
-                advice=(message("advice.scale_logits_down", framework=cutting),),
-                keys=(key,),
+            yield explained(
+                "saturation",
+                message("cause.saturation", spread=Number(spread, ".3g"), framework=cutting, limit=Number(limit, "g")),
+                (message("evidence.outputs_agree"), message("evidence.first_that_does_not", key=Name(key))),
+                message("advice.scale_logits_down", framework=cutting),
+                (key,),
             )
             return
 
@@ -521,17 +515,14 @@ def _wrong_backward(case: Case) -> Iterable[Finding]:
             continue
         both = data.best(wrong[0])
         ours, theirs = data.layers[path]
-        yield Finding(
-            rule="wrong_backward",
-            cause=message("cause.wrong_backward", path=Name(path), ours=ours.type, theirs=theirs.type),
-            evidence=(
-                message("evidence.gradient_alone_incomparable")
-                if both is None
-                else message("evidence.gradient_alone_differs", share=Number(relative(*both), ".2g")),
-            ),
-            confidence="explained",
-            advice=(message("advice.check_by_finite_differences", path=Name(path)),),
-            keys=tuple(wrong[:3]),
+        yield explained(
+            "wrong_backward",
+            message("cause.wrong_backward", path=Name(path), ours=ours.type, theirs=theirs.type),
+            message("evidence.gradient_alone_incomparable")
+            if both is None
+            else message("evidence.gradient_alone_differs", share=Number(relative(*both), ".2g")),
+            message("advice.check_by_finite_differences", path=Name(path)),
+            tuple(wrong[:3]),
         )
 
 

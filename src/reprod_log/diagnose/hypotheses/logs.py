@@ -10,8 +10,8 @@ import numpy as np
 
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.engine import Hypothesis
-from reprod_log.diagnose.finding import Finding
-from reprod_log.diagnose.relations import epsilon, nearness, relation
+from reprod_log.diagnose.finding import Finding, explained
+from reprod_log.diagnose.fits import epsilon, nearness, relation
 from reprod_log.errors import RecordingError
 from reprod_log.messages import Name, message
 from reprod_log.recording import Array, Entry, Key, Recording
@@ -65,24 +65,22 @@ def _related(ours: _Logged, theirs: _Logged) -> Iterator[Finding]:
     dtype = max(ours.dtype, theirs.dtype, key=epsilon)
     found = relation(ours.values, theirs.values, near=nearness(ours.values, theirs.values, dtype))
     if found is not None:
-        yield Finding(
-            rule="logged_values",
-            cause=message("cause.logged_values", key=Name(ours.key), what=found.what),
-            evidence=(found.evidence,),
-            confidence="explained",
-            advice=(message("advice.compare_what_is_logged", key=Name(ours.key)),),
-            keys=(ours.key,),
+        yield explained(
+            "logged_values",
+            message("cause.logged_values", key=Name(ours.key), what=found.what),
+            found.evidence,
+            message("advice.compare_what_is_logged", key=Name(ours.key)),
+            (ours.key,),
         )
 
 
 def _under_other_key(key: Key, twin: Key) -> Finding:
-    return Finding(
-        rule="logged_under_other_key",
-        cause=message("cause.logged_under_other_key", key=Name(key), twin=Name(twin)),
-        evidence=(message("evidence.same_values"),),
-        confidence="explained",
-        advice=(message("advice.log_under_same_key", key=Name(key), twin=Name(twin)),),
-        keys=(key, twin),
+    return explained(
+        "logged_under_other_key",
+        message("cause.logged_under_other_key", key=Name(key), twin=Name(twin)),
+        message("evidence.same_values"),
+        message("advice.log_under_same_key", key=Name(key), twin=Name(twin)),
+        (key, twin),
     )
 
 

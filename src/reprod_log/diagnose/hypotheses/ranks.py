@@ -12,7 +12,7 @@ from math import prod
 from typing import Any
 
 from reprod_log.diagnose.case import Case
-from reprod_log.diagnose.finding import Finding, side
+from reprod_log.diagnose.finding import Finding, explained, hinted, side
 from reprod_log.layers.lookup import column_of
 from reprod_log.messages import Message, Name, Names, Number, message
 from reprod_log.ranks.joining import JoinedRecording
@@ -104,13 +104,12 @@ def _no_parameters(joined: JoinedRecording, case: Case) -> Iterator[Finding]:
     unmatched = [one.key for one in case.verdict.judgements if one.status is Status.UNMATCHED]
     missing = [key for key in unmatched if key.phase in phases]
     if missing:
-        yield Finding(
-            rule="rank_parameters",
-            cause=message("cause.rank_parameters"),
-            evidence=(message("evidence.ranks.no_partner", count=len(missing)),),
-            confidence="explained",
-            advice=(message("advice.ranks.flat_parameters"),),
-            keys=tuple(missing[:3]),
+        yield explained(
+            "rank_parameters",
+            message("cause.rank_parameters"),
+            message("evidence.ranks.no_partner", count=len(missing)),
+            message("advice.ranks.flat_parameters"),
+            tuple(missing[:3]),
         )
 
 
@@ -145,13 +144,12 @@ def _separate_statistics(joined: JoinedRecording, case: Case, name: str) -> Iter
     module = next((one for one in joined.modules if one.path == key.path), None)
     if module is None or module.kind != "batchnorm" or key.phase != "forward" or is_synchronised(module):
         return
-    yield Finding(
-        rule="rank_statistics",
-        cause=message("cause.rank_statistics.share_of_batch", path=Name(module.path)),
-        evidence=(message("evidence.ranks.first_that_differs", type=module.type),),
-        confidence="explained",
-        advice=(message("advice.ranks.sync_or_eval"),),
-        keys=(row.key,),
+    yield explained(
+        "rank_statistics",
+        message("cause.rank_statistics.share_of_batch", path=Name(module.path)),
+        message("evidence.ranks.first_that_differs", type=module.type),
+        message("advice.ranks.sync_or_eval"),
+        (row.key,),
     )
 
 
@@ -160,13 +158,12 @@ def _not_replicas(joined: JoinedRecording) -> Finding:
     axes = dict.fromkeys(axis for found in joined.differing.values() for axis in found)
     along = {"axes": Names(axes)} if joined.mesh.is_grid and axes else {}
     split = joined.mesh.batch != tuple(range(len(joined.mesh.axes)))
-    return Finding(
-        rule="rank_replicas",
-        cause=message("cause.rank_replicas.along" if along else "cause.rank_replicas", count=len(differing), **along),
-        evidence=(message("evidence.ranks.the_first_are", keys=Names(map(str, differing[:3]))),),
-        confidence="hint",
-        advice=(message("advice.ranks.see_or_declare" if split else "advice.ranks.see_them"),),
-        keys=tuple(differing[:3]),
+    return hinted(
+        "rank_replicas",
+        message("cause.rank_replicas.along" if along else "cause.rank_replicas", count=len(differing), **along),
+        message("evidence.ranks.the_first_are", keys=Names(map(str, differing[:3]))),
+        message("advice.ranks.see_or_declare" if split else "advice.ranks.see_them"),
+        tuple(differing[:3]),
     )
 
 
@@ -215,38 +212,36 @@ def _missed(found: tuple[Reduction, ...]) -> Iterator[Finding]:
 
 
 def _nothing_reduced(step: int, telling: list[Reduction]) -> Finding:
-    return Finding(
-        rule="missed_reduction",
-        cause=_along("cause.missed_reduction", "cause.missed_reduction.along", telling[0].axis, step=step),
-        evidence=(message("evidence.ranks.all_computed_alone", count=len(telling)),),
-        confidence="explained",
-        advice=(message("advice.ranks.wrap_the_model"),),
-        keys=tuple(one.key for one in telling[:3]),
+    return explained(
+        "missed_reduction",
+        _along("cause.missed_reduction", "cause.missed_reduction.along", telling[0].axis, step=step),
+        message("evidence.ranks.all_computed_alone", count=len(telling)),
+        message("advice.ranks.wrap_the_model"),
+        tuple(one.key for one in telling[:3]),
     )
 
 
 def _left_out_of_it(step: int, never: list[Reduction], total: int) -> Finding:
     paths = Names(one.key.path for one in never)
-    return Finding(
-        rule="missed_reduction",
-        cause=_along(
+    return explained(
+        "missed_reduction",
+        _along(
             "cause.missed_reduction.some", "cause.missed_reduction.some_along", never[0].axis, paths=paths, step=step
         ),
-        evidence=(
+        (
             message("evidence.ranks.computed_alone"),
             message("evidence.ranks.others_are_reduced", count=total - len(never)),
         ),
-        confidence="explained",
-        advice=(message("advice.ranks.parameters_unknown_to_wrapper"),),
-        keys=tuple(one.key for one in never[:3]),
+        message("advice.ranks.parameters_unknown_to_wrapper"),
+        tuple(one.key for one in never[:3]),
     )
 
 
 def _kept_own(rank: int, step: int, kept: list[Reduction], total: int) -> Finding:
     axis = kept[0].axis
-    return Finding(
-        rule="missed_reduction",
-        cause=_along("cause.missed_reduction.rank", "cause.missed_reduction.rank_along", axis, rank=rank, step=step)
+    return explained(
+        "missed_reduction",
+        _along("cause.missed_reduction.rank", "cause.missed_reduction.rank_along", axis, rank=rank, step=step)
         if len(kept) == total
         else _along(
             "cause.missed_reduction.rank_some",
@@ -257,10 +252,9 @@ def _kept_own(rank: int, step: int, kept: list[Reduction], total: int) -> Findin
             count=len(kept),
             total=total,
         ),
-        evidence=(message("evidence.ranks.equals_its_local", paths=Names(one.key.path for one in kept)),),
-        confidence="explained",
-        advice=(message("advice.ranks.same_reduction"),),
-        keys=tuple(one.key for one in kept[:3]),
+        message("evidence.ranks.equals_its_local", paths=Names(one.key.path for one in kept)),
+        message("advice.ranks.same_reduction"),
+        tuple(one.key for one in kept[:3]),
     )
 
 
@@ -292,24 +286,16 @@ def _named_ratio(
         advice = message("advice.ranks.divide_once")
     else:
         return
-    yield Finding(
-        rule="sum_for_mean",
-        cause=cause,
-        evidence=(evidence,),
-        confidence="explained",
-        advice=(advice,),
-        keys=keys,
-    )
+    yield explained("sum_for_mean", cause, evidence, advice, keys)
 
 
 def _reduced_over_all(mixed: MixedGroups) -> Finding:
-    return Finding(
-        rule="missed_reduction",
-        cause=message("cause.missed_reduction.over_all", total=mixed.total, count=mixed.size, axis=mixed.axis),
-        evidence=(message("evidence.ranks.mean_over_all", step=mixed.step, paths=Names(k.path for k in mixed.keys)),),
-        confidence="explained",
-        advice=(message("advice.ranks.process_group_of_pieces"),),
-        keys=mixed.keys[:3],
+    return explained(
+        "missed_reduction",
+        message("cause.missed_reduction.over_all", total=mixed.total, count=mixed.size, axis=mixed.axis),
+        message("evidence.ranks.mean_over_all", step=mixed.step, paths=Names(k.path for k in mixed.keys)),
+        message("advice.ranks.process_group_of_pieces"),
+        mixed.keys[:3],
     )
 
 
@@ -346,33 +332,30 @@ def _missing_sum(parts: Parts, ranks: Ranks, placing: Placing, axis: int) -> Ite
     apart = named_ranks(_apart(parts, placing.mesh, axis))
     same_before = message("evidence.ranks.same_before", axis=name, key=Name(key), ranks=apart)
     if key.phase == "data":
-        yield Finding(
-            rule="model_reduction",
-            cause=message("cause.model_reduction.data", axis=name),
-            evidence=(message("evidence.ranks.same_samples", key=Name(key), ranks=apart),),
-            confidence="explained",
-            advice=(message("advice.ranks.same_batch"),),
-            keys=(key,),
+        yield explained(
+            "model_reduction",
+            message("cause.model_reduction.data", axis=name),
+            message("evidence.ranks.same_samples", key=Name(key), ranks=apart),
+            message("advice.ranks.same_batch"),
+            (key,),
         )
     elif key.phase == "forward" and key.role.startswith("output"):
         yield from _of_output(parts, ranks, placing, axis)
     elif key.phase == "backward":
-        yield Finding(
-            rule="model_reduction",
-            cause=message("cause.model_reduction.backward", path=Name(key.path), count=size, axis=name),
-            evidence=(same_before,),
-            confidence="explained",
-            advice=(message("advice.ranks.sum_gradient_of_input"),),
-            keys=(key,),
+        yield explained(
+            "model_reduction",
+            message("cause.model_reduction.backward", path=Name(key.path), count=size, axis=name),
+            same_before,
+            message("advice.ranks.sum_gradient_of_input"),
+            (key,),
         )
     elif key.phase == "gradient":
-        yield Finding(
-            rule="model_reduction",
-            cause=message("cause.model_reduction.gradient", path=Name(key.path), count=size, axis=name),
-            evidence=(same_before,),
-            confidence="explained",
-            advice=(message("advice.ranks.sum_gradient_of_whole"),),
-            keys=(key,),
+        yield explained(
+            "model_reduction",
+            message("cause.model_reduction.gradient", path=Name(key.path), count=size, axis=name),
+            same_before,
+            message("advice.ranks.sum_gradient_of_whole"),
+            (key,),
         )
 
 
@@ -387,13 +370,12 @@ def _of_output(parts: Parts, ranks: Ranks, placing: Placing, axis: int) -> Itera
     whole_sums = None if column is None else column.split_input
     if whole_sums is not None and cut.get("weight", whole_sums) != whole_sums:
         # A column-parallel layer gives pieces of the output.
-        yield Finding(
-            rule="undeclared_pieces",
-            cause=message("cause.undeclared_pieces", path=Name(key.path), axis=name),
-            evidence=(message("evidence.ranks.weight_split_by_outputs", key=Name(key)),),
-            confidence="explained",
-            advice=(message("advice.ranks.declare_dims"),),
-            keys=(key,),
+        yield explained(
+            "undeclared_pieces",
+            message("cause.undeclared_pieces", path=Name(key.path), axis=name),
+            message("evidence.ranks.weight_split_by_outputs", key=Name(key)),
+            message("advice.ranks.declare_dims"),
+            (key,),
         )
         return
     yield Finding(
@@ -452,13 +434,12 @@ def _start_weights(group: Group) -> Iterator[Finding]:
         evidence.append(
             message("evidence.ranks.differ_after_first_step", count=len(apart), keys=Names(map(str, apart[:3])))
         )
-    yield Finding(
-        rule="rank_weights",
-        cause=message("cause.rank_weights", ranks=named_ranks(others), first=first),
-        evidence=tuple(evidence),
-        confidence="explained",
-        advice=(message("advice.ranks.same_weights"),),
-        keys=tuple(apart[:3]),
+    yield explained(
+        "rank_weights",
+        message("cause.rank_weights", ranks=named_ranks(others), first=first),
+        tuple(evidence),
+        message("advice.ranks.same_weights"),
+        tuple(apart[:3]),
     )
 
 
@@ -466,12 +447,11 @@ def _steps(ranks: Group) -> Iterator[Finding]:
     first = len(ranks.parts[0].steps)
     for rank, part in enumerate(ranks.parts):
         if len(part.steps) != first and part.complete and ranks.parts[0].complete:
-            yield Finding(
-                rule="rank_steps",
-                cause=message("cause.rank_steps", rank=rank, count=len(part.steps), first=first),
-                evidence=(message("evidence.ranks.when_a_step_ends"),),
-                confidence="explained",
-                advice=(message("advice.ranks.update_in_each_iteration"),),
+            yield explained(
+                "rank_steps",
+                message("cause.rank_steps", rank=rank, count=len(part.steps), first=first),
+                message("evidence.ranks.when_a_step_ends"),
+                message("advice.ranks.update_in_each_iteration"),
             )
             return
 
@@ -484,19 +464,14 @@ def _rates(ranks: Group) -> Iterator[Finding]:
         apart = [(rank, rate) for rank, rate in enumerate(others, start=1) if rate != first]
         if apart:
             rank, rate = apart[0]
-            yield Finding(
-                rule="rank_rates",
-                cause=message(
-                    "cause.rank_rates",
-                    rank=rank,
-                    rate=Number(rate, ".6g"),
-                    step=key.step,
-                    first=Number(first, ".6g"),
+            yield explained(
+                "rank_rates",
+                message(
+                    "cause.rank_rates", rank=rank, rate=Number(rate, ".6g"), step=key.step, first=Number(first, ".6g")
                 ),
-                evidence=(message("evidence.ranks.rates_apart", key=Name(key), count=len(apart) + 1),),
-                confidence="explained",
-                advice=(message("advice.ranks.schedules_alike"),),
-                keys=(key,),
+                message("evidence.ranks.rates_apart", key=Name(key), count=len(apart) + 1),
+                message("advice.ranks.schedules_alike"),
+                (key,),
             )
             return
 
@@ -509,12 +484,11 @@ def _optimizers(ranks: Group) -> Iterator[Finding]:
         if apart:
             name = min(apart)
             ours, theirs = first.get(name), other.get(name)
-            yield Finding(
-                rule="rank_optimizer",
-                cause=message("cause.rank_optimizer", name=name, theirs=repr(theirs), rank=rank, ours=repr(ours)),
-                evidence=(message("evidence.ranks.settings_differ", count=len(apart), names=Names(sorted(apart))),),
-                confidence="explained",
-                advice=(message("advice.ranks.same_settings"),),
+            yield explained(
+                "rank_optimizer",
+                message("cause.rank_optimizer", name=name, theirs=repr(theirs), rank=rank, ours=repr(ours)),
+                message("evidence.ranks.settings_differ", count=len(apart), names=Names(sorted(apart))),
+                message("advice.ranks.same_settings"),
             )
             return
 
@@ -572,13 +546,12 @@ def _statistics(ranks: Group, differing: dict[str, ModuleInfo], kept: Statistics
     keys = tuple(map(Key, differing))[:3]
     apart = dict.fromkeys(module.path for module in differing.values() if is_synchronised(module))
     if apart:
-        yield Finding(
-            rule="rank_statistics",
-            cause=message("cause.rank_statistics.synchronised", layers=Names(apart)),
-            evidence=(message("evidence.ranks.other_bits"),),
-            confidence="explained",
-            advice=(message("advice.ranks.process_group_of_norm"),),
-            keys=keys,
+        yield explained(
+            "rank_statistics",
+            message("cause.rank_statistics.synchronised", layers=Names(apart)),
+            message("evidence.ranks.other_bits"),
+            message("advice.ranks.process_group_of_norm"),
+            keys,
         )
         return
     layers = Names(dict.fromkeys(module.path for module in differing.values()))

@@ -1,75 +1,19 @@
-"""Settings: layers and optimizers that are set differently, lack a parameter, or run in another mode."""
+"""Settings: layers that are set differently, lack a parameter, or run in another mode."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from reprod_log.diagnose.case import Case, CaseData, shared_weights
 from reprod_log.diagnose.engine import Hypothesis, Where
-from reprod_log.diagnose.finding import Finding, Fix, side
-from reprod_log.diagnose.fits import BadUpdates, first_bad_update
+from reprod_log.diagnose.finding import Finding, Fix, explained, side
 from reprod_log.layers.lookup import layer_kind
-from reprod_log.layers.optimizers import group_settings, optimizer_kind, optimizer_kinds
-from reprod_log.layers.settings import Difference, same_setting, setting_differences
-from reprod_log.messages import Code, Message, Name, Number, message
-from reprod_log.pairing.values import factor
-from reprod_log.recording import Array, Key, ModuleInfo, Recording
-
-# Gradient clipping that one side lacks, or does in another way: per tensor, by value, at another norm.
-
-
-def _clipping(case: Case) -> Iterable[Finding]:
-    alone = [one.key for one in case.comparison.unmatched]
-    for step in case.data.steps:
-        here = [key for key in (*alone, *case.failed) if key.step == step and not key.run]
-        if any(key.phase in ("data", "forward", "loss", "backward", "gradient") for key in here):
-            return
-        clips = [key for key in here if key.phase == "clip"]
-        if clips:
-            ours, theirs = (_way_of_clipping(one, step) for one in (case.data.reference, case.data.candidate))
-            if ours != theirs:
-                yield Finding(
-                    rule="clipping",
-                    cause=message("cause.clipping", ours=ours, theirs=theirs),
-                    evidence=(message("evidence.around_clipping", step=step),),
-                    confidence="explained",
-                    advice=(message("advice.clip_alike"),),
-                    keys=tuple(clips)[:5],
-                )
-            return
-
-
-def _way_of_clipping(recording: Recording, step: int) -> Message:
-    """How a side clipped at a step."""
-    pairs = _clipped_gradients(recording, step)
-    if not pairs:
-        return message("word.no_clipping")
-    ratios = {path: factor(raw, clipped, within=1e-4) for path, (raw, clipped) in pairs.items() if raw.any()}
-    if any(ratio is None for ratio in ratios.values()):
-        largest = max(float(np.abs(clipped).max()) for _, clipped in pairs.values())
-        return message("word.clipped_by_value", limit=str(Number(largest, ".4g")))
-    values = [ratio for ratio in ratios.values() if ratio is not None]
-    if max(values) - min(values) <= 1e-3 * max(values):
-        norm = float(np.sqrt(sum(float(np.vdot(clipped, clipped)) for _, clipped in pairs.values())))
-        return message("word.clipped_by_global_norm", limit=str(Number(norm, ".3g")))
-    norms = [float(np.linalg.norm(clipped)) for path, (_, clipped) in pairs.items() if (ratios.get(path) or 1) < 0.999]
-    return message("word.clipped_per_tensor", limit=str(Number(max(norms, default=0.0), ".3g")))
-
-
-def _clipped_gradients(recording: Recording, step: int) -> dict[str, tuple[Array, Array]]:
-    found = {}
-    for entry in recording.of_run(""):
-        key = entry.key
-        if key.phase == "clip" and key.step == step and entry.detail == "full":
-            raw = Key(key.path, "gradient", step, role="raw")
-            if raw in recording:
-                found[key.path] = (recording[raw].array().astype(np.float64), entry.array().astype(np.float64))
-    return found
-
+from reprod_log.layers.settings import Difference, setting_differences
+from reprod_log.messages import Code, Name, message
+from reprod_log.recording import Key, ModuleInfo, Recording
 
 # A setting that differs between two paired layers (epsilon, padding, slope, momentum …), where the numbers differ too.
 # A setting alone proves nothing: it may not matter for this layer. So it is reported only when the layer fails alone;
@@ -104,7 +48,6 @@ def _other_setting(
             message("evidence.types", ours=ours.type, theirs=theirs.type),
             message("evidence.layer_alone_nearly_agrees" if remark else "evidence.layer_alone_differs"),
         ),
-        confidence="hint" if remark else "explained",
         advice=(
             *(() if known is None else (message(known),)),
             message("advice.setting_in_candidate", call=call, path=Name(theirs.path)),
@@ -158,15 +101,12 @@ def _missing_parameter(case: Case) -> Iterable[Finding]:
         if owner not in (data.layers if one.side == "reference" else theirs):
             continue
         other = "candidate" if one.side == "reference" else "reference"
-        yield Finding(
-            rule="missing_parameter",
-            cause=message(
-                "cause.missing_parameter", layer=Name(owner), name=name, side=side(one.side), other=side(other)
-            ),
-            evidence=(message("evidence.parameter_alone", path=Name(key.path)),),
-            confidence="explained",
-            advice=(message("advice.both_or_neither", name=name),),
-            keys=(key,),
+        yield explained(
+            "missing_parameter",
+            message("cause.missing_parameter", layer=Name(owner), name=name, side=side(one.side), other=side(other)),
+            message("evidence.parameter_alone", path=Name(key.path)),
+            message("advice.both_or_neither", name=name),
+            (key,),
         )
 
 
@@ -206,13 +146,12 @@ def _modes(data: CaseData, path: str) -> tuple[bool, bool] | None:
 
 def _in_another_mode(what: str, path: str, ours: bool, theirs: bool) -> Finding:
     modes = {True: "train", False: "eval"}
-    return Finding(
-        rule="mode",
-        cause=message("cause.mode", what=what, path=Name(path), ours=modes[ours], theirs=modes[theirs]),
-        evidence=(message("evidence.mode_recorded"),),
-        confidence="explained",
-        advice=(message("advice.same_mode"),),
-        keys=(Key(path),),
+    return explained(
+        "mode",
+        message("cause.mode", what=what, path=Name(path), ours=modes[ours], theirs=modes[theirs]),
+        message("evidence.mode_recorded"),
+        message("advice.same_mode"),
+        (Key(path),),
         fixes=(Fix(path, {"training": ours}),),
     )
 
@@ -224,68 +163,13 @@ def _idle(data: CaseData, path: str) -> Iterable[Finding]:
         return
     idle = [np.array_equal(given[place], made[place]) for place in (0, 1)]
     if idle[0] != idle[1]:
-        yield Finding(
-            rule="mode",
-            cause=message("cause.mode.idle", path=Name(path), side=side("candidate" if idle[1] else "reference")),
-            evidence=(message("evidence.output_is_input"),),
-            confidence="explained",
-            advice=(message("advice.same_mode"),),
-            keys=(Key(path),),
+        yield explained(
+            "mode",
+            message("cause.mode.idle", path=Name(path), side=side("candidate" if idle[1] else "reference")),
+            message("evidence.output_is_input"),
+            message("advice.same_mode"),
+            (Key(path),),
         )
-
-
-# Settings in which the two optimizers differ: kind, momentum, nesterov, decay, betas, epsilon. Reported when updates or
-# the optimizer's state differ although the gradients that went in agree.
-
-
-def _optimizer_setting(case: Case) -> Iterable[Finding]:
-    bad = first_bad_update(case)
-    if bad is None:
-        return
-    for name, ours, theirs in case.data.optimizers():
-        kinds = optimizer_kind(ours), optimizer_kind(theirs)
-        if kinds[0] == kinds[1]:
-            yield from _other_values(name, kinds[0], (group_settings(ours), group_settings(theirs)), bad)
-            continue
-        id = "cause.optimizer_setting.adamw" if set(kinds) == {"adam", "adamw"} else "cause.optimizer_setting.kind"
-        yield Finding(
-            rule="optimizer_setting",
-            cause=message(id, ours=str(ours["type"]), theirs=str(theirs["type"])),
-            evidence=(message("evidence.updates_apart", step=bad.step),),
-            confidence="explained",
-            advice=(message("advice.same_optimizer", name=Name(name)),),
-            keys=bad.keys,
-        )
-
-
-def _other_values(
-    name: str, kind: str, groups: tuple[list[dict[str, Any]], list[dict[str, Any]]], bad: BadUpdates
-) -> Iterable[Finding]:
-    ours, theirs = groups
-    history = optimizer_kinds()[kind].history if kind in optimizer_kinds() else ()
-    if not ours or not theirs:
-        return
-    for setting in sorted({key for group in (*ours, *theirs) for key in group}):
-        here, there = _distinct(ours, setting), _distinct(theirs, setting)
-        if not here or not there or all(any(same_setting(a, b) for b in there) for a in here):
-            continue
-        if setting == "weight_decay" and any(any(same_setting(a, b) for b in there) for a in here):
-            # Groups with and without decay on one side and a function on the other: the values tell (update_fit).
-            continue
-        shown = [tuple(f"{value:g}" for value in values) for values in (here, there)]
-        later = bad.step and setting in history
-        yield Finding(
-            rule="optimizer_setting",
-            cause=message("cause.optimizer_setting", setting=setting.replace("_", " "), ours=shown[0], theirs=shown[1]),
-            evidence=(message("evidence.updates_apart.later" if later else "evidence.updates_apart", step=bad.step),),
-            confidence="explained",
-            advice=(message("advice.set_in_optimizer", name=Name(name), value=Code(f"{setting}={here[0]:g}")),),
-            keys=bad.keys,
-        )
-
-
-def _distinct(groups: Iterable[Mapping[str, Any]], setting: str) -> list[Any]:
-    return list(dict.fromkeys(group[setting] for group in groups if setting in group))
 
 
 # Another kind of layer in the same place: ReLU and LeakyReLU, max and average pooling. Layers of different kinds are
@@ -304,17 +188,12 @@ def _other_layer(case: Case) -> Iterable[Finding]:
     for path, other, anchor in _couples(here, there):
         ours, theirs = kinds[0].get(path), kinds[1].get(other)
         if ours and theirs and ours.kind != theirs.kind and not _reached(case, anchor):
-            yield Finding(
-                rule="other_layer",
-                cause=message(
-                    "cause.other_layer", path=Name(path), ours=ours.type, other=Name(other), theirs=theirs.type
-                ),
-                evidence=(
-                    message("evidence.both_come_after", anchor=Name(anchor) if anchor else message("word.the_input")),
-                ),
-                confidence="explained",
-                advice=(message("advice.same_layer", type=Code(ours.type)),),
-                keys=(Key(path),),
+            yield explained(
+                "other_layer",
+                message("cause.other_layer", path=Name(path), ours=ours.type, other=Name(other), theirs=theirs.type),
+                message("evidence.both_come_after", anchor=Name(anchor) if anchor else message("word.the_input")),
+                message("advice.same_layer", type=Code(ours.type)),
+                (Key(path),),
             )
 
 
@@ -364,10 +243,8 @@ def _kinds(data: CaseData) -> tuple[dict[str, ModuleInfo], dict[str, ModuleInfo]
 
 
 HYPOTHESES = (
-    Hypothesis("clipping", _clipping),
     Hypothesis("layer_setting", _layer_setting),
     Hypothesis("missing_parameter", _missing_parameter),
     Hypothesis("mode", _mode, Where(steps=1)),
-    Hypothesis("optimizer_setting", _optimizer_setting),
     Hypothesis("other_layer", _other_layer),
 )

@@ -1,325 +1,442 @@
-"""Updates: what optimizers do with the same gradients, and gradients that are not what they look like."""
+"""Updates: what optimizers do with the same gradients, how gradients are clipped, and gradients that were kept.
+
+Both sides' laws are fitted to their own gradients, parameters and rates. What differs between two laws that give every
+update of their side is the cause; settings that only differ on paper are hints.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from reprod_log.diagnose.case import Both, Case, CaseData
+from reprod_log.diagnose.case import Case, CaseData
 from reprod_log.diagnose.engine import Hypothesis, Where
-from reprod_log.diagnose.finding import Finding
-from reprod_log.diagnose.fits import BadUpdates, first_bad_update
-from reprod_log.layers.optimizers import group_settings, optimizer_kind
-from reprod_log.messages import Name, Names, Number, message
-from reprod_log.pairing.values import factor, relative
-from reprod_log.recording import Array, Key
+from reprod_log.diagnose.finding import Finding, explained, hinted
+from reprod_log.diagnose.fits import holds, shown_ratio
+from reprod_log.diagnose.laws import Decay, Fitted, Trace, candidates, fitted, laws_of, predicted
+from reprod_log.layers.optimizers import averaged, group_settings
+from reprod_log.layers.settings import same_setting
+from reprod_log.messages import Code, Message, Name, Names, Number, message
+from reprod_log.pairing.distance import factor
+from reprod_log.recording import Array, Key, Recording
 from reprod_log.verdict import CalibratedPolicy
 
-# What the numbers of the updates show: decay on more or fewer parameters, another rate for some, none for others. The
-# difference of the updates is held against the parameter itself (decay), the update (rate) and zero (not trained).
-
-_SETTING = 0.05
-"""How far a fitted decay may be from the one that was set."""
-_SHOWN = 4
+_OF_OPTIMIZERS = ("update", "optimizer", "parameter")
 
 
-def _update_fit(case: Case) -> Iterable[Finding]:
+@dataclass(frozen=True)
+class BadUpdates:
+    """The first step at which the optimizers do different things with the same gradients."""
+
+    step: int
+    paths: tuple[str, ...]
+    """Parameters whose update differs, or is there on one side only."""
+    agreeing: tuple[str, ...]
+    """Parameters whose update agrees at that step."""
+    keys: tuple[Key, ...]
+
+
+def first_bad_update(case: Case) -> BadUpdates | None:
+    """None when updates agree, or when gradients or learning rates are already wrong at that step."""
     data = case.data
+    # A layer that one side writes as a function has no partner and says nothing about the optimizers; a gradient that
+    # is lost does.
+    paired = {*data.parameters, *map(data.partner, data.parameters)}
+    alone = {
+        key
+        for key in (one.key for one in case.comparison.unmatched)
+        if key.phase in _OF_OPTIMIZERS or (key.phase == "gradient" and key.path in paired)
+    }
+    wrong = {key for key in (*case.failed, *alone) if not key.run}
+    for step in data.steps:
+        here = {key for key in wrong if key.step == step}
+        if any(key.phase in ("data", "forward", "loss", "backward", "gradient", "lr") for key in here):
+            return None
+        # In an order of its own: sets have another one in every process.
+        bad = {
+            key.path: key
+            for key in sorted(here, key=lambda one: (data.place(one.path), str(one)))
+            if key.phase in _OF_OPTIMIZERS
+        }
+        if bad:
+            updated = {pair.reference.key for pair in data.pairing.pairs if pair.reference.key.phase == "update"}
+            agreeing = [path for path in data.parameters if path not in bad and Key(path, "update", step) in updated]
+            return BadUpdates(step, tuple(bad), tuple(agreeing), tuple(bad.values())[:5])
+    return None
+
+
+# What an optimizer does: the laws of both sides, and what differs between them.
+
+
+def _update_law(case: Case) -> Iterable[Finding]:
     bad = first_bad_update(case)
     if bad is None:
         return
-    rate = _rate(data, bad.step)
-    updates = {key.path: both for key, both in data.each("update", bad.step)}
-    untrained = [path for path in bad.paths if _untrained(data, path, bad.step, updates)]
+    untrained = [path for path in bad.paths if _untrained(case.data, path, bad.step)]
     if untrained:
-        yield _not_given(untrained, bad)
+        yield explained(
+            "update_fit",
+            message("cause.update_fit.untrained", paths=Names(untrained)),
+            message("evidence.no_update", step=bad.step),
+            message("advice.pass_all_parameters"),
+            bad.keys,
+        )
     if any(key.phase == "clip" and key.step == bad.step for key in case.failed):
         # What the optimizers were given differs, which is what clipping is about.
         return
-    left = [path for path in bad.paths if path in updates and path not in untrained]
-    telling = [path for path in left if _tells(data, path, bad.step)]
-    decays = _decays_of_updates(data, telling, updates, bad.step, rate)
-    # A vector of equal numbers may fit by chance; a decay explains most of what differs.
-    if 2 * len(decays) >= len(telling) and decays:
-        if not _as_set(data, decays):
-            yield _other_decay(data, decays, telling, bad, rate)
-        return
-    # In a warm-up from zero nothing moves at first; what the optimizer keeps for later tells.
-    kept = _decays_of_state(data, left, bad.step)
-    if rate == 0 and kept and 2 * len(kept) >= len(left):
-        yield _other_decay(data, kept, left, bad, rate)
-        return
-    ratios = {path: ratio for path in left if (ratio := _other_rate(*updates[path])) is not None}
-    if left and len(ratios) == len(left) and bad.agreeing:
-        shown = ", ".join(f"{path} {ratio:.4g}" for path, ratio in list(ratios.items())[:_SHOWN])
-        yield Finding(
-            rule="update_fit",
-            cause=message(
-                "cause.update_fit.rate" if len(ratios) == 1 else "cause.update_fit.rates", paths=Names(ratios)
-            ),
-            evidence=(
-                message("evidence.ratio_of_updates", values=shown),
-                message("evidence.other_parameters_agree", count=len(bad.agreeing)),
-            ),
-            confidence="explained",
-            advice=(message("advice.look_for_parameter_groups"),),
-            keys=bad.keys,
-        )
+    wrong = [path for path in bad.paths if path not in untrained]
+    found = False
+    for name, ours, theirs in case.data.optimizers():
+        both = _Both.of(case, name, (ours, theirs), wrong, bad)
+        if both is not None:
+            told = list(both.findings(bad))
+            found = found or bool(told)
+            yield from told
+    if wrong and not found:
+        yield from _on_paper(case, bad)
 
 
-def _other_rate(ours: Array, theirs: Array) -> float | None:
-    ratio = factor(ours, theirs, within=1e-3)
-    return ratio if ratio is not None and abs(ratio - 1) > 1e-4 else None
-
-
-def _rate(data: CaseData, step: int) -> float | None:
-    """The learning rate of a step; None when it was not recorded, which is not a rate of zero."""
-    return max((float(abs(both[0]).max()) for _, both in data.each("lr", step)), default=None)
-
-
-def _untrained(data: CaseData, path: str, step: int, updates: Mapping[str, Both]) -> bool:
-    if path in updates:
-        ours, theirs = updates[path]
-        return bool(ours.any()) and not theirs.any() and not _only_decays(data, path, step, ours)
+def _untrained(data: CaseData, path: str, step: int) -> bool:
     key = Key(path, "update", step)
-    if key in data.pairs:
-        # Both have an update; its values were not kept (a sketch or summary).
-        return False
-    # The candidate's entry may have another name; without a pair there is none.
-    return key in data.reference and not data.reference[key].is_zero()
-
-
-def _only_decays(data: CaseData, path: str, step: int, update: Array) -> bool:
-    """Whether an update is a decay alone: the gradient is zero, as before a batch norm, and nothing is trained."""
-    before = data.before(path, step)
-    return before is not None and update.size > 1 and factor(before[0], update, within=2e-2) is not None
-
-
-def _tells(data: CaseData, path: str, step: int) -> bool:
-    """Whether a decay of a parameter would show, and show as nothing else.
-
-    One that began at zero is made of updates alone: after the first step another momentum is proportional to it.
-    """
-    before = data.before(path, step)
-    if before is None or not before[0].any():
-        return False
-    initial = data.initial(path)
-    return initial is None or bool(initial[0].any())
-
-
-def _as_set(data: CaseData, decays: Mapping[str, float]) -> bool:
-    """Whether the optimizers' settings explain it all: both decay everything, by other amounts, and these fit."""
-    for _, ours, theirs in data.optimizers():
-        here, there = (
-            {float(group.get("weight_decay", 0.0)) for group in group_settings(side)} for side in (ours, theirs)
-        )
-        if len(here) == len(there) == 1:
-            expected = there.pop() - here.pop()
-            if expected and all(abs(found - expected) <= _SETTING * abs(expected) for found in decays.values()):
-                return True
-    return False
-
-
-def _decays_of_updates(
-    data: CaseData, paths: list[str], updates: Mapping[str, Both], step: int, rate: float | None
-) -> dict[str, float]:
-    """By parameter: the decay that the candidate has beyond the reference's, where that explains the difference."""
-    found = {}
-    for path in paths:
+    both = data.best(key)
+    if both is not None:
+        ours, theirs = both
+        # An update that is a decay alone, as before a batch norm, trains nothing.
         before = data.before(path, step)
-        if before is None or not rate:
-            continue
-        ours, theirs = updates[path]
-        share = factor(before[0], theirs - ours, within=2e-2)
-        if share is not None:
-            found[path] = -share / rate
-    return found
+        decays = before is not None and ours.size > 1 and factor(before[0], ours, within=1e-2) is not None
+        return bool(ours.any()) and not theirs.any() and not decays
+    # Where both have an update whose values were not kept (a sketch or summary) nothing is known.
+    return key not in data.pairs and key in data.reference and not data.reference[key].is_zero()
 
 
-def _decays_of_state(data: CaseData, paths: list[str], step: int) -> dict[str, float]:
-    """By parameter: the multiple of it by which a first moment of the candidate is larger than the reference's."""
-    found: dict[str, float] = {}
-    for key, (ours, theirs) in data.each("optimizer", step):
-        before = data.before(key.path, step) if key.path in paths else None
-        if before is None or before[0].shape != ours.shape:
-            continue
-        share = factor(before[0], theirs - ours, within=2e-2)
-        if share is not None:
-            found.setdefault(key.path, share)
-    return found
+@dataclass(frozen=True)
+class _Both:
+    """The laws of both sides of one optimizer."""
 
+    name: str
+    ours: Fitted
+    theirs: Fitted | None
+    """None: no law that we know."""
+    traces: Mapping[str, Trace]
+    """The candidate's, by the reference's names."""
+    wrong: tuple[str, ...]
 
-def _other_decay(
-    data: CaseData, decays: Mapping[str, float], left: list[str], bad: BadUpdates, rate: float | None
-) -> Finding:
-    values = sorted(decays.values())
-    typical = values[len(values) // 2]
-    some = any(_tells(data, path, bad.step) for path in bad.agreeing)
-    vectors = all("bias" in path or "norm" in path or "bn" in path for path in decays)
-    if not some:
-        id = "cause.update_fit.decay_larger" if typical > 0 else "cause.update_fit.decay_smaller"
-        cause = message(id, value=Number(abs(typical), ".4g"))
-    elif typical <= 0:
-        cause = message("cause.update_fit.decay_missing", paths=Names(decays))
-    else:
-        id = "cause.update_fit.decay_on_vectors" if vectors else "cause.update_fit.decay_added"
-        cause = message(id, paths=Names(decays))
-    counts = {"value": Number(typical, "+.4g"), "some": len(decays), "all": len(left)}
-    return Finding(
-        rule="update_fit",
-        cause=cause,
-        evidence=(
-            message("evidence.decay_of_updates", rate=Number(rate, "g"), **counts)
-            if rate
-            else message("evidence.decay_of_state", **counts),
-        ),
-        confidence="explained",
-        advice=(message("advice.same_weight_decay"),),
-        keys=bad.keys,
-    )
+    @classmethod
+    def of(
+        cls, case: Case, name: str, settings: tuple[Any, Any], wrong: Sequence[str], bad: BadUpdates
+    ) -> _Both | None:
+        chosen = [path for path in (*wrong, *bad.agreeing) if path in _parameters_of(settings[0], case.data)]
+        sides = [
+            {
+                path: trace
+                for path in chosen
+                if (trace := _trace(case, path, place, (name, settings[place]))) is not None
+            }
+            for place in (0, 1)
+        ]
+        known = [path for path in chosen if path in sides[0] and path in sides[1]]
+        mine = tuple(path for path in wrong if path in known)
+        if not mine:
+            return None
+        claimed = [laws_of(one) for one in settings]
+        decays = [Decay(), *(decay for one in claimed for _, decay in one)]
+        traces = [{path: side[path] for path in known} for side in sides]
+        ours = fitted(traces[0], candidates(law for law, _ in claimed[0]), dict.fromkeys(known, decays[::-1]))
+        if ours is None:
+            return None
+        first = {path: [ours.decays[path], *decays] for path in known}
+        laws = candidates([ours.law, *(law for law, _ in claimed[1])])
+        theirs = fitted(traces[1], laws, first)
+        if theirs is not None:
+            theirs = _without_idle(ours, theirs, traces[1])
+        return cls(name, ours, theirs, traces[1], mine)
 
-
-def _not_given(paths: list[str], bad: BadUpdates) -> Finding:
-    return Finding(
-        rule="update_fit",
-        cause=message("cause.update_fit.untrained", paths=Names(paths)),
-        evidence=(message("evidence.no_update", step=bad.step),),
-        confidence="explained",
-        advice=(message("advice.pass_all_parameters"),),
-        keys=bad.keys,
-    )
-
-
-# Adam's epsilon added before the bias correction on one side and after it on the other. The first update of Adam is
-# -lr · g / (|g| + e), where e is epsilon when it is added to the corrected root, and epsilon / sqrt(1 - beta2), 32
-# times as much with the usual beta2, when it is added before. Both sides' e is read off their updates.
-
-_ENOUGH = 8
-"""Elements whose gradient is near epsilon, from which it can be read off."""
-_SPREAD = 0.1
-_NEAR = 0.05
-
-
-def _epsilon_place(case: Case) -> Iterable[Finding]:
-    data = case.data
-    bad = first_bad_update(case)
-    if bad is None or bad.step != data.steps[0]:
-        return
-    for name, ours, theirs in data.optimizers():
-        groups = group_settings(ours), group_settings(theirs)
-        if not all(group and {"beta2", "eps"} <= group[0].keys() for group in groups):
-            continue
-        both = [_read_off(data, bad.paths, bad.step, side, groups[side]) for side in (0, 1)]
-        here, there = (_place_by_correction(read, group[0]) for read, group in zip(both, groups, strict=True))
-        if both[0] is None or both[1] is None or here is None or there is None or here == there:
-            continue
-        yield Finding(
-            rule="epsilon_place",
-            cause=message("cause.epsilon_place", name=Name(name), ours=message(here), theirs=message(there)),
-            evidence=(
-                message(
-                    "evidence.epsilon_read_off",
-                    ours=Number(both[0], ".3g"),
-                    theirs=Number(both[1], ".3g"),
-                    eps=Number(groups[0][0]["eps"], "g"),
+    def findings(self, bad: BadUpdates) -> Iterator[Finding]:
+        if self.theirs is None:
+            yield from self._own_rates(bad)
+            return
+        for cause, advice in (*self._settings(), *self._decays(bad)):
+            yield explained(
+                "update_fit" if cause.id.startswith("cause.update_fit") else "optimizer_setting",
+                cause,
+                (
+                    message("evidence.updates_apart", step=bad.step),
+                    message("evidence.update_law", count=len(next(iter(self.traces.values())).rates)),
                 ),
-            ),
-            confidence="explained",
-            advice=(message("advice.same_adam"),),
-            keys=bad.keys,
-        )
+                advice,
+                bad.keys,
+            )
+
+    def _settings(self) -> Iterator[tuple[Message, Message]]:
+        assert self.theirs is not None
+        ours, theirs = self.ours.law, self.theirs.law
+        for name in ours.differences(theirs):
+            here, there = getattr(ours, name), getattr(theirs, name)
+            if name in _WORDS:
+                # RMSprop corrects nothing.
+                id, words = _WORDS["root" if name == "place" and ours.kind == "rmsprop" else name]
+                cause = message(id, ours=message(words[here]), theirs=message(words[there]))
+                yield cause, message("advice.same_adam")
+            elif name == "repeats":
+                yield message("cause.update_law.repeats", count=there), message("advice.step_once")
+            elif name == "kind":
+                kinds = {"ours": here, "theirs": there}
+                yield (
+                    message("cause.optimizer_setting.kind", **kinds),
+                    message("advice.same_optimizer", name=Name(self.name)),
+                )
+            else:
+                yield (
+                    message(
+                        "cause.optimizer_setting",
+                        setting=_in_words(name),
+                        ours=(_shown(here),),
+                        theirs=(_shown(there),),
+                    ),
+                    message("advice.set_in_optimizer", name=Name(self.name), value=Code(f"{name}={_shown(here)}")),
+                )
+
+    def _decays(self, bad: BadUpdates) -> Iterator[tuple[Message, Message]]:
+        assert self.theirs is not None
+        ours, theirs = self.ours.decays, self.theirs.decays
+        advice = message("advice.same_weight_decay")
+        other = [path for path in ours if ours[path] != theirs[path]]
+        kinds = {(ours[path].coupled, theirs[path].coupled) for path in other if ours[path].value == theirs[path].value}
+        for coupled, there in sorted(kinds):
+            words = {True: "word.law.coupled", False: "word.law.decoupled"}
+            yield (
+                message("cause.update_fit.coupled", ours=message(words[coupled]), theirs=message(words[there])),
+                advice,
+            )
+        other = [path for path in other if ours[path].value != theirs[path].value]
+        if not other:
+            return
+        # What has no value to decay says nothing about who else decays.
+        rest = [path for path in ours if path not in other and bool(self.traces[path].before[0].any())]
+        apart = sorted(theirs[path].value - ours[path].value for path in other)
+        typical = apart[len(apart) // 2]
+        if not rest:
+            values = [tuple(dict.fromkeys(f"{one[path].value:g}" for path in other)) for one in (ours, theirs)]
+            yield (
+                message("cause.optimizer_setting", setting=_in_words("weight_decay"), ours=values[0], theirs=values[1]),
+                advice,
+            )
+        elif typical < 0:
+            yield message("cause.update_fit.decay_missing", paths=Names(other)), advice
+        else:
+            vectors = all(self.traces[path].updates[0].ndim < 2 for path in other)
+            id = "cause.update_fit.decay_on_vectors" if vectors else "cause.update_fit.decay_added"
+            yield message(id, paths=Names(other)), advice
+
+    def _own_rates(self, bad: BadUpdates) -> Iterator[Finding]:
+        """The reference's law with one factor for each parameter that differs: learning rates of their own."""
+        ratios: dict[str, float] = {}
+        for path in self.wrong:
+            trace, decay = self.traces[path], self.ours.decays[path]
+            made = next(predicted(self.ours.law, decay, trace))
+            ratio = factor(made, trace.updates[0], within=1.0)
+            if ratio is None or not trace.obeys(self.ours.law, decay, scale=ratio):
+                return
+            ratios[path] = ratio
+        if bad.agreeing:
+            shown = ", ".join(f"{path} {shown_ratio(ratio)}" for path, ratio in list(ratios.items())[:4])
+            id = "cause.update_fit.rate" if len(ratios) == 1 else "cause.update_fit.rates"
+            yield explained(
+                "update_fit",
+                message(id, paths=Names(ratios)),
+                (
+                    message("evidence.ratio_of_updates", values=shown),
+                    message("evidence.other_parameters_agree", count=len(bad.agreeing)),
+                ),
+                message("advice.look_for_parameter_groups"),
+                bad.keys,
+            )
 
 
-def _place_by_correction(read: float | None, group: Mapping[str, Any]) -> str | None:
-    if read is None or not group["eps"]:
-        return None
-    before = group["eps"] / np.sqrt(1 - group["beta2"])
-    for place, expected in (("word.after", group["eps"]), ("word.before", before)):
-        if abs(read / expected - 1) < _NEAR:
-            return place
-    return None
+_WORDS: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "place": (
+        "cause.update_law.place",
+        {"after": "word.law.place.after", "before": "word.law.place.before", "under": "word.law.place.under"},
+    ),
+    "root": ("cause.update_law.place", {"after": "word.law.place.root", "under": "word.law.place.under"}),
+    "correction": (
+        "cause.update_law.correction",
+        {
+            "both": "word.law.correction.both",
+            "mean": "word.law.correction.mean",
+            "spread": "word.law.correction.spread",
+            "none": "word.law.correction.none",
+            "first": "word.law.correction.first",
+        },
+    ),
+}
+"""Parts of a law whose values are words: the id of the cause, and those of the words."""
 
 
-def _read_off(data: CaseData, paths: Iterable[str], step: int, side: int, groups: list[dict[str, Any]]) -> float | None:
-    """The epsilon that the first updates of one side were made with; None when they do not tell."""
-    decays = {float(group.get("weight_decay", 0.0)) for group in groups} | {0.0}
-    rates = [float(np.abs(both[side]).max()) for _, both in data.each("lr", step)]
-    for path in paths:
-        parts = [data.best(key) for key in (Key(path, "update", step), Key(path, "gradient", step, role="raw"))]
-        before = data.before(path, step)
-        if before is None or None in parts or not rates:
-            continue
-        update, gradient = (part[side] for part in parts if part is not None)
-        for rate in set(rates):
-            for decay in decays:
-                # Decay taken off the weights, or added to the gradient.
-                apart = _epsilon(update + rate * decay * before[side], gradient, rate)
-                found = apart if apart is not None else _epsilon(update, gradient + decay * before[side], rate)
-                if found is not None:
-                    return found
-    return None
+def _in_words(setting: str) -> str:
+    return setting.replace("_", " ")
 
 
-def _epsilon(update: Array, gradient: Array, rate: float) -> float | None:
-    size, steep = np.abs(gradient), np.abs(update) / rate
-    # Far above epsilon an update shows nothing of it, far below it is lost in rounding.
-    telling = (steep > 0.02) & (steep < 0.9)
-    if int(telling.sum()) < _ENOUGH:
-        return None
-    read = size[telling] / steep[telling] - size[telling]
-    low, middle, high = np.percentile(read, (25, 50, 75))
-    return float(middle) if middle > 0 and high - low < _SPREAD * middle else None
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-# RMSprop's epsilon added to the root on one side and under it on the other. The first update is
-# -lr · g / (sqrt((1 - alpha) g²) + epsilon) or -lr · g / sqrt((1 - alpha) g² + epsilon); the same number then means
-# another thing, which shows where gradients are small.
+def _without_idle(ours: Fitted, theirs: Fitted, traces: Mapping[str, Trace]) -> Fitted:
+    """Their law with whatever of the reference's does as well in it: what changes no update is no cause."""
+    law = theirs.law
+    for name in ours.law.differences(law):
+        if name != "kind":
+            other = replace(law, **{name: getattr(ours.law, name)})
+            if all(trace.obeys(other, theirs.decays[path]) for path, trace in traces.items()):
+                law = other
+    return Fitted(law, theirs.decays)
 
-_UPDATE_FIT = 1e-3
+
+def _parameters_of(settings: Mapping[str, Any], data: CaseData) -> frozenset[str]:
+    """The reference's parameters that an optimizer was given; all of them where that was not noted."""
+    return frozenset(settings.get("parameters") or data.parameters)
 
 
-def _rmsprop_epsilon(case: Case) -> Iterable[Finding]:
+def _trace(case: Case, path: str, place: int, optimizer: tuple[str, Mapping[str, Any]]) -> Trace | None:
+    """A parameter as one side saw it, in the layout of the reference; None where a part of it was not recorded."""
     data = case.data
-    bad = first_bad_update(case)
-    if bad is None or bad.step != data.steps[0]:
-        return
-    for name, ours, theirs in data.optimizers():
+    recording = (data.reference, data.candidate)[place]
+    rows = []
+    for step in data.steps:
+        key = Key(path, "update", step)
+        both, before = data.best(key), data.before(path, step)
+        given = data.best(Key(path, "gradient", step, role="raw"))
+        clipped = data.best(Key(path, "clip", step, role="clipped"))
+        rate = _rate(data, place, path, step, optimizer)
+        if both is None or before is None or given is None or rate is None:
+            return None
+        if clipped is None and _is_clipped(recording, path if place == 0 else data.partner(path), step):
+            # Only this side clipped, so it has no partner: what clipping is about.
+            return None
+        gradient = (given if clipped is None else clipped)[place]
+        room = case.room(key)
+        # Updates are differences of parameters, whose rounding is all that is left of small ones.
+        rounding = 0.0 if data.has_float64 else float(np.abs(before[place]).max(initial=0.0)) * 2.0**-23
+        rows.append((gradient, before[place], both[place], rate, (room[0] + rounding, room[1] + rounding)))
+    return Trace(*map(tuple, zip(*rows, strict=True))) if rows else None
+
+
+def _is_clipped(recording: Recording, path: str, step: int) -> bool:
+    return Key(path, "clip", step, role="clipped") in recording
+
+
+def _rate(data: CaseData, place: int, path: str, step: int, optimizer: tuple[str, Mapping[str, Any]]) -> float | None:
+    """The learning rate that a side's optimizer had for a parameter."""
+    name, settings = optimizer
+    group = _group_of(path if place == 0 else data.partner(path), settings)
+    rates = {key.role: both[place] for key, both in data.each("lr", step) if key.path == name}
+    found = rates.get(f"group{group}", next(iter(rates.values()), None))
+    return None if found is None else float(found.reshape(-1)[0])
+
+
+def _group_of(parameter: str, settings: Mapping[str, Any]) -> int:
+    known = list(settings.get("parameters", ()))
+    ends = np.cumsum(settings.get("parameters_in_groups", ()))
+    return int(np.searchsorted(ends, known.index(parameter), "right")) if parameter in known else 0
+
+
+# Settings of both optimizers that differ, where no law tells what they do.
+
+
+def _on_paper(case: Case, bad: BadUpdates) -> Iterator[Finding]:
+    for name, ours, theirs in case.data.optimizers():
         groups = group_settings(ours), group_settings(theirs)
-        if {optimizer_kind(ours), optimizer_kind(theirs)} != {"rmsprop"} or not groups[0] or not groups[1]:
-            continue
-        here, there = (_place_by_root(data, bad, side, groups[side][0]) for side in (0, 1))
-        if here is None or there is None or here == there:
-            continue
-        yield Finding(
-            rule="rmsprop_epsilon",
-            cause=message("cause.rmsprop_epsilon", name=Name(name), ours=message(here), theirs=message(there)),
-            evidence=(message("evidence.update_of_its_formula"),),
-            confidence="explained",
-            advice=(message("advice.rmsprop_epsilon"),),
-            keys=bad.keys,
-        )
+        for setting in sorted({key for side in groups for group in side for key in group}):
+            here, there = (list(dict.fromkeys(one[setting] for one in side if setting in one)) for side in groups)
+            if not here or not there or all(any(same_setting(a, b) for b in there) for a in here):
+                continue
+            shown = [tuple(f"{value:g}" for value in values) for values in (here, there)]
+            slot = next((slot for slot, name_of in averaged(ours).items() if name_of == setting), "")
+            kept = len(here) == len(there) == 1 and _keeps(case, bad, slot, (1 - there[0]) / (1 - here[0] or 1))
+            yield (explained if kept else hinted)(
+                "optimizer_setting",
+                message("cause.optimizer_setting", setting=_in_words(setting), ours=shown[0], theirs=shown[1]),
+                message("evidence.updates_apart", step=bad.step),
+                message("advice.set_in_optimizer", name=Name(name), value=Code(f"{setting}={here[0]:g}")),
+                bad.keys,
+            )
 
 
-def _place_by_root(data: CaseData, bad: BadUpdates, side: int, group: Mapping[str, Any]) -> str | None:
-    """Where epsilon stands in the updates of one side; None when they are neither."""
-    rates = [float(np.abs(both[side]).max()) for _, both in data.each("lr", bad.step)]
-    share, epsilon = 1 - float(group.get("rho", 0.99)), float(group.get("eps", 0.0))
-    for path in bad.paths:
-        update = data.best(Key(path, "update", bad.step))
-        gradient = data.best(Key(path, "gradient", bad.step, role="raw"))
-        if update is None or gradient is None or not rates or not epsilon:
-            continue
-        g, u = gradient[side], update[side]
-        fits = {
-            "word.outside": relative(-rates[0] * g / (np.sqrt(share * g * g) + epsilon), u),
-            "word.under": relative(-rates[0] * g / np.sqrt(share * g * g + epsilon), u),
-        }
-        best = min(fits, key=lambda place: fits[place])
-        if fits[best] < _UPDATE_FIT < max(fits.values()):
-            return best
-    return None
+def _keeps(case: Case, bad: BadUpdates, slot: str, ratio: float) -> bool:
+    """Whether what the optimizers keep differs by just this ratio in the first step: it tells the share of the new."""
+    keys = [Key(path, "optimizer", case.data.steps[0], role=slot) for path in bad.paths]
+    states = [(key, both) for key in keys if key in case.failed and (both := case.data.best(key)) is not None]
+    fits = [holds(ratio * ours, theirs, case.near(key, (ours, theirs))) for key, (ours, theirs) in states]
+    return bool(slot) and bool(fits) and all(fits)
+
+
+# Gradient clipping that one side lacks, or does in another way: per tensor, by value, at another norm.
+
+
+def _clipping(case: Case) -> Iterable[Finding]:
+    alone = [one.key for one in case.comparison.unmatched]
+    for step in case.data.steps:
+        here = [key for key in (*alone, *case.failed) if key.step == step and not key.run]
+        if any(key.phase in ("data", "forward", "loss", "backward", "gradient") for key in here):
+            return
+        clips = [key for key in here if key.phase == "clip"]
+        if clips:
+            ways = [_way_of_clipping(one, step) for one in (case.data.reference, case.data.candidate)]
+            if None not in ways and ways[0] != ways[1]:
+                yield explained(
+                    "clipping",
+                    message("cause.clipping", ours=ways[0], theirs=ways[1]),
+                    message("evidence.around_clipping", step=step),
+                    message("advice.clip_alike"),
+                    tuple(clips)[:5],
+                )
+            return
+
+
+_CLIPPED = 1e-4
+"""Of the gradient's size: the frameworks add up to 1e-6 to a norm before they divide by it."""
+
+
+def _way_of_clipping(recording: Recording, step: int) -> Message | None:
+    """How a side clipped at a step: the way that gives every clipped gradient; None when none does."""
+    pairs = _clipped_gradients(recording, step)
+    if not pairs:
+        return message("word.no_clipping")
+    limit = max(float(np.abs(clipped).max(initial=0.0)) for _, clipped in pairs.values())
+    if all(_is_near(np.clip(raw, -limit, limit), clipped) for raw, clipped in pairs.values()):
+        return message("word.clipped_by_value", limit=str(Number(limit, ".4g")))
+    norms = {
+        path: (float(np.linalg.norm(raw)), float(np.linalg.norm(clipped))) for path, (raw, clipped) in pairs.items()
+    }
+    ratios = {path: after / before for path, (before, after) in norms.items() if before}
+    if not all(_is_near(ratios.get(path, 1.0) * raw, clipped) for path, (raw, clipped) in pairs.items()):
+        return None
+    if max(ratios.values()) - min(ratios.values()) <= _CLIPPED:
+        norm = float(np.sqrt(sum(after**2 for _, after in norms.values())))
+        return message("word.clipped_by_global_norm", limit=str(Number(norm, ".3g")))
+    cut = [after for path, (_, after) in norms.items() if ratios.get(path, 1.0) < 1 - _CLIPPED]
+    same = max(cut) - min(cut) <= _CLIPPED * max(cut)
+    return message("word.clipped_per_tensor", limit=str(Number(max(cut), ".3g"))) if same else None
+
+
+def _is_near(made: Array, clipped: Array) -> bool:
+    return holds(made, clipped, _CLIPPED * float(np.abs(clipped).max(initial=0.0)))
+
+
+def _clipped_gradients(recording: Recording, step: int) -> dict[str, tuple[Array, Array]]:
+    """Gradients before and after, of every parameter of a side that clipped any."""
+    found = {}
+    for entry in recording.of_run(""):
+        key = entry.key
+        if key.phase == "gradient" and key.role == "raw" and key.step == step and entry.detail == "full":
+            after = Key(key.path, "clip", step, role="clipped")
+            raw = entry.array().astype(np.float64)
+            found[key.path] = (raw, recording[after].array().astype(np.float64) if after in recording else raw)
+    clipped = any(Key(path, "clip", step, role="clipped") in recording for path in found)
+    return found if clipped else {}
 
 
 # Gradients that were not cleared: a later step's gradient is the sum of its own and those before it.
@@ -334,25 +451,24 @@ def _gradients_kept(case: Case) -> Iterable[Finding]:
         if any(key.step == step and key.phase in ("forward", "loss", "data") for key in failed):
             return
         wrong = [key for key in failed if key.step == step and key.phase == "gradient" and not key.run]
-        summed = []
-        for key in wrong:
-            now, before = data.best(key), data.best(Key(key.path, "gradient", earlier, role=key.role))
-            clipped = data.best(Key(key.path, "clip", earlier, role="clipped"))
-            for kept in (before, clipped):
-                if now is not None and kept is not None and relative(now[0] + kept[1], now[1]) < 1e-3:
-                    summed.append(key.path)
-                    break
+        summed = [key for key in wrong if _is_sum(case, key, earlier)]
         if summed and len(summed) >= len(wrong) / 2:
-            yield Finding(
-                rule="gradients_kept",
-                cause=message("cause.gradients_kept", paths=Names(summed), step=step, earlier=earlier),
-                evidence=(message("evidence.gradient_plus_the_one_before", some=len(summed), all=len(wrong)),),
-                confidence="explained",
-                advice=(message("advice.clear_gradients"),),
-                keys=tuple(wrong)[:5],
+            yield explained(
+                "gradients_kept",
+                message("cause.gradients_kept", paths=Names(key.path for key in summed), step=step, earlier=earlier),
+                message("evidence.gradient_plus_the_one_before", some=len(summed), all=len(wrong)),
+                message("advice.clear_gradients"),
+                tuple(wrong)[:5],
             )
         if wrong:
             return
+
+
+def _is_sum(case: Case, key: Key, earlier: int) -> bool:
+    now = case.data.best(key)
+    before = (Key(key.path, "gradient", earlier, role=key.role), Key(key.path, "clip", earlier, role="clipped"))
+    kept = [found for one in before if (found := case.data.best(one)) is not None]
+    return now is not None and any(holds(now[0] + one[1], now[1], case.near(key, now)) for one in kept)
 
 
 # Parameters whose true gradient is zero (a bias before batch norm, a key bias): harmless. Their gradient is rounding
@@ -385,9 +501,8 @@ def _zero_gradient(case: Case) -> Iterable[Finding]:
 
 
 HYPOTHESES = (
-    Hypothesis("update_fit", _update_fit),
-    Hypothesis("epsilon_place", _epsilon_place),
-    Hypothesis("rmsprop_epsilon", _rmsprop_epsilon),
+    Hypothesis("update_fit", _update_law),
+    Hypothesis("clipping", _clipping),
     Hypothesis("gradients_kept", _gradients_kept),
     Hypothesis("zero_gradient", _zero_gradient, Where(data=False, floor=True, calibrated=True)),
 )

@@ -10,12 +10,12 @@ import numpy as np
 
 from reprod_log.diagnose.case import Both, Case, CaseData, shared_weights
 from reprod_log.diagnose.engine import Hypothesis, Where
-from reprod_log.diagnose.finding import Finding, Fix, side
-from reprod_log.diagnose.fits import other_factor, shown_ratio
+from reprod_log.diagnose.finding import Finding, Fix, explained, hinted, side
+from reprod_log.diagnose.fits import relation
 from reprod_log.layers.lookup import running_statistics
 from reprod_log.layers.settings import shared_setting
 from reprod_log.messages import Code, Message, Name, Number, message
-from reprod_log.pairing.values import factor, relative
+from reprod_log.pairing.distance import factor, relative
 from reprod_log.recording import Array, Key, ModuleInfo
 from reprod_log.recording.entry import dtype_named
 
@@ -40,13 +40,13 @@ def _weights(case: Case) -> Iterable[Finding]:
     if len(wrong) > 3 and len(wrong) == sum(bool(both[0].any()) for both in values.values()):
         yield _all_rounded(wrong) or _nothing_loaded(wrong)
         return
-    explained: set[str] = set()
+    known: set[str] = set()
     for whole in _whole_parts(wrong, values):
-        explained.update(key.path for key in whole.keys)
+        known.update(key.path for key in whole.keys)
         yield whole
     for path, both in wrong.items():
-        if path not in explained:
-            yield _one_weight(data, path, both, values, explained)
+        if path not in known:
+            yield _one_weight(data, path, both, values, known)
 
 
 def _was_right(case: Case, path: str) -> bool:
@@ -88,13 +88,12 @@ def _whole_parts(wrong: Mapping[str, Both], values: Mapping[str, Both]) -> Itera
         if back and part > there:
             continue
         id = "cause.weights.parts_swapped" if back else "cause.weights.part_of_another"
-        yield Finding(
-            rule="weights",
-            cause=message(id, path=Name(part), other=Name(there)),
-            evidence=(message("evidence.weights_equal_the_others", count=len(paths)),),
-            confidence="explained",
-            advice=(message("advice.load_from_its_own", path=Name(part)),),
-            keys=tuple(map(Key, (*paths, *back))),
+        yield explained(
+            "weights",
+            message(id, path=Name(part), other=Name(there)),
+            message("evidence.weights_equal_the_others", count=len(paths)),
+            message("advice.load_from_its_own", path=Name(part)),
+            tuple(map(Key, (*paths, *back))),
         )
 
 
@@ -108,7 +107,7 @@ def _counterparts(path: str, other: str) -> tuple[str, str] | None:
     return ".".join(ours[:end]), ".".join(theirs[:end])
 
 
-def _one_weight(data: CaseData, path: str, both: Both, values: Mapping[str, Both], explained: set[str]) -> Finding:
+def _one_weight(data: CaseData, path: str, both: Both, values: Mapping[str, Both], known: set[str]) -> Finding:
     ours, theirs = both
     told = _transformation(ours, theirs)
     paths = [path]
@@ -116,7 +115,7 @@ def _one_weight(data: CaseData, path: str, both: Both, values: Mapping[str, Both
         for other, (their_source, _) in values.items():
             if other != path and their_source.shape == theirs.shape and relative(their_source, theirs) <= _SAME:
                 back = relative(ours, values[other][1]) <= _SAME
-                explained.add(other if back else path)
+                known.add(other if back else path)
                 paths += [other] if back else []
                 id = "cause.weights.swapped" if back else "cause.weights.of_another"
                 told = (id, {"other": Name(other)}, message("evidence.equals_other_layer"))
@@ -125,13 +124,12 @@ def _one_weight(data: CaseData, path: str, both: Both, values: Mapping[str, Both
         share = Number(relative(ours, theirs), ".2g")
         told = ("cause.weights.not_loaded", {}, message("evidence.differs_before_update", share=share))
     id, arguments, evidence = told
-    return Finding(
-        rule="weights",
-        cause=message(id, path=Name(path), **arguments),
-        evidence=(evidence,),
-        confidence="explained",
-        advice=(message("advice.load_again", path=Name(path), there=Name(data.partner(path))),),
-        keys=tuple(map(Key, paths)),
+    return explained(
+        "weights",
+        message(id, path=Name(path), **arguments),
+        evidence,
+        message("advice.load_again", path=Name(path), there=Name(data.partner(path))),
+        tuple(map(Key, paths)),
         fixes=tuple(Fix(one.rpartition(".")[0], weights=True) for one in paths),
     )
 
@@ -141,23 +139,11 @@ def _transformation(ours: Array, theirs: Array) -> Told | None:
     if not theirs.any():
         size = Number(float(np.abs(ours).max()), ".3g")
         return "cause.weights.zero", {}, message("evidence.size_of_reference", value=size)
-    rounded = _rounded_to(ours, theirs)
-    if rounded is not None:
-        return "cause.weights.rounded", {"format": rounded}, message("evidence.equal_after_rounding")
-    if ours.ndim == 2 and ours.shape[0] == ours.shape[1] and relative(ours.T, theirs) <= _SAME:
-        return "cause.weights.transposed", {}, message("evidence.equal_transposed_square")
-    if ours.ndim > 2:
-        for axes in ((1, 0, *range(2, ours.ndim)), (0, 1, *range(ours.ndim - 1, 1, -1))):
-            turned = ours.transpose(axes)
-            if turned.shape == theirs.shape and relative(turned, theirs) <= _SAME:
-                return "cause.weights.transposed", {}, message("evidence.equal_with_axes", axes=str(axes))
-        flipped = np.flip(ours, axis=tuple(range(2, ours.ndim)))
-        if relative(flipped, theirs) <= _SAME:
-            return "cause.weights.flipped", {}, message("evidence.convolution_for_correlation")
-    ratio = other_factor(ours, theirs, within=1e-5)
-    if ratio is not None:
-        return "cause.weights.multiplied", {"ratio": shown_ratio(ratio)}, message("evidence.one_number_apart")
-    return _permuted(ours, theirs)
+    flipped = ours.ndim > 2 and relative(np.flip(ours, axis=tuple(range(2, ours.ndim))), theirs) <= _SAME
+    if flipped:
+        return "cause.weights.flipped", {}, message("evidence.convolution_for_correlation")
+    found = relation(ours, theirs, near=_SAME * float(np.abs(theirs).max()), functions=False)
+    return None if found is None else ("cause.weights.related", {"what": found.what}, found.evidence)
 
 
 def _rounded_to(ours: Array, theirs: Array) -> Message | None:
@@ -170,24 +156,13 @@ def _rounded_to(ours: Array, theirs: Array) -> Message | None:
     return None
 
 
-def _permuted(ours: Array, theirs: Array) -> Told | None:
-    if ours.size < 4 or not np.allclose(np.sort(ours, None), np.sort(theirs, None), rtol=1e-6, atol=0):
-        return None
-    if ours.ndim >= 1 and ours.shape[0] > 1:
-        rows = np.sort(ours.reshape(ours.shape[0], -1).sum(1)), np.sort(theirs.reshape(ours.shape[0], -1).sum(1))
-        if np.allclose(*rows, rtol=1e-5, atol=1e-6 * float(np.abs(ours).max())):
-            return "cause.weights.rows_permuted", {}, message("evidence.rows_in_other_order")
-    return "cause.weights.permuted", {}, message("evidence.reshape_for_transposition")
-
-
 def _nothing_loaded(wrong: Mapping[str, Both]) -> Finding:
-    return Finding(
-        rule="weights",
-        cause=message("cause.weights.nothing_loaded"),
-        evidence=(message("evidence.parameters_differ_before_update", count=len(wrong)),),
-        confidence="explained",
-        advice=(message("advice.load_weights_first"),),
-        keys=tuple(map(Key, wrong))[:5],
+    return explained(
+        "weights",
+        message("cause.weights.nothing_loaded"),
+        message("evidence.parameters_differ_before_update", count=len(wrong)),
+        message("advice.load_weights_first"),
+        tuple(map(Key, wrong))[:5],
     )
 
 
@@ -195,13 +170,12 @@ def _all_rounded(wrong: Mapping[str, Both]) -> Finding | None:
     formats = [_rounded_to(*both) if both[1].any() else None for both in wrong.values()]
     if formats[0] is None or any(one != formats[0] for one in formats):
         return None
-    return Finding(
-        rule="weights",
-        cause=message("cause.weights.all_rounded", format=formats[0]),
-        evidence=(message("evidence.parameters_equal_after_rounding", count=len(wrong)),),
-        confidence="explained",
-        advice=(message("advice.load_in_float32"),),
-        keys=tuple(map(Key, wrong))[:5],
+    return explained(
+        "weights",
+        message("cause.weights.all_rounded", format=formats[0]),
+        message("evidence.parameters_equal_after_rounding", count=len(wrong)),
+        message("advice.load_in_float32"),
+        tuple(map(Key, wrong))[:5],
     )
 
 
@@ -241,13 +215,12 @@ def _average_of_weights(case: Case) -> Iterable[Finding]:
         if telling and ours is not None and theirs is not None and _laws_differ(ours, theirs):
             yield _other_law(path, ours, theirs, wrong)
         elif begins_here and found is not None and wrong.step == found.step:
-            yield Finding(
-                rule="average_of_weights",
-                cause=message("cause.average_of_weights.unknown", path=Name(path), step=wrong.step),
-                evidence=(message("evidence.written_without_optimizer"),),
-                confidence="explained",
-                advice=(message("advice.compare_lines_that_write"),),
-                keys=(wrong,),
+            yield hinted(
+                "average_of_weights",
+                message("cause.average_of_weights.unknown", path=Name(path), step=wrong.step),
+                message("evidence.written_without_optimizer"),
+                message("advice.compare_lines_that_write"),
+                (wrong,),
             )
 
 
@@ -300,13 +273,12 @@ def _laws_differ(ours: _AverageLaw, theirs: _AverageLaw) -> bool:
 
 def _other_law(path: str, ours: _AverageLaw, theirs: _AverageLaw, key: Key) -> Finding:
     sources = [one.source for one in (ours, theirs) if one.source]
-    return Finding(
-        rule="average_of_weights",
-        cause=message("cause.average_of_weights", path=Name(path), ours=_described(ours), theirs=_described(theirs)),
-        evidence=(message("evidence.fitted_to_its_own_values"),),
-        confidence="explained",
-        advice=(message("advice.same_average"),),
-        keys=(key, *dict.fromkeys(Key(source, "parameter", key.step) for source in sources)),
+    return explained(
+        "average_of_weights",
+        message("cause.average_of_weights", path=Name(path), ours=_described(ours), theirs=_described(theirs)),
+        message("evidence.fitted_to_its_own_values"),
+        message("advice.same_average"),
+        (key, *dict.fromkeys(Key(source, "parameter", key.step) for source in sources)),
     )
 
 
@@ -330,13 +302,12 @@ def _changed_before_call(case: Case) -> Iterable[Finding]:
     in_first_call = key.phase == "forward" and key.step in case.data.steps[:1] and not key.call and not key.run
     if not in_first_call or not written or case.states.get(key.path) != "inherited" or key.role.startswith("input"):
         return
-    yield Finding(
-        rule="changed_before_call",
-        cause=message("cause.changed_before_call", path=Name(key.path)),
-        evidence=(message("evidence.agrees_with_loaded_weights"), message("evidence.other_values_in_program")),
-        confidence="explained",
-        advice=(message("advice.write_at_the_same_place"),),
-        keys=(key,),
+    yield explained(
+        "changed_before_call",
+        message("cause.changed_before_call", path=Name(key.path)),
+        (message("evidence.agrees_with_loaded_weights"), message("evidence.other_values_in_program")),
+        message("advice.write_at_the_same_place"),
+        (key,),
     )
 
 
@@ -360,13 +331,12 @@ def _moving_average(case: Case) -> Iterable[Finding]:
         shares = _shares(data, path)
         if shares is not None:
             ours, theirs, kept = (Number(one, ".4g") for one in (*shares, 1 - shares[0]))
-            yield Finding(
-                rule="moving_average",
-                cause=message("cause.moving_average", path=Name(path), ours=ours, theirs=theirs),
-                evidence=(message("evidence.same_values_with_these_shares"),),
-                confidence="explained",
-                advice=(message("advice.keep_and_take", old=kept, new=ours),),
-                keys=(Key(path, "buffer", data.steps[0]),),
+            yield explained(
+                "moving_average",
+                message("cause.moving_average", path=Name(path), ours=ours, theirs=theirs),
+                message("evidence.same_values_with_these_shares"),
+                message("advice.keep_and_take", old=kept, new=ours),
+                (Key(path, "buffer", data.steps[0]),),
             )
 
 
@@ -422,17 +392,12 @@ def _other_statistics(
 ) -> Iterable[Finding]:
     """From mean and variance after the first two steps: what the candidate does differently."""
     if relative(m0[1], m1[1]) < 1e-7 and relative(v0[1], v1[1]) < 1e-7 and relative(v0[0], v1[0]) > 1e-5:
-        yield Finding(
-            rule="statistics",
-            cause=message("cause.statistics.frozen", path=Name(path)),
-            evidence=(message("evidence.statistics_do_not_move"),),
-            confidence="explained",
-            advice=(
-                message(
-                    "advice.train_mode", call=Code(f"{theirs.type}(use_global_stats=None)"), path=Name(theirs.path)
-                ),
-            ),
-            keys=(Key(path),),
+        yield explained(
+            "statistics",
+            message("cause.statistics.frozen", path=Name(path)),
+            message("evidence.statistics_do_not_move"),
+            message("advice.train_mode", call=Code(f"{theirs.type}(use_global_stats=None)"), path=Name(theirs.path)),
+            (Key(path),),
         )
         return
     momentum = shared_setting(ours, "momentum")
@@ -442,15 +407,14 @@ def _other_statistics(
     batch_mean = m0[0] + (m1[0] - m0[0]) / share
     their_share = factor(batch_mean - m0[1], m1[1] - m0[1], within=1e-3)
     if their_share is not None and abs(their_share - share) > 1e-3 * share:
-        yield Finding(
-            rule="statistics",
-            cause=message(
+        yield explained(
+            "statistics",
+            message(
                 "cause.statistics.share", path=Name(path), theirs=Number(their_share, ".4g"), ours=Number(share, ".4g")
             ),
-            evidence=(message("evidence.fitted_to_running_mean"),),
-            confidence="explained",
-            advice=(message("advice.momentum_conventions"),),
-            keys=(Key(path),),
+            message("evidence.fitted_to_running_mean"),
+            message("advice.momentum_conventions"),
+            (Key(path),),
         )
         return
     batch_variance = v0[0] + (v1[0] - v0[0]) / share
@@ -461,13 +425,12 @@ def _other_statistics(
         return
     biased = min(abs(ratio - (count - 1) / count), abs(ratio - count / (count - 1)))
     if biased < 0.1 / count:
-        yield Finding(
-            rule="statistics",
-            cause=message("cause.statistics.divisor", path=Name(path)),
-            evidence=(message("evidence.variance_of_the_batch", ratio=Number(ratio, ".6g"), count=count),),
-            confidence="explained",
-            advice=(message("advice.variance_conventions"),),
-            keys=(Key(path),),
+        yield explained(
+            "statistics",
+            message("cause.statistics.divisor", path=Name(path)),
+            message("evidence.variance_of_the_batch", ratio=Number(ratio, ".6g"), count=count),
+            message("advice.variance_conventions"),
+            (Key(path),),
         )
 
 
@@ -487,13 +450,12 @@ def _values_per_channel(data: CaseData, path: str, step: int) -> int | None:
 def _tied_weights(case: Case) -> Iterable[Finding]:
     for one in shared_weights(case):
         sides = {"side": side(one.side), "other": side("candidate" if one.side == "reference" else "reference")}
-        yield Finding(
-            rule="tied_weights",
-            cause=message("cause.tied_weights", shared=Name(one.shared), separate=Name(one.separate), **sides),
-            evidence=(message("evidence.gradient_is_the_sum", shared=Name(one.shared), **sides),),
-            confidence="explained",
-            advice=(message("advice.share_on_both_sides"),),
-            keys=(Key(one.shared, "gradient", case.data.steps[0], role="raw"),),
+        yield explained(
+            "tied_weights",
+            message("cause.tied_weights", shared=Name(one.shared), separate=Name(one.separate), **sides),
+            message("evidence.gradient_is_the_sum", shared=Name(one.shared), **sides),
+            message("advice.share_on_both_sides"),
+            (Key(one.shared, "gradient", case.data.steps[0], role="raw"),),
         )
 
 

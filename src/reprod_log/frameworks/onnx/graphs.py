@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import onnx
 
 from reprod_log.errors import UsageError, counted, listed
 from reprod_log.frameworks.module_tree import join
+from reprod_log.frameworks.onnx.engines import ENGINES, RUNTIME
 
 SUFFIX = ".onnx"
 _SCOPES, _CLASSES = "pkg.torch.onnx.name_scopes", "pkg.torch.onnx.class_hierarchy"
@@ -43,6 +44,8 @@ class Graph:
     """A graph with its nodes in order."""
 
     proto: Any
+    engine: str = RUNTIME
+    """What runs it, in its own precision."""
 
     @cached_property
     def nodes(self) -> Sequence[Any]:
@@ -243,14 +246,22 @@ def _label(node: Any, place: int) -> str:
 
 
 def is_graph(model: object) -> bool:
-    """Whether it is a graph, a file of one, or what an exporter returns."""
+    """Whether it is a graph, a file of one, or what an exporter returns; beside it may stand {"engine": name}."""
+    if isinstance(model, tuple):
+        graph, options = model if len(model) == 2 else (None, None)
+        return isinstance(options, Mapping) and is_graph(graph)
     if isinstance(model, (str, Path)):
         return str(model).lower().endswith(SUFFIX)
     return isinstance(model, onnx.ModelProto) or type(model).__name__ == "ONNXProgram"
 
 
 def graph_of(model: Any) -> Graph:
-    """The graph behind a path, a ModelProto or an exporter's program."""
+    """The graph behind a path, a ModelProto or an exporter's program, and the engine that runs it."""
+    if isinstance(model, tuple):
+        engine = model[1].get("engine", RUNTIME)
+        if set(model[1]) - {"engine"} or engine not in ENGINES:
+            raise UsageError(f"beside a graph stands its engine, {{'engine': name}}, one of {listed(ENGINES)}")
+        return replace(graph_of(model[0]), engine=engine)
     if isinstance(model, (str, Path)):
         path = Path(model)
         if not path.is_file():

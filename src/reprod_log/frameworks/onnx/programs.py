@@ -72,7 +72,7 @@ class OnnxPrograms(DefaultPrograms):
             program = marked(graph.proto, (one for one in dict.fromkeys(wanted) if one not in graph.inputs))
             for step, batch in enumerate(batches):
                 given = _feeds(graph, batch, scope.dtype)
-                found = {**given, **run(program, given, scope.dtype)}
+                found = {**given, **run(program, given, scope.dtype, graph.engine)}
                 dtype = dtype or next((one.dtype.name for one in found.values() if one.dtype.kind == "f"), "")
                 if step == 0 and not scope.run and scope.dtype is None:
                     _note_if_changed(recorder, graph, given, found)
@@ -80,7 +80,8 @@ class OnnxPrograms(DefaultPrograms):
                     _put(recorder, scope, Key(name, "data", step, 0, role, scope.run), array)
                 for region in graph.regions:
                     _put_region(recorder, scope, region, name, step, found)
-        fixed = {"fixed_weights": True}
+        engines = {graph_of(model).engine for model in as_mapping(side.model).values()}
+        fixed = {"fixed_weights": True, "engine": ", ".join(sorted(engines))}
         made = current_provenance(
             framework="onnx", framework_version=onnx.__version__, device="cpu", dtype=dtype, extra=fixed
         )
@@ -91,7 +92,7 @@ class OnnxPrograms(DefaultPrograms):
         graph = graph_of(side.model)
         given = _feeds(graph, batch, None)
         wanted = [one for region in graph.regions for one in (*region.outputs, *region.inputs) if one not in given]
-        found = {**given, **run(marked(graph.proto, dict.fromkeys(wanted)), given, None)}
+        found = {**given, **run(marked(graph.proto, dict.fromkeys(wanted)), given, None, graph.engine)}
         return [
             Call(
                 region.path,
@@ -117,7 +118,7 @@ class OnnxPrograms(DefaultPrograms):
             raise CaptureError(f"its nodes take {counted(len(region.inputs), 'tensor')}, and its partner {len(arrays)}")
         given = {name: cast_floating(one, scope.dtype) for name, one in zip(region.inputs, arrays, strict=True)}
         types = {name: onnx.helper.np_dtype_to_tensor_dtype(one.dtype) for name, one in given.items()}
-        found = run(graph.part(region, types), given, scope.dtype)
+        found = run(graph.part(region, types), given, scope.dtype, graph.engine)
         return Evaluated(dict(_roles(region.outputs, found, "output")), layer_type=_type(region))
 
 
@@ -155,7 +156,7 @@ def _put_region(
 
 def _note_if_changed(recorder: Recorder, graph: Graph, given: Mapping[str, Array], found: Mapping[str, Array]) -> None:
     """A graph whose every value is returned must give the very bits that it gives by itself."""
-    alone = run(graph.proto, given, None)
+    alone = run(graph.proto, given, None, graph.engine)
     changed = [name for name, array in alone.items() if array.tobytes() != found[name].tobytes()]
     if changed:
         recorder.note(message("note.capture.marked", names=tuple(changed)))

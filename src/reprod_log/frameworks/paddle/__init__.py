@@ -6,7 +6,7 @@ from reprod_log.frameworks.paddle import distributed, export, hooks, modules, op
 FRAMEWORK = Framework(
     name="paddle",
     tensors=tensors,
-    parts=Eager(modules, hooks, optimizers, process, operators.each_operator, operators.each_kernel),
+    parts=Eager(modules, hooks, optimizers, process, operators),
     distributed=distributed,
     export=export,
 )

@@ -24,6 +24,8 @@ from reprod_log.frameworks.hooks import (
     gradient_hook,
     replaced,
 )
+from reprod_log.frameworks.hooks import backward as backward
+from reprod_log.frameworks.hooks import is_computed as is_computed
 from reprod_log.frameworks.paddle.optimizers import groups_of
 from reprod_log.frameworks.paddle.tensors import dtype_of, is_tensor, overwrite, tensor
 from reprod_log.recording import Array
@@ -154,10 +156,6 @@ def is_tracing() -> bool:
 # ---- values and gradients -------------------------------------------------------------------------------------------
 
 
-def is_computed(tensor: Any) -> bool:
-    return not tensor.is_leaf
-
-
 def in_place_version(tensor: Any) -> int:
     return int(tensor.inplace_version)
 
@@ -181,12 +179,6 @@ def set_gradient(parameter: Any, array: Array | None) -> None:
         parameter.clear_gradient(False)
     else:
         parameter.grad = tensor(array, like=parameter, dtype=dtype_of(parameter))
-
-
-def backward(compute: Callable[[], Any]) -> Any:
-    value = compute()
-    value.backward()
-    return value
 
 
 def write(parameter: Any, array: Array) -> None:

@@ -69,14 +69,27 @@ def _functions_by_hand(call: OperatorHook) -> Iterator[None]:
 
 
 @contextmanager
+def widened_casts() -> Iterator[None]:
+    """While it lasts, conversions to float32 give float64."""
+
+    def around(_: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda x, dtype, *more: kernel(x, paddle.float64 if dtype == paddle.float32 else dtype, *more)
+
+    with _replaced(around, (), ("cast", "cast_")):
+        yield
+
+
+@contextmanager
 def _replaced(
-    around: Callable[[str, Callable[..., Any]], Callable[..., Any]], methods: tuple[str, ...]
+    around: Callable[[str, Callable[..., Any]], Callable[..., Any]],
+    methods: tuple[str, ...],
+    only: tuple[str, ...] | None = None,
 ) -> Iterator[None]:
-    """While it lasts, every kernel and these methods of tensors are wrapped."""
+    """While it lasts, every kernel, or those named, and these methods of tensors are wrapped."""
     kernels = {
         id(kernel): around(name, kernel)
         for name, kernel in vars(paddle._C_ops).items()
-        if callable(kernel) and not name.startswith("_")
+        if callable(kernel) and not name.startswith("_") and (only is None or name in only)
     }
     with ExitStack() as undo:
         # Many functions of paddle keep a reference of their own to a kernel, so it is replaced wherever it stands.

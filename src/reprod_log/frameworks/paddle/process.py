@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import paddle
 from paddle.jit.dy2static.program_translator import ProgramTranslator
 
 from reprod_log.frameworks.contract import Switch
+from reprod_log.frameworks.hooks import temporarily
+from reprod_log.frameworks.paddle.operators import widened_casts
 
 
 def version() -> str:
@@ -42,24 +44,15 @@ def set_random_state(state: Any) -> None:
 @contextmanager
 def precision(dtype: str) -> Iterator[None]:
     # Without it the optimizer's learning rate stays float32 and rounds every update.
-    before = paddle.get_default_dtype()
-    paddle.set_default_dtype(dtype)
-    try:
+    casts = widened_casts() if dtype == "float64" else nullcontext()
+    with temporarily(paddle.set_default_dtype, dtype, paddle.get_default_dtype()), casts:
         yield
-    finally:
-        paddle.set_default_dtype(before)
 
 
-@contextmanager
-def uncompiled() -> Iterator[None]:
+def uncompiled() -> AbstractContextManager[None]:
     # A converted forward pass would call hooks once, with symbols instead of tensors.
     translator = ProgramTranslator.get_instance()
-    before = translator.enable_to_static
-    translator.enable(False)
-    try:
-        yield
-    finally:
-        translator.enable(before)
+    return temporarily(translator.enable, False, translator.enable_to_static)
 
 
 def switches() -> list[Switch]:

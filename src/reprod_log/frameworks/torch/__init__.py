@@ -16,7 +16,7 @@ from reprod_log.frameworks.torch import (
 FRAMEWORK = Framework(
     name="torch",
     tensors=tensors,
-    parts=Eager(modules, hooks, optimizers, process, operators.each_operator, operators.each_kernel, emulation),
+    parts=Eager(modules, hooks, optimizers, process, operators, emulation),
     distributed=distributed,
     export=export,
 )

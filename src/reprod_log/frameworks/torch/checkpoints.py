@@ -38,7 +38,7 @@ def read(path: Path) -> Any:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise UntrustedFile(
-            f"{path} holds more than tensors and plain values, or is no torch checkpoint; reading it could run code "
+            f"{path} holds more than tensors and plain values, or is not a torch checkpoint; reading it could run code "
             "of its author's choice. It was not run. Save model.state_dict() alone and convert that."
         ) from error
     except _BROKEN as error:

@@ -12,7 +12,7 @@ from reprod_log.errors import UsageError
 from reprod_log.recording.shards import UNNAMED, Axis, MeshPlace, Shard, is_batch
 
 FLAT_PARAMETER = "_flat_param"
-"""What the first FSDP registers in a module when it is not told to keep the parameters themselves."""
+"""What the first FSDP registers in a module unless it is asked to keep the parameters themselves."""
 
 
 def shard(tensor: Any) -> Shard | None:
@@ -104,6 +104,6 @@ def is_first_fsdp(module: Any) -> bool:
 
 
 def _is_a(name: str, module: Any) -> bool:
-    # Whoever uses it has imported it; it is slow to import, and not in every torch.
+    # A program that uses it has imported it; it is slow to import, and not in every torch.
     kind = getattr(sys.modules.get("torch.distributed.fsdp"), name, None)
     return kind is not None and isinstance(module, kind)

@@ -24,6 +24,8 @@ from reprod_log.frameworks.hooks import (
     replaced,
     unhooked,
 )
+from reprod_log.frameworks.hooks import backward as backward
+from reprod_log.frameworks.hooks import is_computed as is_computed
 from reprod_log.frameworks.torch.tensors import is_tensor, tensor
 from reprod_log.recording import Array
 
@@ -106,7 +108,7 @@ def _differentiated(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[A
     tensors = args[0] if args else kwargs.get("tensors", kwargs.get("outputs", ()))
     if isinstance(tensors, torch.Tensor):
         return [tensors]
-    # An iterator is left alone: whoever looks into it takes what is in it.
+    # An iterator is left alone: reading it would consume it.
     return tensors if isinstance(tensors, (list, tuple)) else ()
 
 
@@ -167,10 +169,6 @@ def is_tracing() -> bool:
 # ---- values and gradients -------------------------------------------------------------------------------------------
 
 
-def is_computed(tensor: Any) -> bool:
-    return not tensor.is_leaf
-
-
 def in_place_version(tensor: Any) -> int:
     return int(tensor._version) if not tensor.is_inference() else 0
 
@@ -185,12 +183,6 @@ def gradient(tensor: Any) -> Any | None:
 
 def set_gradient(parameter: Any, array: Array | None) -> None:
     parameter.grad = None if array is None else tensor(array, like=parameter).to(parameter.dtype)
-
-
-def backward(compute: Callable[[], Any]) -> Any:
-    value = compute()
-    value.backward()
-    return value
 
 
 def write(parameter: Any, array: Array) -> None:

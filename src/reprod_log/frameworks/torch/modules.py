@@ -34,7 +34,7 @@ def is_module(thing: object) -> bool:
 
 
 def children(module: Any) -> list[tuple[str, Any]]:
-    # `named_children` leaves out a child that stands under two names.
+    # `named_children` omits a child that has two names.
     return [(name, child) for name, child in module._modules.items() if child is not None]
 
 
@@ -92,7 +92,7 @@ def caveat(module: Any) -> str:
 
 
 def _is_compiled_wrapper(module: Any) -> bool:
-    # The class lies in a private module that is slow to import; whoever compiled has it.
+    # The class lies in a private module that is slow to import; a program that compiled has imported it.
     return type(module).__name__ == "OptimizedModule" and hasattr(module, "_orig_mod")
 
 

@@ -43,7 +43,7 @@ def each_operator(call: OperatorHook) -> Iterator[None]:
 
 @contextmanager
 def each_kernel(call: KernelHook, *, gradients: bool = False) -> Iterator[None]:
-    """Below the functions of torch: what a fused layer computes (attention, recurrent layers) is heard one by one."""
+    """Below the functions of torch, where a fused layer (attention, a recurrent layer) is recorded kernel by kernel."""
 
     class Listener(TorchDispatchMode):  # type: ignore[misc]  # torch is not looked into by mypy
         def __torch_dispatch__(self, kernel: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from reprod_log.frameworks.contract import Switch
+from reprod_log.frameworks.hooks import temporarily
 
 
 def version() -> str:
@@ -43,12 +45,27 @@ def set_random_state(state: Any) -> None:
 
 @contextmanager
 def precision(dtype: str) -> Iterator[None]:
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(getattr(torch, dtype))
-    try:
+    widening = _Widening() if dtype == "float64" else nullcontext()
+    with temporarily(torch.set_default_dtype, getattr(torch, dtype), torch.get_default_dtype()), widening:
         yield
-    finally:
-        torch.set_default_dtype(before)
+
+
+class _Widening(TorchDispatchMode):  # type: ignore[misc]  # torch is not looked into by mypy
+    """Code that converts to float32 by itself (a norm, a softmax) stays in float64.
+
+    Otherwise both passes of a program round alike in these places, and rounding looks smaller than it is.
+    """
+
+    def __torch_dispatch__(self, kernel: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = {name: torch.float64 if one is torch.float32 else one for name, one in (kwargs or {}).items()}
+        if kernel._schema.is_mutable or not any(_is(one, torch.float64) for one in args):
+            return kernel(*args, **kwargs)
+        # A table that is still float32 meets what would have been converted to it.
+        return kernel(*(one.double() if _is(one, torch.float32) else one for one in args), **kwargs)
+
+
+def _is(value: Any, dtype: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dtype is dtype
 
 
 @contextmanager

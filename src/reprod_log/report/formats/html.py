@@ -29,7 +29,7 @@ SUFFIXES = (".html", ".htm")
 
 MOST_ROWS = 6_000
 """Entries with a row and a page of their own; a file of more would be slow to open. What does not pass goes first."""
-_SCRIPTS = tuple(f"script/{name}.js" for name in ("words", "charts", "table", "tree", "entry", "page"))
+_SCRIPTS = tuple(f"script/{name}.js" for name in ("words", "charts", "table", "tree", "graph", "entry", "page"))
 
 
 def render(alignment: Alignment, options: Options = USUAL) -> str:
@@ -41,7 +41,7 @@ def render(alignment: Alignment, options: Options = USUAL) -> str:
     found_curves = curves(shown)
     columns = entry_columns(shown)
     sentences = Sentences()
-    data = page_data(alignment, shown, found_curves, sentences) | {"columns": columns}
+    data = page_data(alignment, shown, found_curves, sentences, screen.accounts) | {"columns": columns}
     data["first"] = place.get(screen.divergence.key) if screen.divergence else None
     library = bokeh_scripts()
     script = scripts(*_SCRIPTS)

@@ -85,11 +85,13 @@ def _answer(alignment: Alignment, screen: FirstScreen, phrase: Words, *, full: b
                 code(phrase(screen.last_agreement.title)) if screen.last_agreement else sentence(message("last.none")),
             )
         )
-    lines += [
-        ("cause", f"{sentence(one.cause)} *({phrase.get(one.confidence)})*<br>{sentence(one.evidence)}")
-        for one in (screen.causes if full else screen.shown_causes)
-    ]
-    if screen.more_causes and not full:
+    for one in screen.shown_causes:
+        found, places = one.finding, "".join(f"<br>{sentence(place)}" for place in one.places)
+        told = f"{sentence(found.cause)} *({phrase.get(found.confidence)})*{places}<br>{sentence(found.evidence)}"
+        lines.append(("cause", told))
+    if full:
+        lines += [("cause", f"{sentence(one.cause)}<br>{sentence(one.evidence)}") for one in screen.more_causes]
+    elif screen.more_causes:
         lines.append(("cause", sentence(message("cause.more", count=len(screen.more_causes)))))
     lines += [("cause", sentence(one)) for one in screen.cause]
     lines += [("hint", f"{sentence(one.cause)}<br>{sentence(one.evidence)}") for one in screen.hints]

@@ -20,7 +20,7 @@ def render(alignment: Alignment, options: Options = USUAL) -> str:
     everything = rows(alignment)
     screen = first_screen(alignment, all_rows=everything)
     lines = first_lines(screen, phrase) + side_lines(alignment, phrase)
-    shown = everything if options.full else tuple(row for row in everything if not row.status.passed)
+    shown = everything if options.full else screen.own_failures(everything)
     if shown == (screen.divergence,):
         # It stands above with all there is to say.
         shown = ()
@@ -28,8 +28,9 @@ def render(alignment: Alignment, options: Options = USUAL) -> str:
     if shown:
         most = len(shown) if options.full else _MOST_ROWS
         text += ["", *(_line(row, phrase) for row in shown[:most])]
-        if len(shown) > most:
-            text.append(f"  {phrase(message('table.more', count=len(shown) - most, how='--full'))}")
+        left = sum(not row.status.passed for row in everything) - min(len(shown), most)
+        if left and not options.full:
+            text.append(f"  {phrase(message('table.more', count=left, how='--full'))}")
     notes = note_lines(alignment, phrase)
     if notes:
         text += ["", *(line.text for line in notes)]

@@ -59,6 +59,7 @@ function drawCurves() {
 function draw() {
   readColours();
   if (state.entry !== null) drawEntry(state.entry);
+  drawGraph();
   drawDepth();
   drawCurves();
 }
@@ -106,6 +107,20 @@ function onKey(event) {
   if (act) { event.preventDefault(); act(); }
 }
 
+async function copy(button) {
+  const text = button.dataset.copy;
+  try { await navigator.clipboard.writeText(text); } catch {
+    // A page opened from disk may not use the clipboard directly; a selection can be copied.
+    const field = make("textarea", {}, text);
+    document.body.append(field);
+    field.select();
+    document.execCommand("copy");
+    field.remove();
+  }
+  button.textContent = t("copied");
+  setTimeout(() => { button.textContent = t("copy"); }, 1500);
+}
+
 function start() {
   state.title = document.title;
   for (const one of document.querySelectorAll("#curves details")) one.open = false;
@@ -117,6 +132,9 @@ function start() {
   document.getElementById("curve")?.addEventListener("change", (event) => { chosenCurve = Number(event.target.value); drawCurves(); });
   document.addEventListener("keydown", onKey);
   document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-copy], [data-cause]");
+    if (button?.dataset.copy !== undefined) copy(button);
+    else if (button) { Object.assign(filter, { cause: Number(button.dataset.cause), status: "", chosen: true, module: "" }); applyFilter(); document.getElementById("layers").scrollIntoView(); }
     const link = event.target.closest("[data-e]");
     if (!link) return;
     event.preventDefault();

@@ -3,7 +3,8 @@ const BATCH = 150;
 const body = document.querySelector("#table tbody");
 // By the names of both sides and by the words that stand in the table.
 const searched = data.keys.map((_, row) => `${keysOf(row)} ${inWords(row)}`.toLowerCase());
-const filter = { words: [], status: "", step: "", phase: "", module: "", chosen: false };
+const filter = { words: [], status: "", step: "", phase: "", module: "", cause: null, chosen: false };
+const causes = data.causes.map((rows) => new Set(rows));
 const inherited = new Set(data.inherited);
 let order = data.keys.map((_, row) => row);
 let visible = order;
@@ -83,6 +84,7 @@ function fits(row, status) {
     && hasStatus(row, status)
     && (filter.step === "" || String(data.step[row]) === filter.step)
     && (filter.phase === "" || data.phase[row] === filter.phase)
+    && (filter.cause === null || causes[filter.cause].has(row))
     && inModule(row);
 }
 
@@ -92,8 +94,8 @@ function applyFilter() {
   redraw();
   document.getElementById("shown").textContent = t("shown", { count: visible.length, total: order.length });
   const button = document.getElementById("module");
-  button.hidden = !filter.module;
-  button.textContent = `${t("filter.module")}: ${filter.module} ✕`;
+  button.hidden = !filter.module && filter.cause === null;
+  button.textContent = filter.cause === null ? `${t("filter.module")}: ${filter.module} ✕` : `${t("cause")} ${filter.cause + 1} ✕`;
   for (const one of document.querySelectorAll("#tree .node")) one.classList.toggle("chosen", one.querySelector("a").dataset.path === filter.module);
   for (const one of document.querySelectorAll("#status-filter button")) one.setAttribute("aria-pressed", String(one.dataset.name === status));
 }
@@ -141,7 +143,7 @@ function setUpTable() {
   box.addEventListener("scroll", () => { if (box.scrollTop + box.clientHeight > box.scrollHeight - 800) drawRows(body.rows.length + BATCH); });
   document.getElementById("filter-step").addEventListener("change", (event) => { filter.step = event.target.value; applyFilter(); });
   document.getElementById("filter-phase").addEventListener("change", (event) => { filter.phase = event.target.value; applyFilter(); });
-  document.getElementById("module").addEventListener("click", () => { filter.module = ""; applyFilter(); });
+  document.getElementById("module").addEventListener("click", () => { filter.module = ""; filter.cause = null; applyFilter(); });
 }
 
 function drawFilters() {

@@ -1,0 +1,160 @@
+"""Equinox: a model is a tree of modules; its layers take one example, so a batch goes through `jax.vmap`.
+
+A model with state (`eqx.nn.make_with_state`) is the pair (model, state). One that takes a batch itself is the pair
+(model, call), where call(model, *inputs) is how its user calls it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+
+from reprod_log.frameworks.jax.model import Model, Started, leaf_of
+from reprod_log.frameworks.jax.taps import Taps
+from reprod_log.frameworks.module_tree import join
+from reprod_log.frameworks.side import Scope
+
+
+def owns(model: object) -> bool:
+    if isinstance(model, tuple) and len(model) == 2:
+        return isinstance(model[0], eqx.Module) and (isinstance(model[1], eqx.nn.State) or callable(model[1]))
+    return isinstance(model, eqx.Module) and callable(model)
+
+
+def _contents(one: Any) -> list[tuple[str, Any]]:
+    if isinstance(one, (list, tuple)):
+        return [(str(place), child) for place, child in enumerate(one)]
+    if isinstance(one, Mapping):
+        return [(str(name), child) for name, child in one.items()]
+    if isinstance(one, eqx.Module) and is_dataclass(one):
+        return [(field.name, getattr(one, field.name, None)) for field in fields(one)]
+    return []
+
+
+def walked(model: Any) -> Iterator[tuple[str, Any]]:
+    """Everything in a model with its path: modules, containers and arrays."""
+    stack = [("", model)]
+    while stack:
+        path, one = stack.pop()
+        yield path, one
+        stack.extend((join(path, name), child) for name, child in reversed(_contents(one)))
+
+
+def modules_of(model: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for path, one in walked(model):
+        if isinstance(one, eqx.Module) and callable(one) and not any(one is other for other in found.values()):
+            found[path] = one
+    return found
+
+
+class EquinoxModel(Model):
+    package = "equinox"
+    channels_last = False
+
+    def __init__(self, model: Any) -> None:
+        self._given = model
+        self._model, other = model if isinstance(model, tuple) else (model, None)
+        self._state = other if isinstance(other, eqx.nn.State) else None
+        self._call = None if self._state is not None else other
+        trained = [(path, one) for path, one in walked(self._model) if eqx.is_array(one)]
+        leaves, self._state_tree = jax.tree.flatten(self._state)
+        kept = [(name, one) for name, one in zip(self._state_names(), leaves, strict=True)]
+        self.arrays = {**dict(trained), **dict(kept)}
+        self.leaves = (
+            *(leaf_of(path, one, trained=eqx.is_inexact_array(one)) for path, one in trained),
+            *(leaf_of(path, one, trained=False) for path, one in kept),
+        )
+
+    def _state_names(self) -> list[str]:
+        """The arrays of the state under the layers whose indices they stand at."""
+        names: dict[Any, str] = {}
+        for path, one in walked(self._model):
+            if isinstance(one, eqx.nn.StateIndex):
+                names[one.marker] = path
+        found = []
+        for key, _ in jax.tree_util.tree_flatten_with_path(self._state)[0]:
+            marker = getattr(key[0], "key", getattr(key[0], "idx", key[0]))
+            rest = ".".join(str(getattr(one, "idx", getattr(one, "key", one))) for one in key[1:])
+            found.append(
+                join(names.get(marker, f"state.{marker}"), rest) if rest else names.get(marker, f"state.{marker}")
+            )
+        return found
+
+    def modules(self) -> Mapping[str, Any]:
+        return modules_of(self._model)
+
+    def given(self, arrays: Mapping[str, Any]) -> Any:
+        model, state = self._made(arrays)
+        if not isinstance(self._given, tuple):
+            return model
+        return (model, self._call if state is None else state)
+
+    def _made(self, arrays: Mapping[str, Any]) -> tuple[Any, Any]:
+        named = {id(one): path for path, one in walked(self._model) if eqx.is_array(one)}
+        model = jax.tree.map(lambda leaf: arrays[named[id(leaf)]] if id(leaf) in named else leaf, self._model)
+        if self._state is None:
+            return model, None
+        return model, jax.tree.unflatten(self._state_tree, [arrays[name] for name in self._state_names()])
+
+    def start(self, arrays: Mapping[str, Any], scope: Scope) -> Started:
+        model, state = self._made(arrays)
+        return _Started(
+            eqx.nn.inference_mode(model) if scope.evaluation else model, state, self._call, self._state_names()
+        )
+
+
+class _Started(Started):
+    def __init__(self, model: Any, state: Any, call: Callable[..., Any] | None, names: list[str]) -> None:
+        self._model, self._state, self._own_call, self._names = model, state, call, names
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._called(self._model, args, kwargs)
+
+    def _called(self, module: Any, args: Any, kwargs: Any) -> Any:
+        if self._own_call is not None:
+            return self._own_call(module, *args, **kwargs)
+        if self._state is None:
+            return jax.vmap(lambda a, k: module(*a, **k))(args, kwargs)
+        called = jax.vmap(
+            lambda a, k, state: module(*a, state, **k), axis_name="batch", in_axes=(0, 0, None), out_axes=(0, None)
+        )
+        output, self._state = called(args, kwargs, self._state)
+        return output
+
+    def part(self, path: str) -> Callable[..., Any]:
+        module = modules_of(self._model)[path]
+        alone = _Started(module, None, self._own_call if not path else None, [])
+        return self if not path else alone
+
+    def after(self) -> Mapping[str, Any]:
+        return dict(zip(self._names, jax.tree.leaves(self._state), strict=True)) if self._state is not None else {}
+
+    @contextmanager
+    def listening(self, taps: Taps) -> Iterator[None]:
+        modules = modules_of(self._model)
+        paths = {id(one): path for path, one in modules.items()}
+        classes = {cls for one in modules.values() for cls in type(one).__mro__ if "__call__" in vars(cls)}
+        originals = {cls: vars(cls)["__call__"] for cls in classes}
+        for cls, original in originals.items():
+            # Past the class's own refusal to be changed.
+            type.__setattr__(cls, "__call__", _tapped(original, taps, paths))
+        try:
+            yield
+        finally:
+            for cls, original in originals.items():
+                type.__setattr__(cls, "__call__", original)
+
+
+def _tapped(original: Any, taps: Taps, paths: Mapping[int, str]) -> Callable[..., Any]:
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        bound = original.__get__(self, type(self))
+        path = paths.get(id(self))
+        return bound(*args, **kwargs) if path is None else taps.call(self, path, bound, args, kwargs)
+
+    return call

@@ -1,0 +1,173 @@
+"""Flax linen: a module beside its variables. (module, variables), with the keywords of its call as a third if any.
+
+Models of a library that keep both (an object with `module` and `params`, called with `params=`) are taken as they are.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import fields
+from typing import Any
+
+from flax import linen as nn
+
+from reprod_log.errors import CaptureError
+from reprod_log.frameworks.jax.model import (
+    Model,
+    Started,
+    leaf_of,
+    prefixes,
+    tree_leaves,
+    tree_with,
+    widened_fields,
+)
+from reprod_log.frameworks.jax.taps import Taps
+from reprod_log.frameworks.side import Scope
+
+_QUIET = {"train": False, "training": False, "is_training": False, "deterministic": True, "use_running_average": True}
+"""The usual keywords of a call, as they are in evaluation mode."""
+
+
+def owns(model: object) -> bool:
+    if isinstance(model, tuple):
+        return len(model) in (2, 3) and isinstance(model[0], nn.Module) and isinstance(model[1], Mapping)
+    return _holds_both(model)
+
+
+def _holds_both(model: object) -> bool:
+    return isinstance(getattr(model, "module", None), nn.Module) and isinstance(getattr(model, "params", None), Mapping)
+
+
+def quiet(keywords: Mapping[str, Any], evaluation: bool) -> dict[str, Any]:
+    return {name: _QUIET.get(name, value) if evaluation else value for name, value in keywords.items()}
+
+
+class LinenModel(Model):
+    package = "flax"
+
+    def __init__(self, model: Any, modules: Mapping[str, Any] | None = None) -> None:
+        self._given = model
+        if isinstance(model, tuple):
+            self._module, self._variables, self._keywords = (*model, {})[:3]
+        else:
+            self._module, self._variables, self._keywords = model.module, {"params": model.params}, {}
+        # Collections have no part in the names: parameters and statistics of one layer stand together.
+        flat = [(path, kind, one) for kind, tree in self._variables.items() for path, one in tree_leaves(tree)]
+        self.arrays = {path: one for path, _, one in flat}
+        self.leaves = tuple(leaf_of(path, one, trained=kind == "params") for path, kind, one in flat)
+        self._modules = modules or prefixes([path for path, _, _ in flat]) | {"": self._module}
+
+    def modules(self) -> Mapping[str, Any]:
+        return self._modules
+
+    def built(self, modules: Mapping[str, Any]) -> Model:
+        order = sorted(modules, key=lambda path: path.count(".") + bool(path))
+        found = {path: modules[path].clone(parent=None, name=None) for path in order}
+        return LinenModel(self._given, found)
+
+    def _with(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        return {kind: tree_with(tree, arrays) for kind, tree in self._variables.items()}
+
+    def like(self, given: Any) -> Model:
+        return LinenModel(given, self._modules)
+
+    def given(self, arrays: Mapping[str, Any]) -> Any:
+        variables = self._with(arrays)
+        if isinstance(self._given, tuple):
+            return (self._module, variables, *self._given[2:])
+        made = copy.copy(self._given)
+        made.params = variables["params"]
+        return made
+
+    def start(self, arrays: Mapping[str, Any], scope: Scope) -> Started:
+        wide = scope.dtype == "float64"
+        module = _widened(self._module) if wide else self._module
+        modules = {path: _widened(one) if wide and one is not None else one for path, one in self._modules.items()}
+        variables, keywords = self._with(arrays), quiet(self._keywords, scope.evaluation)
+        if isinstance(self._given, tuple):
+            return _Started(module, variables, keywords, modules)
+        holder = copy.copy(self._given)
+        holder._module = module
+        return _Started(
+            lambda *args, **kwargs: holder(*args, params=variables["params"], **kwargs), variables, {}, modules
+        )
+
+
+def _widened(module: Any) -> Any:
+    """The module, and those that it was given, with types that they keep made float64."""
+    changed = widened_fields(module)
+    for one in fields(module):
+        value = getattr(module, one.name, None)
+        if one.name not in ("parent", "name") and isinstance(value, nn.Module):
+            changed[one.name] = _widened(value)
+    return module.clone(**changed) if changed else module
+
+
+class _Started(Started):
+    def __init__(
+        self, program: Any, variables: dict[str, Any], keywords: dict[str, Any], modules: Mapping[str, Any]
+    ) -> None:
+        self._program, self._variables, self._keywords, self._modules = program, variables, keywords, modules
+        self._after: Mapping[str, Any] = {}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(self._program, nn.Module):
+            return self._program(*args, **kwargs)
+        return self._applied(self._program, self._variables, args, {**self._keywords, **kwargs})
+
+    def _applied(self, module: Any, variables: Mapping[str, Any], args: Any, kwargs: Any) -> Any:
+        changing = [kind for kind in variables if kind != "params"]
+        if not changing:
+            return module.apply(variables, *args, **kwargs)
+        output, self._after = module.apply(variables, *args, mutable=changing, **kwargs)
+        return output
+
+    def part(self, path: str) -> Callable[..., Any]:
+        module = self._modules.get(path)
+        if module is None:
+            raise CaptureError("a module of linen is known after a call only")
+        if not path:
+            return self
+        variables = {kind: below for kind, tree in self._variables.items() if (below := _below(tree, path))}
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            output = self._applied(module, variables, args, kwargs)
+            for name in reversed(path.split(".")):
+                self._after = {kind: {name: tree} for kind, tree in self._after.items()}
+            return output
+
+        return call
+
+    def after(self) -> Mapping[str, Any]:
+        return {path: one for tree in self._after.values() for path, one in tree_leaves(tree)}
+
+    def listening(self, taps: Taps) -> AbstractContextManager[Any]:
+        def heard(original: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
+            if context.method_name != "__call__":
+                return original(*args, **kwargs)
+            return taps.call(
+                context.module,
+                ".".join(context.module.path),
+                original,
+                args,
+                kwargs,
+                _rate(context.module, args, kwargs),
+            )
+
+        manager: AbstractContextManager[Any] = nn.intercept_methods(heard)
+        return manager
+
+
+def _below(tree: Any, path: str) -> Any:
+    for name in path.split("."):
+        tree = tree.get(name, {}) if isinstance(tree, Mapping) else {}
+    return tree
+
+
+def _rate(module: Any, args: Any, kwargs: Mapping[str, Any]) -> float:
+    if not isinstance(module, nn.Dropout) or module.broadcast_dims:
+        return 0.0
+    given = kwargs.get("deterministic", args[1] if len(args) > 1 else None)
+    return 0.0 if (module.deterministic if given is None else given) else float(module.rate)

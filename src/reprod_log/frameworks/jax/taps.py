@@ -1,0 +1,160 @@
+"""Taps: what every module is given and gives, marked inside a traced function and read from its jaxpr.
+
+A call happens while a function is traced, when there are no values yet. A mark is an equation of its own that computes
+nothing: it survives jit, grad, vmap, scan and remat, and its transpose marks the gradient. Whoever runs the jaxpr
+(jaxprs.py) reads the values at the marks; the compiled program is the unmarked one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+from reprod_log.frameworks.nests import flatten, mapped
+
+Place = tuple[str, int, str]
+"""Path, call and role."""
+
+MARK = Primitive("reprod_mark")
+MARK.def_impl(lambda x, *, name: x)
+MARK.def_abstract_eval(lambda x, *, name: x)
+mlir.register_lowering(MARK, lambda ctx, x, *, name: [x])
+
+
+def _tangent(primals: Any, tangents: Any, *, name: str) -> Any:
+    (value,), (tangent,) = primals, tangents
+    given = MARK.bind(value, name=name)
+    return given, tangent if isinstance(tangent, ad.Zero) else MARK.bind(tangent, name=f"tangent {name}")
+
+
+def _transposed(gradient: Any, *_: Any, name: str) -> Any:
+    named = name.removeprefix("tangent ")
+    return [gradient if isinstance(gradient, ad.Zero) else MARK.bind(gradient, name=f"gradient {named}")]
+
+
+def _batched(values: Any, axes: Any, *, name: str) -> Any:
+    # The batch goes to the front for the reader and back again, so that what follows finds the axes as they were.
+    (value,), (axis,) = values, axes
+    return jnp.moveaxis(MARK.bind(jnp.moveaxis(value, axis, 0), name=name), 0, axis), axis
+
+
+ad.primitive_jvps[MARK] = _tangent
+ad.primitive_transposes[MARK] = _transposed
+batching.primitive_batchers[MARK] = _batched
+
+
+_with_gradient = jax.custom_vjp(lambda value, gradient: value)
+"""The value; what goes on backwards from here is `gradient`."""
+_with_gradient.defvjp(lambda value, gradient: (value, gradient), lambda gradient, _: (gradient, None))
+
+
+@dataclass
+class Taps:
+    """What the calls of one traced function give; a new one for every trace."""
+
+    masks: list[Any] | Callable[[tuple[int, ...], float], Any] | None = None
+    """Of dropout, in the order of the calls, or what draws one; None: they are only asked for."""
+    dropout: bool = True
+    """False: nothing is dropped."""
+    outputs: Mapping[str, Any] = field(default_factory=dict)
+    """What stands in for what modules give, by place."""
+    gradients: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Settings that modules have instead of their own, by path and native name."""
+    set_setting: Callable[[Any, str, Any], None] = setattr
+    asked: list[tuple[tuple[int, ...], float]] = field(default_factory=list)
+    """Shapes and rates of the masks."""
+    modules: dict[str, Any] = field(default_factory=dict)
+    """By path, in the order of their first calls."""
+    arguments: dict[str, tuple[Any, Any, Any]] = field(default_factory=dict)
+    """Of the first call of every module, in the order of their ends: what it was given and what it returned."""
+    _calls: dict[str, int] = field(default_factory=dict)
+    _running: list[tuple[int, str]] = field(default_factory=list)
+
+    def call(
+        self,
+        module: Any,
+        path: str,
+        original: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        rate: float = 0.0,
+    ) -> Any:
+        """The call of a module; `rate` is that of a dropout which is on."""
+        if self._running and self._running[-1] == (id(module), path):
+            # A class calls the method of the one that it descends from.
+            return original(*args, **kwargs)
+        number = self._calls[path] = self._calls.get(path, -1) + 1
+        self.modules.setdefault(path, module)
+        for name, value in self.settings.get(path, {}).items():
+            self.set_setting(module, name, value)
+        same: dict[int, Any] = {}
+
+        def given(role: str, leaf: Any) -> Any:
+            if is_array(leaf) and id(leaf) not in same:
+                same[id(leaf)] = MARK.bind(leaf, name=name_of((path, number, role)))
+            return same.get(id(leaf), leaf)
+
+        args, kwargs = mapped(args, given, "input"), mapped(kwargs, given, "input")
+        self._running.append((id(module), path))
+        try:
+            with jax.named_scope(f"[{path}]"):
+                output = original(*args, **kwargs) if not rate else self._dropped(args, kwargs, rate)
+        finally:
+            self._running.pop()
+        shown = mapped(output, lambda role, leaf: self._given(name_of((path, number, role)), leaf), "output")
+        if number == 0:
+            self.arguments[path] = (args, kwargs, output)
+        return shown
+
+    def _given(self, name: str, leaf: Any) -> Any:
+        if not is_array(leaf):
+            return leaf
+        floating = is_floating(leaf)
+        if name in self.gradients and floating:
+            leaf = _with_gradient(leaf, jnp.asarray(self.gradients[name], leaf.dtype))
+        leaf = MARK.bind(leaf, name=name)
+        if name in self.outputs and floating and self.outputs[name].shape == leaf.shape:
+            # What is recorded is what was computed, and so is the gradient; what goes on is what was given.
+            leaf = jnp.asarray(self.outputs[name], leaf.dtype) + (leaf - jax.lax.stop_gradient(leaf))
+        return leaf
+
+    def _dropped(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], rate: float) -> Any:
+        value = next(iter((*args, *kwargs.values())))
+        if not self.dropout:
+            return value
+        shape = tuple(value.shape)
+        self.asked.append((shape, rate))
+        if self.masks is None:
+            return value
+        mask = self.masks(shape, rate) if callable(self.masks) else self.masks[len(self.asked) - 1]
+        return value * jnp.asarray(mask, value.dtype)
+
+
+def name_of(place: Place) -> str:
+    path, call, role = place
+    return f"{path}#{call}:{role}"
+
+
+def place_of(name: str) -> Place:
+    path, _, rest = name.rpartition("#")
+    call, _, role = rest.partition(":")
+    return path, int(call), role
+
+
+def is_array(leaf: object) -> bool:
+    return isinstance(leaf, jax.Array) and not jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def is_floating(leaf: Any) -> bool:
+    return bool(jnp.issubdtype(leaf.dtype, jnp.floating))
+
+
+def arrays_in(structure: Any, name: str) -> list[tuple[str, Any]]:
+    return [(role, leaf) for role, leaf in flatten(structure, name) if is_array(leaf)]

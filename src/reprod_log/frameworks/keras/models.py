@@ -1,0 +1,372 @@
+"""Keras models taken apart: layers and variables by path, their settings in shared words, another floating type."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import keras
+import numpy as np
+from keras.src.backend.common import dtypes as keras_dtypes
+
+from reprod_log.errors import UsageError
+from reprod_log.frameworks.contract import ModuleFacts, StateFacts
+from reprod_log.frameworks.module_tree import join
+from reprod_log.frameworks.modules import plain_settings
+from reprod_log.recording import Array
+
+_ENDING_IN_ACTIVATION = ("Dense", "EinsumDense", "BaseConv", "BaseConvTranspose", "BaseDepthwiseConv")
+"""Layers that apply their activation to what they would give without it: two layers in one."""
+_LISTS = ("_layers", "_functional", "_operations", "_operations_by_depth", "_metrics", "_tracker", "_modules")
+"""Attributes of Keras's own that name layers a second time."""
+_FORMATS = {3: "NLC", 4: "NHWC", 5: "NDHWC"}
+_PADS = ("ZeroPadding1D", "ZeroPadding2D", "ZeroPadding3D")
+_NOT_IN_A_NAME = re.compile(r"[:#/.\s]+")
+
+
+@dataclass(frozen=True, eq=False)
+class KerasModel:
+    """A Keras model, the arguments of its calls (`training`), and values in place of those of its variables."""
+
+    model: Any
+    options: Mapping[str, Any] = field(default_factory=dict)
+    arrays: Mapping[str, Array] = field(default_factory=dict)
+
+    def write(self) -> Any:
+        """The Keras model itself, with these values written into its variables."""
+        for path, array in self.arrays.items():
+            self.variables[path].assign(array)
+        return self.model
+
+    @cached_property
+    def modules(self) -> dict[str, Any]:
+        """Every layer once under its first path, and the activation that ends a layer as one below it."""
+        found: dict[str, Any] = {}
+        seen: set[int] = set()
+
+        def visit(path: str, layer: Any) -> None:
+            if id(layer) in seen or id(layer) in self.pads:
+                return
+            seen.add(id(layer))
+            found[path] = layer
+            if ends_in_activation(layer):
+                found[join(path, "activation")] = Activation(layer, layer.activation)
+            for name, child in _children(layer):
+                visit(join(path, name), child)
+
+        visit("", self.model)
+        return found
+
+    @cached_property
+    def pads(self) -> dict[int, Any]:
+        """Layers of a functional model that only pad what one convolution is given: that one, by the id of the layer.
+
+        Such a convolution is one with the padding as its own: Keras has no other way to write most paddings.
+        """
+        before = {id(one): _pad_before(one) for one in self.model._flatten_layers()}
+        padded = {id(pad): one for one in self.model._flatten_layers() if (pad := before[id(one)]) is not None}
+        return {
+            id(pad): padded[id(pad)] for pad in before.values() if pad is not None and len(pad._outbound_nodes) == 1
+        }
+
+    def pad_of(self, layer: Any) -> Any | None:
+        """The layer that pads for this one, if there is one."""
+        pad = _pad_before(layer)
+        return pad if pad is not None and id(pad) in self.pads else None
+
+    @cached_property
+    def variables(self) -> dict[str, Any]:
+        """Every variable by its path, once."""
+        found: dict[str, Any] = {}
+        known: set[int] = set()
+        for path, layer in self.modules.items():
+            for name, variable, _ in _own(layer):
+                if id(variable) not in known:
+                    known.add(id(variable))
+                    found[join(path, name)] = variable
+        return found
+
+    @cached_property
+    def parameters(self) -> frozenset[str]:
+        """The paths of the variables that are parameters, frozen ones too."""
+        own = {id(one) for layer in self.modules.values() for _, one, trained in _own(layer) if trained}
+        return frozenset(path for path, one in self.variables.items() if id(one) in own)
+
+    @cached_property
+    def trained(self) -> frozenset[str]:
+        return frozenset(path for path in self.parameters if self.variables[path].trainable)
+
+    def state(self) -> dict[str, Array]:
+        return {path: to_array(self.arrays.get(path, one)) for path, one in self.variables.items()}
+
+    @cached_property
+    def image_format(self) -> str:
+        """How what goes between the layers of an image model is arranged; '' where no layer tells."""
+        ranks = [_rank(one) for one in self.modules.values() if getattr(one, "data_format", "") == "channels_last"]
+        return _FORMATS.get(max(ranks, default=0), "")
+
+
+@dataclass(frozen=True, eq=False)
+class Activation:
+    """The function at the end of a layer, as a module of its own."""
+
+    layer: Any
+    function: Any
+
+
+def is_model(thing: object) -> bool:
+    if isinstance(thing, tuple):
+        layer, options = thing if len(thing) == 2 else (None, None)
+        return isinstance(layer, keras.layers.Layer) and isinstance(options, Mapping)
+    return isinstance(thing, (keras.layers.Layer, KerasModel))
+
+
+def model_of(thing: Any) -> KerasModel:
+    """A model as people give it: alone, or with the arguments of its calls, (model, {"training": True})."""
+    if isinstance(thing, KerasModel):
+        return thing
+    model, options = thing if isinstance(thing, tuple) else (thing, {})
+    if not model.built or any(not layer.built for layer in model._flatten_layers()):
+        raise UsageError(
+            f"the Keras model {model.name!r} has no weights yet: call it once on a batch, model(batch), or build it"
+        )
+    return KerasModel(model, dict(options))
+
+
+def to_array(value: Any) -> Array:
+    return np.array(value) if isinstance(value, np.ndarray) else np.array(keras.ops.convert_to_numpy(value))
+
+
+def ends_in_activation(layer: Any) -> bool:
+    function = getattr(layer, "activation", None)
+    if function is None or function is keras.activations.linear or isinstance(function, keras.layers.Layer):
+        return False
+    return any(one.__name__ in _ENDING_IN_ACTIVATION and _is_keras(one) for one in type(layer).__mro__)
+
+
+def _pad_before(layer: Any) -> Any | None:
+    """The layer of zeros around what a layer of a functional model is given, where the layer itself adds none."""
+    nodes: list[Any] = getattr(layer, "_inbound_nodes", [])
+    if getattr(layer, "padding", "") != "valid" or len(nodes) != 1 or len(nodes[0].input_tensors) != 1:
+        return None
+    pad = getattr(getattr(nodes[0].input_tensors[0], "_keras_history", None), "operation", None)
+    # The largest of a window is another one with zeros in it.
+    largest = type(layer).__name__.startswith("Max")
+    return pad if type(pad).__name__ in _PADS and not largest and not isinstance(layer, keras.Model) else None
+
+
+def _is_keras(cls: type) -> bool:
+    return cls.__module__.partition(".")[0] == "keras"
+
+
+def _children(layer: Any) -> list[tuple[str, Any]]:
+    if isinstance(layer, Activation):
+        return []
+    names: dict[int, str] = {}
+
+    def visit(name: str, value: Any, depth: int = 0) -> None:
+        if isinstance(value, keras.layers.Layer):
+            names.setdefault(id(value), name)
+        elif isinstance(value, (list, tuple)) and depth < 3:
+            for place, one in enumerate(value):
+                visit(f"{name}.{place}", one, depth + 1)
+        elif isinstance(value, Mapping) and depth < 3:
+            for key, one in value.items():
+                visit(f"{name}.{_plain_name(str(key))}", one, depth + 1)
+
+    # On the backend torch a layer keeps others where every module of torch does.
+    for name, value in (*vars(layer).items(), *vars(layer).get("_modules", {}).items()):
+        if name not in _LISTS:
+            visit(name.lstrip("_"), value)
+    return [
+        (names.get(id(one), _plain_name(one.name)), one)
+        for one in layer._flatten_layers(include_self=False, recursive=False)
+        if not isinstance(one, keras.layers.InputLayer)
+    ]
+
+
+def _plain_name(name: str) -> str:
+    return _NOT_IN_A_NAME.sub("_", name).strip("_")
+
+
+def _own(layer: Any) -> list[tuple[str, Any, bool]]:
+    """The variables that a layer itself keeps: name, variable, and whether it is a parameter."""
+    if isinstance(layer, Activation):
+        return []
+    depthwise = any(one.__name__ == "BaseDepthwiseConv" for one in type(layer).__mro__)
+    found: dict[str, tuple[str, Any, bool]] = {}
+    for variables, trained in ((layer._trainable_variables, True), (layer._non_trainable_variables, False)):
+        for one in variables:
+            # A depthwise kernel has its axes in another order than that of a convolution.
+            name = "depthwise_kernel" if depthwise and one.name == "kernel" else _plain_name(one.name)
+            name = name if name not in found else f"{name}_{len(found)}"
+            found[name] = (name, one, trained)
+    return list(found.values())
+
+
+def facts_of(model: KerasModel) -> tuple[ModuleFacts, ...]:
+    first = {id(one): path for path, one in model.variables.items()}
+    inside: dict[str, dict[str, StateFacts]] = {path: {} for path in model.modules}
+    own: dict[str, tuple[str, ...]] = {}
+    for path, layer in model.modules.items():
+        own[path] = tuple(name for name, _, _ in _own(layer))
+        for name, one, trained in _own(layer):
+            facts = StateFacts(tuple(one.shape), str(one.dtype), trained, first[id(one)])
+            for above in (other for other in model.modules if other == path or _is_below(path, other)):
+                inside[above][join(path, name).removeprefix(f"{above}." if above else "")] = facts
+    return tuple(
+        ModuleFacts(path, _parent(path, model), _classes(one), settings_of(one, model), own[path], inside[path], {})
+        for path, one in model.modules.items()
+    )
+
+
+def _is_below(path: str, above: str) -> bool:
+    return path != above and (not above or path.startswith(f"{above}."))
+
+
+def _parent(path: str, model: KerasModel) -> str | None:
+    if not path:
+        return None
+    above = path.rpartition(".")[0]
+    while above not in model.modules:
+        above = above.rpartition(".")[0]
+    return above
+
+
+def _classes(one: Any) -> tuple[str, ...]:
+    """Its class and those it descends from; a function of Keras comes first, under a name that the table has."""
+    ancestors = tuple(f"{cls.__module__}.{cls.__name__}" for cls in getattr(type(one), "__mro__", ()))
+    if isinstance(one, Activation):
+        return (_named(one.function),)
+    if type(one) is keras.layers.Activation:
+        return (_named(one.activation), *ancestors)
+    if type(one) is keras.layers.ReLU and not one.threshold:
+        if one.max_value == 6 and not one.negative_slope:
+            return ("keras.activations.relu6", *ancestors)
+        if one.negative_slope and one.max_value is None:
+            return ("keras.activations.leaky_relu", *ancestors)
+    return ancestors
+
+
+def _named(function: Any) -> str:
+    home, name = getattr(function, "__module__", ""), getattr(function, "__name__", type(function).__name__)
+    return f"keras.activations.{name}" if home.startswith("keras.") else f"{home or 'function'}.{name}"
+
+
+def settings_of(one: Any, model: KerasModel) -> dict[str, Any]:
+    """Plain attributes; those of windows under the words that frameworks share, because their forms differ."""
+    image_format = model.image_format
+    if isinstance(one, Activation):
+        slope = {"negative_slope": 0.2} if one.function is keras.activations.leaky_relu else {}
+        return {**slope, **({"data_format": image_format} if image_format else {})}
+    settings = plain_settings(one, inherited=("training", "built", "autocast", "supports_masking", "name"))
+    window = next((settings[name] for name in ("kernel_size", "pool_size") if name in settings), None)
+    if window is not None:
+        window = [window] if isinstance(window, int) else list(window)
+        settings["kernel_size"] = window
+        settings["stride"] = settings.get("strides", 1)
+        settings["dilation"] = settings.get("dilation_rate", 1)
+        settings["padding"] = _padding(settings, window, model.pad_of(one))
+        settings["groups"] = getattr(one, "groups", 1)
+        if any(cls.__name__ == "BaseDepthwiseConv" for cls in type(one).__mro__):
+            settings["groups"] = int(one.kernel.shape[-2])
+    own = settings.pop("data_format", None)
+    axis = getattr(one, "axis", None)
+    if own is not None:
+        own = _FORMATS.get(_rank(one), "") if own == "channels_last" else "NCHW"
+    elif isinstance(one, (keras.layers.BatchNormalization, keras.layers.GroupNormalization)):
+        rank = getattr(getattr(one, "input_spec", None), "ndim", None) or len(image_format)
+        own = _FORMATS.get(rank, "") if axis in (-1, rank - 1) else "NCHW"
+    settings["data_format"] = image_format if own is None else own
+    return {name: value for name, value in settings.items() if value != ""}
+
+
+def _rank(one: Any) -> int:
+    """The number of axes that a layer of images works on, the batch's too; 0 where it does not tell."""
+    inner = next((getattr(one, name) for name in ("rank", "pool_dimensions") if hasattr(one, name)), None)
+    return int(getattr(getattr(one, "input_spec", None), "ndim", None) or 0) if inner is None else int(inner) + 2
+
+
+def _padding(settings: Mapping[str, Any], window: list[int], pad: Any | None) -> Any:
+    """As torch writes it, where that says the same at every size."""
+    strides, dilation = (settings[name] for name in ("stride", "dilation"))
+    if pad is not None:
+        # ZeroPadding1D has the two ends of its only axis, the others have them for each axis.
+        ends = [
+            tuple(one) if isinstance(one, (tuple, list)) else tuple(pad.padding) for one in pad.padding[: len(window)]
+        ]
+        same = all(before == after for before, after in ends)
+        return [before for before, _ in ends] if same else [one for pair in ends for one in pair]
+    if settings.get("padding") == "valid":
+        return [0] * len(window)
+    reach = [
+        (size - 1) * (dilation if isinstance(dilation, int) else dilation[axis]) for axis, size in enumerate(window)
+    ]
+    steps = [strides] * len(window) if isinstance(strides, int) else strides
+    if settings.get("padding") == "same" and all(one == 1 for one in steps) and all(one % 2 == 0 for one in reach):
+        return [one // 2 for one in reach]
+    return settings.get("padding")
+
+
+@contextmanager
+def with_settings(model: KerasModel, settings: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
+    """While it lasts, layers have these settings."""
+    with ExitStack() as undo:
+        for path, changed in settings.items():
+            for name, value in changed.items():
+                layer = model.modules.get(path)
+                if isinstance(layer, Activation) or name not in vars(layer):
+                    raise UsageError(f"{path or 'the model'} has no setting {name!r} that can be changed")
+                before = getattr(layer, name)
+                kept = type(before)(value) if isinstance(before, (tuple, list)) else value
+                object.__setattr__(layer, name, kept)
+                undo.callback(object.__setattr__, layer, name, before)
+        yield
+
+
+@contextmanager
+def in_precision(model: KerasModel, dtype: str | None) -> Iterator[None]:
+    """While it lasts, the model computes in another floating type, in the places too where Keras would narrow it."""
+    if dtype is None:
+        yield
+        return
+    table = keras_dtypes.BIT64_TO_BIT32_DTYPE
+    with ExitStack() as undo:
+        for name in ("floatx", "dtype_policy"):
+            undo.callback(getattr(keras.config, f"set_{name}"), getattr(keras.config, name)())
+        undo.callback(table.__setitem__, "float64", table["float64"])
+        keras.config.set_floatx(dtype)
+        keras.config.set_dtype_policy(dtype)
+        # Unless its backend is tensorflow, Keras has results of float64 computed in float32.
+        table["float64"] = "float64"
+        policy = keras.dtype_policies.get(dtype)
+        for layer in model.model._flatten_layers():
+            if not isinstance(layer._dtype_policy, keras.dtype_policies.DTypePolicyMap):
+                _replace(undo, layer, "_dtype_policy", policy)
+            # A model inside another converts what it is given to the type that it was built for.
+            for tensor in getattr(layer, "_inputs", None) or ():
+                if "float" in str(tensor.dtype):
+                    _replace(undo, tensor, "_dtype", dtype)
+        for variable in model.variables.values():
+            if "float" in str(variable._dtype):
+                _replace(undo, variable, "_dtype", dtype)
+        yield
+
+
+def _replace(undo: ExitStack, thing: Any, name: str, value: Any) -> None:
+    undo.callback(object.__setattr__, thing, name, getattr(thing, name))
+    object.__setattr__(thing, name, value)
+
+
+def refuse_randomness(model: KerasModel) -> None:
+    """Masks of Dropout are not shared with another framework: a model that draws some is not compared."""
+    for path, layer in model.modules.items():
+        if getattr(layer, "rate", 0) and hasattr(layer, "seed_generator") and model.options.get("training"):
+            raise UsageError(
+                f"{path or 'the model'} draws a mask of its own in training mode, which the other side does not have: "
+                "set its rate to 0 on both sides, or compare without training"
+            )
