@@ -60,6 +60,17 @@ def test_installed_packages_are_no_part_of_the_program_wherever_they_lie(
     assert "of_site" not in modules
 
 
+def test_what_only_claims_to_be_a_module_does_not_hide_the_program(
+    record: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Library:
+        __slots__ = ()
+        __class__ = ModuleType  # type: ignore[assignment]  # as the libraries of cffi do, which have no __dict__
+
+    monkeypatch.setitem(sys.modules, "of_cffi", Library())  # type: ignore[arg-type]
+    assert programs_of(record())[""].script
+
+
 def test_passes_of_one_program_are_joined_and_stay_so_in_a_file(record: Record, tmp_path: Path) -> None:
     whole = join_passes(record(), record("float64"))
     assert whole.runs == ("", "float64")

@@ -121,8 +121,9 @@ def _own(modules: Mapping[str, Any]) -> dict[str, str]:
     """The content of those of the modules that are the user's own."""
     found = {}
     for name, module in modules.items():
-        # A module that loads itself when an attribute is looked up must not begin to because of us.
-        known = object.__getattribute__(module, "__dict__") if isinstance(module, ModuleType) else {}
+        # A module that loads itself when an attribute is looked up must not begin to because of us. Its true type is
+        # asked: the libraries of cffi claim to be modules, and have no names of their own.
+        known = object.__getattribute__(module, "__dict__") if issubclass(type(module), ModuleType) else {}
         path = known.get("__file__")
         if isinstance(path, str) and _is_of_the_user(path):
             found[name] = file_digest(path)

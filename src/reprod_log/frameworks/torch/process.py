@@ -56,6 +56,11 @@ class _Widening(TorchDispatchMode):  # type: ignore[misc]  # torch is not looked
     Otherwise both passes of a program round alike in these places, and rounding looks smaller than it is.
     """
 
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        """Whether the compiler may work as if this mode were absent; of any other it gives up compiled code for good."""
+        return True
+
     def __torch_dispatch__(self, kernel: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = {name: torch.float64 if one is torch.float32 else one for name, one in (kwargs or {}).items()}
         if kernel._schema.is_mutable or not any(_is(one, torch.float64) for one in args):
