@@ -58,7 +58,7 @@ class _Widening(TorchDispatchMode):  # type: ignore[misc]  # torch is not looked
 
     @classmethod
     def is_infra_mode(cls) -> bool:
-        """Whether the compiler may work as if this mode were absent; of any other it gives up compiled code for good."""
+        """Whether the compiler may work as if this mode were absent; otherwise it gives compiled code up for good."""
         return True
 
     def __torch_dispatch__(self, kernel: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
