@@ -31,6 +31,11 @@ demo: $(VENV)/ready ## align AlexNet in torch with its paddle port, then find a 
 	$(BIN)/reprod plan examples/alexnet/plan.py --output demo_output --report demo_output/report.html
 	@$(BIN)/python -W ignore examples/alexnet/planted.py demo_output
 
+# The tests start hundreds of programs: each would compile the whole package anew where the shell forbids bytecode files.
+# They lie in build/, so that no test finds one in a folder that it looks at.
+test test-fast: export PYTHONDONTWRITEBYTECODE =
+test test-fast: export PYTHONPYCACHEPREFIX = $(CURDIR)/build/bytecode
+
 test: $(VENV)/ready $(VENV)/browser lint types ## check style and types, then run the tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(NOT_NEXT)
 

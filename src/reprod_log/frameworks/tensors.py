@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from ml_dtypes import finfo
 
 from reprod_log.errors import UsageError, listed
 from reprod_log.frameworks import known_names, owner_of_tensor
@@ -54,6 +53,9 @@ def cast_floating(array: Array, dtype: str | None) -> Array:
         return array
     narrow = dtype_named(dtype)
     if narrow.itemsize < array.dtype.itemsize:
+        # Not at the top: `import reprod_log` loads this file, and few programs need the kinds of ml_dtypes.
+        from ml_dtypes import finfo
+
         # A mask's "minus infinity" is often the lowest number of its type.
         most = float(finfo(narrow).max)  # type: ignore[no-untyped-call]
         array = np.where(np.isfinite(array), np.clip(array, -most, most), array)
