@@ -1,6 +1,7 @@
 """`reprod` where its output cannot hold every character: never a traceback; verdict and exit code stay."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -30,12 +31,20 @@ def logs(tmp_path: Path) -> Path:
 
 
 def reprod(folder: Path, *arguments: str, **environment: str) -> tuple[int, str]:
+    return python(folder, "-m", "reprod_log", *arguments, **environment)
+
+
+def python(folder: Path, *arguments: str, **environment: str) -> tuple[int, str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("LC_", "LANG", "PYTHONIO"))}
     done = subprocess.run(
-        [sys.executable, "-m", "reprod_log", *arguments], cwd=folder, env=clean | environment, capture_output=True
+        [sys.executable, *arguments],
+        cwd=folder,
+        env=clean | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
     )
     encoding = environment.get("PYTHONIOENCODING", "ascii")
-    return done.returncode, (done.stdout + done.stderr).decode(encoding, "surrogateescape")
+    return done.returncode, done.stdout.decode(encoding, "surrogateescape")
 
 
 COMMANDS = (
@@ -48,12 +57,28 @@ COMMANDS = (
 )
 
 
+END = "\n-- ended with"
+PROGRAM = f"""
+import sys
+from reprod_log.cli import run
+arguments = sys.argv[1:]
+while arguments:
+    end = arguments.index(";")
+    print({END!r}, run(arguments[:end]), flush=True)
+    arguments = arguments[end + 1:]
+"""
+"""Commands in one process, which meets its arguments and its output as `reprod` does."""
+
+
 @pytest.mark.parametrize("place", PLACES)
 def test_verdict_and_exit_code_stay_whatever_the_output_can_hold(logs: Path, place: str) -> None:
-    for arguments, code, word in COMMANDS:
-        found, shown = reprod(logs, *arguments, **PLACES[place])
-        assert "Traceback" not in shown
-        assert (found, word in shown) == (code, True), shown
+    all_arguments = [one for arguments, _, _ in COMMANDS for one in (*arguments, ";")]
+    _, shown = python(logs, "-c", PROGRAM, *all_arguments, **PLACES[place])
+    assert "Traceback" not in shown
+    answers = re.split(rf"{END} (\d+)", shown)
+    for (arguments, code, word), answer, found in zip(COMMANDS, answers[::2], answers[1::2], strict=False):
+        assert (int(found), word in answer) == (code, True), (arguments, shown)
+    assert len(answers) == 2 * len(COMMANDS) + 1
 
 
 def test_marks_fall_back_to_ascii(logs: Path) -> None:

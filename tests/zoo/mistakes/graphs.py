@@ -146,7 +146,7 @@ MISTAKES = (
     # Flattened with channels last.
     Mistake(
         "flatten_order", cnn.trial, method("", cnn.PaddleNet, flat=flat_with_channels_last),
-        OPERATOR, ("another order", "permut", "transpos"), ("fc1", "drop", "cnn", WHOLE_MODEL), quick=True,
+        OPERATOR, ("another order", "permut", "transpos"), ("fc1", "drop", "cnn", WHOLE_MODEL),
     ),
     # A backward pass written by hand that forgets a factor; the report names the file.
     Mistake(

@@ -57,6 +57,6 @@ MISTAKES = (
     ),
     Mistake(
         "gradients_not_cleared", cnn.trial, step(step_that_clears_nothing),
-        ("gradients_kept",), ("cleared",), ("step1/gradient",), quick=True,
+        ("gradients_kept",), ("cleared",), ("step1/gradient",),
     ),
 )  # fmt: skip

@@ -70,7 +70,7 @@ MISTAKES = (
     Mistake("adam_eps", bert.trial, optimizer(bert.paddle_optimizer, epsilon=1e-8), SETTING, ("eps",), UPDATE),
     Mistake(
         "adam_eps_before_correction", unet.trial, old_reference,
-        SETTING, ("before the bias correction",), UPDATE, quick=True,
+        SETTING, ("before the bias correction",), UPDATE,
     ),
     # Adam with L2 in place of AdamW.
     Mistake(
@@ -119,7 +119,7 @@ MISTAKES = (
     ),
     Mistake(
         "momentum_missing", cnn.trial, optimizer(cnn.paddle_optimizer, momentum=0.0),
-        SETTING, ("momentum",), UPDATE, quick=True,
+        SETTING, ("momentum",), UPDATE,
     ),
     Mistake(
         "nesterov", cnn.trial, optimizer(cnn.paddle_optimizer, use_nesterov=True), SETTING, ("nesterov",), UPDATE

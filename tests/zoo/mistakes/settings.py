@@ -50,7 +50,7 @@ MISTAKES = (
     # Running variance with the divisor N.
     Mistake(
         "bn_biased_variance", cnn.trial, running_variance_as_paddle_has_it,
-        ("statistics",), ("biased",), ("bn1.running_var",), quick=True,
+        ("statistics",), ("biased",), ("bn1.running_var",),
     ),
     Mistake("bn_eps", cnn.trial, setting("bn1", _epsilon=1e-3), SETTING, ("eps",), ("bn1",), quick=True),
     Mistake("bn_eval", cnn.trial, eval_mode("bn2"), ("statistics", "mode"), ("eval",), ("bn2",)),
@@ -61,7 +61,7 @@ MISTAKES = (
     ),
     # torch's momentum number copied.
     Mistake(
-        "bn_momentum", cnn.trial, setting("bn2", _momentum=0.1), STATISTICS, ("momentum", "share"), ("bn2",), quick=True
+        "bn_momentum", cnn.trial, setting("bn2", _momentum=0.1), STATISTICS, ("momentum", "share"), ("bn2",)
     ),
     Mistake(
         "conv_padding_mode", cnn.trial, layer("conv2", reflecting_convolution),
@@ -93,7 +93,7 @@ MISTAKES = (
     Mistake("group_count", unet.trial, setting("norm2", _num_groups=2), SETTING, ("num_groups",), ("norm2",)),
     Mistake(
         "leaky_slope", cnn.trial, setting("act2", _negative_slope=0.01),
-        SETTING, ("negative_slope",), ("act2",), quick=True,
+        SETTING, ("negative_slope",), ("act2",),
     ),
     Mistake("ln_eps", cnn.trial, setting("norm", _epsilon=1e-3), SETTING, ("eps",), ("norm",)),
     # 1e-5 in place of 1e-12.

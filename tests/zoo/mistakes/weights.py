@@ -66,7 +66,7 @@ WEIGHTS = ("weights",)
 
 MISTAKES = (
     Mistake(
-        "bias_missing", cnn.trial, setting("fc1", bias=None), ("missing_parameter",), ("bias",), ("fc1",), quick=True
+        "bias_missing", cnn.trial, setting("fc1", bias=None), ("missing_parameter",), ("bias",), ("fc1",)
     ),
     # A bias that was never loaded and is zero.
     Mistake("bias_zero", mlp.trial, weight("body.bias", lambda w: w * 0), WEIGHTS, ("zero",), ("second",)),
