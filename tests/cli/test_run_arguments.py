@@ -1,5 +1,7 @@
 """reprod run: our options stand before the script, and what follows it is the script's own."""
 
+from pathlib import Path
+
 import pytest
 
 from reprod_log.cli import WRONG_USE, run
@@ -70,3 +72,28 @@ def test_what_could_mean_either_is_refused_with_the_right_command(given: str, ri
 def test_both_ways_of_naming_the_passes_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["run", "--float64", "--dtype", "float64", "-o", "ref", "train.py"]) == WRONG_USE
     assert "--float64 records both passes" in capsys.readouterr().err
+
+
+def test_a_suffix_that_no_format_has_is_refused_before_the_script_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script, ran = tmp_path / "train.py", tmp_path / "ran"
+    script.write_text(f"open({str(ran)!r}, 'w')")
+    assert run(["run", "-o", str(tmp_path / "ref.0"), str(script)]) == WRONG_USE
+    assert "cannot tell the format" in capsys.readouterr().err
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["watch", "--plain", "-o", "out", "REF", "absent.py", "--plain"],
+        ["watch", "REF", "--plain", "-o", "out", "absent.py", "--plain"],
+        ["baseline", "check", "--plain", "DIR", "absent.py", "-o", "x"],
+    ],
+)
+def test_options_stand_anywhere_before_the_script_of_other_commands(
+    given: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(given) == WRONG_USE
+    assert "absent.py is not a file" in capsys.readouterr().err

@@ -163,6 +163,7 @@ def _options_of(group: Any) -> Iterator[inspect.Parameter]:
 _GROUPS = {
     "Record": ("run", "watch", "record", "show", "convert"),
     "Compare": ("compare", "zoom", "repro", "map", "judge"),
+    "The same program over time": ("baseline", "bisect"),
     "Report": ("report", "serve", "site", "mcp"),
     "Whole reproductions and parallel runs": ("plan", "check", "ranks"),
 }

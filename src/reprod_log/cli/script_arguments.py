@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
+from typer.core import TyperCommand
+
 from reprod_log.errors import UsageError
 from reprod_log.messages import Message, Names, message
 
@@ -44,6 +46,19 @@ def arranged(arguments: list[str], command: Any) -> tuple[list[str], list[str]]:
     return arguments, []
 
 
+class ScriptCommand(TyperCommand):
+    """A command whose last argument is a script: our options stand anywhere before it, what follows is the script's."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        left = sum(str(one.param_type_name) == "argument" for one in self.params)
+        options, others = [], []
+        while left and args and args[0] != "--":
+            end = _ours(args, self)
+            options, others, args = [*options, *args[:end]], [*others, *args[end : end + 1]], args[end + 1 :]
+            left -= 1
+        return super().parse_args(ctx, [*options, *others, *args])
+
+
 def note_on(names: list[str]) -> Message:
     """What a user should know whose script is given options that reprod run has, too."""
     return message("run.options_after_script", names=Names(names))
@@ -65,7 +80,7 @@ def _ours(arguments: list[str], command: Any) -> int:
 def _options(command: Any) -> dict[str, bool]:
     """Every name of an option of the command, and whether it takes a value."""
     options = [one for one in command.params if str(one.param_type_name) == "option"]
-    return {name: not one.is_flag for one in options for name in one.opts}
+    return {name: not one.is_flag for one in options for name in (*one.opts, *one.secondary_opts)}
 
 
 def _name(argument: str) -> str:

@@ -27,7 +27,7 @@ from reprod_log.errors import CaptureError, ReprodLogError, UsageError
 from reprod_log.messages import Message, Name, Words, message, words
 from reprod_log.recording import Recording, join_passes
 from reprod_log.recording.program import Program, known_program
-from reprod_log.recording.stores import load, save
+from reprod_log.recording.stores import load, save, store_for
 from reprod_log.report.facts import passes_of
 from reprod_log.report.terminal import drop_output
 from reprod_log.report.writing import plain
@@ -90,6 +90,8 @@ def run(
     optimizers from their first step. For the calibrated verdict record both passes:  reprod run --float64 -o ref SCRIPT
     """
     render = words(language)
+    # A suffix that no store knows should not come out after the script has run.
+    store_for(output)
     if step and steps is not None:
         raise UsageError("give --steps (how many from the first on) or --step (which), not both")
     if float64:

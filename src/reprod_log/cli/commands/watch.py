@@ -10,13 +10,15 @@ from typing import Annotated
 
 import typer
 
+from reprod_log.cli.again import Script
 from reprod_log.cli.options import Language, Reference
-from reprod_log.errors import UsageError
+from reprod_log.cli.script_arguments import ScriptCommand
 from reprod_log.messages import Name, message, words
 from reprod_log.report.terminal import terminal
 from reprod_log.report.writing import plain
 
 NAME = "watch"
+Command = ScriptCommand
 SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 _LOOK_EVERY = 0.3
 
@@ -35,15 +37,12 @@ def run(
     language: Language = "en",
 ) -> int:
     """Record SCRIPT again whenever a Python file beside it is saved, compare it with REF, and show what changed."""
-    if not script.is_file():
-        raise UsageError(
-            f"{script} is not a file; reprod watch takes the recording that is right and the port's script"
-        )
+    port = Script(script, tuple(context.args), float64, language=language)
     folder.mkdir(parents=True, exist_ok=True)
     code, done = 0, 0
     while True:
         seen = _saved(script)
-        code = _round(str(reference), script, context.args, folder, float64=float64, language=language)
+        code = _round(str(reference), port, folder)
         done += 1
         if done == rounds:
             return code
@@ -52,31 +51,17 @@ def run(
             time.sleep(_LOOK_EVERY)
 
 
-def _round(reference: str, script: Path, arguments: list[str], folder: Path, *, float64: bool, language: str) -> int:
-    """Both commands in processes of their own, so that every module is read again; the exit code of the verdict."""
-    console = terminal()
-    console.clear()
-    recording = str(folder / "recording")
-    record = [
-        "run",
-        *(["--float64"] if float64 else []),
-        "--language",
-        language,
-        "-o",
-        recording,
-        str(script),
-        *arguments,
-    ]
-    failed = _reprod(record, quiet=True)
+def _round(reference: str, port: Script, folder: Path) -> int:
+    """Record and compare; the exit code of the verdict, or of the script if it failed."""
+    terminal().clear()
+    recording = folder / "recording"
+    failed = port.record(recording)
     if failed:
         return failed
     # The answer of the last round is replaced: what changed since then is shown.
-    return _reprod(["compare", reference, recording, "--json", str(folder / "last.json"), "--language", language])
-
-
-def _reprod(arguments: list[str], *, quiet: bool = False) -> int:
-    line = [sys.executable, "-m", "reprod_log", *arguments]
-    return subprocess.run(line, stdout=subprocess.DEVNULL if quiet else None, check=False).returncode
+    last = ["--json", str(folder / "last.json"), "--language", port.language]
+    line = [sys.executable, "-m", "reprod_log", "compare", reference, str(recording), *last]
+    return subprocess.run(line, check=False).returncode
 
 
 def _saved(script: Path) -> dict[Path, int]:

@@ -1,0 +1,63 @@
+"""reprod baseline: what a program computed when it was right, kept in the repository and checked elsewhere."""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from reprod_log.alignment import align_with
+from reprod_log.cli import ALIGNED
+from reprod_log.cli.again import Script
+from reprod_log.cli.answer import answer, tell_written
+from reprod_log.cli.ending import tell_next
+from reprod_log.cli.groups import Judging, TableOutput
+from reprod_log.cli.script_arguments import ScriptCommand
+from reprod_log.errors import UsageError
+from reprod_log.recording.stores import load
+
+NAME = "baseline"
+Command = ScriptCommand
+SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
+
+
+def run(
+    context: typer.Context,
+    action: Annotated[Literal["record", "check"], typer.Argument(help="Record the baseline, or check against it.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the baseline is kept.")],
+    script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="The script; what follows are its arguments.")],
+    *,
+    float64: Annotated[bool, typer.Option("--float64/--plain", help="Record a float64 pass as well.")] = True,
+    detail: Annotated[
+        Literal["sketch", "full"], typer.Option(help="How much of each tensor is kept; sketches are small.")
+    ] = "sketch",
+    judging: Judging,
+    output: TableOutput,
+) -> int:
+    """Keep what SCRIPT computes as a small recording, and check it in another environment, version or commit.
+
+    Options stand before SCRIPT. The passes and the detail of a check are those of the baseline.
+    """
+    program = Script(script, tuple(context.args), float64, detail, output.language)
+    if action == "record":
+        code = program.record(folder)
+        if code == ALIGNED:
+            tell_written(folder, output.language)
+            line = ["reprod", "baseline", "check", str(folder), str(script), *context.args]
+            tell_next(shlex.join(line), output.language)
+        return code
+    if not folder.exists():
+        raise UsageError(
+            f"there is no baseline {folder}; reprod baseline record {folder} {script} makes one where the program "
+            "is known to be right"
+        )
+    baseline = load(folder)
+    kept = "sketch" if any(entry.detail == "sketch" for entry in baseline) else "full"
+    with tempfile.TemporaryDirectory(prefix="reprod-baseline-") as place:
+        now = Path(place) / "now"
+        failed = replace(program, float64="float64" in baseline.runs, detail=kept).record(now)
+        return failed or answer(align_with(folder, now, judging.options()), output)
