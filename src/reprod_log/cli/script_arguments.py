@@ -51,7 +51,8 @@ class ScriptCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         left = sum(str(one.param_type_name) == "argument" for one in self.params)
-        options, others = [], []
+        options: list[str] = []
+        others: list[str] = []
         while left and args and args[0] != "--":
             end = _ours(args, self)
             options, others, args = [*options, *args[:end]], [*others, *args[end : end + 1]], args[end + 1 :]
