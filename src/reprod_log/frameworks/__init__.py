@@ -139,7 +139,13 @@ def is_loaded(name: str) -> bool:
     ):
         return False
     file = getattr(module, "__file__", None)
-    return file is None or name in (Path(file).stem, Path(file).parent.name)
+    return file is None or _lies_in_its_place(name, file)
+
+
+# Asked for every tensor; taking a path apart costs more than the rest of the question.
+@cache
+def _lies_in_its_place(name: str, file: str) -> bool:
+    return name in (Path(file).stem, Path(file).parent.name)
 
 
 def owner_of_tensor(value: object) -> Framework | None:

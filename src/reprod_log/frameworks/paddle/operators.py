@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cache
+from types import ModuleType
 from typing import Any
 
 import paddle
@@ -92,18 +94,28 @@ def _replaced(
         if callable(kernel) and not name.startswith("_") and (only is None or name in only)
     }
     with ExitStack() as undo:
-        # Many functions of paddle keep a reference of their own to a kernel, so it is replaced wherever it stands.
-        for module in [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == "paddle"]:
-            for name, value in list(vars(module).items()):
-                if id(value) in kernels and callable(value):
-                    undo.callback(setattr, module, name, value)
-                    setattr(module, name, kernels[id(value)])
+        for module, name in _places_of_kernels(frozenset(one for one in sys.modules if one.startswith("paddle"))):
+            value = vars(module).get(name)
+            if id(value) in kernels:
+                undo.callback(setattr, module, name, value)
+                setattr(module, name, kernels[id(value)])
         for name in methods:
             method = getattr(paddle.Tensor, name, None)
             if method is not None:
                 undo.callback(setattr, paddle.Tensor, name, method)
                 setattr(paddle.Tensor, name, around(name, method))
         yield
+
+
+@cache
+def _places_of_kernels(loaded: frozenset[str]) -> tuple[tuple[ModuleType, str], ...]:
+    """Where kernels stand: many functions of paddle keep a reference of their own to one.
+
+    Looking takes as long as a small model runs, so it is done again only when more modules of paddle are loaded.
+    """
+    kernels = {id(one) for name, one in vars(paddle._C_ops).items() if callable(one) and not name.startswith("_")}
+    modules = [sys.modules[name] for name in loaded if name.partition(".")[0] == "paddle"]
+    return tuple((one, name) for one in modules for name, value in list(vars(one).items()) if id(value) in kernels)
 
 
 @contextmanager
