@@ -9,7 +9,7 @@ NOT_NEXT := --ignore=tests/frameworks_next --ignore=tests/frameworks_mindspore
 # One thread: bits of a framework's kernels may depend on the thread count.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo test test-fast test-frameworks test-mindspore test-real lint types docs zoo fuzz load harm mutants sbom release-check pictures requirements bench bench-large clean
+.PHONY: help axe demo test test-fast test-frameworks test-mindspore test-real lint types docs zoo fuzz load harm mutants sbom release-check pictures requirements bench bench-large clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
@@ -26,6 +26,9 @@ $(VENV)/browser: $(VENV)/ready
 		|| { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; } \
 		|| echo "no browser could be installed: the browser tests will be skipped"
 	@touch $@
+
+axe: $(VENV)/ready ## install axe-core, with which the browser tests check that everyone can use the report
+	npm install --silent --prefix $(VENV)/axe axe-core
 
 demo: $(VENV)/ready ## align AlexNet in torch with its paddle port, then find a mistake planted in it; two reports
 	$(BIN)/reprod plan examples/alexnet/plan.py --output demo_output --report demo_output/report.html

@@ -1,6 +1,8 @@
 """The HTML report in a real Chromium: light and dark, narrow, in Chinese, without scripts, hostile names, large."""
 
+import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +12,9 @@ from reading import WRONG, OpenPage, chart, rows, until
 from reprod_log import Recording, align, write_report
 from reprod_log.report import view
 from reprod_log.report.writing import plain
+
+BUSY = 1.5 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+"""How much longer things take because the processors are shared with other work."""
 
 # Light, dark, narrow, languages, no scripts
 
@@ -112,7 +117,7 @@ def test_size_of_reports(tmp_path: Path) -> None:
 
 def test_five_thousand_entries_stay_usable(open_report: OpenPage, tmp_path: Path) -> None:
     page = open_report(many(5000))
-    assert (tmp_path / "report.html").stat().st_size < 10_000_000
+    assert (tmp_path / "report.html").stat().st_size < 8_000_000
     assert page.evaluate("document.querySelectorAll('*').length") < 20_000
     chart(page, "#depth-chart")
     page.fill("#search", "step45 parameter fc")
@@ -127,6 +132,30 @@ def test_five_thousand_entries_stay_usable(open_report: OpenPage, tmp_path: Path
     until(page, "!document.getElementById('entry').hidden")
     page.keyboard.press("Escape")
     until(page, "document.activeElement.innerText === inWords(data.keys.length - 1)")
+
+
+TIMED = """(act) => { const begun = performance.now(); new Function(act)(); document.body.offsetHeight;
+    return performance.now() - begun; }"""
+
+
+def test_five_thousand_entries_answer_at_once(browser: Any, tmp_path: Path) -> None:
+    path = write_report(many(5000), tmp_path / "report.html")
+    page = browser.new_context(bypass_csp=True).new_page()
+    page.goto(path.as_uri())
+    painted = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0")
+    acts = {
+        "search": "document.getElementById('search').value = 'layer2'; "
+        "document.getElementById('search').dispatchEvent(new Event('input'))",
+        "sort": "document.querySelector('#table th[data-sort=max_abs] button').click()",
+        "filter": "document.querySelector('#status-filter button').click()",
+        "entry": "state.entry = 100; drawEntry(100)",
+        "language": "switchLanguage()",
+    }
+    page.evaluate("reading")
+    # The best of several: other work on the machine is not the page's.
+    took = {name: min(page.evaluate(TIMED, act) for _ in range(5)) for name, act in acts.items()}
+    assert painted < 1_000 * BUSY
+    assert {name: time for name, time in took.items() if time > 100 * BUSY} == {}
 
 
 def test_rows_beyond_the_most_are_left_out_and_counted(open_report: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from made_alignments import calibrated
-from reading import OpenPage
+from reading import OpenPage, chart
 
 from reprod_log.diagnose.finding import Finding
 from reprod_log.messages import Code, Name, message
@@ -79,6 +79,21 @@ def test_page_of_several_steps_leads_to_each_and_changes_language_and_theme(over
     page.locator("table a").first.click()
     page.locator("#answer").wait_for()
     assert page.url.endswith("plan_steps/forward.html")
+
+
+def test_pages_of_steps_share_their_scripts_and_draw_from_disk(overview: Path, page: Any) -> None:
+    folder = overview.with_name("plan_steps")
+    assert sorted(one.name for one in folder.iterdir()) == [
+        "bokeh-api.min.js",
+        "bokeh.min.js",
+        "forward.html",
+        "report.js",
+    ]
+    assert (folder / "forward.html").stat().st_size < 400_000
+    page.goto((folder / "forward.html").as_uri())
+    chart(page, "#depth-chart")
+    page.locator("#answer a.key").first.click()
+    page.locator("#entry h1").wait_for()
 
 
 def test_page_of_several_steps_is_readable_without_scripts(overview: Path, browser: Any) -> None:

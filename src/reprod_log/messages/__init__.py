@@ -240,6 +240,7 @@ def words(language: str = "en") -> Words:
     return Words(language, sentences)
 
 
+@lru_cache(maxsize=1)
 def known_languages() -> tuple[str, ...]:
     """The codes of all languages there are."""
     return tuple(sorted(file.stem for file in _FOLDER.glob("*.json")))

@@ -24,6 +24,8 @@ class Options:
     full: bool = False
     """Every entry, where the usual report shows only what does not pass."""
     language: str = "en"
+    assets: str = ""
+    """The folder, seen from an HTML page, of the scripts that several pages share; '' for one that has its own."""
 
 
 USUAL = Options()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -37,9 +39,9 @@ _FULL_PICTURES = 12
 
 
 def page_data(
-    alignment: Alignment, rows: Sequence[ReportRow], curves: Iterable[Curve], sentences: Sentences, accounts: Causes
+    alignment: Alignment, rows: Sequence[ReportRow], curves: Iterable[Curve], accounts: Causes
 ) -> dict[str, Any]:
-    """Everything the script draws from. Numbers are cut to what a picture can show; the JSON report has them whole."""
+    """What the script needs at once. Numbers are cut to what a picture can show; the JSON report has them whole."""
     columns: dict[str, list[Any]] = {name: [short(row.number(name)) for row in rows] for name in STATISTICS}
     columns |= {name: [short(getattr(row, name)) for row in rows] for name in DERIVED}
     return {
@@ -54,18 +56,31 @@ def page_data(
         "inherited": _inherited(rows, accounts),
         "only_candidate": _only_candidate(alignment, rows),
         "causes": [_keys_of(one, rows) for one in accounts.causes],
+        "shape": [row.shape for row in rows],
+        "layer": ["" if row.compared is None else plain(row.compared.layer_type) for row in rows],
         "numbers": columns,
-        "details": [_detail(row, most, sentences) for row, most in zip(rows, _samples_for(rows), strict=True)],
         "curves": [_curve(curve) for curve in curves],
-        "findings": [
-            [
-                *(sentences.number(text) if text else None for text in (one.cause, one.evidence, one.advice)),
-                one.confidence,
-                [plain(key) for key in one.keys],
-            ]
-            for one in alignment.findings
-        ],
     }
+
+
+def entry_pages(alignment: Alignment, rows: Sequence[ReportRow]) -> dict[str, Any]:
+    """What the pages of single entries need, with its sentences: most of a report, wanted when one is opened."""
+    sentences = Sentences()
+    details = [_detail(row, most, sentences) for row, most in zip(rows, _samples_for(rows), strict=True)]
+    findings = [
+        [
+            *(sentences.number(text) if text else None for text in (one.cause, one.evidence, one.advice)),
+            one.confidence,
+            [plain(key) for key in one.keys],
+        ]
+        for one in alignment.findings
+    ]
+    return {"details": details, "findings": findings, "sentences": sentences.by_language()}
+
+
+def packed(text: str) -> str:
+    """Text as it lies in a page until it is wanted: gzip in base64, a fraction of its size."""
+    return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()
 
 
 def _inherited(rows: Sequence[ReportRow], accounts: Causes) -> list[int]:
@@ -159,9 +174,7 @@ def _detail(row: ReportRow, samples: int, sentences: Sentences) -> dict[str, Any
     }
     if compared is not None:
         found |= {
-            "shape": row.shape,
             "dtype": row.dtype,
-            "layer": plain(compared.layer_type),
             "how": compared.how,
             "confidence": compared.confidence if compared.confidence < 1 else None,
             "view": None if compared.view is None else sentences.number(compared.view),

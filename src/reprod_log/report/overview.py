@@ -9,10 +9,10 @@ from typing import Any, TextIO
 from reprod_log.errors import UsageError
 from reprod_log.messages import Message, Name, Names, message, words
 from reprod_log.recording.files import replacing
-from reprod_log.report import render_report, write_report
+from reprod_log.report import Options, render_report
 from reprod_log.report.answer import answer_of
 from reprod_log.report.first_screen import screen_headline
-from reprod_log.report.formats.html import content_policy, page, scripts
+from reprod_log.report.formats.html import content_policy, page, render, scripts, write_assets
 from reprod_log.report.formats.markdown import LIMIT, Section, code, text
 from reprod_log.report.github import MOST_ANNOTATIONS, tell, workflow_command
 from reprod_log.report.view import MARKS, first_in_words
@@ -186,8 +186,12 @@ def _html(overview: Overview, path: Path, language: str) -> str:
             # Names of steps may hold what a file name may not; a number then keeps them apart.
             name = "".join(sign if sign.isalnum() or sign in "-_." else "_" for sign in step.name)[:80]
             name = name if name == step.name else f"{name}_{place + 1}"
-            write_report(step.alignment, folder / f"{name}.html", language=language)
+            content = render(step.alignment, Options(language=language, assets="."))
+            with replacing(folder / f"{name}.html") as file:
+                file.write(content.encode("utf-8", "surrogatepass"))
             links[place] = f"{folder.name}/{name}.html"
+    if links:
+        write_assets(folder)
     script = scripts(*_SCRIPTS)
     return page(
         "overview.html.j2",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import gzip
 import hashlib
 from dataclasses import replace
 from functools import lru_cache
@@ -14,12 +13,22 @@ from typing import Any
 from reprod_log.alignment import Alignment
 from reprod_log.errors import MissingPackage
 from reprod_log.messages import words
+from reprod_log.recording.files import replacing
 from reprod_log.report import USUAL, Options
 from reprod_log.report.curves import curves
 from reprod_log.report.facts import coverage, policy_rules, provenance_facts
 from reprod_log.report.first_screen import first_screen
 from reprod_log.report.groups import groups, heat_maps, module_tree
-from reprod_log.report.html_data import HtmlParts, Sentences, entry_columns, heat_table, page_data
+from reprod_log.report.html_data import (
+    HtmlParts,
+    Sentences,
+    embedded,
+    entry_columns,
+    entry_pages,
+    heat_table,
+    packed,
+    page_data,
+)
 from reprod_log.report.map_view import map_headline, map_remarks, map_rows
 from reprod_log.report.view import MARKS, ReportRow, remarks, rows
 from reprod_log.report.writing import plain
@@ -29,6 +38,13 @@ SUFFIXES = (".html", ".htm")
 
 MOST_ROWS = 6_000
 """Entries with a row and a page of their own; a file of more would be slow to open. What does not pass goes first."""
+_LIBRARY = ("bokeh.min.js", "bokeh-api.min.js")
+_SHARED = "report.js"
+SHARED_POLICY = (
+    "default-src 'none'; script-src 'self' file:; style-src 'unsafe-inline'; img-src data: blob:; "
+    "base-uri 'none'; form-action 'none'"
+)
+"""Of pages that share their scripts: those beside them run, and nothing else."""
 _SCRIPTS = tuple(f"script/{name}.js" for name in ("words", "charts", "table", "tree", "graph", "entry", "page"))
 
 
@@ -40,10 +56,11 @@ def render(alignment: Alignment, options: Options = USUAL) -> str:
     place = {row.key: row.place for row in shown}
     found_curves = curves(shown)
     columns = entry_columns(shown)
-    sentences = Sentences()
-    data = page_data(alignment, shown, found_curves, sentences, screen.accounts) | {"columns": columns}
+    data = page_data(alignment, shown, found_curves, screen.accounts) | {"columns": columns}
     data["first"] = place.get(screen.divergence.key) if screen.divergence else None
-    library = bokeh_scripts()
+    shared = options.assets
+    if shared:
+        data["library"] = [f"{shared}/{name}" for name in _LIBRARY]
     script = scripts(*_SCRIPTS)
     return page(
         "report.html.j2",
@@ -69,11 +86,19 @@ def render(alignment: Alignment, options: Options = USUAL) -> str:
         marks=MARKS,
         version=__version__,
         data=data,
-        sentences=sentences,
-        library=packed_library(),
-        script=script,
-        content_policy=content_policy([*library, script]),
+        entry_pages=packed(embedded(entry_pages(alignment, shown))),
+        library=() if shared else packed_library(),
+        script="" if shared else script,
+        assets=shared,
+        content_policy=SHARED_POLICY if shared else content_policy([*bokeh_scripts(), script]),
     )
+
+
+def write_assets(folder: Path) -> None:
+    """The scripts that the pages of one folder share."""
+    for name, text in zip((*_LIBRARY, _SHARED), (*bokeh_scripts(), scripts(*_SCRIPTS)), strict=True):
+        with replacing(folder / name) as file:
+            file.write(text.encode())
 
 
 def _shown(everything: tuple[ReportRow, ...]) -> tuple[ReportRow, ...]:
@@ -94,8 +119,8 @@ def _open_paths(divergence: ReportRow | None) -> frozenset[str]:
 
 @lru_cache(maxsize=1)
 def packed_library() -> tuple[str, ...]:
-    """The library's script as it lies in the page: gzip in base64, a third of its size."""
-    return tuple(base64.b64encode(gzip.compress(one.encode(), mtime=0)).decode() for one in bokeh_scripts())
+    """The library's script as it lies in the page, a third of its size."""
+    return tuple(map(packed, bokeh_scripts()))
 
 
 def bokeh_scripts() -> list[str]:
@@ -105,13 +130,13 @@ def bokeh_scripts() -> list[str]:
     if package is None or package.origin is None:
         raise MissingPackage("The charts of the HTML report need bokeh: pip install bokeh.")
     folder = Path(package.origin).parent / "server" / "static" / "js"
-    return [(folder / name).read_text(encoding="utf-8") for name in ("bokeh.min.js", "bokeh-api.min.js")]
+    return [(folder / name).read_text(encoding="utf-8") for name in _LIBRARY]
 
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 
 
-def page(template: str, *, language: str = "en", sentences: Sentences | None = None, **values: Any) -> str:
+def page(template: str, *, language: str = "en", **values: Any) -> str:
     """The template filled in: autoescaped, with the report's style (`style`) and sentences (`p`) at hand."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -124,7 +149,7 @@ def page(template: str, *, language: str = "en", sentences: Sentences | None = N
     )
     environment.filters["plain"] = plain
     return environment.get_template(template).render(
-        p=HtmlParts(words(language), sentences or Sentences()),
+        p=HtmlParts(words(language), Sentences()),
         style=(TEMPLATES / "report.css").read_text(encoding="utf-8"),
         **values,
     )

@@ -1,17 +1,16 @@
 // Charts by Bokeh. Each takes a place and numbers; colours come from the page, so that light and dark both work.
 let library = null;
 
-// The library's script lies in the page, packed to a third, and is run when the first chart is wanted.
-async function unpacked(element) {
-  const packed = Uint8Array.from(atob(element.textContent), (one) => one.charCodeAt(0));
-  return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+// The library is run when the first chart is wanted. Its script lies in the page, or beside the pages that share it.
+const loaded = (address) => new Promise((done, failed) => root.append(make("script", { src: address, onload: done, onerror: failed })));
+async function readLibrary() {
+  for (const address of data.library ?? []) await loaded(address);
+  for (const one of await Promise.all([...document.querySelectorAll("script.packed")].map(unpacked))) root.append(make("script", {}, one));
+  Bokeh.set_log_level("warn");
 }
 
 function withLibrary(draw) {
-  library ??= Promise.all([...document.querySelectorAll("script.packed")].map(unpacked)).then((scripts) => {
-    for (const one of scripts) root.append(make("script", {}, one));
-    Bokeh.set_log_level("warn");
-  });
+  library ??= readLibrary();
   return library.then(draw);
 }
 

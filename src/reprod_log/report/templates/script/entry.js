@@ -3,11 +3,15 @@ const SIDES = ["min", "max", "mean", "std", "rms", "abs_max", "nan", "inf"];
 const COUNTS = ["count", "differing", "nan_both", "nonfinite_mismatched", "beyond_limit", "limit", "rmse", "max_ulp", "mean_ulp"];
 const STATISTICS = ["max_abs", "mean_abs", "max_rel", "mean_rel", "rel_l2", "cosine_distance"];
 
+// Most of a report are these pages: they lie packed in the file and are read as soon as the first screen is there.
+let pages = null;
+const reading = unpacked(document.getElementById("entry-pages")).then((text) => { pages = JSON.parse(text); });
+
 const openEntry = (row) => { location.hash = "#entry-" + row; };
 
 function table(heads, rows) {
-  return make("div", { class: "scroll" }, make("table", { class: "numbers" },
-    heads ? make("thead", {}, make("tr", {}, ...heads.map((one) => make("th", {}, one)))) : null,
+  return make("div", { class: "scroll", tabindex: 0 }, make("table", { class: "numbers" },
+    heads ? make("thead", {}, make("tr", {}, ...heads.map((one) => make(one ? "th" : "td", {}, one)))) : null,
     make("tbody", {}, ...rows.map((cells) => make("tr", {}, ...cells.map((one) => make("td", {}, one)))))));
 }
 
@@ -19,8 +23,8 @@ function checksPart(detail) {
     return [`${passed ? "✓" : "✗"} ${metric}`, shown(value), shown(limit), shown(floor), times];
   });
   return part(t("entry.checks"),
-    detail.reason !== undefined ? make("p", {}, make("bdi", {}, said(detail.reason))) : null,
-    make("p", { class: "dim" }, `${t("evidence")}: ${said(detail.evidence)}`),
+    detail.reason !== undefined ? make("p", {}, make("bdi", {}, said(detail.reason, pages))) : null,
+    make("p", { class: "dim" }, `${t("evidence")}: ${said(detail.evidence, pages)}`),
     rows.length ? table([t("entry.metric"), t("entry.value"), t("entry.limit"), t("floor"), t("times_floor")], rows) : null);
 }
 
@@ -34,10 +38,10 @@ function statisticsPart(row, detail) {
     table(null, [...numbers, ...counts]));
 }
 
-function matchedPart(detail) {
-  const facts = [[t("shape"), detail.shape], [t("dtype"), detail.dtype], [t("entry.layer"), detail.layer], [t("entry.matched"), detail.how ? t("how." + detail.how) : ""],
-    [t("entry.confidence"), detail.confidence ? `${Math.round(detail.confidence * 100)} %` : ""], [t("entry.view"), said(detail.view)],
-    ...(detail.notes ?? []).map((note) => [t("note"), said(note)])].filter(([, value]) => value);
+function matchedPart(row, detail) {
+  const facts = [[t("shape"), data.shape[row]], [t("dtype"), detail.dtype], [t("entry.layer"), data.layer[row]], [t("entry.matched"), detail.how ? t("how." + detail.how) : ""],
+    [t("entry.confidence"), detail.confidence ? `${Math.round(detail.confidence * 100)} %` : ""], [t("entry.view"), said(detail.view, pages)],
+    ...(detail.notes ?? []).map((note) => [t("note"), said(note, pages)])].filter(([, value]) => value);
   return facts.length ? part(t("entry.matched"), table(null, facts.map(([name, value]) => [name, make("bdi", {}, value)]))) : null;
 }
 
@@ -54,9 +58,9 @@ function worstPart(detail) {
 const shownFully = (value) => typeof value === "number" ? String(value) : String(value);
 
 function findingsPart(row) {
-  const own = data.findings.filter(([, , , , keys]) => keys.includes(data.keys[row]) || keys.includes(data.path[row]));
+  const own = pages.findings.filter(([, , , , keys]) => keys.includes(data.keys[row]) || keys.includes(data.path[row]));
   return own.length ? part(t("entry.findings"), ...own.map(([cause, evidence, advice, confidence]) =>
-    make("div", { class: "finding" }, make("p", {}, make("b", {}, said(cause)), " ", make("small", { class: "tag" }, t(confidence))), make("p", {}, said(evidence)), advice !== null ? make("p", {}, "→ " + said(advice)) : null))) : null;
+    make("div", { class: "finding" }, make("p", {}, make("b", {}, said(cause, pages)), " ", make("small", { class: "tag" }, t(confidence))), make("p", {}, said(evidence, pages)), advice !== null ? make("p", {}, "→ " + said(advice, pages)) : null))) : null;
 }
 
 // The same tensor at the other steps.
@@ -74,7 +78,8 @@ function stepsPart(row) {
 }
 
 function drawEntry(row) {
-  const page = document.getElementById("entry"), detail = data.details[row];
+  if (pages === null) return reading.then(() => { if (state.entry === row) drawEntry(row); });
+  const page = document.getElementById("entry"), detail = pages.details[row];
   const seen = visible, at = seen.indexOf(row);
   const link = (target, text) => target === undefined ? make("span", { class: "dim" }, text) : make("a", { href: "#entry-" + target }, text);
   const same = detail.counts ? detail.counts[0] - detail.counts[1] - detail.counts[2] - detail.counts[3] : 0;
@@ -85,7 +90,7 @@ function drawEntry(row) {
     make("div", { class: "grid" }, ...[checksPart(detail),
       detail.octaves ? part(t("entry.histogram"), make("p", { class: "dim" }, t("entry.histogram.help", { count: same, total: detail.counts[0] })), histogramPlace) : null,
       detail.samples ? part(t("entry.scatter"), make("p", { class: "dim" }, t("entry.scatter.help", { count: detail.samples.length / 2, total: detail.counts[0] })), scatterPlace) : null,
-      worstPart(detail), statisticsPart(row, detail), matchedPart(detail), findingsPart(row), stepsPart(row)].filter(Boolean)));
+      worstPart(detail), statisticsPart(row, detail), matchedPart(row, detail), findingsPart(row), stepsPart(row)].filter(Boolean)));
   if (detail.octaves) withLibrary(() => histogram(histogramPlace, detail.octaves));
   const numeric = (detail.worst ?? []).filter((one) => typeof one[1] === "number" && typeof one[2] === "number");
   if (detail.samples) withLibrary(() => scatterCharts(scatterPlace, detail.samples, numeric));

@@ -34,7 +34,7 @@ function boxes(row, look, name, other, extra) {
 function leaf(row) {
   const look = lookOf(row);
   return make("li", {}, make("button", { type: "button", class: `pair ${look}`, "data-e": String(row), title: `${keysOf(row)}\n${t("graph." + look)}` },
-    ...boxes(row, look, data.path[row], candidatePath(row), data.details[row].layer)));
+    ...boxes(row, look, data.path[row], candidatePath(row), data.layer[row])));
 }
 
 // Consecutive layers with the same beginning of their path are one block, opened when it is asked for.

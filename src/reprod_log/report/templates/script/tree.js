@@ -11,7 +11,7 @@ function chooseModule(path) {
 function moveInTree(event) {
   const here = event.target.closest(".node");
   if (!here) return;
-  const folded = here.parentElement.tagName === "DETAILS" ? here.parentElement : null;
+  const folded = here.parentElement.querySelector(":scope > details");
   const all = nodes(), at = all.indexOf(here);
   const go = (one) => { if (one) { one.querySelector("a").focus(); event.preventDefault(); } };
   if (event.key === "ArrowDown") go(all[at + 1]);

@@ -24,8 +24,14 @@ function t(id, values = {}) {
   });
 }
 
+// Text that lies packed in the page.
+async function unpacked(element) {
+  const packed = Uint8Array.from(atob(element.textContent), (one) => one.charCodeAt(0));
+  return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+}
+
 // A sentence that the page has in every language, by its number.
-const said = (number) => data.sentences[state.language][number] ?? "";
+const said = (number, of = data) => of.sentences[state.language][number] ?? "";
 
 function translate() {
   root.lang = state.language === "zh" ? "zh-CN" : state.language;
