@@ -272,7 +272,7 @@ def test_a_large_alignment_is_listed_at_once_and_read_in_the_background(
 
     monkeypatch.setattr(listing, "_READ_AT_ONCE", 1)
     monkeypatch.setattr(listing.Alignment, "load", slow)
-    monkeypatch.setattr(html, "render", lambda one: rendered.append(one) or render(one))
+    monkeypatch.setattr(html, "render", lambda *given: rendered.append(given[0]) or render(*given))
     for server in running(serving(folder)):
         first = json.loads(get(server, "/items.json")[1])
         waiting = next(one for one in first if one["kind"] == "alignment")

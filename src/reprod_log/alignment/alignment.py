@@ -11,7 +11,7 @@ import json
 import math
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 from reprod_log.diagnose import Case, Finding, diagnose_again
 from reprod_log.errors import NotAligned, UnreadableFile, readable_size
 from reprod_log.measure.comparison import Compared, Comparison
+from reprod_log.measure.picture import Picture
 from reprod_log.pairing.links import WeightMap
 from reprod_log.pairing.saved_map import map_from_dict, map_to_dict
 from reprod_log.recording import Key
@@ -60,6 +61,8 @@ class Alignment:
     """What rounding alone does, when the recordings tell."""
     weight_map: WeightMap | None = None
     """From which weights of the reference each of the candidate's comes, when live models agree under it."""
+    pictures: Mapping[Key, Picture] = field(default_factory=dict, compare=False, repr=False)
+    """Tensors to look at, by the reference's key: of what does not pass, as far as there is room. Not saved."""
 
     def __post_init__(self) -> None:
         # Here, so that no way of making an alignment passes with a doubt in it.

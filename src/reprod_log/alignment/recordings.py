@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from pathlib import Path
 
 from reprod_log.alignment.alignment import Alignment
 from reprod_log.alignment.options import AlignOptions
-from reprod_log.diagnose import Case, diagnose
+from reprod_log.diagnose import Case, Finding, diagnose
 from reprod_log.diagnose.case import CaseData
-from reprod_log.measure.comparison import measure
+from reprod_log.measure.comparison import Comparison, measure
 from reprod_log.measure.metrics import metric
+from reprod_log.measure.picture import pictures_of
 from reprod_log.measure.sketch import has_values
-from reprod_log.pairing import Pair, match
+from reprod_log.pairing import Pair, Pairing, match
 from reprod_log.pairing.links import WeightMap
 from reprod_log.ranks import open_sides
-from reprod_log.recording import Recording
+from reprod_log.recording import Key, Recording
 from reprod_log.recording.portable import portable
 from reprod_log.recording.recording import Source
-from reprod_log.verdict import CalibratedPolicy, Limit, Policy, calibrate, verdict_of
+from reprod_log.verdict import CalibratedPolicy, Limit, Policy, Verdict, calibrate, verdict_of
 from reprod_log.verdict.evidence import FLOAT64
 from reprod_log.verdict.policy import ABSOLUTE
 
@@ -120,7 +121,29 @@ def align_with(
         floor,
         CaseData(reference, candidate, pairing),
     )
-    return Alignment(case.reference, case.candidate, comparison, policy, verdict, diagnose(case), floor)
+    findings = diagnose(case)
+    pictures = pictures_of(_to_look_at(pairing, comparison, verdict, findings)) if options.elements else {}
+    return Alignment(case.reference, case.candidate, comparison, policy, verdict, findings, floor, pictures=pictures)
+
+
+def _to_look_at(
+    pairing: Pairing, comparison: Comparison, verdict: Verdict, findings: Iterable[Finding]
+) -> Iterator[tuple[Pair, tuple[int, ...]]]:
+    """The pairs of which people want a picture, with their worst elements: the first divergence, what causes name,
+    where each phase goes wrong, what else does not pass, then what differs most."""
+    pairs = {pair.reference.key: pair for pair in pairing.pairs}
+    rows = {row.key: row for row in comparison.rows}
+    failing = [one.key for one in verdict.judgements if not one.status.passed]
+    of_phases: dict[tuple[str, str], Key] = {}
+    for key in failing:
+        of_phases.setdefault((key.run, key.phase), key)
+    differing = [row for row in comparison.rows if row.measurement is not None and not row.measurement.identical]
+    furthest = sorted(differing, key=lambda row: -row.measurement.rel_l2 if row.measurement else 0.0)
+    named = [key for one in findings for key in one.keys]
+    for key in dict.fromkeys([*failing[:1], *named, *of_phases.values(), *failing, *(row.key for row in furthest)]):
+        if key in pairs and key in rows:
+            worst = rows[key].worst_elements
+            yield pairs[key], worst[0].index if worst else ()
 
 
 def _absolute_limit(policy: Policy | CalibratedPolicy) -> Callable[[Pair], float | None]:

@@ -219,7 +219,7 @@ def measure_batch(tasks: Sequence[Task]) -> list[Compared]:
         if not has_values(task.pair):
             rows[place] = _estimated(task.pair)
             continue
-        found = _arrays(task.pair)
+        found = pair_arrays(task.pair)
         if isinstance(found, Message):
             rows[place] = _row(task.pair, None, incomparable=found)
         elif is_small(*found):
@@ -240,7 +240,7 @@ def _estimated(pair: Pair) -> Compared:
     return _row(pair, measurement, incomparable=reason)
 
 
-def _arrays(pair: Pair) -> tuple[Array, Array] | Message:
+def pair_arrays(pair: Pair) -> tuple[Array, Array] | Message:
     """Both sides as they can be compared element by element, or the reason why they cannot."""
     reference, candidate = pair.reference, pair.candidate
     if reference.dtype != candidate.dtype and (reason := _kinds_differ(reference.dtype, candidate.dtype)):

@@ -23,7 +23,7 @@ def samples_of(reference: Array, candidate: Array, *, most: int) -> Samples:
 
     The same arrays always give the same samples. Complex numbers and text give none: they have no place on one axis.
     """
-    if most < 1 or reference.size == 0 or not (_real(reference.dtype) and _real(candidate.dtype)):
+    if most < 1 or reference.size == 0 or not (is_real(reference.dtype) and is_real(candidate.dtype)):
         return ()
     places = _places(reference.size, most)
     left, right = (_taken(array, places).astype(np.float64).tolist() for array in (reference, candidate))
@@ -113,7 +113,8 @@ def _plain(array: Array, at: int) -> float | complex | int | bool:
 
 
 @lru_cache(maxsize=64)
-def _real(dtype: DType) -> bool:
+def is_real(dtype: DType) -> bool:
+    """Whether its values have a place on one axis."""
     return dtype.kind in "biuf" or (dtype.type.__module__.split(".")[0] == "ml_dtypes" and "complex" not in dtype.name)
 
 

@@ -26,6 +26,8 @@ class Options:
     language: str = "en"
     assets: str = ""
     """The folder, seen from an HTML page, of the scripts that several pages share; '' for one that has its own."""
+    tensors: str = ""
+    """The address that answers with the tensor of an entry, where a server has the recordings."""
 
 
 USUAL = Options()

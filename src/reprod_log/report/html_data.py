@@ -16,6 +16,7 @@ from markupsafe import Markup, escape
 
 from reprod_log.alignment import Alignment
 from reprod_log.measure.measurement import Measurement, Worst
+from reprod_log.measure.picture import Picture
 from reprod_log.messages import Text, Words, known_languages, message, words
 from reprod_log.recording import Key
 from reprod_log.report.causes import Cause, Causes
@@ -67,6 +68,9 @@ def entry_pages(alignment: Alignment, rows: Sequence[ReportRow]) -> dict[str, An
     """What the pages of single entries need, with its sentences: most of a report, wanted when one is opened."""
     sentences = Sentences()
     details = [_detail(row, most, sentences) for row, most in zip(rows, _samples_for(rows), strict=True)]
+    for row, detail in zip(rows, details, strict=True):
+        if row.key in alignment.pictures:
+            detail["picture"] = picture_data(alignment.pictures[row.key])
     findings = [
         [
             *(sentences.number(text) if text else None for text in (one.cause, one.evidence, one.advice)),
@@ -76,6 +80,15 @@ def entry_pages(alignment: Alignment, rows: Sequence[ReportRow]) -> dict[str, An
         for one in alignment.findings
     ]
     return {"details": details, "findings": findings, "sentences": sentences.by_language()}
+
+
+def picture_data(picture: Picture) -> dict[str, Any]:
+    """A picture for the script; its profiles cut to what a chart can show."""
+    profiles = [
+        [list(one.places), [short(value) for value in one.difference], [short(value) for value in one.reference]]
+        for one in picture.profiles
+    ]
+    return {**picture.to_dict(), "profiles": profiles}
 
 
 def packed(text: str) -> str:

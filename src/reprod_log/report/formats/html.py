@@ -45,7 +45,9 @@ SHARED_POLICY = (
     "base-uri 'none'; form-action 'none'"
 )
 """Of pages that share their scripts: those beside them run, and nothing else."""
-_SCRIPTS = tuple(f"script/{name}.js" for name in ("words", "charts", "table", "tree", "graph", "entry", "page"))
+_SCRIPTS = tuple(
+    f"script/{name}.js" for name in ("words", "charts", "table", "tree", "graph", "tensor", "entry", "page")
+)
 
 
 def render(alignment: Alignment, options: Options = USUAL) -> str:
@@ -58,6 +60,7 @@ def render(alignment: Alignment, options: Options = USUAL) -> str:
     columns = entry_columns(shown)
     data = page_data(alignment, shown, found_curves, screen.accounts) | {"columns": columns}
     data["first"] = place.get(screen.divergence.key) if screen.divergence else None
+    data["tensors"] = options.tensors
     shared = options.assets
     if shared:
         data["library"] = [f"{shared}/{name}" for name in _LIBRARY]
@@ -90,7 +93,7 @@ def render(alignment: Alignment, options: Options = USUAL) -> str:
         library=() if shared else packed_library(),
         script="" if shared else script,
         assets=shared,
-        content_policy=SHARED_POLICY if shared else content_policy([*bokeh_scripts(), script]),
+        content_policy=SHARED_POLICY if shared else content_policy([*bokeh_scripts(), script], asks=options.tensors),
     )
 
 
@@ -99,6 +102,11 @@ def write_assets(folder: Path) -> None:
     for name, text in zip((*_LIBRARY, _SHARED), (*bokeh_scripts(), scripts(*_SCRIPTS)), strict=True):
         with replacing(folder / name) as file:
             file.write(text.encode())
+
+
+def shown_rows(alignment: Alignment) -> tuple[ReportRow, ...]:
+    """The rows by the numbers that their pages have."""
+    return _shown(rows(alignment))
 
 
 def _shown(everything: tuple[ReportRow, ...]) -> tuple[ReportRow, ...]:
@@ -160,10 +168,14 @@ def scripts(*names: str) -> str:
     return "".join((TEMPLATES / name).read_text(encoding="utf-8") for name in names)
 
 
-def content_policy(scripts: list[str]) -> str:
-    """What the browser may do with the page: run these very scripts, nothing else, and fetch nothing at all."""
+def content_policy(scripts: list[str], *, asks: str = "") -> str:
+    """What the browser may do with the page: run these very scripts, nothing else, and fetch nothing at all.
+
+    A page that a server shows may ask that server for tensors.
+    """
+    connect = "connect-src 'self'; " if asks else ""
     hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(one.encode()).digest()).decode()}'" for one in scripts)
     return (
-        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
+        f"default-src 'none'; script-src {hashes}; {connect}style-src 'unsafe-inline'; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'"
     )

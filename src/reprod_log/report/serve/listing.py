@@ -88,6 +88,13 @@ class Listing:
                 return path
         return None
 
+    def recording_at(self, source: str) -> Path | None:
+        """The recording of the list that lies at `source`: a path as commands take it, or one below the folder."""
+        for path in (Path(source), self.folder / source) if source else ():
+            if path.resolve().is_relative_to(self.folder):
+                return self.path(self.name(path.resolve()), "recording")
+        return None
+
     def _paths(self) -> Iterator[Path]:
         for place, folders, files in os.walk(self.folder):
             here = Path(place)
@@ -123,7 +130,7 @@ class Listing:
             return self._alignment(path)
         if path.suffix in _RECORDING_SUFFIXES:
             facts = path.stat()
-            return Item(self._name(path), "recording", _time(facts.st_mtime), facts.st_size)
+            return Item(self.name(path), "recording", _time(facts.st_mtime), facts.st_size)
         return None
 
     def _alignment(self, path: Path) -> Item | None:
@@ -135,7 +142,7 @@ class Listing:
         if SCHEMA.encode() not in head:
             return None
         facts = path.stat()
-        plain_item = Item(self._name(path), "alignment", _time(facts.st_mtime), facts.st_size)
+        plain_item = Item(self.name(path), "alignment", _time(facts.st_mtime), facts.st_size)
         if facts.st_size > _READ_AT_ONCE:
             # Thousands of entries take seconds; the page looks again and finds what was read meanwhile.
             self._reader.submit(self._read_later, path, signature_of(path), plain_item)
@@ -179,7 +186,7 @@ class Listing:
         provenance = manifest.get("provenance")
         framework = provenance.get("framework", "") if isinstance(provenance, dict) else ""
         return Item(
-            self._name(path),
+            self.name(path),
             "recording",
             _time(newest),
             sum(one.st_size for one in facts),
@@ -188,7 +195,8 @@ class Listing:
             sides=(plain(str(framework)), ""),
         )
 
-    def _name(self, path: Path) -> str:
+    def name(self, path: Path) -> str:
+        """The path below the folder, as addresses have it."""
         if path == self.folder:
             return "."
         # A name that is not UTF-8 cannot stand in an address; its bytes are shown as escapes.

@@ -6,13 +6,20 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from reprod_log.alignment import Alignment
 from reprod_log.errors import ReprodLogError
+from reprod_log.measure.comparison import Compared, measure_pair
+from reprod_log.measure.picture import picture_of
+from reprod_log.messages import message
+from reprod_log.pairing import Pair, match
+from reprod_log.ranks import open_sides
 from reprod_log.recording import Entry, Recording
 from reprod_log.recording.stores import load
 from reprod_log.report.curves import named_steps
 from reprod_log.report.facts import origin_lines
+from reprod_log.report.formats import html
 from reprod_log.report.formats.html import bokeh_scripts, page, scripts
-from reprod_log.report.html_data import in_languages, short
+from reprod_log.report.html_data import in_languages, picture_data, short
 from reprod_log.report.serve.listing import Listing
 from reprod_log.report.view import MARKS, SEVERITY
 from reprod_log.report.writing import plain
@@ -84,6 +91,43 @@ def live_data(path: Path, other: Path | None = None) -> dict[str, Any]:
         "keys": [[plain(str(one.key)), plain(one.dtype), list(one.shape)] for one in recording.entries[-_MOST_KEYS:]],
         "left_out": max(0, len(recording) - _MOST_KEYS),
     }
+
+
+_SEEN_AT_ONCE = 1 << 16
+"""Elements of a tensor that a page is given to draw."""
+
+
+def tensor_data(alignment: Alignment, entry: str, listing: Listing) -> dict[str, Any]:
+    """The picture of the entry with that number, drawn from the recordings; else why there is none."""
+    rows = html.shown_rows(alignment)
+    compared = rows[int(entry)].compared if entry.isdecimal() and int(entry) < len(rows) else None
+    sources = (alignment.reference.source, alignment.candidate.source)
+    reference, candidate = map(listing.recording_at, sources)
+    if compared is None or reference is None or candidate is None:
+        return {"why": in_languages(message("tensor.gone"))}
+    pair = _pair(compared, *open_sides(reference, candidate))
+    if pair is None or _differs_now(compared, pair):
+        return {"why": in_languages(message("tensor.changed"))}
+    worst = compared.worst_elements
+    picture = picture_of(pair, worst=worst[0].index if worst else (), most=_SEEN_AT_ONCE)
+    return {"why": in_languages(message("entry.none"))} if picture is None else {"picture": picture_data(picture)}
+
+
+def _pair(compared: Compared, reference: Recording, candidate: Recording) -> Pair | None:
+    """The two entries; how one is turned into the other's layout is found again."""
+    if compared.view is not None:
+        pairs = match(reference, candidate).pairs
+        keys = (compared.key, compared.candidate_key)
+        return next((one for one in pairs if (one.reference.key, one.candidate.key) == keys), None)
+    if compared.key not in reference or compared.candidate_key not in candidate:
+        return None
+    return Pair(reference[compared.key], candidate[compared.candidate_key])
+
+
+def _differs_now(compared: Compared, pair: Pair) -> bool:
+    """Whether the recordings are others than those that were compared: the largest difference tells."""
+    before, now = compared.measurement, measure_pair(pair).measurement
+    return before is None or now is None or str(before.max_abs) != str(now.max_abs)
 
 
 def curves_of(recording: Recording) -> dict[str, dict[int, float]]:

@@ -10,6 +10,7 @@ import secrets
 import socket
 import socketserver
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
@@ -17,10 +18,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Lock
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 from reprod_log.alignment import Alignment, align
 from reprod_log.errors import ReprodLogError, UsageError
+from reprod_log.report import Options
 from reprod_log.report.formats import html
 from reprod_log.report.serve import pages
 from reprod_log.report.serve.listing import Listing, signature_of
@@ -35,6 +37,14 @@ _OWN_PAGES = (
 _REPORTS = "frame-ancestors 'none'"
 
 
+@dataclass(frozen=True)
+class Shown:
+    """A report that was asked for."""
+
+    alignment: Alignment
+    page: str
+
+
 class Server(ThreadingHTTPServer):
     """Serves one folder until it is shut down."""
 
@@ -45,7 +55,7 @@ class Server(ThreadingHTTPServer):
             raise UsageError(f"{folder} is not a folder; reprod serve takes the folder with alignments and recordings")
         self.listing = Listing(folder, self._make_ready)
         self.access = Access.for_host(host, token)
-        self._reports: OrderedDict[tuple[object, ...], str] = OrderedDict()
+        self._reports: OrderedDict[tuple[object, ...], Shown] = OrderedDict()
         self._lock = Lock()
         self._host = host
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -74,23 +84,28 @@ class Server(ThreadingHTTPServer):
     def _make_ready(self, path: Path, alignment: Alignment) -> None:
         """Render a large report before it is asked for, as long as there is room for it."""
         if len(self._reports) < _KEPT_REPORTS:
-            self._kept((str(path), signature_of(path)), lambda: html.render(alignment))
+            self._kept(lambda: alignment, path)
 
-    def report(self, path: Path) -> str:
-        """A saved alignment as the HTML report."""
-        return self._kept((str(path), signature_of(path)), lambda: html.render(Alignment.load(path)))
+    def shown(self, query: dict[str, str]) -> Shown | None:
+        """A saved alignment, or two recordings compared as they are now; None unless all are in the list."""
+        if "name" in query:
+            found = self.listing.path(query["name"], "alignment")
+            return None if found is None else self._kept(lambda: Alignment.load(found), found)
+        ours, theirs = (self.listing.path(query.get(name, ""), "recording") for name in ("reference", "candidate"))
+        return None if ours is None or theirs is None else self._kept(lambda: align(ours, theirs), ours, theirs)
 
-    def comparison(self, reference: Path, candidate: Path) -> str:
-        """Two recordings compared as they are now."""
-        key = (str(reference), signature_of(reference), str(candidate), signature_of(candidate))
-        return self._kept(key, lambda: html.render(align(reference, candidate)))
+    def _show(self, alignment: Alignment, paths: tuple[Path, ...]) -> Shown:
+        names = ("reference", "candidate") if len(paths) > 1 else ("name",)
+        query = urlencode({name: self.listing.name(path) for name, path in zip(names, paths, strict=True)})
+        return Shown(alignment, html.render(alignment, Options(tensors=f"/tensor.json?{query}")))
 
-    def _kept(self, key: tuple[object, ...], make: Any) -> str:
+    def _kept(self, make: Callable[[], Alignment], *paths: Path) -> Shown:
+        key = tuple((str(path), signature_of(path)) for path in paths)
         with self._lock:
             if key in self._reports:
                 self._reports.move_to_end(key)
                 return self._reports[key]
-        made: str = make()
+        made = self._show(make(), paths)
         with self._lock:
             self._reports[key] = made
             while len(self._reports) > _KEPT_REPORTS:
@@ -137,29 +152,20 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.OK, "text/html", pages.index(listing))
         elif path == "/items.json":
             self._answer(HTTPStatus.OK, "application/json", json.dumps([one.to_dict() for one in listing.items()]))
-        elif path == "/alignment" and (found := listing.path(query.get("name", ""), "alignment")):
-            self._answer(HTTPStatus.OK, "text/html", self.server.report(found), policy=_REPORTS)
+        elif path in ("/alignment", "/compare") and (shown := self.server.shown(query)):
+            self._answer(HTTPStatus.OK, "text/html", shown.page, policy=_REPORTS)
+        elif path == "/tensor.json" and (shown := self.server.shown(query)):
+            tensor = pages.tensor_data(shown.alignment, query.get("entry", ""), listing)
+            self._answer(HTTPStatus.OK, "application/json", json.dumps(tensor, allow_nan=False))
         elif path == "/recording" and listing.path(query.get("name", ""), "recording"):
             self._answer(HTTPStatus.OK, "text/html", pages.recording(query["name"], listing, query.get("with", "")))
         elif path == "/recording.json" and (found := listing.path(query.get("name", ""), "recording")):
             other = listing.path(query.get("with", ""), "recording")
             self._answer(HTTPStatus.OK, "application/json", json.dumps(live_data(found, other), allow_nan=False))
-        elif path == "/compare":
-            self._compare(query)
         elif (script := pages.script(path)) is not None:
             self._answer(HTTPStatus.OK, "text/javascript", script)
         else:
             self._answer(HTTPStatus.NOT_FOUND, "text/html", pages.problem("There is nothing under this address."))
-
-    def _compare(self, query: dict[str, str]) -> None:
-        listing = self.server.listing
-        reference = listing.path(query.get("reference", ""), "recording")
-        candidate = listing.path(query.get("candidate", ""), "recording")
-        if reference is None or candidate is None:
-            self._answer(HTTPStatus.NOT_FOUND, "text/html", pages.problem("There is no such recording."))
-        else:
-            page = self.server.comparison(reference, candidate)
-            self._answer(HTTPStatus.OK, "text/html", page, policy=_REPORTS)
 
     def _enter(self, path: str) -> None:
         """The right token in the address becomes a cookie, so that it does not stay in the address."""

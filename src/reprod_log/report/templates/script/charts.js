@@ -173,12 +173,21 @@ function curveChart(place, curve) {
   return show(new Bokeh.Column({ children: [upper, lower], sizing_mode: "stretch_width" }), place);
 }
 
-function histogram(place, octaves) {
+// The limit and the floor of the checks that are sizes of a difference; a relative one counts in the reference's size.
+function bounds(detail) {
+  const size = toNumber(detail.sides?.[0][4]);
+  const unit = { max_abs: 1, mean_abs: 1, rmse: 1, rms: 1, max: 1, rel_l2: size };
+  return (detail.checks ?? []).flatMap(([metric, , limit, , floor]) => unit[metric] ? [["entry.limit", "fail", toNumber(limit) * unit[metric]], ["floor", "noise", toNumber(floor) * unit[metric]]] : []).filter(([, , at]) => Number.isFinite(at) && at > 0);
+}
+
+function histogram(place, detail) {
+  const octaves = detail.octaves;
   const left = [], right = [], top = [];
   for (let at = 0; at < octaves.length; at += 2) { left.push(2 ** octaves[at]); right.push(2 ** (octaves[at] + 1)); top.push(octaves[at + 1]); }
   const made = figure({ x_axis_type: "log", y_axis_type: "log", height: 260, y_range: [0.5, Math.max(...top) * 2] });
   made.xaxis.axis_label = `|${t("difference")}|`; made.yaxis.axis_label = t("elements");
   const bars = made.quad({ left: { field: "left" }, right: { field: "right" }, top: { field: "top" }, bottom: 0.5, source: source({ left, right, top, size: left.map(shown) }), fill_color: colour("reference"), fill_alpha: 0.6, line_color: colour("back") });
+  for (const [name, shade, at] of bounds(detail)) made.line([at, at], [0.5, Math.max(...top) * 2], { line_color: colour(shade), line_width: 2, line_dash: "dashed", legend_label: t(name) });
   equip(made, [["≥", "@size"], [t("elements"), "@top"]], [bars]);
   return show(made, place);
 }

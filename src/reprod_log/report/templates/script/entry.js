@@ -83,15 +83,16 @@ function drawEntry(row) {
   const seen = visible, at = seen.indexOf(row);
   const link = (target, text) => target === undefined ? make("span", { class: "dim" }, text) : make("a", { href: "#entry-" + target }, text);
   const same = detail.counts ? detail.counts[0] - detail.counts[1] - detail.counts[2] - detail.counts[3] : 0;
-  const histogramPlace = make("div", { class: "small chart" }), scatterPlace = make("div", { class: "small chart" });
+  const histogramPlace = make("div", { class: "small chart" }), scatterPlace = make("div", { class: "small chart" }), tensorPlace = make("div");
   page.replaceChildren(
     make("p", { class: "tools" }, make("a", { href: "#layers", id: "back" }, "← " + t("back")), link(seen[at - 1], "↑ " + t("previous")), link(at < 0 ? undefined : seen[at + 1], "↓ " + t("next"))),
     make("h1", {}, make("bdi", {}, inWords(row))), make("p", { class: "dim" }, make("bdi", {}, make("code", {}, keysOf(row)))), make("p", {}, badge(row), " ", t("status." + statusOf(row).name)),
-    make("div", { class: "grid" }, ...[checksPart(detail),
+    tensorPlace, make("div", { class: "grid" }, ...[checksPart(detail),
       detail.octaves ? part(t("entry.histogram"), make("p", { class: "dim" }, t("entry.histogram.help", { count: same, total: detail.counts[0] })), histogramPlace) : null,
       detail.samples ? part(t("entry.scatter"), make("p", { class: "dim" }, t("entry.scatter.help", { count: detail.samples.length / 2, total: detail.counts[0] })), scatterPlace) : null,
       worstPart(detail), statisticsPart(row, detail), matchedPart(row, detail), findingsPart(row), stepsPart(row)].filter(Boolean)));
-  if (detail.octaves) withLibrary(() => histogram(histogramPlace, detail.octaves));
+  showTensor(tensorPlace, row, detail);
+  if (detail.octaves) withLibrary(() => histogram(histogramPlace, detail));
   const numeric = (detail.worst ?? []).filter((one) => typeof one[1] === "number" && typeof one[2] === "number");
   if (detail.samples) withLibrary(() => scatterCharts(scatterPlace, detail.samples, numeric));
   page.querySelector("#back").focus({ preventScroll: true });
