@@ -16,7 +16,7 @@ from reprod_log.report.curves import Curve, curves
 from reprod_log.report.facts import coverage, policy_rules, provenance_facts
 from reprod_log.report.first_screen import first_screen
 from reprod_log.report.groups import ModuleGroup, groups, heat_maps, module_tree
-from reprod_log.report.html_data import Sentences, page_data
+from reprod_log.report.html_data import entry_pages
 from reprod_log.report.view import remarks, rows
 
 
@@ -383,7 +383,7 @@ def test_samples_of_the_page_keep_the_digits_in_which_the_two_sides_differ() -> 
         Recording.from_arrays({"y": np.linspace(1, 2, 20).astype(np.float32)}),
         Recording.from_arrays({"y": np.linspace(1, 2, 20).astype(np.float32) * np.float32(1 + 2e-7)}),
     )
-    shown = page_data(made, rows(made), (), Sentences(), first_screen(made).accounts)["details"][0]["samples"]
+    shown = entry_pages(made, rows(made))["details"][0]["samples"]
     differences = [abs(b - a) for a, b in zip(shown[::2], shown[1::2], strict=True)]
     assert len(differences) == 20
     assert all(1e-7 < one < 5e-7 for one in differences)

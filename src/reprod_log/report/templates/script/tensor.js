@@ -130,10 +130,10 @@ function tensorPart(picture) {
   }
 
   const drawProfile = () => withLibrary(() => profileChart(profile, tensor));
-  const choice = (name, chosen, choices, act) => {
+  const choice = (name, title, chosen, choices, act) => {
     const select = make("select", { name, onchange: (event) => { act(event.target.value); drawTools(); draw(); } });
     options(select, choices, String(chosen));
-    return make("label", {}, t("tensor." + name), " ", select);
+    return make("label", {}, t(title), " ", select);
   };
 
   // Two axes are the picture's; of every other one a slider chooses the place.
@@ -146,8 +146,8 @@ function tensorPart(picture) {
         oninput: (event) => { tensor.at[axis] = Number(event.target.value); label.textContent = `${axisName(tensor, axis)}: ${tensor.places[axis][tensor.at[axis]]}`; draw(); } }));
     });
     tools.replaceChildren(
-      ...(tensor.rows === null ? [] : [choice("rows", tensor.rows, names, swap("rows", "columns")), choice("columns", tensor.columns, names, swap("columns", "rows"))]),
-      choice("shades", tensor.logarithmic ? "log" : "linear", [["log", t("tensor.log")], ["linear", t("tensor.linear")]], (value) => { tensor.logarithmic = value === "log"; }), ...sliders);
+      ...(tensor.rows === null ? [] : [choice("rows", "tensor.rows", tensor.rows, names, swap("rows", "columns")), choice("columns", "tensor.columns", tensor.columns, names, swap("columns", "rows"))]),
+      choice("shades", "tensor.shades", tensor.logarithmic ? "log" : "linear", [["log", t("tensor.log")], ["linear", t("tensor.linear")]], (value) => { tensor.logarithmic = value === "log"; }), ...sliders);
   }
 
   function move(row, column) {
@@ -169,7 +169,7 @@ function tensorPart(picture) {
   }
   drawTools();
   const total = tensor.shape.reduce((product, one) => product * one, 1);
-  const along = choice("profile", tensor.profile, tensor.axes.map((axis) => [String(axis), axisName(tensor, axis)]), (value) => { tensor.profile = Number(value); drawProfile(); });
+  const along = choice("profile", "tensor.profile", tensor.profile, tensor.axes.map((axis) => [String(axis), axisName(tensor, axis)]), (value) => { tensor.profile = Number(value); drawProfile(); });
   const made = part(t("tensor"), make("p", { class: "dim" }, t("tensor.help", { shown: tensor.grids[0].length, total })), tools,
     make("div", { class: "tensors" }, ...canvases.map((canvas, number) => make("figure", {}, make("figcaption", {}, t(GRIDS[number])), canvas, make("small", { class: "dim" })))),
     make("p", {}, reading), make("p", { class: "tools" }, along), profile);
