@@ -1,4 +1,4 @@
-"""The tensor of an entry in a real Chromium: pictures, axes, keys, what is not finite; from a file and from a server."""
+"""The tensor of an entry in a real Chromium: pictures, axes, keys, what is not finite; from a file and a server."""
 
 from collections.abc import Iterator
 from pathlib import Path
