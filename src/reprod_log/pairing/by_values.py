@@ -355,7 +355,9 @@ class _Finder:
             arrays = {name: part.array() for name, part in zip(whole, parts, strict=True)}
             return self.weights.back(key.path, entry.shape, arrays, add=add)
 
-        if not self._covered(key.path, add=add):
+        # With zeros, since whether a tensor is covered does not depend on its values.
+        empty = {one.target: np.zeros(one.shape) for one in links}
+        if self.weights.back(key.path, shape, empty, add=add) is None:
             return None
         self.taken.update(keys)
         if len(links) == 1 and str(link.recipe) == "as is" and parts[0].shape == entry.shape:
@@ -370,12 +372,6 @@ class _Finder:
         return Pair(
             entry, viewed, "value", CONFIDENCE["value"], View(message("view.through_map", targets=Names(whole)))
         )
-
-    def _covered(self, name: str, *, add: bool) -> bool:
-        links = self.weights.by_source[name]
-        shape = links[0].source_shapes[links[0].sources.index(name)]
-        arrays = {link.target: np.zeros(link.shape) for link in links}
-        return self.weights.back(name, shape, arrays, add=add) is not None
 
     def is_lost(self, entry: Entry) -> bool:
         """Whether it matters that it has no partner: a gradient or an update that is not zero, a buffer that moves."""
