@@ -39,7 +39,7 @@ demo: $(VENV)/ready ## align AlexNet in torch with its paddle port, then find a 
 test test-fast: export PYTHONDONTWRITEBYTECODE =
 test test-fast: export PYTHONPYCACHEPREFIX = $(CURDIR)/build/bytecode
 
-test: $(VENV)/ready $(VENV)/browser lint types ## check style and types, then run the tests
+test: $(VENV)/ready $(VENV)/browser lint types ## check style and types, then run the tests; WHOLE=1: every row of the long tables
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(NOT_NEXT)
 
 test-fast: $(VENV)/ready ## run the tests that need neither frameworks nor a browser

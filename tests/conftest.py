@@ -8,6 +8,7 @@ import pytest
 from hypothesis import settings
 
 from fast import HEAVY, is_heavy
+from sampling import WHOLE
 
 # The same examples every time: a test that fails must fail again. Longer, random searches belong to fuzzing.
 settings.register_profile("fixed", derandomize=True)
@@ -35,6 +36,14 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     return result
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "whole: slow, and like a test that always runs; only with WHOLE=1")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Long files first, then all that need a framework, so that no process is left alone with one at the end."""
+    left_out = [] if WHOLE else [item for item in items if item.get_closest_marker("whole")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("whole")]
     items.sort(key=lambda item: (item.path.parent.name not in _LONG, not is_heavy(item.path)))

@@ -1,4 +1,4 @@
-"""Long tables of slow rows: the usual run takes a sample, `make test WHOLE=1` every row."""
+"""Long tables of slow rows: the usual run takes a sample, `make test WHOLE=1` every row and what is marked `whole`."""
 
 import os
 from collections.abc import Iterable

@@ -64,7 +64,11 @@ def told(alignment: Alignment) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("planted", [{}, {"epsilon": 1e-3}, {"decay": 0.5}], ids=["right", "epsilon", "decay"])
+@pytest.mark.parametrize(
+    "planted",
+    [{}, {"epsilon": 1e-3}, pytest.param({"decay": 0.5}, marks=pytest.mark.whole)],
+    ids=["right", "epsilon", "decay"],
+)
 def test_verdict_measurements_and_causes_are_those_of_memory(tmp_path: Path, planted: dict[str, float]) -> None:
     in_memory, spooled = aligned(**planted), aligned(tmp_path, **planted)
     assert in_memory.passed is not bool(planted)

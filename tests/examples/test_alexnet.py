@@ -36,8 +36,8 @@ def test_script_fails_when_it_imports_a_forbidden_framework(alexnet):
     ("script", "step", "log", "key"),
     [
         ("forward", 1, "forward_diff.log", "logits"),
-        ("metric", 2, "metric_diff.log", "top1"),
-        ("loss", 3, "loss_diff.log", "loss"),
+        pytest.param("metric", 2, "metric_diff.log", "top1", marks=pytest.mark.whole),
+        pytest.param("loss", 3, "loss_diff.log", "loss", marks=pytest.mark.whole),
         ("train_align", 5, "train_align_diff.log", "top1"),
     ],
 )
@@ -60,6 +60,7 @@ def test_learning_rates_pass_when_the_schedulers_are_stepped(alexnet):
     np.testing.assert_allclose(rates[[0, 29, 30, 59, 60, 89]], [0.1, 0.1, 0.01, 0.01, 0.001, 0.001], rtol=1e-12)
 
 
+@pytest.mark.whole
 def test_learning_rates_pass_for_the_wrong_reason_when_never_stepped(alexnet):
     alexnet.check("test_lr.py", "--never-step")
 
@@ -76,6 +77,7 @@ def test_published_lr_check_fails_when_shapes_are_not_broadcast(alexnet):
     assert load(alexnet, "AlexNet_torch/lr_torch.npy")["lr"].shape == (90, 1)
 
 
+@pytest.mark.whole
 def test_failure_with_he_weights_is_a_relu_at_its_kink_and_goes_away_in_float64(alexnet):
     alexnet.torch("AlexNet_torch/train.py", "--init", "he08", "--record-relu")
     alexnet.paddle("AlexNet_paddle/train.py", "--init", "he08", "--record-relu")

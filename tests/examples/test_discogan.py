@@ -22,6 +22,7 @@ def test_backward_check_passes_when_every_network_has_its_own_weights(discogan):
     assert log.verdict == "diff check passed"
 
 
+@pytest.mark.whole
 def test_published_drift_comes_back_when_the_generators_share_a_dict(discogan):
     discogan.paddle("DG_paddle/bp_DG.py", "--as-published")
     discogan.torch("DG_torch/bp_DG.py", "--as-published")

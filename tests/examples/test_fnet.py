@@ -24,6 +24,7 @@ def test_schedules_are_equal_at_every_step_when_the_parameters_are(fnet):
         assert f"{name}: over all 1024 steps at most 0.000e+00" in printed
 
 
+@pytest.mark.whole
 def test_published_cosine_differences_come_out_to_the_last_digit(fnet):
     printed = fnet.check("compare_scheduler.py", "--as-published", exit_code=1)
 
@@ -54,6 +55,7 @@ def test_each_side_loads_its_own_framework_only(fnet):
     fnet.paddle("train_paddle.py", "--iterations", "1")
 
 
+@pytest.mark.whole
 def test_published_backward_check_is_ten_zeros_when_torch_meets_itself(fnet):
     printed = fnet.check("check_step4.py", "--as-published")
 
@@ -65,6 +67,7 @@ def test_published_backward_check_is_ten_zeros_when_torch_meets_itself(fnet):
     assert noted.startswith("NOT PROVEN")
 
 
+@pytest.mark.whole
 def test_old_adamw_fails_from_the_first_update_when_paddle_really_runs(fnet):
     fnet.check("check_step4.py", "--legacy-adamw", exit_code=1)
 

@@ -22,6 +22,7 @@ def test_forward_passes_by_the_commands_of_the_seed(mvf):
     assert log.outcomes == {"logits": True}
 
 
+@pytest.mark.whole
 def test_metrics_pass_on_the_mini_data_set(mvf):
     mvf.run("bash", "test_tipc/prepare.sh", "test_tipc/configs/mvf/train_infer_python.txt", "lite_train_lite_infer")
     mvf.paddle("alignment/step2/paddle_val.py", "--dataset_root", "test_tipc/data/mini_ucf")
@@ -34,6 +35,7 @@ def test_metrics_pass_on_the_mini_data_set(mvf):
     assert "mean_class_accuracy: 0.1000" in printed
 
 
+@pytest.mark.whole
 def test_loss_passes_by_the_commands_of_the_seed(mvf):
     mvf.paddle("alignment/step3/paddle_loss.py")
     mvf.torch("alignment/step3/torch_loss.py")
@@ -60,6 +62,7 @@ def test_backward_passes_and_sees_a_missing_weight_decay(mvf):
     assert log.differences["loss_4"] > 1e-4
 
 
+@pytest.mark.whole
 def test_published_backward_passes_though_the_weight_decay_is_missing(mvf):
     mvf.torch("alignment/step4/torch_train.py", "--as-published")
     mvf.paddle("alignment/step4/paddle_train.py", "--as-published", "--no-weight-decay")

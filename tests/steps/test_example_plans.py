@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from example_runs import align_example, cause
 
 from reprod_log.verdict import Status
@@ -22,6 +23,7 @@ def test_alexnet_is_aligned_in_every_step(tmp_path: Path) -> None:
     assert (tmp_path / "report_steps" / "backward.html").is_file()
 
 
+@pytest.mark.whole
 def test_alexnet_as_published_has_a_schedule_that_never_steps(tmp_path: Path) -> None:
     found = align_example("alexnet", tmp_path, "--as-published", "--only", "lr", "--only", "backward", code=4)
     assert found["lr"].status is Status.UNPROVEN
@@ -29,6 +31,7 @@ def test_alexnet_as_published_has_a_schedule_that_never_steps(tmp_path: Path) ->
     assert [one.key for one in found["backward"].verdict.judgements] == [f"loss_{index}" for index in range(5)]
 
 
+@pytest.mark.whole
 def test_fnet_is_aligned_over_all_steps_of_three_schedules(tmp_path: Path) -> None:
     found = align_example("fnet", tmp_path, "--only", "lr", "--only", "backward", code=0)
     assert len(found["lr"].verdict.judgements) == 3 * 1024

@@ -1,14 +1,13 @@
 """What a script does to its surroundings while it is recorded: the disk fills up, folders change, output is closed."""
 
-import os
 import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
 
+from forks import Command, run_reprod
 from reprod_log import cli
 from reprod_log.recording.stores import load
 
@@ -46,50 +45,67 @@ def expected() -> bytes:
     return model.weight.detach().numpy().tobytes()
 
 
-def recorded(folder: Path, *, disturb: str = "pass", end: str = "pass") -> subprocess.CompletedProcess[str]:
-    (folder / "script.py").write_text(SCRIPT.format(disturb=disturb, end=end))
-    done = subprocess.run(
-        [sys.executable, "-m", "reprod_log", "run", "-o", "rec", "script.py"],
-        cwd=folder, env={**os.environ, "RESULT": str(folder / "result")}, capture_output=True, text=True,
-    )  # fmt: skip
-    assert (folder / "result").read_bytes() == expected()
-    return done
+Done = dict[str, tuple[subprocess.CompletedProcess[str], Path]]
+WAYS = {
+    "the disk fills up": (f"if step == 2: {FULL}", ROOM),
+    "the disk is full": (f"if step == 0: {FULL.replace('20_000', '1')}", ROOM),
+    "another folder": ("os.makedirs(str(step), exist_ok=True), os.chdir(str(step))", "pass"),
+    "deleted": ("step == 2 and shutil.rmtree('rec', ignore_errors=True)", "pass"),
+    "streams closed": ("pass", "sys.stdout.close(), sys.stderr.close()"),
+    "descriptor closed": ("pass", "os.close(1)"),
+}
+"""What a script does in each step, and at its end."""
 
 
-def test_disk_that_fills_up_is_an_exit_code_of_its_own(tmp_path: Path) -> None:
-    done = recorded(tmp_path, disturb=f"if step == 2: {FULL}", end=ROOM)
-    assert done.returncode == cli.INCOMPLETE
-    assert "INCOMPLETE" in done.stdout
-    assert "recording stopped at 'step1/" in done.stdout
-    found = load(tmp_path / "rec")
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Done:
+    """Every disturbed script recorded, and the folder of its recording; its own result is never another one."""
+    folders = {way: tmp_path_factory.mktemp("disturbed") for way in WAYS}
+    for way, (disturb, end) in WAYS.items():
+        (folders[way] / "script.py").write_text(SCRIPT.format(disturb=disturb, end=end))
+    commands = [
+        Command(["run", "-o", "rec", "script.py"], folder, {"RESULT": str(folder / "result")})
+        for folder in folders.values()
+    ]
+    found = dict(zip(WAYS, run_reprod(*commands), strict=True))
+    assert all((folder / "result").read_bytes() == expected() for folder in folders.values())
+    return {way: (found[way], folders[way] / "rec") for way in WAYS}
+
+
+def test_disk_that_fills_up_is_an_exit_code_of_its_own(done: Done) -> None:
+    answer, recording = done["the disk fills up"]
+    assert answer.returncode == cli.INCOMPLETE
+    assert "INCOMPLETE" in answer.stdout
+    assert "recording stopped at 'step1/" in answer.stdout
+    found = load(recording)
     assert not found.complete
     assert found.steps == (0,)
 
 
-def test_disk_that_is_full_from_the_start_is_no_success(tmp_path: Path) -> None:
-    done = recorded(tmp_path, disturb=f"if step == 0: {FULL.replace('20_000', '1')}", end=ROOM)
-    assert done.returncode not in (0, 1, cli.INTERNAL_ERROR)
-    assert "nothing was recorded" in done.stderr
-    assert not (tmp_path / "rec" / "manifest.json").exists()
+def test_disk_that_is_full_from_the_start_is_no_success(done: Done) -> None:
+    answer, recording = done["the disk is full"]
+    assert answer.returncode not in (0, 1, cli.INTERNAL_ERROR)
+    assert "nothing was recorded" in answer.stderr
+    assert not (recording / "manifest.json").exists()
 
 
-def test_script_may_change_its_folder(tmp_path: Path) -> None:
-    done = recorded(tmp_path, disturb="os.makedirs(str(step), exist_ok=True), os.chdir(str(step))")
-    assert done.returncode == 0, done.stderr
-    found = load(tmp_path / "rec")
+def test_script_may_change_its_folder(done: Done) -> None:
+    answer, recording = done["another folder"]
+    assert answer.returncode == 0, answer.stderr
+    found = load(recording)
     assert found.complete
     assert found.steps == (0, 1, 2, 3)
-    assert not list(tmp_path.rglob("0/rec"))
+    assert not list(recording.parent.rglob("0/rec"))
 
 
-def test_recording_that_is_deleted_under_way_is_incomplete(tmp_path: Path) -> None:
-    done = recorded(tmp_path, disturb="step == 2 and shutil.rmtree('rec', ignore_errors=True)")
-    assert done.returncode in (cli.INCOMPLETE, cli.WRONG_USE)
-    assert not (tmp_path / "rec" / "manifest.json").exists() or not load(tmp_path / "rec").complete
+def test_recording_that_is_deleted_under_way_is_incomplete(done: Done) -> None:
+    answer, recording = done["deleted"]
+    assert answer.returncode in (cli.INCOMPLETE, cli.WRONG_USE)
+    assert not (recording / "manifest.json").exists() or not load(recording).complete
 
 
-@pytest.mark.parametrize("close", ["sys.stdout.close(), sys.stderr.close()", "os.close(1)"])
-def test_script_may_close_its_output(close: str, tmp_path: Path) -> None:
-    done = recorded(tmp_path, end=close)
-    assert done.returncode == 0, done.stderr
-    assert load(tmp_path / "rec").complete
+@pytest.mark.parametrize("way", ["streams closed", "descriptor closed"])
+def test_script_may_close_its_output(done: Done, way: str) -> None:
+    answer, recording = done[way]
+    assert answer.returncode == 0, answer.stderr
+    assert load(recording).complete

@@ -15,7 +15,7 @@ from typing import Annotated, Any, get_origin, get_type_hints
 import typer
 from typer.core import TyperGroup
 
-from reprod_log.cli import ALIGNED, INTERNAL_ERROR, INTERRUPTED, READER_GONE, WRONG_USE, commands
+from reprod_log.cli import ALIGNED, INTERNAL_ERROR, INTERRUPTED, READER_GONE, WRONG_USE, commands, loading
 from reprod_log.cli.ending import documented, give
 from reprod_log.cli.output import printable, tolerant_output
 from reprod_log.errors import ReprodLogError
@@ -39,7 +39,9 @@ def exit_code_of(arguments: list[str]) -> int:
 def _exit_code_of(arguments: list[str]) -> int:
     arguments = _understood(arguments)
     try:
-        answer = command(arguments).main(args=arguments, prog_name="reprod", standalone_mode=False)
+        with loading():
+            application = command(arguments)
+        answer = application.main(args=arguments, prog_name="reprod", standalone_mode=False)
     except typer.Exit as leaving:
         return int(leaving.exit_code)
     except _WRONG_ARGUMENTS as error:
