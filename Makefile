@@ -122,8 +122,9 @@ requirements: $(VENV)/ready ## pin and hash the packages of development in requi
 	$(BIN)/pip install --quiet --constraint constraints.txt pip-tools
 	$(BIN)/python requirements/compile.py
 
-pictures: $(VENV)/ready $(VENV)/browser ## take the pictures of the documentation from the demo's reports
+pictures: $(VENV)/ready $(VENV)/browser ## take the pictures of the documentation from the reports of the demo and the gallery
 	@test -f demo_output/mistake.html || $(MAKE) demo
+	$(BIN)/python docs/gallery.py
 	$(BIN)/python docs/pictures.py demo_output
 
 release-check: $(VENV)/ready ## build wheel and sdist, install each in a fresh environment and use it there
@@ -131,6 +132,7 @@ release-check: $(VENV)/ready ## build wheel and sdist, install each in a fresh e
 
 docs: $(VENV)/ready ## build the documentation into site/
 	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/gallery.py
 	$(BIN)/python -m sphinx -W --keep-going -q -b html -d site/.doctrees docs site
 	@echo "open site/index.html"
 

@@ -1,6 +1,7 @@
 """A mistake planted in the port, found, named and fixed: `python planted.py [FOLDER]` writes a report of each state.
 
-The port pads one convolution by repeating the border. Shapes agree, the loss looks plausible, training would work.
+The port asks for paddle's other kind of dropout, which halves what passes through it in eval mode. Shapes agree, the loss
+looks plausible, training would work.
 """
 
 from __future__ import annotations
@@ -29,9 +30,7 @@ class Port(alexnet_paddle.AlexNet):
 
     def __init__(self, *, fixed: bool) -> None:
         super().__init__(SETTINGS)
-        c4, c5 = SETTINGS.channels[3:]
-        padding_mode = "zeros" if fixed else "replicate"
-        self.conv5 = nn.Conv2D(c4, c5, 3, padding=1, padding_mode=padding_mode)
+        self.dropout = nn.Dropout(0.5, mode="upscale_in_train" if fixed else "downscale_in_infer")
         self.eval()
 
 

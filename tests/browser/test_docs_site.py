@@ -52,6 +52,29 @@ def test_navigation_and_search_work_from_disk(site: Path, page: Any) -> None:
     page.locator("#search-results li a").first.wait_for(timeout=20_000)
 
 
+@pytest.mark.parametrize("words", ["舍入", "噪声底", "首个分歧"])
+def test_search_finds_chinese_words(site: Path, page: Any, words: str) -> None:
+    page.goto((site / "search.html").as_uri() + f"?q={words}")
+    page.locator("#search-results li a[href^='zh/']").first.wait_for(timeout=20_000)
+
+
+def test_search_does_not_find_what_is_not_there(site: Path, page: Any) -> None:
+    page.goto((site / "search.html").as_uri() + "?q=舍底首声")
+    page.get_by_text("did not match any documents").wait_for(timeout=20_000)
+
+
+def test_language_can_be_switched_on_every_page(site: Path, page: Any) -> None:
+    page.goto((site / "verdict.html").as_uri())
+    page.locator(".sidebar-language a").click()
+    assert page.url.endswith("zh/verdict.html")
+    page.locator(".sidebar-language a").click()
+    assert page.url.endswith("/verdict.html")
+    assert "zh" not in page.url.rsplit("/", 2)[1:]
+    page.goto((site / "house.html").as_uri())
+    page.locator(".sidebar-language a").click()
+    assert page.url.endswith("zh/index.html")
+
+
 def test_broken_link_fails_the_build(tmp_path: Path) -> None:
     source = tmp_path / "docs"
     source.mkdir()

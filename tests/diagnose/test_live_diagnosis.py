@@ -169,6 +169,8 @@ def test_dropout_that_does_not_scale_up_is_seen_and_named() -> None:
     theirs = paddle.nn.Sequential(paddle.nn.Linear(6, 6), paddle.nn.Dropout(0.5, mode="downscale_in_infer"))
     found = causes(align_models(ours, theirs, (DATA,)))
     assert "mode of 1 differs" in found["layer_setting"]
+    # In eval mode nothing is dropped: the other kind only scales.
+    assert "mode" not in found
 
 
 def test_saturated_softmax_of_paddle_is_explained() -> None:

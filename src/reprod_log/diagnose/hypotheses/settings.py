@@ -162,7 +162,9 @@ def _idle(data: CaseData, path: str) -> Iterable[Finding]:
     if given is None or made is None:
         return
     idle = [np.array_equal(given[place], made[place]) for place in (0, 1)]
-    if idle[0] != idle[1]:
+    # Another formula may scale the values of a layer that is in eval mode on both sides.
+    drops = [bool(np.any((made[place] == 0) & (given[place] != 0))) for place in (0, 1)]
+    if (idle[0] and drops[1]) or (idle[1] and drops[0]):
         yield explained(
             "mode",
             message("cause.mode.idle", path=Name(path), side=side("candidate" if idle[1] else "reference")),
