@@ -1,7 +1,7 @@
 """A mistake planted in the port, found, named and fixed: `python planted.py [FOLDER]` writes a report of each state.
 
-The port asks for paddle's other kind of dropout, which halves what passes through it in eval mode. Shapes agree, the loss
-looks plausible, training would work.
+The port asks for paddle's other kind of dropout, which halves what passes through it in eval mode. Shapes agree, the
+loss looks plausible, training would work.
 """
 
 from __future__ import annotations
