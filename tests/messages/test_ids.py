@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import get_args
@@ -46,6 +47,8 @@ FAMILIES = {
     *(f"transfer.{status}{count}" for status in get_args(Check) for count in ("", ".count")),
 }  # fmt: skip
 """Ids that are put together from a prefix and a value of a closed set."""
+FINDINGS = json.loads((SOURCE / "diagnose" / "findings.json").read_text(encoding="utf-8"))
+"""What the diagnosis can find: by the id of a cause, or of a part of one, the ids that go with it."""
 GETTERS = {"message", "get", "t", "sentence"}
 TELLING = {
     "note", "notes", "reason", "reasons", "cause", "evidence", "advice", "problem", "view", "basis", "incomparable",
@@ -109,7 +112,40 @@ def test_every_id_of_the_tables_is_used() -> None:
     # The columns of a table and the choices of a page stand in lists, in Python and in the scripts.
     scripts = " ".join(path.read_text(encoding="utf-8") for path in (*SOURCE.rglob("*.j2"), *SOURCE.rglob("*.js")))
     quoted = set(re.findall(r"""["']([\w.]+)["']""", scripts))
-    assert set(ENGLISH) - written - quoted - FAMILIES == set()
+    assert set(ENGLISH) - written - quoted - FAMILIES - finding_ids() == set()
+
+
+def finding_ids() -> set[str]:
+    return {id for row in FINDINGS.values() for name in ("evidence", "advice") for id in row.get(name, ())}
+
+
+def test_rows_of_findings_are_made_of_messages_and_each_is_made_somewhere() -> None:
+    written = {node.value for _, tree in trees() for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    assert finding_ids() | set(FINDINGS) <= set(ENGLISH)
+    assert set(FINDINGS) - written - FAMILIES == set()
+
+
+def test_findings_are_given_every_argument_of_their_rows() -> None:
+    """What a row's messages have no place for is dropped, so one that is missing would only show when it is made."""
+    wrong = []
+    for path, tree in trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and called(node) in ("told", "what") and node.args:
+                given = {one.arg for one in node.keywords}
+                for id in literals(node.args[0]):
+                    row = FINDINGS[id]
+                    ids = [id, *row.get("evidence", ()), *row.get("advice", ())]
+                    # A whole cause that is passed on gets the rest of its arguments where the finding is made.
+                    if called(node) == "what" and id.startswith("cause."):
+                        continue
+                    places = {place[1] for one in ids for table in tables() for place in PLACE.finditer(table[one])}
+                    if not places <= given:
+                        wrong.append((path.name, node.lineno, id, sorted(places - given)))
+    assert wrong == []
+
+
+def tables() -> list[Mapping[str, str]]:
+    return [words(language).sentences for language in known_languages()]
 
 
 def test_messages_are_given_the_arguments_that_their_rows_have_places_for() -> None:

@@ -45,20 +45,8 @@ def summary(
         "scored half is only measured. A hash of the name decides (`Mistake.half` in tests/zoo/trial.py). The first "
         "100 mistakes had all been looked at before they were split.",
         "",
-        "| half | mistakes | found | placed | cause named | as the first one shown | proven by running again |",
-        "|---|---|---|---|---|---|---|",
+        *halves(mistakes, known),
     ]
-    for half in ("development", "scored", "both"):
-        chosen = [one for one in mistakes if half in (known[one.name].half, "both")]
-        counts = (
-            sum(bool(one.first["V"]) for one in chosen),
-            sum(placed(known[one.name], one.first["V"]) for one in chosen),
-            sum(named(known[one.name], one) for one in chosen),
-            sum(named(known[one.name], one, most=1) for one in chosen),
-            sum(any(sure == "proven" for _, sure, _ in one.causes) for one in chosen),
-        )
-        shares = " | ".join(_share(count, len(chosen)) for count in counts)
-        lines.append(f"| {half} | {len({one.name for one in chosen})} | {shares} |")
     lines += [
         "",
         f"Causes named on correct ports: {len(blamed)} of {len(healthy)}.",
@@ -89,6 +77,27 @@ def summary(
             f"- {text.splitlines()[0]}: {text.splitlines()[-1]}" for text in errors
         ]
     return "\n".join(lines) + "\n"
+
+
+def halves(mistakes: Sequence[Outcome], known: Mapping[str, Mistake]) -> list[str]:
+    """The totals of both halves. *Wrong*: causes are shown, and none of them is the right one."""
+    lines = [
+        "| half | mistakes | found | placed | cause named | wrong | as the first one shown | proven by running again |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for half in ("development", "scored", "both"):
+        chosen = [one for one in mistakes if half in (known[one.name].half, "both")]
+        counts = (
+            sum(bool(one.first["V"]) for one in chosen),
+            sum(placed(known[one.name], one.first["V"]) for one in chosen),
+            sum(named(known[one.name], one) for one in chosen),
+            sum(bool(one.causes) and not named(known[one.name], one) for one in chosen),
+            sum(named(known[one.name], one, most=1) for one in chosen),
+            sum(any(sure == "proven" for _, sure, _ in one.causes) for one in chosen),
+        )
+        shares = " | ".join(_share(count, len(chosen)) for count in counts)
+        lines.append(f"| {half} | {len({one.name for one in chosen})} | {shares} |")
+    return lines
 
 
 def of_pairs(outcomes: Sequence[Outcome], known: Mapping[str, TwoMistakes]) -> str:

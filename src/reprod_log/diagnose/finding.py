@@ -5,11 +5,14 @@ Causes and remarks never change a verdict. A doubt says that a pass proves nothi
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, Literal
 
-from reprod_log.messages import Message, Name, Names, message, words
+from reprod_log.messages import Message, Name, Names, message, places, words
 from reprod_log.recording import Key
 
 Confidence = Literal["proven", "explained", "hint"]
@@ -33,6 +36,8 @@ class Fix:
     """By the candidate's names; the values that would make it right."""
     weights: bool = False
     """Whether the reference's weights are to be given to it again."""
+    back: Mapping[str, Any] = field(default_factory=dict)
+    """By the reference's names: what would make it as wrong as the candidate, where the candidate cannot be changed."""
 
 
 @dataclass(frozen=True)
@@ -122,37 +127,77 @@ class Finding:
         return cls(**values)
 
 
-Told = Message | tuple[Message, ...]
+@dataclass(frozen=True)
+class What:
+    """A part of a cause: a row of the table of findings by its id, with all arguments of its messages."""
+
+    id: str
+    arguments: Mapping[str, object] = field(default_factory=dict)
+    evidence: tuple[Message, ...] = ()
+    """What supports it beside the messages of its row."""
 
 
-def explained(
-    rule: str,
-    cause: Message,
-    evidence: Told,
-    advice: Told = (),
+def what(id: str, /, **arguments: object) -> What:
+    return What(id, arguments)
+
+
+def told(
+    one: What | str,
     keys: Iterable[Key] = (),
+    /,
     *,
+    evidence: Message | Iterable[Message] = (),
+    advice: Message | Iterable[Message] = (),
+    sure: Confidence | None = None,
+    kind: Kind | None = None,
     fixes: tuple[Fix, ...] = (),
     agreeing: tuple[Key, ...] = (),
+    **arguments: object,
 ) -> Finding:
-    """A cause whose prediction is the candidate's tensor, to within its floor."""
-    found = hinted(rule, cause, evidence, advice, keys, fixes=fixes, agreeing=agreeing)
-    return replace(found, confidence="explained")
+    """The finding that a row of the table describes; each of its messages takes the arguments that it has places for.
+
+    A row has the rule, how sure it makes, and what supports and follows from it; `evidence` and `advice` come behind
+    these. Where an argument is a row itself (a part of the cause that has several forms), its evidence comes first, and
+    the finding is no surer than it.
+    """
+    table = _table()
+    id, arguments = (one, arguments) if isinstance(one, str) else (one.id, {**arguments, **one.arguments})
+    parts = [(part, table[part.id]) for part in arguments.values() if isinstance(part, What)]
+    row = table[id]
+    given = {name: _said(part) if isinstance(part, What) else part for name, part in arguments.items()}
+    rows = [*((part.arguments, found) for part, found in parts), (given, row)]
+    evidence, advice = ((more,) if isinstance(more, Message) else more for more in (evidence, advice))
+    degrees = [found.get("sure", "explained") for _, found in rows] if sure is None else [sure]
+    return Finding(
+        row["rule"],
+        _fitting(id, given),
+        (
+            *(_fitting(each, values) for values, found in rows for each in found.get("evidence", ())),
+            *(more for part, _ in parts for more in part.evidence),
+            *evidence,
+        ),
+        max(degrees, key=_CERTAINTY.__getitem__),
+        (*(_fitting(each, values) for values, found in rows for each in found.get("advice", ())), *advice),
+        tuple(keys),
+        kind or row.get("kind", "cause"),
+        fixes,
+        agreeing,
+    )
 
 
-def hinted(
-    rule: str,
-    cause: Message,
-    evidence: Told,
-    advice: Told = (),
-    keys: Iterable[Key] = (),
-    *,
-    fixes: tuple[Fix, ...] = (),
-    agreeing: tuple[Key, ...] = (),
-) -> Finding:
-    """What is worth a look; a re-run of its fixes may prove it."""
-    evidence, advice = ((one,) if isinstance(one, Message) else one for one in (evidence, advice))
-    return Finding(rule, cause, evidence, "hint", advice, tuple(keys), "hint", fixes, agreeing)
+@lru_cache(maxsize=1)
+def _table() -> Mapping[str, Any]:
+    found: Mapping[str, Any] = json.loads(Path(__file__).with_name("findings.json").read_text(encoding="utf-8"))
+    return found
+
+
+def _said(one: What) -> Message:
+    return _fitting(one.id, one.arguments)
+
+
+def _fitting(id: str, arguments: Mapping[str, object]) -> Message:
+    """A message with those of the arguments that it has places for."""
+    return Message(id, {name: arguments[name] for name in places(id)})
 
 
 def _texts(sentence: str) -> tuple[str, ...]:

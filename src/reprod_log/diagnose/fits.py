@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
-from reprod_log.messages import Message, Number, message
+from reprod_log.diagnose.finding import What, side, what
+from reprod_log.messages import Number
 from reprod_log.pairing.distance import factor
 from reprod_log.pairing.layouts import arrangement
 from reprod_log.recording import Array, dtype_named
@@ -23,6 +23,7 @@ ROUNDINGS = 100
 """What rounding comes to in a deep model, in roundings of its dtype, where no float64 run tells it."""
 CLEARLY = 0.01
 """Of the difference that a relation explains: the most that it may leave over."""
+_MOST_CHANNELS = 4
 _NARROW = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 
 
@@ -82,14 +83,6 @@ def shown_ratio(ratio: float) -> Number:
     return Number(ratio, f".{min(digits, 15)}g")
 
 
-@dataclass(frozen=True)
-class Relation:
-    """How the candidate's tensor follows from the reference's, and what shows it."""
-
-    what: Message
-    evidence: Message
-
-
 def nearness(ours: Array, theirs: Array, dtype: str) -> float:
     """How far off the prediction of a relation may be: rounding, and far less than what it explains."""
     size = float(np.abs(theirs).max(initial=0.0))
@@ -107,7 +100,7 @@ def epsilon(dtype: str) -> float:
     return float(np.nextafter(above, above + above)) - 1.0
 
 
-def relation(ours: Array, theirs: Array, *, near: float, functions: bool = True) -> Relation | None:
+def relation(ours: Array, theirs: Array, *, near: float, functions: bool = True) -> What | None:
     """The simplest relation that fits; None when the two are equal, not finite, or related in no known way."""
     if ours.size != theirs.size or not ours.size or not (np.isfinite(ours).all() and np.isfinite(theirs).all()):
         return None
@@ -117,7 +110,7 @@ def relation(ours: Array, theirs: Array, *, near: float, functions: bool = True)
     varies = ours.size >= _ENOUGH and np.ptp(ours) > 0 and np.ptp(theirs) > 0
     if order is not None or ours.shape != theirs.shape or not varies:
         return order
-    found = _rounded(ours, theirs, near) or _line(ours, theirs, near)
+    found = _rounded(ours, theirs, near) or scaled(ours, theirs, near) or _line_per_channel(ours, theirs, near)
     return found or (_function(ours, theirs, near) if functions else None)
 
 
@@ -126,29 +119,25 @@ def holds(made: Array, theirs: Array, near: float) -> bool:
     return bool(np.isfinite(made).all()) and float(np.abs(made - theirs).max(initial=0.0)) <= near
 
 
-def _order(ours: Array, theirs: Array, near: float) -> Relation | None:
+def _order(ours: Array, theirs: Array, near: float) -> What | None:
     if ours.shape != theirs.shape and holds(ours.ravel(), theirs.ravel(), near):
-        shapes = {"ours": str(list(ours.shape)), "theirs": str(list(theirs.shape))}
-        return Relation(message("word.other_shape", **shapes), message("evidence.equal_in_that_order"))
+        return what("word.other_shape", ours=str(list(ours.shape)), theirs=str(list(theirs.shape)))
     known = arrangement(ours, theirs, near=near)
     if known is not None:
-        return Relation(message("word.other_order.known", how=known), message("evidence.equal_in_that_order"))
+        return what("word.other_order.known", how=known)
     # Few numbers, or numbers that are nearly all alike, are equal in some order by accident.
-    if (
-        ours.size >= _ENOUGH
-        and np.unique(ours).size >= _ENOUGH
-        and holds(np.sort(ours, None), np.sort(theirs, None), near)
-    ):
-        return Relation(message("word.other_order"), message("evidence.equal_when_sorted"))
-    return None
+    if ours.size < _ENOUGH or np.unique(ours).size < _ENOUGH:
+        return None
+    return what("word.other_order") if holds(np.sort(ours, None), np.sort(theirs, None), near) else None
 
 
-def _rounded(ours: Array, theirs: Array, near: float) -> Relation | None:
+def _rounded(ours: Array, theirs: Array, near: float) -> What | None:
     """One side holds only numbers of a narrower dtype, and they are the other side's, rounded."""
     for name in _NARROW:
         dtype = dtype_named(name)
-        for rounded, exact, side in ((theirs, ours, "candidate"), (ours, theirs, "reference")):
-            kept, made = rounded.astype(dtype).astype(np.float64), exact.astype(dtype).astype(np.float64)
+        for rounded, exact, one in ((theirs, ours, "candidate"), (ours, theirs, "reference")):
+            with np.errstate(over="ignore"):
+                kept, made = rounded.astype(dtype).astype(np.float64), exact.astype(dtype).astype(np.float64)
             step = np.abs(rounded) * epsilon(name)
             if (
                 np.array_equal(kept, rounded)
@@ -156,38 +145,58 @@ def _rounded(ours: Array, theirs: Array, near: float) -> Relation | None:
                 # A number close to the middle between two of the narrow ones may be rounded either way.
                 and bool(np.all(np.abs(exact - rounded) <= step / 2 + near))
             ):
-                what = message("word.rounded_to", side=message(f"word.{side}"), dtype=name)
-                return Relation(what, message("evidence.within_half_a_step", dtype=name))
+                return what("word.rounded_to", side=side(one), dtype=name)
     return None
 
 
-def _line(ours: Array, theirs: Array, near: float) -> Relation | None:
-    """theirs = a × ours + b: a factor alone, a shift alone, or both."""
+def line(ours: Array, theirs: Array, near: float) -> tuple[float, float] | None:
+    """The factor and the shift that make theirs out of ours, the simplest that do: a factor, a shift, or both."""
     size = float(np.vdot(ours, ours))
     ratio = float(np.vdot(ours, theirs)) / size if size else 0.0
-    if ratio and holds(ratio * ours, theirs, near):
-        return Relation(message("word.times_the_reference", ratio=shown_ratio(ratio)), message("evidence.same_ratio"))
-    shift = float((theirs - ours).mean())
-    if holds(ours + shift, theirs, near):
-        by = Number(shift, ".6g")
-        return Relation(message("word.shifted_by", value=by), message("evidence.same_for_every_element"))
     centred = ours - ours.mean()
-    slope = float(np.vdot(centred, theirs - theirs.mean())) / float(np.vdot(centred, centred))
-    offset = float(theirs.mean() - slope * ours.mean())
-    if slope and holds(slope * ours + offset, theirs, near):
-        formula = f"{slope:.4g}·x {offset:+.4g}"
-        return Relation(message("word.line", formula=formula), message("evidence.same_for_every_element"))
+    slope = float(np.vdot(centred, theirs - theirs.mean())) / (float(np.vdot(centred, centred)) or 1.0)
+    shift = float((theirs - ours).mean())
+    lines = ((ratio, 0.0), (1.0, shift), (slope, float(theirs.mean() - slope * ours.mean())))
+    return next((one for one in lines if one[0] and holds(one[0] * ours + one[1], theirs, near)), None)
+
+
+def scaled(ours: Array, theirs: Array, near: float) -> What | None:
+    """A factor, a shift or both that make theirs out of ours."""
+    found = line(ours, theirs, near)
+    if found is None:
+        return None
+    slope, offset = found
+    if not offset:
+        return what("word.times_the_reference", ratio=shown_ratio(slope))
+    if slope == 1.0:
+        return what("word.shifted_by", value=Number(offset, ".6g"))
+    return what("word.line", formula=_formula(found))
+
+
+def _line_per_channel(ours: Array, theirs: Array, near: float) -> What | None:
+    """Another line for each of a few channels, as another mean and deviation of images make."""
+    for axis in range(1, ours.ndim):
+        # As many numbers have to fit in each channel as in a whole tensor.
+        if not 2 <= ours.shape[axis] <= _MOST_CHANNELS or ours.size < _ENOUGH * ours.shape[axis]:
+            continue
+        channels = zip(np.moveaxis(ours, axis, 0), np.moveaxis(theirs, axis, 0), strict=True)
+        fits = [line(one, other, near) if np.ptp(one) > 0 else None for one, other in channels]
+        if all(fit is not None for fit in fits):
+            return what("word.line_per_channel", formula=", ".join(_formula(fit) for fit in fits if fit))
     return None
 
 
-def _function(ours: Array, theirs: Array, near: float) -> Relation | None:
+def _formula(line: tuple[float, float]) -> str:
+    return f"{line[0]:.4g}·x {line[1]:+.4g}"
+
+
+def _function(ours: Array, theirs: Array, near: float) -> What | None:
     """One side is a known function of the other: a softmax that only one of them has, an activation, a logarithm."""
     with np.errstate(all="ignore"):
-        for given, result, side in ((ours, theirs, "candidate"), (theirs, ours, "reference")):
+        for given, result, one in ((ours, theirs, "candidate"), (theirs, ours, "reference")):
             for name, made in _applied(given):
                 if holds(made, result, near):
-                    what = message("word.function_of_the_other", side=message(f"word.{side}"), function=name)
-                    return Relation(what, message("evidence.same_for_every_element"))
+                    return what("word.function_of_the_other", side=side(one), function=name)
     return None
 
 

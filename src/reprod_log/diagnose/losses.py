@@ -13,7 +13,7 @@ import numpy as np
 
 from reprod_log.diagnose.case import Both, Case, CaseData
 from reprod_log.diagnose.engine import Hypothesis, Where
-from reprod_log.diagnose.finding import Finding, explained, side
+from reprod_log.diagnose.finding import Finding, What, side, told, what
 from reprod_log.diagnose.fits import ROUNDINGS, epsilon, other_factor, shown_ratio
 from reprod_log.messages import Message, Name, Number, message
 from reprod_log.pairing.distance import factor, relative
@@ -23,16 +23,7 @@ _FURTHEST = 3
 """By how many places labels are tried as shifted."""
 
 
-@dataclass(frozen=True)
-class Explanation:
-    """What differs, the numbers that support it, and what to do."""
-
-    cause: Message
-    evidence: Message
-    advice: Message
-
-
-def explain_loss(outputs: Array, gradients: Both, tokens: Iterable[Array] = (), *, fit: float) -> Explanation | None:
+def explain_loss(outputs: Array, gradients: Both, tokens: Iterable[Array] = (), *, fit: float) -> What | None:
     """The change that fits the gradients; `tokens` are the integer inputs, which labels may be taken from.
 
     `fit` is how far off a gradient may be that a change predicts, relative to its size.
@@ -60,7 +51,7 @@ class _Labels:
         return found * self.living[:, None]
 
 
-def _cross_entropy(outputs: Array, gradients: Both, tokens: Iterable[Array], fit: float) -> Explanation | None:
+def _cross_entropy(outputs: Array, gradients: Both, tokens: Iterable[Array], fit: float) -> What | None:
     classes = outputs.shape[-1]
     z, ours, theirs = (one.reshape(-1, classes) for one in (outputs, *gradients))
     soft = _softmax(z)
@@ -91,7 +82,7 @@ def _labels(soft: Array, gradients: Array, fit: float) -> _Labels | None:
     return found if found.scale and relative(gradients, made) < fit else None
 
 
-def _smoothing(soft: Array, here: _Labels, gradients: Both, fit: float) -> Explanation | None:
+def _smoothing(soft: Array, here: _Labels, gradients: Both, fit: float) -> What | None:
     ours, theirs = gradients
     classes = soft.shape[-1]
     labels = soft - ours / here.scale
@@ -99,26 +90,18 @@ def _smoothing(soft: Array, here: _Labels, gradients: Both, fit: float) -> Expla
     smooth = float(np.vdot(labels - 1 / classes, moved) / np.vdot(labels - 1 / classes, labels - 1 / classes))
     if abs(smooth) <= 1e-6 or relative((labels - 1 / classes) * smooth, moved) >= fit:
         return None
-    return Explanation(
-        message("word.loss.smoothing", value=Number(abs(smooth), ".4g")),
-        message("evidence.loss.smoothing", value=Number(abs(smooth), ".4g"), classes=classes),
-        message("advice.loss.smoothing"),
-    )
+    return what("word.loss.smoothing", value=Number(abs(smooth), ".4g"), classes=classes)
 
 
-def _softmax_twice(soft: Array, here: _Labels, theirs: Array, fit: float) -> Explanation | None:
+def _softmax_twice(soft: Array, here: _Labels, theirs: Array, fit: float) -> What | None:
     inner = _softmax(soft) - here.hot(soft.shape[-1])
     twice = soft * (inner - (inner * soft).sum(-1, keepdims=True)) * here.scale
     if relative(twice, theirs) >= fit:
         return None
-    return Explanation(
-        message("word.loss.softmax_twice"),
-        message("evidence.loss.softmax_twice"),
-        message("advice.loss.give_logits"),
-    )
+    return what("word.loss.softmax_twice")
 
 
-def _temperature(z: Array, here: _Labels, theirs: Array, fit: float) -> Explanation | None:
+def _temperature(z: Array, here: _Labels, theirs: Array, fit: float) -> What | None:
     """The logits divided by a number: found by trying, since the gradient is no simple function of it."""
     hot = here.hot(z.shape[-1])
 
@@ -135,25 +118,17 @@ def _temperature(z: Array, here: _Labels, theirs: Array, fit: float) -> Explanat
         low, high = (low, high - third) if error(low + third) < error(high - third) else (low + third, high)
     if error((low + high) / 2) >= fit * float(np.linalg.norm(theirs)):
         return None
-    return Explanation(
-        message("word.loss.temperature", value=Number(float(np.exp((low + high) / 2)), ".4g")),
-        message("evidence.loss.temperature"),
-        message("advice.loss.temperature"),
-    )
+    return what("word.loss.temperature", value=Number(float(np.exp((low + high) / 2)), ".4g"))
 
 
-def _weighted_rows(ours: Array, theirs: Array, fit: float) -> Explanation | None:
+def _weighted_rows(ours: Array, theirs: Array, fit: float) -> What | None:
     rows = [factor(one, other, within=fit) for one, other in zip(ours, theirs, strict=True) if one.any()]
     if len(rows) < 2 or any(row is None for row in rows):
         return None
-    return Explanation(
-        message("word.loss.sample_weights"),
-        message("evidence.loss.sample_weights", values=", ".join(f"{row:.3g}" for row in rows[:4] if row)),
-        message("advice.loss.sample_weights"),
-    )
+    return what("word.loss.sample_weights", values=", ".join(f"{row:.3g}" for row in rows[:4] if row))
 
 
-def _other_labels(shape: tuple[int, ...], here: _Labels, there: _Labels, tokens: Iterable[Array]) -> Explanation | None:
+def _other_labels(shape: tuple[int, ...], here: _Labels, there: _Labels, tokens: Iterable[Array]) -> What | None:
     """Both are plain cross entropies: of other labels, in other places, or of other rows."""
     both = here.living & there.living
     same = int((here.places[both] == there.places[both]).sum())
@@ -161,26 +136,18 @@ def _other_labels(shape: tuple[int, ...], here: _Labels, there: _Labels, tokens:
         extra = int((here.living != there.living).sum())
         if not extra:
             return None
-        return Explanation(
-            message("word.loss.some_count"),
-            message("evidence.loss.some_count", some=extra, all=len(here.living)),
-            message("advice.loss.same_mask"),
-        )
+        return what("word.loss.some_count", some=extra, all=len(here.living))
     ours, theirs = (np.where(one.living, one.places, -1).reshape(shape) for one in (here, there))
     shift = _shift(ours, theirs) if len(shape) > 1 else None
     if shift is None:
-        return Explanation(
-            message("word.loss.other_labels"),
-            message("evidence.loss.other_labels", some=int(both.sum()) - same, all=int(both.sum())),
-            message("advice.loss.same_labels"),
-        )
+        return what("word.loss.other_labels", some=int(both.sum()) - same, all=int(both.sum()))
     left, right = (_ahead(one, tokens) for one in (ours, theirs))
-    return Explanation(
-        message("word.loss.shifted_back" if shift > 0 else "word.loss.shifted_ahead", by=abs(shift)),
-        message("evidence.loss.labels_apart", by=abs(shift))
-        if left is None or right is None
-        else message("evidence.loss.tokens_asked_for", ours=Number(left, "+d"), theirs=Number(right, "+d")),
-        message("advice.loss.shift_once"),
+    return What(
+        "word.loss.shifted_back" if shift > 0 else "word.loss.shifted_ahead",
+        {"by": abs(shift)},
+        (message("evidence.loss.tokens_asked_for", ours=Number(left, "+d"), theirs=Number(right, "+d")),)
+        if left is not None and right is not None
+        else (message("evidence.loss.labels_apart", by=abs(shift)),),
     )
 
 
@@ -210,7 +177,7 @@ def _ahead(labels: Array, tokens: Iterable[Array]) -> int | None:
     return None
 
 
-def _binary(outputs: Array, gradients: Both, fit: float) -> Explanation | None:
+def _binary(outputs: Array, gradients: Both, fit: float) -> What | None:
     z, ours, theirs = (one.reshape(-1) for one in (outputs, *gradients))
     likely = 1 / (1 + np.exp(-z))
     labels = (ours < 0).astype(np.float64)
@@ -223,20 +190,14 @@ def _binary(outputs: Array, gradients: Both, fit: float) -> Explanation | None:
         (z - labels, "word.loss.squared_of_logits"),
     ):
         if factor(made, theirs, within=fit) is not None:
-            return Explanation(
-                message(cause), message("evidence.loss.gradient_of_it"), message("advice.loss.same_on_same_values")
-            )
+            return what(cause)
     weights = [factor(ours[labels == one], theirs[labels == one], within=fit) for one in (0, 1)]
     if weights[0] and weights[1]:
-        return Explanation(
-            message("word.loss.positive_weight", times=Number(weights[1] / weights[0], ".4g")),
-            message("evidence.loss.positive_weight"),
-            message("advice.loss.positive_weight"),
-        )
+        return what("word.loss.positive_weight", times=Number(weights[1] / weights[0], ".4g"))
     return None
 
 
-def _regression(gradients: Both, fit: float) -> Explanation | None:
+def _regression(gradients: Both, fit: float) -> What | None:
     """One side's gradient is the other's, cut at a limit: an absolute, smooth or Huber loss and a squared one."""
     ours, theirs = (one.reshape(-1) for one in gradients)
     for whole, cut, names in ((ours, theirs, ("reference", "candidate")), (theirs, ours, ("candidate", "reference"))):
@@ -250,11 +211,7 @@ def _regression(gradients: Both, fit: float) -> Explanation | None:
             kind = "word.loss.huber"
         else:
             continue
-        return Explanation(
-            message(kind, side=side(names[1]), other=side(names[0])),
-            message("evidence.loss.same_size", some=int(beyond.sum()), all=cut.size, side=side(names[1])),
-            message("advice.loss.same_delta"),
-        )
+        return what(kind, side=side(names[1]), other=side(names[0]), some=int(beyond.sum()), all=cut.size)
     return None
 
 
@@ -282,18 +239,16 @@ def _loss_scale(case: Case) -> Iterable[Finding]:
     judged = [key for key in case.judgements if key.phase == "loss" and key.step == first and not key.run]
     same_loss = bool(judged) and all(case.judgements[key].status.passed for key in judged)
     known = _known_number(data, ratio)
-    yield explained(
-        "loss_scale",
-        message("cause.loss_scale", ratio=shown_ratio(ratio))
-        if known is None
-        else message("cause.loss_scale.known", ratio=shown_ratio(ratio), known=known),
-        (
-            message("evidence.loss.same_ratio_everywhere"),
+    yield told(
+        "cause.loss_scale" if known is None else "cause.loss_scale.known",
+        [key for key in sorted(failed, key=str) if key.phase in ("loss", "backward", "gradient")][:3],
+        evidence=(
             *((message("evidence.loss.itself_agrees"),) if same_loss else ()),
             *((message("evidence.loss.differs_too"),) if any(key in failed for key in judged) else ()),
         ),
-        _advice_on_scale(data, ratio, same_loss),
-        tuple(key for key in sorted(failed, key=str) if key.phase in ("loss", "backward", "gradient"))[:3],
+        advice=_advice_on_scale(data, ratio, same_loss),
+        ratio=shown_ratio(ratio),
+        known=known,
     )
 
 
@@ -340,19 +295,21 @@ def _known_number(data: CaseData, ratio: float) -> Message | None:
     return None
 
 
+_WAYS = ("word.loss.sum_for_mean", "word.loss.mean_for_sum")
+"""What a ratio that is a count means, and what its inverse."""
+
+
 def _counted_by(data: CaseData, key: Key, outputs: Array, ratio: float) -> Message | None:
-    for count, what in (
-        (_samples(data, outputs), "word.loss.samples"),
-        (outputs.size, "word.loss.elements_of_output"),
-        (outputs.shape[-1], "word.loss.elements_of_prediction"),
-    ):
-        for value, way in ((ratio, "word.loss.sum_for_mean"), (1 / ratio, "word.loss.mean_for_sum")):
-            if count > 1 and _is_number(value, count):
-                return message("word.loss.number_of", count=count, what=message(what), way=message(way))
     rows = outputs.size // outputs.shape[-1]
-    if rows > 1 and _is_number(ratio, rows):
-        what, way = "word.loss.predictions", "word.loss.sum_for_mean"
-        return message("word.loss.number_of", count=rows, what=message(what), way=message(way))
+    for count, noun, ways in (
+        (_samples(data, outputs), "word.loss.samples", _WAYS),
+        (outputs.size, "word.loss.elements_of_output", _WAYS),
+        (outputs.shape[-1], "word.loss.elements_of_prediction", _WAYS),
+        (rows, "word.loss.predictions", _WAYS[:1]),
+    ):
+        for value, way in zip((ratio, 1 / ratio), ways, strict=False):
+            if count > 1 and _is_number(value, count):
+                return message("word.loss.number_of", count=count, what=message(noun), way=message(way))
     gradients = data.best(Key(key.path, "backward", data.steps[0], key.call, key.role))
     living = 0 if gradients is None else int(gradients[0].reshape(rows, -1).any(-1).sum())
     for value in (ratio, 1 / ratio):
@@ -409,26 +366,17 @@ def _loss_function(case: Case) -> Iterable[Finding]:
     found = None
     if ratio is not None:
         term = Name(path) if path else message("word.the_output")
-        found = Explanation(
-            message("word.loss.weight_of_term", path=term, ratio=shown_ratio(ratio)),
-            message("evidence.loss.weight_of_term"),
-            message("advice.loss.weight_of_term"),
-        )
+        found = what("word.loss.weight_of_term", path=term, ratio=shown_ratio(ratio))
     elif gradients is not None:
         size = float(np.sqrt(np.mean(gradients[1] ** 2))) or 1.0
         room = case.room(Key(path, "backward", step, 0, "output"))[0] or ROUNDINGS * epsilon("float32") * size
         found = explain_loss(outputs[0], gradients, _tokens(data, step), fit=room / size)
-    yield Finding(
-        rule="loss_function",
-        cause=message("cause.loss_function", what=found.cause if found else message("word.loss.unknown")),
-        evidence=(
-            message("evidence.outputs_of_agree", path=Name(path)),
-            found.evidence if found else message("evidence.loss.no_constant"),
-        ),
-        confidence="explained" if found else "hint",
-        advice=(found.advice if found else message("advice.loss.compare_settings"),),
-        keys=tuple(key for key in here if key.phase == "loss")[:3],
+    yield told(
+        "cause.loss_function",
+        [key for key in here if key.phase == "loss"][:3],
         agreeing=tuple(key for key in case.rows if key.path == path and _is_output(key, step)),
+        path=Name(path),
+        what=found or what("word.loss.unknown"),
     )
 
 

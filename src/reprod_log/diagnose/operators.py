@@ -8,8 +8,8 @@ from typing import Any
 
 from reprod_log.diagnose.case import Case, layer_states
 from reprod_log.diagnose.engine import Explains
-from reprod_log.diagnose.finding import Finding, Fix, explained, side
-from reprod_log.experiments.operators import Culprits, culprits_in, culprits_in_loss
+from reprod_log.diagnose.finding import Finding, Fix, side, told
+from reprod_log.experiments.operators import Culprits, culprits_in, culprits_in_loss, plain_name
 from reprod_log.experiments.passes import FLOAT64, Experiments
 from reprod_log.frameworks.contract import Operator
 from reprod_log.frameworks.side import Scope
@@ -32,11 +32,9 @@ def operators_at_fault(
 ) -> Iterator[Finding]:
     """For every layer at fault that no finding explains yet, or whose parts are right: the operator that differs."""
     states = layer_states(case.verdict.judgements)
-    wrong = {
-        one.key.layer_alone
-        for one in case.verdict.judgements
-        if not one.status.passed and one.key.run == "isolated" and one.key.phase != "buffer"
-    }
+    failed = [one.key for one in case.verdict.judgements if not one.status.passed and one.key.run == "isolated"]
+    wrong = {key.layer_alone for key in failed if key.phase != "buffer"}
+    forward = {key.layer_alone for key in failed if key.phase == "forward"}
     right_alone = "" not in wrong
     if any(one.rule == _NO_GRADIENT for one in tried):
         # What has no gradient at all on one side is not compared, and so not wrong, alone.
@@ -44,6 +42,7 @@ def operators_at_fault(
         if states.get("") not in ("own", "inside"):
             states[""] = "glue"
     explained = {path for one in tried if one.kind == "cause" for path in _layers_of(one)}
+    set_otherwise = {fix.layer for one in tried if one.kind == "hint" for fix in one.fixes if fix.settings}
     shared = any(one.rule == _SHARED for one in (*known, *tried))
     fixes = [fix for one in known if one.confidence == "proven" for fix in one.fixes]
     for call in runs.calls:
@@ -51,10 +50,14 @@ def operators_at_fault(
         if call.path not in wrong or not (state == "glue" or (state == "own" and call.path not in explained)):
             continue
         calls = call, runs.their_calls.get(call.path, call)
-        found = culprits_in(runs.ours, runs.theirs, calls, runs.partners[call.path], _with(fixes, runs))
+        scope, is_wrong = _with(fixes, runs), call.path in forward
+        found = culprits_in(runs.ours, runs.theirs, calls, runs.partners[call.path], scope, forward=is_wrong)
         place, key = Name(call.path), _key(call.path, backward=not isinstance(found, str) and found.backward)
         if isinstance(found, str):
             yield _untraced(place, found)
+        elif call.path in set_otherwise and not any(one.line for _, one in _sides(found) if one is not None):
+            # Operators of the framework's own code are a consequence of how the layer is set.
+            continue
         elif found and found.written:
             yield _written_by_hand(place, found, key)
         elif found and found.cut:
@@ -114,32 +117,34 @@ def _layers_of(finding: Finding) -> Iterator[str]:
             yield from (key.path, key.path.rpartition(".")[0])
 
 
+_WAYS = {
+    "order": ("word.operator.order", "evidence.operator.order"),
+    "backward": ("word.operator.backward_differs", "evidence.operator.backward"),
+    "forward": ("word.operator.differs", "evidence.operator.forward"),
+}
+"""What of an operator differs: the word for it, and the evidence."""
+
+
 def _operator(place: Name | Message, found: Culprits, key: Key) -> Finding:
     sides = [(name, one) for name, one in _sides(found) if one is not None]
     only = sides[0][0] if len(sides) == 1 else ""
-    cause = {
-        "path": place,
-        "what": message("word.operator.backward_differs" if found.backward else "word.operator.differs"),
-        "operators": tuple(_in_side(name, one) for name, one in sides),
-    }
-    evidence = [
-        message("evidence.operator.order", how=found.order)
-        if found.order
-        else message("evidence.operator.backward" if found.backward else "evidence.operator.forward")
-    ]
+    way = "order" if found.order else "backward" if found.backward else "forward"
+    word, reason = _WAYS[way]
+    evidence = [message(reason)]
     if found.given is not None:
         ours, theirs = found.given
         evidence.append(message("evidence.operator.arguments", ours=Code(ours), theirs=Code(theirs)))
-    return explained(
-        "operator",
-        message("cause.operator.instead", **cause, instead=_placed(found.instead))
-        if found.instead is not None
-        else message("cause.operator.only", **cause, side=side(only))
-        if only and not found.backward
-        else message("cause.operator", **cause),
-        tuple(evidence),
-        _advice(place, [one for _, one in sides], bool(only)),
+    id = "cause.operator.only" if only and not found.backward else "cause.operator"
+    return told(
+        id if found.instead is None else "cause.operator.instead",
         (key,),
+        evidence=evidence,
+        advice=_advice(place, [one for _, one in sides], bool(only)),
+        path=place,
+        what=message(word) if found.order is None else message(word, how=found.order),
+        operators=tuple(_in_side(name, one) for name, one in sides),
+        side=side(only),
+        instead=None if found.instead is None else _placed(found.instead),
     )
 
 
@@ -149,14 +154,19 @@ def _sides(found: Culprits) -> tuple[tuple[str, Operator | None], ...]:
 
 def _in_side(name: str, one: Operator) -> Message:
     if one.line:
-        return message("word.operator.in_side_at", name=Code(one.name), side=side(name), line=Code(one.line))
-    return message("word.operator.in_side", name=Code(one.name), side=side(name))
+        return message("word.operator.in_side_at", name=Code(_shown(one)), side=side(name), line=Code(one.line))
+    return message("word.operator.in_side", name=Code(_shown(one)), side=side(name))
 
 
 def _placed(one: Operator) -> Message:
     if one.line:
-        return message("word.operator.at", name=Code(one.name), line=Code(one.line))
-    return message("word.operator.name", name=Code(one.name))
+        return message("word.operator.at", name=Code(_shown(one)), line=Code(one.line))
+    return message("word.operator.name", name=Code(_shown(one)))
+
+
+def _shown(one: Operator) -> str:
+    """Its name as people call it: that of an operator of Python without its underscores."""
+    return plain_name(one.name) if one.name.startswith("__") else one.name
 
 
 def _advice(place: Name | Message, operators: Sequence[Operator], alone: bool) -> Message:
@@ -172,37 +182,32 @@ def _written_by_hand(place: Name | Message, found: Culprits, key: Key) -> Findin
         if one is not None and one.written
     )
     others = tuple(_placed(one) for _, one in _sides(found) if one is not None and not one.written)
-    return explained(
-        "wrong_backward",
-        message("cause.wrong_backward.by_hand", classes=classes),
-        message("evidence.operator.by_hand_in_place_of", path=place, others=others)
+    return told(
+        "cause.wrong_backward.by_hand",
+        (key,),
+        evidence=message("evidence.operator.by_hand_in_place_of", path=place, others=others)
         if others
         else message("evidence.operator.by_hand", path=place),
-        message("advice.operator.derive_again"),
-        (key,),
+        classes=classes,
     )
 
 
 def _cut(place: Name | Message, found: Culprits, key: Key) -> Finding:
     name, one = next((name, one) for name, one in _sides(found) if one is not None)
-    return explained(
-        "cut_graph",
-        message("cause.cut_graph.operator", side=side(name), operator=_placed(one))
-        if not one.line
-        else message("cause.cut_graph.operator_at", side=side(name), operator=Code(one.name), line=Code(one.line)),
-        message("evidence.operator.gradient_on_other_side", path=place),
-        message("advice.operator.look_for_detach"),
-        (key,),
-    )
+    if one.line:
+        return told(
+            "cause.cut_graph.operator_at",
+            (key,),
+            side=side(name),
+            operator=Code(_shown(one)),
+            line=Code(one.line),
+            path=place,
+        )
+    return told("cause.cut_graph.operator", (key,), side=side(name), operator=_placed(one), path=place)
 
 
 def _untraced(place: Name | Message, why: str) -> Finding:
-    return Finding(
-        rule="operator",
-        cause=message("cause.operator.untraced", path=place),
-        evidence=(Message.from_dict(why),),
-        kind="remark",
-    )
+    return told("cause.operator.untraced", evidence=(Message.from_dict(why),), path=place)
 
 
 def _key(path: str, *, backward: bool) -> Key:

@@ -14,7 +14,7 @@ import numpy as np
 from reprod_log.diagnose import operators
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.engine import Explains, unexplained
-from reprod_log.diagnose.finding import Finding, Fix, ranked, side
+from reprod_log.diagnose.finding import Finding, Fix, ranked, side, told
 from reprod_log.errors import ReprodLogError
 from reprod_log.experiments.differences import slopes
 from reprod_log.experiments.passes import FLOAT64, Experiments
@@ -93,13 +93,14 @@ class _Prover:
             return finding
         found = [self._worst_after(fix) for fix in finding.fixes]
         errors = [worst for worst in found if worst is not None]
-        if not errors:
-            return finding
-        if len(errors) < len(found):
+        if errors and len(errors) < len(found):
             partly = message("evidence.fixed_in_part", some=len(errors), all=len(found))
             return replace(finding, evidence=(*finding.evidence, partly))
-        agrees = message("evidence.fixed_and_agrees", worst=Number(max(errors), ".1g"))
-        return replace(finding, confidence="proven", evidence=(*finding.evidence, agrees))
+        if errors:
+            return _proven(finding, "evidence.fixed_and_agrees", max(errors))
+        found = [self._worst_after(fix, back=True) for fix in finding.fixes]
+        errors = [worst for worst in found if worst is not None]
+        return finding if len(errors) < len(found) else _proven(finding, "evidence.as_wrong", max(errors))
 
     def together(self, findings: list[Finding]) -> list[Finding]:
         """The findings; several settings of one layer, none of which is enough alone, are tried at once."""
@@ -111,11 +112,8 @@ class _Prover:
             settings = {name: value for one in members for name, value in one.fixes[0].settings.items()}
             worst = self._worst_after(Fix(layer, settings)) if len(members) > 1 else None
             if worst is not None:
-                agrees = message("evidence.fixed_and_agrees", worst=Number(worst, ".1g"))
-                findings = [
-                    replace(one, confidence="proven", evidence=(*one.evidence, agrees)) if one in members else one
-                    for one in findings
-                ]
+                done = {id(one): _proven(one, "evidence.fixed_and_agrees", worst) for one in members}
+                findings = [done.get(id(one), one) for one in findings]
         return findings
 
     def _with_slopes(self, finding: Finding) -> Finding:
@@ -141,42 +139,52 @@ class _Prover:
             confidence="proven",
         )
 
-    def _worst_after(self, fix: Fix) -> float | None:
-        """The largest error of the fixed layer in shares of the limit; None unless all of it passes."""
-        path = self._runs.partners.get(fix.layer)
-        calls = [call for name, call in self._runs.their_calls.items() if name == fix.layer]
-        if not calls or path is None or fix.layer not in self._wrong:
+    def _worst_after(self, fix: Fix, *, back: bool = False) -> float | None:
+        """The largest error of the fixed layer in shares of the limit; None unless all of it passes.
+
+        With `back`, the reference's layer is set as the candidate's is, and must then give what the candidate's gives.
+        """
+        runs = self._runs
+        path = fix.layer if back else runs.partners.get(fix.layer)
+        known = runs.calls if back else runs.their_calls.values()
+        settings, calls = fix.back if back else fix.settings, [call for call in known if call.path == fix.layer]
+        if not calls or path is None or fix.layer not in self._wrong or not (settings or fix.weights):
             return None
         entries: list[Entry] = []
         for dtype in (None, FLOAT64):
             scope = Scope(
                 run=f"isolated.{dtype}" if dtype else "isolated",
                 dtype=dtype,
-                state=self._runs.weights_for(fix.layer) if fix.weights else {},
-                settings={path: fix.settings},
+                state=runs.weights_for(fix.layer) if fix.weights else {},
+                settings={path: settings},
             )
-            found, _ = run_alone(self._runs.theirs, calls, scope, paths={fix.layer: path})
+            found, _ = run_alone(runs.ours if back else runs.theirs, calls, scope, paths={fix.layer: path})
             entries += found
-        if not entries:
-            return None
-        fixed = replace(
-            self._candidate, entries=(*(e for e in self._candidate.entries if not e.key.run), *entries), source=""
-        )
+        return self._worst(fix.layer, tuple(entries), back) if entries else None
+
+    def _worst(self, layer: str, entries: tuple[Entry, ...], back: bool) -> float | None:
+        """The largest error of a layer with these entries of a new run in the place of one side's."""
+        sides = [self._reference, self._candidate]
+        old = sides[not back]
+        sides[not back] = replace(old, entries=(*(e for e in old.entries if not e.key.run), *entries), source="")
         try:
-            pairing = match(self._reference, fixed, rename=self._runs.rename)
+            pairing = match(*sides, rename=self._runs.rename)
         except ReprodLogError:
             # A rename map may name entries that are not looked at here.
             return None
-        floor = calibrate(pairing, reference=self._reference, candidate=fixed)
+        floor = calibrate(pairing, reference=sides[0], candidate=sides[1])
         judged = judge_calibrated(Comparison(()), floor, self._policy)
-        mine = [
-            one for one in judged.judgements if one.key.run.startswith("isolated") and one.key.layer_alone == fix.layer
-        ]
+        mine = [one for one in judged.judgements if one.key.run.startswith("isolated") and one.key.layer_alone == layer]
         if not mine or not all(one.status.passed for one in mine):
             return None
         # What the policy accepts passes with whatever error it has.
         held = [check for one in mine for check in one.checks if check.passed and check.limit]
         return max((check.value / check.limit for check in held), default=0.0)
+
+
+def _proven(finding: Finding, evidence: str, worst: float) -> Finding:
+    agrees = message(evidence, worst=Number(worst, ".1g"))
+    return replace(finding, confidence="proven", evidence=(*finding.evidence, agrees))
 
 
 def _needed(recording: Recording) -> Recording:
@@ -228,14 +236,4 @@ def transferred_tables(names: tuple[str, ...]) -> list[Finding]:
     """The doubt about these buffers, if there are any."""
     if not names:
         return []
-    return [
-        Finding(
-            rule="carried_tables",
-            kind="doubt",
-            cause=message("cause.carried_tables", names=Names(names)),
-            evidence=(message("evidence.tables_replaced"),),
-            confidence="hint",
-            advice=(message("advice.compare_tables"),),
-            keys=tuple(map(Key, names)),
-        )
-    ]
+    return [told("cause.carried_tables", tuple(map(Key, names)), names=Names(names))]

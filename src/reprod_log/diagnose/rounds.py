@@ -16,7 +16,7 @@ import numpy as np
 
 from reprod_log.diagnose import diagnose
 from reprod_log.diagnose.case import Case, CaseData
-from reprod_log.diagnose.finding import Finding, Fix, ranked
+from reprod_log.diagnose.finding import Finding, Fix, ranked, told
 from reprod_log.diagnose.proof import confirmed
 from reprod_log.experiments.passes import FLOAT64, Experiments
 from reprod_log.frameworks.side import as_mapping
@@ -112,23 +112,17 @@ class _Rounds:
                     others.append(one)
                     fixes += one.fixes if one.confidence == "proven" else ()
         explained = {place for one in others if one.kind == "cause" for place in local.of_finding(one)}
-        return ranked([*others, *self._told(others, [place for place in local.places if place not in explained])])
+        return ranked([*others, *self._summary(others, [place for place in local.places if place not in explained])])
 
-    def _told(self, findings: Iterable[Finding], left: Sequence[Place]) -> Iterator[Finding]:
+    def _summary(self, findings: Iterable[Finding], left: Sequence[Place]) -> Iterator[Finding]:
         """What the causes explain, and where they do not: of one that explains all, the verdict tells enough."""
         causes, failing = sum(one.kind == "cause" for one in findings), len(self.case.failed)
         if not causes or (causes == 1 and not left):
             return
-        told = {"count": causes, "failing": failing}
-        yield Finding(
-            rule="explained",
-            kind="remark",
-            cause=message("cause.explained.in_part", **told, places=Parts(map(_described, left)))
-            if left
-            else message("cause.explained", **told),
-            evidence=(message("evidence.explained.left" if left else "evidence.explained"),),
-            confidence="proven" if not left else "hint",
-        )
+        if left:
+            yield told("cause.explained.in_part", count=causes, failing=failing, places=Parts(map(_described, left)))
+        else:
+            yield told("cause.explained", count=causes, failing=failing, sure="proven")
 
     @cached_property
     def _fed(self) -> Pairing:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.engine import Hypothesis, Where
-from reprod_log.diagnose.finding import Finding
+from reprod_log.diagnose.finding import Finding, What, told, what
 from reprod_log.diagnose.fits import shown_ratio
-from reprod_log.messages import Message, Name, Number, message
+from reprod_log.messages import Name, Number
 from reprod_log.recording import Array
 
 _FIT = 1e-6
@@ -24,17 +23,7 @@ _LONGEST = 2000
 _POWERS = (1.0, 0.5, 0.9, 2.0, 3.0)
 
 
-@dataclass(frozen=True)
-class ChangeOfSchedule:
-    """What makes one curve out of the other, what to do about it, and the numbers that support it."""
-
-    cause: Message
-    advice: Message
-    evidence: Message | None = None
-    found: bool = True
-
-
-def explain(steps: Array, ours: Array, theirs: Array) -> ChangeOfSchedule:
+def explain(steps: Array, ours: Array, theirs: Array) -> What:
     """The first change that makes the curves meet at every step that was recorded."""
     for test in (
         _constant,
@@ -54,34 +43,30 @@ def explain(steps: Array, ours: Array, theirs: Array) -> ChangeOfSchedule:
         found = test(steps, ours, theirs)
         if found is not None:
             return found
-    return ChangeOfSchedule(
-        message("word.rate.unknown"),
-        message("advice.rate.print_settings"),
-        found=False,
-    )
+    return what("word.rate.unknown")
 
 
 def _meets(ours: Array, theirs: Array) -> bool:
     return bool(np.abs(ours - theirs).max() <= _FIT * max(np.abs(ours).max(), np.abs(theirs).max()))
 
 
-def _constant(steps: Array, ours: Array, theirs: Array) -> ChangeOfSchedule | None:
+def _constant(steps: Array, ours: Array, theirs: Array) -> What | None:
     if len(ours) > 1 and np.ptp(theirs) <= _FIT * abs(theirs[0]) and np.ptp(ours) > _FIT * abs(ours[0]):
-        return ChangeOfSchedule(message("word.rate.never_stepped"), message("advice.rate.call_step"))
+        return what("word.rate.never_stepped")
     return None
 
 
-def _shifted(steps: Array, ours: Array, theirs: Array) -> ChangeOfSchedule | None:
+def _shifted(steps: Array, ours: Array, theirs: Array) -> What | None:
     if len(ours) < 3 or np.ptp(np.diff(steps)):
         return None
     for by, cause in ((1, "word.rate.ahead"), (-1, "word.rate.behind")):
         left, right = (ours[by:], theirs[:-by]) if by > 0 else (ours[:by], theirs[-by:])
         if _meets(left, right) and np.ptp(left) > _FIT * np.abs(left).max():
-            return ChangeOfSchedule(message(cause), message("advice.rate.step_at_same_place"))
+            return what(cause)
     return None
 
 
-def _slower(steps: Array, ours: Array, theirs: Array) -> ChangeOfSchedule | None:
+def _slower(steps: Array, ours: Array, theirs: Array) -> What | None:
     if len(ours) < 4 or steps[0] != 0 or np.ptp(np.diff(steps)):
         return None
     for times in (2, 3):
@@ -89,18 +74,18 @@ def _slower(steps: Array, ours: Array, theirs: Array) -> ChangeOfSchedule | None
             part = slow[::times]
             # Two points lie on nearly any curve.
             if len(np.unique(part)) >= _TELLING and _meets(part, fast[: len(part)]):
-                return ChangeOfSchedule(message(id, times=times), message("advice.rate.step_once"))
+                return what(id, times=times)
     return None
 
 
-def _scaled(steps: Array, ours: Array, theirs: Array) -> ChangeOfSchedule | None:
+def _scaled(steps: Array, ours: Array, theirs: Array) -> What | None:
     ratio = float(theirs[np.argmax(np.abs(ours))] / ours[np.argmax(np.abs(ours))]) if np.abs(ours).max() else 0.0
     if ratio and _meets(ratio * ours, theirs):
-        return ChangeOfSchedule(message("word.rate.times", ratio=shown_ratio(ratio)), message("advice.rate.same_base"))
+        return what("word.rate.times", ratio=shown_ratio(ratio))
     return None
 
 
-def _other_gamma(steps: Array, ours: Array, theirs: Array) -> ChangeOfSchedule | None:
+def _other_gamma(steps: Array, ours: Array, theirs: Array) -> What | None:
     """Both fall at the same steps, each time to the same share of what was: another factor per drop."""
     shares = [_share_per_drop(rates) for rates in (ours, theirs)]
     if shares[0] is None or shares[1] is None or not _meets(ours[:1], theirs[:1]):
@@ -108,14 +93,17 @@ def _other_gamma(steps: Array, ours: Array, theirs: Array) -> ChangeOfSchedule |
     here, there = (np.flatnonzero(np.abs(np.diff(rates)) > _FIT * np.abs(rates).max()) for rates in (ours, theirs))
     if not np.array_equal(here, there):
         return None
-    return ChangeOfSchedule(
-        message("word.rate.other_gamma", theirs=Number(shares[1], ".4g"), ours=Number(shares[0], ".4g")),
-        message("advice.rate.set_gamma", value=Number(shares[0], ".4g")),
-        message("evidence.rate.falls_alike", some=len(here), all=len(ours) - 1),
+    return what(
+        "word.rate.other_gamma",
+        theirs=Number(shares[1], ".4g"),
+        ours=Number(shares[0], ".4g"),
+        some=len(here),
+        all=len(ours) - 1,
+        value=Number(shares[0], ".4g"),
     )
 
 
-def _other_drops(steps: Array, ours: Array, theirs: Array) -> ChangeOfSchedule | None:
+def _other_drops(steps: Array, ours: Array, theirs: Array) -> What | None:
     """Both fall to the same share of what was, at other steps: milestones, or the size of a step."""
     shares = [_share_per_drop(rates) for rates in (ours, theirs)]
     if shares[0] is None or shares[1] is None or abs(shares[0] - shares[1]) > _FIT or not _meets(ours[:1], theirs[:1]):
@@ -124,19 +112,15 @@ def _other_drops(steps: Array, ours: Array, theirs: Array) -> ChangeOfSchedule |
         ", ".join(str(int(steps[place + 1])) for place in np.flatnonzero(np.abs(np.diff(rates)) > _FIT * rates.max()))
         for rates in (ours, theirs)
     )
-    return ChangeOfSchedule(
-        message("word.rate.other_drops", ours=here, theirs=there), message("advice.rate.compare_milestones")
-    )
+    return what("word.rate.other_drops", ours=here, theirs=there)
 
 
-def _other_length(steps: Array, ours: Array, theirs: Array) -> ChangeOfSchedule | None:
+def _other_length(steps: Array, ours: Array, theirs: Array) -> What | None:
     """Both are the same formula, cosine or polynomial, over another number of steps."""
     here, there = (_length(steps, rates) for rates in (ours, theirs))
     if here is None or there is None or here == there:
         return None
-    return ChangeOfSchedule(
-        message("word.rate.other_length", ours=here, theirs=there), message("advice.rate.same_length", count=here)
-    )
+    return what("word.rate.other_length", ours=here, theirs=there, count=here)
 
 
 def _length(steps: Array, rates: Array) -> int | None:
@@ -165,7 +149,7 @@ def _share_per_drop(rates: Array) -> float | None:
     return float(falls[0]) if falls.size and (falls < 1).all() and np.ptp(falls) <= _FIT else None
 
 
-def _other_base(steps: Array, ours: Array, theirs: Array) -> ChangeOfSchedule | None:
+def _other_base(steps: Array, ours: Array, theirs: Array) -> What | None:
     """theirs - e = a (ours - e): the same schedule to the same end e, from another rate."""
     spread = ours - ours.mean()
     size = float(np.vdot(spread, spread))
@@ -175,19 +159,16 @@ def _other_base(steps: Array, ours: Array, theirs: Array) -> ChangeOfSchedule | 
     end = float(theirs.mean() - times * ours.mean()) / (1 - times) if times != 1 else -1.0
     if times <= 0 or not 0 <= end <= ours.min() or not _meets(end + times * (ours - end), theirs):
         return None
-    return ChangeOfSchedule(
-        message(
-            "word.rate.other_base",
-            theirs=Number(float(theirs.max()), ".6g"),
-            ours=Number(float(ours.max()), ".6g"),
-            end=Number(end, ".3g"),
-        ),
-        message("advice.rate.same_base_same_end"),
-        message("evidence.rate.meet_with_other_base", count=len(ours)),
+    return what(
+        "word.rate.other_base",
+        theirs=Number(float(theirs.max()), ".6g"),
+        ours=Number(float(ours.max()), ".6g"),
+        end=Number(end, ".3g"),
+        count=len(ours),
     )
 
 
-def _other_end(steps: Array, ours: Array, theirs: Array) -> ChangeOfSchedule | None:
+def _other_end(steps: Array, ours: Array, theirs: Array) -> What | None:
     """theirs = ours + e (1 - ours / top): another final value, as eta_min, end_lr or end_learning_rate are."""
     top = float(max(ours.max(), theirs.max()))
     room = 1 - ours / top
@@ -195,15 +176,12 @@ def _other_end(steps: Array, ours: Array, theirs: Array) -> ChangeOfSchedule | N
         return None
     end = float(np.vdot(room, theirs - ours) / np.vdot(room, room))
     if abs(end) > _FIT * top and _meets(ours + end * room, theirs):
-        return ChangeOfSchedule(
-            message("word.rate.ends_higher" if end > 0 else "word.rate.ends_lower", value=Number(abs(end), ".3g")),
-            message("advice.rate.end_lower" if end > 0 else "advice.rate.end_higher", value=Number(abs(end), ".6g")),
-            message("evidence.rate.meet_with_other_end", value=Number(end, ".6g"), count=len(ours)),
-        )
+        id = "word.rate.ends_higher" if end > 0 else "word.rate.ends_lower"
+        return what(id, value=Number(abs(end), ".6g"), end=Number(end, ".6g"), count=len(ours))
     return None
 
 
-def _other_cycles(steps: Array, ours: Array, theirs: Array) -> ChangeOfSchedule | None:
+def _other_cycles(steps: Array, ours: Array, theirs: Array) -> What | None:
     """Both cosines of the same progress, with another number of cycles; the peak need not be in the data."""
     falling = _after_warm_up(ours, theirs)
     left, right = ours[falling], theirs[falling]
@@ -213,16 +191,7 @@ def _other_cycles(steps: Array, ours: Array, theirs: Array) -> ChangeOfSchedule 
     for times in (2.0, 0.5, 3.0, 4.0, 1 / 3, 0.25):
         top = _best_top(left, right, largest, times)
         if top is not None:
-            return ChangeOfSchedule(
-                message("word.rate.other_cycles", times=Number(times, "g")),
-                message("advice.rate.set_cycles", times=Number(times, "g")),
-                message(
-                    "evidence.rate.meet_with_cycles",
-                    times=Number(times, "g"),
-                    top=Number(top, ".6g"),
-                    count=len(left),
-                ),
-            )
+            return what("word.rate.other_cycles", times=Number(times, "g"), top=Number(top, ".6g"), count=len(left))
     return None
 
 
@@ -251,7 +220,7 @@ def _best_top(left: Array, right: Array, largest: float, times: float) -> float 
     return best if error(best) <= 1e-5 * largest else None
 
 
-def _other_power(steps: Array, ours: Array, theirs: Array) -> ChangeOfSchedule | None:
+def _other_power(steps: Array, ours: Array, theirs: Array) -> What | None:
     """theirs / top = (ours / top) ** q: another power of a polynomial, another gamma."""
     top = float(max(ours.max(), theirs.max()))
     inside = (ours > 0) & (theirs > 0) & (ours < top * (1 - 1e-9))
@@ -261,34 +230,24 @@ def _other_power(steps: Array, ours: Array, theirs: Array) -> ChangeOfSchedule |
     power = float(np.vdot(logs[0], logs[1]) / np.vdot(logs[0], logs[0]))
     if abs(power - 1) < 1e-6 or not _meets(top * (np.clip(ours, 0, None) / top) ** power, theirs):
         return None
-    return ChangeOfSchedule(
-        message("word.rate.other_power", power=Number(power, ".6g")),
-        message("advice.rate.same_gamma", power=Number(power, ".4g")),
-        message("evidence.rate.meet_with_exponent", count=len(ours)),
-    )
+    return what("word.rate.other_power", power=Number(power, ".6g"), count=len(ours))
 
 
-def _only_early(steps: Array, ours: Array, theirs: Array) -> ChangeOfSchedule | None:
+def _only_early(steps: Array, ours: Array, theirs: Array) -> What | None:
     bad = np.flatnonzero(np.abs(ours - theirs) > _FIT * np.abs(ours).max())
     if len(ours) < 3 or not bad.size or bad[-1] == len(ours) - 1:
         return None
     # Both may begin at zero, and rise.
     rising = all((np.diff(rates[: bad[-1] + 2]) >= 0).all() for rates in (ours, theirs))
     if bad[0] == 0 or (rising and bad[0] == 1):
-        return ChangeOfSchedule(
-            message("word.rate.other_warm_up", count=int(bad[-1]) + 1), message("advice.rate.same_warm_up")
-        )
+        return what("word.rate.other_warm_up", count=int(bad[-1]) + 1)
     return None
 
 
-def _only_late(steps: Array, ours: Array, theirs: Array) -> ChangeOfSchedule | None:
+def _only_late(steps: Array, ours: Array, theirs: Array) -> What | None:
     bad = np.flatnonzero(np.abs(ours - theirs) > _FIT * np.abs(ours).max())
     if len(ours) >= 4 and bad.size and bad[0] >= len(ours) // 2:
-        return ChangeOfSchedule(
-            message("word.rate.curves_part", step=int(steps[bad[0]])),
-            message("advice.rate.compare_milestones"),
-            found=False,
-        )
+        return what("word.rate.curves_part", step=int(steps[bad[0]]))
     return None
 
 
@@ -314,22 +273,15 @@ def _learning_rate(case: Case) -> Iterable[Finding]:
         if not far.size:
             # Not finite, or beyond a limit by less than any schedule would explain.
             continue
-        change, bad = explain(steps, ours, theirs), int(far[0])
-        yield Finding(
-            rule="learning_rate",
-            cause=message("cause.learning_rate", name=Name(name), what=change.cause),
-            evidence=(
-                message(
-                    "evidence.rate.first_apart",
-                    step=int(steps[bad]),
-                    ours=Number(float(ours[bad]), ".9g"),
-                    theirs=Number(float(theirs[bad]), ".9g"),
-                ),
-                *((change.evidence,) if change.evidence is not None else ()),
-            ),
-            confidence="explained" if change.found else "hint",
-            advice=(change.advice,),
-            keys=tuple(point.row.key for point in points if point.row.key in case.failed)[:5],
+        bad = int(far[0])
+        yield told(
+            "cause.learning_rate",
+            [point.row.key for point in points if point.row.key in case.failed][:5],
+            name=Name(name),
+            what=explain(steps, ours, theirs),
+            step=int(steps[bad]),
+            ours=Number(float(ours[bad]), ".9g"),
+            theirs=Number(float(theirs[bad]), ".9g"),
         )
 
 

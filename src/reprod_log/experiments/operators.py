@@ -8,7 +8,7 @@ knows and gives back one that it does not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -63,12 +63,19 @@ class Culprits:
         return (ours.given, theirs.given) if ours.given and theirs.given and ours.given != theirs.given else None
 
 
-def find_culprits(reference: Trace, candidate: Trace) -> Culprits:
-    """The operators at fault in the forward pass; those of the backward pass when there are none."""
+def find_culprits(reference: Trace, candidate: Trace, *, forward: bool = True) -> Culprits:
+    """The operators at fault in the forward pass; those of the backward pass when there are none.
+
+    `forward` says whether the results are known to differ: without that, another order of them is another layout.
+    """
     ours, theirs = _forward(reference), _forward(candidate)
-    forward = Culprits(_culprit(ours, theirs), _culprit(theirs, ours))
-    if forward:
-        return _in_another_order(forward, reference, candidate) or _with_counterpart(forward, reference, candidate)
+    found = Culprits(_culprit(ours, theirs), _culprit(theirs, ours))
+    if found:
+        found = _without_consumers(found, reference, candidate)
+        return _in_another_order(found, reference, candidate) or _with_counterpart(found, reference, candidate)
+    turned = _results_in_another_order(reference, candidate) if forward else None
+    if turned is not None:
+        return turned
     ours, theirs = _backward(reference), _backward(candidate)
     found = Culprits(_culprit(ours, theirs), _culprit(theirs, ours), backward=True)
     if not found:
@@ -105,25 +112,98 @@ def _with_counterpart(forward: Culprits, reference: Trace, candidate: Trace) -> 
     return replace(forward, instead=next(users, None))
 
 
+def _without_consumers(found: Culprits, reference: Trace, candidate: Trace) -> Culprits:
+    """The culprits, with what a side only computes from the other's culprit left out.
+
+    Where a term is missing, the next operator that both sides have is given something else and gives something else. It
+    is not at fault; what made its input is, if that side has something in the place of the culprit.
+    """
+    ours, theirs = found.reference, found.candidate
+    if ours is None or theirs is None:
+        return found
+    here = _maker_at_fault(ours, reference, theirs, candidate)
+    there = _maker_at_fault(theirs, candidate, ours, reference)
+    return found if here is None and there is None else Culprits(here, there)
+
+
+def _maker_at_fault(one: Operator, trace: Trace, culprit: Operator, other: Trace) -> Operator | None:
+    """The operator itself, unless it is a consumer: then what made its other input, if that is at fault."""
+    twin = _twin(one, trace, other)
+    if twin is None or twin is culprit or culprit not in _behind(twin.inputs, other):
+        return one
+    makers = {number: maker for maker in trace.operators for number in maker.outputs}
+    for number in one.inputs:
+        maker = makers.get(number)
+        if maker is None or any(_equal(trace.values[number], other.values[given]) for given in twin.inputs):
+            continue
+        same = _twin(maker, trace, other)
+        if same is not None and not any(_equal(trace.values[number], other.values[made]) for made in same.outputs):
+            return maker
+    return None
+
+
+def _twin(one: Operator, trace: Trace, other: Trace) -> Operator | None:
+    """The same operator on the other side: of one name, and given one of its tensors."""
+    given = [trace.values[number] for number in one.inputs]
+    telling = [values for values in given if _tells(values) or _is_no_constant(values)]
+    namesakes = (two for two in other.operators if _namesakes(one, two))
+    return next((two for two in namesakes if any(_takes(two, values, other) for values in telling)), None)
+
+
 def _takes(one: Operator, values: Array, trace: Trace) -> bool:
     return any(_equal(values, trace.values[number]) for number in one.inputs)
 
 
+_WORDS = {
+    "div": "divide", "truediv": "divide", "rtruediv": "divide", "mul": "multiply", "rmul": "multiply",
+    "sub": "subtract", "rsub": "subtract", "radd": "add", "rpow": "pow", "rmatmul": "matmul",
+}  # fmt: skip
+"""By a name of an operator of Python, or a short one of a framework: its usual name."""
+
+
+def plain_name(name: str) -> str:
+    """The name of an operator without its underscores, in full."""
+    bare = name.strip("_")
+    return _WORDS.get(bare, bare)
+
+
 def _namesakes(one: Operator, other: Operator) -> bool:
-    return one.name.strip("_") == other.name.strip("_")
+    return plain_name(one.name) == plain_name(other.name)
 
 
 def _in_another_order(forward: Culprits, reference: Trace, candidate: Trace) -> Culprits | None:
     """The operators behind the culprits that give the same numbers in another order, if that is what it is."""
     if forward.candidate is not None:
-        found = _rearranged_before(forward.candidate, candidate, reference, candidate=True)
+        found = _rearranged_before(forward.candidate.inputs, candidate, reference, candidate=True)
         if found is not None:
             return Culprits(found.there, found.here, order=found.how)
     if forward.reference is not None:
-        found = _rearranged_before(forward.reference, reference, candidate, candidate=False)
+        found = _rearranged_before(forward.reference.inputs, reference, candidate, candidate=False)
         if found is not None:
             return Culprits(found.here, found.there, order=found.how)
     return None
+
+
+def _results_in_another_order(reference: Trace, candidate: Trace) -> Culprits | None:
+    """The operators that give what comes out in the end, where it is the same numbers in another order."""
+    for number in candidate.results:
+        array = candidate.arrays[number]
+        if not _tells(candidate.values[number]) or _partner(array, reference) is not None:
+            continue
+        found = _rearranged_before((number,), candidate, reference, candidate=True)
+        if found is not None:
+            return Culprits(found.there, found.here, order=found.how)
+        for place in reference.results:
+            ours = reference.arrays[place]
+            how = arrangement(ours, array, near=_near(array)) if ours.shape == array.shape else None
+            if how is not None:
+                makers = [_maker(place, reference), _maker(number, candidate)]
+                return Culprits(makers[0], makers[1], order=how)
+    return None
+
+
+def _maker(number: int, trace: Trace) -> Operator | None:
+    return next((one for one in trace.operators if number in one.outputs), None)
 
 
 def _written_in_place(culprit: Operator | None, here: Trace, there: Trace) -> Operator | None:
@@ -266,10 +346,13 @@ def culprits_in_loss(ours: Side, theirs: Side, batch: Batch, dtype: str) -> Culp
     return _compared(lambda side, _: runner_of(side.framework).operators_of_loss(side, batch, scope), ours, theirs)
 
 
-def culprits_in(ours: Side, theirs: Side, calls: tuple[Call, Call], partner: str, scope: Scope) -> Culprits | str:
+def culprits_in(
+    ours: Side, theirs: Side, calls: tuple[Call, Call], partner: str, scope: Scope, *, forward: bool
+) -> Culprits | str:
     """The operators at fault inside one layer; why not, when a side cannot be traced.
 
-    `scope` is that of the candidate; the reference runs as it is, in the same precision.
+    `scope` is that of the candidate; the reference runs as it is, in the same precision. `forward` says whether it is
+    known that the layer's results differ.
     """
     scopes, paths = (Scope(dtype=scope.dtype), scope), (calls[0].path, partner)
 
@@ -277,15 +360,15 @@ def culprits_in(ours: Side, theirs: Side, calls: tuple[Call, Call], partner: str
         runner, call = runner_of(side.framework), calls[place]
         return runner.operators_of_call(side, paths[place], call, scopes[place], cotangent_of(call))
 
-    return _compared(trace, ours, theirs)
+    return _compared(trace, ours, theirs, forward=forward)
 
 
-def _compared(trace: Callable[[Side, int], Trace], ours: Side, theirs: Side) -> Culprits | str:
+def _compared(trace: Callable[[Side, int], Trace], ours: Side, theirs: Side, *, forward: bool = True) -> Culprits | str:
     without = next((one.framework.name for one in (ours, theirs) if "operators" not in one.framework.can), None)
     if without is not None:
         return f"operators of {without} cannot be recorded one by one"
     try:
-        return find_culprits(trace(ours, 0), trace(theirs, 1))
+        return find_culprits(trace(ours, 0), trace(theirs, 1), forward=forward)
     except ReprodLogError:
         raise
     except Exception as error:  # a framework may raise anything under a trace; its message is the reason
@@ -310,14 +393,14 @@ class _Rearranged:
     how: Message
 
 
-def _rearranged_before(culprit: Operator, trace: Trace, other: Trace, *, candidate: bool) -> _Rearranged | None:
-    """The first operator that the culprit depends on and whose result the other side has in another order only.
+def _rearranged_before(numbers: Collection[int], trace: Trace, other: Trace, *, candidate: bool) -> _Rearranged | None:
+    """The first operator that these tensors depend on and whose result the other side has in another order only.
 
     `candidate` says whose trace it is: an order is given as what the candidate made of the reference's.
     """
     makers = {number: one for one in other.operators for number in one.outputs}
     made = {number for one in trace.operators for number in one.outputs}
-    behind = _behind(culprit, trace)
+    behind = _behind(numbers, trace)
     for step, one in enumerate(behind):
         if all(number not in made or _partner(trace.arrays[number], other) is not None for number in one.inputs):
             for number in one.outputs:
@@ -357,11 +440,10 @@ def _put_right(number: int, later: list[Operator], trace: Trace, other: Trace) -
     return False
 
 
-def _behind(culprit: Operator, trace: Trace) -> list[Operator]:
-    """The operators that the culprit's inputs were computed by, in order."""
-    needed, found = set(culprit.inputs), []
-    place = next((i for i, one in enumerate(trace.operators) if one is culprit), 0)
-    for one in reversed(trace.operators[:place]):
+def _behind(numbers: Collection[int], trace: Trace) -> list[Operator]:
+    """The operators that these tensors were computed by, in order."""
+    needed, found = set(numbers), []
+    for one in reversed(trace.operators):
         if not needed.isdisjoint(one.outputs):
             needed.update(one.inputs)
             found.append(one)

@@ -123,6 +123,11 @@ def message(id: str, /, **arguments: object) -> Message:
     return Message(id, arguments)
 
 
+def places(id: str) -> frozenset[str]:
+    """The names of the arguments that a message takes."""
+    return frozenset(place[1] for place in PLACE.finditer(words().sentences[id]))
+
+
 Note = Message | str
 """What a reader should know besides the numbers. Text: a sentence of a file of the first edition."""
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from reprod_log.diagnose.case import Case, Point
 from reprod_log.diagnose.engine import Hypothesis, Where
-from reprod_log.diagnose.finding import Finding, Kind, as_message, side
+from reprod_log.diagnose.finding import Finding, Kind, as_message, side, told
 from reprod_log.diagnose.schedules import is_rate
 from reprod_log.frameworks.installed import FRAMEWORKS
 from reprod_log.measure.comparison import Compared
@@ -60,13 +60,8 @@ def _constant_sequence(case: Case) -> Iterable[Finding]:
 
 def _never_changes(name: str, many: Message, points: tuple[Point, ...]) -> Finding:
     value = np.format_float_scientific(points[0].measurement.reference.mean, trim="-")
-    return Finding(
-        rule="constant_sequence",
-        kind="doubt",
-        cause=message("cause.constant_sequence", name=Name(name)),
-        evidence=(message("evidence.constant_on_both_sides", many=many, value=value),),
-        advice=(message("advice.step_both_schedulers"),),
-        keys=tuple(point.row.key for point in points),
+    return told(
+        "cause.constant_sequence", tuple(point.row.key for point in points), name=Name(name), many=many, value=value
     )
 
 
@@ -87,15 +82,14 @@ def _cut_short(case: Case) -> Iterable[Finding]:
         if source.complete or not missing:
             continue
         notes = tuple(map(as_message, source.notes[-2:])) or (message("word.no_end"),)
-        yield Finding(
-            rule="cut_short",
-            cause=message("cause.cut_short", side=side(name), notes=notes),
-            evidence=(message("evidence.no_partner_there", count=len(missing), keys=Names(map(str, missing))),),
+        yield told(
+            "cause.cut_short",
+            tuple(missing[:_MOST_KEYS]),
             kind=_kind(case),
-            # That it is incomplete is certain; that all of what is missing is missing for this reason is not.
-            confidence="explained",
-            advice=(message("advice.record_to_its_end", side=side(name)),),
-            keys=tuple(missing[:_MOST_KEYS]),
+            side=side(name),
+            notes=notes,
+            count=len(missing),
+            keys=Names(map(str, missing)),
         )
 
 
@@ -119,13 +113,12 @@ def _flat_loss(case: Case) -> Iterable[Finding]:
         size = max(abs(value) for value in values)
         moved = (max(values) - min(values)) / size if size else 0.0
         if moved < _MOVES and all(point.judgement.status.passed for point in points):
-            yield Finding(
-                rule="flat_loss",
-                kind="doubt",
-                cause=message("cause.flat_loss", name=Name(name)),
-                evidence=(message("evidence.loss_moves", moved=Number(moved, ".1e"), count=len(points)),),
-                advice=(message("advice.compare_updates_too"),),
-                keys=tuple(point.row.key for point in points),
+            yield told(
+                "cause.flat_loss",
+                tuple(point.row.key for point in points),
+                name=Name(name),
+                moved=Number(moved, ".1e"),
+                count=len(points),
             )
 
 
@@ -146,13 +139,8 @@ def _identical_losses(case: Case) -> Iterable[Finding]:
             continue
         values = {point.measurement.reference.mean for point in points}
         if len(values) > 1 and all(point.measurement.identical for point in points):
-            yield Finding(
-                rule="identical_losses",
-                kind="doubt",
-                cause=message("cause.identical_losses", name=Name(name), count=len(points)),
-                evidence=(message("evidence.frameworks_round_apart"),),
-                advice=(message("advice.losses_of_their_own"),),
-                keys=tuple(point.row.key for point in points),
+            yield told(
+                "cause.identical_losses", tuple(point.row.key for point in points), name=Name(name), count=len(points)
             )
 
 
@@ -195,13 +183,13 @@ def _limit_above_values(case: Case) -> Iterable[Finding]:
         idle = idle or (share >= 1 and apart and _is_usual(case, row, check.metric))
     if wide:
         worst = max(wide, key=lambda key: wide[key])
-        yield Finding(
-            rule="limit_above_values",
+        yield told(
+            "cause.limit_above_values",
+            tuple(wide),
             kind="doubt" if idle or not at_stake else "remark",
-            cause=message("cause.limit_above_values", keys=Names(map(str, wide))),
-            evidence=(message("evidence.limit_of_values", key=Name(worst), share=Number(wide[worst], ".0%")),),
-            advice=(message("advice.relative_limit"),),
-            keys=tuple(wide),
+            keys=Names(map(str, wide)),
+            key=Name(worst),
+            share=Number(wide[worst], ".0%"),
         )
 
 
@@ -250,14 +238,7 @@ def _nothing_at_stake(case: Case) -> Iterable[Finding]:
     results = [let_through for key, let_through in judged.items() if key.phase not in ("data", "lr")]
     # Recordings of data alone, or of learning rates alone, have them at stake.
     if judged and all(results or judged.values()):
-        yield Finding(
-            rule="nothing_at_stake",
-            kind="doubt",
-            cause=message("cause.nothing_at_stake"),
-            evidence=(message("evidence.let_through", patterns=Names((*accept, *case.policy.allow_unmatched))),),
-            confidence="explained",
-            advice=(message("advice.accept_what_is_known"),),
-        )
+        yield told("cause.nothing_at_stake", patterns=Names((*accept, *case.policy.allow_unmatched)))
 
 
 # Recordings of other lengths, or of other passes: what one side never ran has no partner, whatever its name.
@@ -284,14 +265,15 @@ def _other_steps(case: Case) -> Iterable[Finding]:
     ]
     if not alone:
         return
-    yield Finding(
-        rule="other_length",
-        cause=message("cause.other_length", ours=counts[0], theirs=counts[1]),
-        evidence=(message("evidence.never_got_there", count=len(alone)),),
-        confidence="explained",
+    yield told(
+        "cause.other_length",
+        tuple(alone[:_MOST_KEYS]),
         kind=_kind(case),
-        advice=(message("advice.same_number_of_steps", longer=max(counts), shorter=min(counts)),),
-        keys=tuple(alone[:_MOST_KEYS]),
+        ours=counts[0],
+        theirs=counts[1],
+        count=len(alone),
+        longer=max(counts),
+        shorter=min(counts),
     )
 
 
@@ -302,14 +284,12 @@ def _other_passes(case: Case) -> Iterable[Finding]:
     ):
         runs = recording.runs
         if runs and "" not in runs and "" in other.runs:
-            yield Finding(
-                rule="other_length",
-                cause=message("cause.other_length.passes", side=side(name), run=runs[0]),
-                evidence=(message("evidence.plain_pass_alone"),),
-                confidence="explained",
+            yield told(
+                "cause.other_length.passes",
+                tuple(one.key for one in case.comparison.unmatched[:_MOST_KEYS]),
                 kind=_kind(case),
-                advice=(message("advice.record_plain_pass", side=side(name)),),
-                keys=tuple(one.key for one in case.comparison.unmatched[:_MOST_KEYS]),
+                side=side(name),
+                run=runs[0],
             )
 
 
@@ -343,33 +323,22 @@ def _rounding_or_defect(case: Case) -> Iterable[Finding]:
     if not failed or len(sizes) < len(failed) or not all(size < _SMALL for size in sizes):
         return
     if case.floor is None:
-        yield Finding(
-            rule="rounding_or_defect",
-            kind="remark",
-            cause=message("cause.rounding_or_defect"),
-            evidence=(message("evidence.largest_failing", share=Number(max(sizes), ".1e")),),
-            advice=(message("advice.record_float64"),),
-            keys=tuple(failed),
-        )
+        yield told("cause.rounding_or_defect", tuple(failed), share=Number(max(sizes), ".1e"))
         return
     calibrated = CalibratedPolicy(
         allow_unmatched=case.policy.allow_unmatched, accept=case.policy.accept, equal_nan=case.policy.equal_nan
     )
     verdict = judge_calibrated(case.comparison, case.floor, calibrated)
     first = verdict.first_divergence
-    yield Finding(
-        rule="rounding_or_defect",
-        kind="remark",
-        cause=message("cause.rounding_or_defect.rounding" if verdict.passed else "cause.rounding_or_defect.defect"),
+    yield told(
+        "cause.rounding_or_defect.rounding" if verdict.passed else "cause.rounding_or_defect.defect",
+        failed,
         evidence=(
             case.floor.basis.message,
             message("evidence.every_entry_passes")
             if first is None
             else message("evidence.first_failing", key=Name(first.key), reason=as_message(first.reason or "")),
         ),
-        confidence="explained",
-        advice=(message("advice.compare_without_limit"),),
-        keys=tuple(failed),
     )
 
 
@@ -393,13 +362,7 @@ def _same_program(case: Case) -> Iterable[Finding]:
     engines = {one.extra.get("engine") for one in (ours, theirs)}
     # An engine is compared with the model it was exported from, which is of the same framework by nature.
     if many and ours.framework and len(engines) == 1 and _versions(ours) == _versions(theirs):
-        yield Finding(
-            rule="same_program",
-            kind="remark",
-            cause=message("cause.same_program.framework", framework=framework),
-            evidence=(message("evidence.equal_to_the_last_bit", framework=framework, count=many),),
-            confidence="explained",
-        )
+        yield told("cause.same_program.framework", framework=framework, count=many)
 
 
 def _versions(provenance: Provenance) -> tuple[str, str]:
@@ -421,14 +384,7 @@ def _is_live(case: Case) -> bool:
 
 
 def _same_run(evidence: Message) -> Finding:
-    return Finding(
-        rule="same_program",
-        kind="doubt",
-        cause=message("cause.same_program.run"),
-        evidence=(evidence,),
-        confidence="explained",
-        advice=(message("advice.compare_other_framework"),),
-    )
+    return told("cause.same_program.run", evidence=(evidence,))
 
 
 def _identical(case: Case) -> int:
@@ -470,14 +426,7 @@ def _posing(case: Case) -> Iterable[Finding]:
 
 
 def _poses(name: str, framework: str, claimed: str, evidence: Message) -> Finding:
-    return Finding(
-        rule="posing",
-        kind="doubt",
-        cause=message("cause.posing", side=side(name), framework=framework, claimed=claimed),
-        evidence=(evidence,),
-        confidence="explained",
-        advice=(message("advice.compare_other_framework"),),
-    )
+    return told("cause.posing", evidence=(evidence,), side=side(name), framework=framework, claimed=claimed)
 
 
 # Two frameworks that computed the very same bits over a whole training: kernels round differently, so one of them was
@@ -496,14 +445,7 @@ def _identical_training(case: Case) -> Iterable[Finding]:
     steps = {row.key.step for row in rows if row.key.phase != "loss"}
     elements = sum(row.measurement.count for row in rows if row.measurement is not None)
     if len(steps) >= _STEPS_OF_A_TRAINING and elements >= _ELEMENTS_OF_A_TRAINING:
-        yield Finding(
-            rule="identical_training",
-            kind="doubt",
-            cause=message("cause.identical_training", ours=frameworks[0], theirs=frameworks[1], count=len(steps)),
-            evidence=(message("evidence.frameworks_round_apart"),),
-            confidence="explained",
-            advice=(message("advice.compare_other_framework"),),
-        )
+        yield told("cause.identical_training", ours=frameworks[0], theirs=frameworks[1], count=len(steps))
 
 
 # A side whose plain pass and float64 pass contradict each other: a float64 pass that was recorded with another script,
@@ -517,20 +459,13 @@ def _odd_pass(case: Case) -> Iterable[Finding]:
         # A candidate that is far from the truth and does not pass has its reason already: less precision.
         # That float64 passes differ by more than they may is a failure elsewhere, unless the verdict passes.
         if case.verdict.passed or (odd.side == "reference" and odd.how != "truths"):
-            size = {"key": Name(odd.key), "share": Number(odd.share, ".1e")}
-            evidence = message("evidence.odd_pass", **size)
-            if odd.how == "apart":
-                evidence = message("evidence.odd_pass.times", times=Number(odd.times, ".2g"), **size)
-            elif odd.how == "truths":
-                evidence = message("evidence.odd_pass.truths", **size)
-            yield Finding(
-                rule="odd_pass",
-                kind="doubt",
-                cause=message(f"cause.odd_pass.{odd.how}", side=side(odd.side)),
-                evidence=(evidence,),
-                confidence="explained",
-                advice=(message("advice.passes_of_one_program"),),
-                keys=(odd.key,),
+            yield told(
+                f"cause.odd_pass.{odd.how}",
+                (odd.key,),
+                side=side(odd.side),
+                key=Name(odd.key),
+                share=Number(odd.share, ".1e"),
+                times=Number(odd.times, ".2g"),
             )
 
 
@@ -538,21 +473,9 @@ def _other_programs(case: Case) -> Iterable[Finding]:
     for name, recording in (("reference", case.data.reference), ("candidate", case.data.candidate)):
         differing, unknown = differing_passes(recording), unknown_passes(recording)
         if differing:
-            cause = message("cause.odd_pass.programs", side=side(name))
-            evidence = message("evidence.odd_pass.programs", names=Names(differing))
+            yield told("cause.odd_pass.programs", side=side(name), names=Names(differing))
         elif unknown:
-            cause = message("cause.odd_pass.unknown", side=side(name))
-            evidence = message("evidence.odd_pass.unknown", runs=Names(run or "plain" for run in unknown))
-        else:
-            continue
-        yield Finding(
-            rule="other_programs",
-            kind="doubt",
-            cause=cause,
-            evidence=(evidence,),
-            confidence="explained",
-            advice=(message("advice.passes_of_one_program"),),
-        )
+            yield told("cause.odd_pass.unknown", side=side(name), runs=Names(run or "plain" for run in unknown))
 
 
 # An output that is its own input: logging the fake data as `logits` on both sides passes whatever the model does.
@@ -567,14 +490,7 @@ def _value_equals_input(case: Case) -> Iterable[Finding]:
             continue
         twin = next((one for one in inputs if _same_statistics(one, row)), None)
         if twin is not None:
-            yield Finding(
-                rule="value_equals_input",
-                kind="doubt",
-                cause=message("cause.value_equals_input", key=Name(row.key), twin=Name(twin.key)),
-                evidence=(message("evidence.same_statistics"),),
-                advice=(message("advice.log_what_was_returned"),),
-                keys=(row.key, twin.key),
-            )
+            yield told("cause.value_equals_input", (row.key, twin.key), key=Name(row.key), twin=Name(twin.key))
 
 
 def _is_input(key: Key) -> bool:

@@ -9,18 +9,14 @@ import numpy as np
 
 from reprod_log.diagnose.case import Both, Case, CaseData, shared_weights
 from reprod_log.diagnose.engine import Hypothesis, Where
-from reprod_log.diagnose.finding import Finding, explained, hinted, side
-from reprod_log.diagnose.fits import function_between, holds, relation, shown_ratio
+from reprod_log.diagnose.finding import Finding, What, side, told, what
+from reprod_log.diagnose.fits import epsilon, function_between, holds, nearness, relation, scaled, shown_ratio
 from reprod_log.layers.lookup import layer_kind
 from reprod_log.layers.settings import setting_differences
-from reprod_log.messages import Message, Name, Names, Number, message
+from reprod_log.messages import Name, Names, Number, message
 from reprod_log.pairing.distance import factor, relative
-from reprod_log.pairing.layouts import arrangement
 from reprod_log.recording import Array, Key, Recording
 from reprod_log.verdict import Status
-
-Told = tuple[Message, Message]
-"""What differs, and the numbers that support it."""
 
 # Code between two layers that differs: everything a layer was made from agrees, what it is given does not. Tried are:
 # the same numbers in another order, a constant factor or shift, another activation, a term that is missing.
@@ -48,20 +44,16 @@ def _between_layers(case: Case) -> Iterable[Finding]:
         (one, found) for one in forward[:place] if one not in case.failed and (found := data.best(one)) is not None
     ]
     before = next((one.path for one, _ in reversed(earlier) if not one.role.startswith("input")), "")
-    told = None if both is None else _difference_between(case.near(key, both), both, earlier)
-    where = {"before": Name(before) if before else message("word.the_input"), "after": Name(key.path)}
-    yield Finding(
-        rule="between_layers",
-        cause=message("cause.between_layers", **where, what=told[0] if told else message("word.something_else")),
-        evidence=(
-            message("evidence.input_differs", path=Name(key.path))
-            if both is None
-            else message("evidence.input_differs.by", path=Name(key.path), size=Number(relative(*both), ".2g")),
-            *((told[1],) if told else ()),
-        ),
-        confidence="explained" if told else "hint",
-        advice=(message("advice.compare_lines_between", **where),),
-        keys=(key,),
+    difference = None if both is None else _difference_between(case.near(key, both), both, earlier)
+    yield told(
+        "cause.between_layers",
+        (key,),
+        evidence=(message("evidence.input_differs", path=Name(key.path)),)
+        if both is None
+        else (message("evidence.input_differs.by", path=Name(key.path), size=Number(relative(*both), ".2g")),),
+        before=Name(before) if before else message("word.the_input"),
+        after=Name(key.path),
+        what=difference or what("word.something_else"),
     )
 
 
@@ -69,37 +61,28 @@ def _has_own_error_before(case: Case, forward: list[Key], place: int) -> bool:
     return any(key.path in case.own for key in forward[:place])
 
 
-def _difference_between(near: float, both: Both, earlier: list[tuple[Key, Both]]) -> Told | None:
-    ours, theirs = both
-    found = relation(ours, theirs, near=near, functions=False)
-    if found is not None:
-        return found.what, found.evidence
-    recent = [one for one in reversed(earlier) if one[1][0].shape == ours.shape][:_RECENT]
-    return _other_activation(near, both, recent) or _missing_term(near, both, recent)
+def _difference_between(near: float, both: Both, earlier: list[tuple[Key, Both]]) -> What | None:
+    found = relation(*both, near=near, functions=False)
+    recent = [one for one in reversed(earlier) if one[1][0].shape == both[0].shape][:_RECENT]
+    return found or _other_activation(near, both, recent) or _missing_term(near, both, recent)
 
 
-def _other_activation(near: float, both: Both, recent: list[tuple[Key, Both]]) -> Told | None:
+def _other_activation(near: float, both: Both, recent: list[tuple[Key, Both]]) -> What | None:
     ours, theirs = both
     for key, (given, _) in recent:
         here, there = (function_between(given, one, near=near) for one in (ours, theirs))
         if here is not None and there is not None and here != there:
-            return (
-                message("word.functions", ours=here, theirs=there),
-                message("evidence.both_fitted_to", path=Name(key.path)),
-            )
+            return what("word.functions", ours=here, theirs=there, path=Name(key.path))
     return None
 
 
-def _missing_term(near: float, both: Both, recent: list[tuple[Key, Both]]) -> Told | None:
+def _missing_term(near: float, both: Both, recent: list[tuple[Key, Both]]) -> What | None:
     """One side is a tensor, the other the same and something added: a residual connection that is missing."""
     ours, theirs = both
     for key, (given, _) in recent:
         for whole, part, name in ((ours, theirs, "candidate"), (theirs, ours, "reference")):
             if holds(given, whole - part, near):
-                return (
-                    message("word.does_not_add", side=side(name), path=Name(key.path)),
-                    message("evidence.difference_equals_it"),
-                )
+                return what("word.does_not_add", side=side(name), path=Name(key.path))
     return None
 
 
@@ -110,29 +93,14 @@ def _constant_factor(case: Case) -> Iterable[Finding]:
     for path in case.own:
         key = Key(path, "forward", 0, 0, "output", "isolated")
         both = case.data.best(key)
-        if both is None or both[0].size < 4:
+        if both is None or both[0].size < 4 or not np.ptp(both[0]) > 0:
             continue
-        ours, theirs = both
-        near = case.near(key, both)
-        ratio, shift = factor(ours, theirs, within=1.0), float((theirs - ours).mean())
-        if ratio is not None and holds(ratio * ours, theirs, near):
-            count = _deviation_over(ratio, ours.shape)
-            cause = (
-                message("cause.constant_factor", path=Name(path), ratio=shown_ratio(ratio))
-                if count is None
-                else message("cause.constant_factor.deviation", path=Name(path), ratio=shown_ratio(ratio), count=count)
-            )
-        elif np.ptp(ours) > 0 and holds(ours + shift, theirs, near):
-            cause = message("cause.constant_factor.shift", path=Name(path), shift=Number(shift, "+.8g"))
-        else:
-            continue
-        yield explained(
-            "constant_factor",
-            cause,
-            message("evidence.layer_alone_in_high_precision"),
-            message("advice.look_for_a_factor", path=Name(path)),
-            (key,),
-        )
+        found = scaled(*both, case.near(key, both))
+        ratio = factor(*both, within=1.0)
+        if found is not None and ratio is not None and (count := _deviation_over(ratio, both[0].shape)) is not None:
+            found = what("word.deviation", ratio=shown_ratio(ratio), count=count)
+        if found is not None:
+            yield told("cause.constant_factor", (key,), path=Name(path), what=found)
 
 
 def _deviation_over(ratio: float, shape: tuple[int, ...]) -> int | None:
@@ -169,12 +137,8 @@ def _cut_graph(case: Case) -> Iterable[Finding]:
             and entry.key.path not in shared and not entry.is_zero() and not _has(there, partner.get(entry.key))
         ]  # fmt: skip
         if lost:
-            yield explained(
-                "cut_graph",
-                message("cause.cut_graph", paths=Names(lost), side=side(name)),
-                message("evidence.gradient_on_other_side", count=len(lost)),
-                message("advice.look_for_detach"),
-                tuple(map(Key, lost))[:5],
+            yield told(
+                "cause.cut_graph", tuple(map(Key, lost))[:5], paths=Names(lost), side=side(name), count=len(lost)
             )
             return
     yield from _partly_cut(case, step)
@@ -193,15 +157,14 @@ def _partly_cut(case: Case, step: int) -> Iterable[Finding]:
         return
     path = Name(wrong[0].path) if wrong[0].path else message("word.the_output")
     has_loss = any(key.phase == "loss" and key.step == step and not key.run for key in case.rows)
-    yield hinted(
-        "cut_graph",
-        message("cause.cut_graph.partly", path=path),
-        (
+    yield told(
+        "cause.cut_graph.partly",
+        tuple(wrong)[:5],
+        evidence=(
             message("evidence.outputs_and_loss_agree" if has_loss else "evidence.outputs_agree"),
             message("evidence.gradient_still_agrees", last=Name(right[-1].path), path=path),
         ),
-        message("advice.look_at_uses", path=path),
-        tuple(wrong)[:5],
+        path=path,
     )
 
 
@@ -229,43 +192,30 @@ def _data(case: Case) -> Iterable[Finding]:
     if both is None or np.array_equal(*both, equal_nan=True):
         # NaN in both alike is no difference; where it comes from is what not_finite is about.
         return
-    cause, advice = _other_data(case.data, key, *both)
-    yield Finding(
-        rule="data",
-        cause=message("cause.data", name=Name(key.role or key.path), step=key.step, what=cause),
-        evidence=(message("evidence.first_data_apart", key=Name(key)),),
-        # How many values differ tells that they do, not why.
-        confidence="hint" if cause.id == "word.share_of_values_differs" else "explained",
-        advice=(advice,),
-        keys=(key,),
-    )
+    found = _other_data(case, key, both)
+    yield told("cause.data", (key,), key=Name(key), name=Name(key.role or key.path), step=key.step, what=found)
 
 
-def _other_data(data: CaseData, key: Key, ours: Array, theirs: Array) -> tuple[Message, Message]:
-    """How the candidate's input differs, and what to do."""
-    for step in data.steps:
-        other = data.values(Key(key.path, key.phase, step, key.call, key.role))
+def _other_data(case: Case, key: Key, both: Both) -> What:
+    """How the candidate's input differs."""
+    ours, theirs = both
+    for step in case.data.steps:
+        other = case.data.values(Key(key.path, key.phase, step, key.call, key.role))
         if other is not None and step != key.step and np.array_equal(other[0], theirs):
-            return message("word.batch_of_step", step=step), message("advice.same_batches")
+            return what("word.batch_of_step", step=step)
     if ours.ndim and ours.shape[0] > 1 and _same_rows(ours, theirs):
-        return message("word.samples_in_other_order"), message("advice.shuffle_alike")
+        return what("word.samples_in_other_order")
     for axis in range(1, ours.ndim):
         if 2 <= ours.shape[axis] <= _MOST_CHANNELS:
             for order in permutations(range(ours.shape[axis])):
                 if np.array_equal(np.take(ours, order, axis), theirs):
-                    return message("word.channel_order", order=str(order)), message("advice.same_channel_order")
-    scaled = _affine(ours, theirs)
-    if scaled is not None:
-        return scaled, message("advice.normalise_once")
+                    return what("word.channel_order", order=str(order))
     if _padded_elsewhere(ours, theirs):
-        return message("word.padding_on_other_side"), message("advice.pad_on_same_side")
-    known = arrangement(ours, theirs)
-    if known is not None:
-        return message("word.other_order.known", how=known), message("advice.look_for_a_transposition")
-    if np.array_equal(np.sort(ours, None), np.sort(theirs, None)):
-        return message("word.other_arrangement"), message("advice.look_for_a_transposition")
-    share = Number(float(np.mean(ours != theirs)), ".0%")
-    return message("word.share_of_values_differs", share=share), message("advice.feed_the_same_arrays")
+        return what("word.padding_on_other_side")
+    pair = case.data.pairs[key]
+    dtype = max(pair.reference.dtype, pair.candidate.dtype, key=epsilon)
+    found = relation(ours, theirs, near=nearness(ours, theirs, dtype))
+    return found or what("word.share_of_values_differs", share=Number(float(np.mean(ours != theirs)), ".0%"))
 
 
 def _padded_elsewhere(ours: Array, theirs: Array) -> bool:
@@ -290,32 +240,6 @@ def _same_rows(ours: Array, theirs: Array) -> bool:
     return np.array_equal(left[np.lexsort(left.T[::-1])], right[np.lexsort(right.T[::-1])])
 
 
-def _affine(ours: Array, theirs: Array) -> Message | None:
-    """theirs = a × ours + b, for all or for each channel."""
-    for axes in (None, *range(1, min(ours.ndim, 4))):
-        groups = [(ours, theirs)] if axes is None else list(
-            zip(np.moveaxis(ours, axes, 0), np.moveaxis(theirs, axes, 0), strict=True)
-        )  # fmt: skip
-        fits = [_line(one.reshape(-1), other.reshape(-1)) for one, other in groups]
-        if len(groups) <= 4 and all(fit is not None for fit in fits):
-            formula = ", ".join(f"{fit[0]:.4g}·x {fit[1]:+.4g}" for fit in fits if fit)
-            if len(groups) > 1:
-                return message("word.scaled_per_channel", formula=formula)
-            return message("word.scaled", formula=formula)
-    return None
-
-
-def _line(ours: Array, theirs: Array) -> tuple[float, float] | None:
-    spread = ours - ours.mean()
-    size = float(np.vdot(spread, spread))
-    if ours.size < 4 or not size:
-        return None
-    slope = float(np.vdot(spread, theirs - theirs.mean())) / size
-    shift = float(theirs.mean() - slope * ours.mean())
-    error = float(np.abs(theirs - slope * ours - shift).max())
-    return (slope, shift) if slope and error <= 1e-5 * max(float(np.abs(theirs).max()), 1e-30) else None
-
-
 # An activation on the other side of zero: rounding, although the gradients behind it jump. The first step and layer are
 # looked for where a few elements around a ReLU-like layer have another sign in the candidate, with values that rounding
 # can move across zero. What differs after that is its consequence. A ReLU that is called as a function has no layer of
@@ -336,14 +260,15 @@ def _kink(case: Case) -> Iterable[Finding]:
         if not count or not _tiny(both, flipped):
             continue
         ours, theirs = (Number(float(one[flipped][0]), "+.1e") for one in both)
-        yield Finding(
-            rule="kink",
-            kind="remark",
-            cause=message("cause.kink", some=count, all=flipped.size, step=key.step, path=Name(key.path)),
-            evidence=(message("evidence.first_activation", ours=ours, theirs=theirs),),
-            confidence="explained",
-            advice=(message("advice.nothing_to_fix"),),
-            keys=(key,),
+        yield told(
+            "cause.kink",
+            (key,),
+            some=count,
+            all=flipped.size,
+            step=key.step,
+            path=Name(key.path),
+            ours=ours,
+            theirs=theirs,
         )
         return
 
@@ -414,15 +339,15 @@ def _not_finite(case: Case) -> Iterable[Finding]:
             message("word.nan_and_inf", side=side(name), nan=nan, inf=inf) for name, (nan, inf) in sides.items()
         )
         where = side(next(iter(sides))) if len(sides) == 1 else message("word.both_sides")
-        yield explained(
-            "not_finite",
-            message("cause.not_finite", key=Name(key), sides=where),
-            (
-                message("evidence.not_finite", shown=shown, count=measured.count),
-                message("evidence.finite_before", before=message("word.the_start") if before is None else Name(before)),
-            ),
-            message("advice.look_at_inputs" if key.phase == "data" else "advice.look_for_not_finite"),
+        yield told(
+            "cause.not_finite",
             (key,),
+            advice=message("advice.look_at_inputs" if key.phase == "data" else "advice.look_for_not_finite"),
+            key=Name(key),
+            sides=where,
+            shown=shown,
+            count=measured.count,
+            before=message("word.the_start") if before is None else Name(before),
         )
         return
 
@@ -448,12 +373,12 @@ def _precision_cut(case: Case) -> Iterable[Finding]:
             continue
         share = found.float32.rmse / found.float32.reference.rms
         name = next((name for name, low, high in _FORMATS if low <= share < high), "word.less_than_float32")
-        yield explained(
-            "precision_cut",
-            message("cause.precision_cut", path=Name(judgement.key.path), format=message(name)),
-            message("evidence.error_in_its_precision", share=Number(share, ".1e")),
-            message("advice.look_for_casts"),
+        yield told(
+            "cause.precision_cut",
             (judgement.key,),
+            path=Name(judgement.key.path),
+            format=message(name),
+            share=Number(share, ".1e"),
         )
         return
 
@@ -483,12 +408,13 @@ def _saturation(case: Case) -> Iterable[Finding]:
             continue
         spread = float((ours.max(-1) - ours.min(-1)).max())
         if spread > limit and (at_softmax or one.path == ""):
-            yield explained(
-                "saturation",
-                message("cause.saturation", spread=Number(spread, ".3g"), framework=cutting, limit=Number(limit, "g")),
-                (message("evidence.outputs_agree"), message("evidence.first_that_does_not", key=Name(key))),
-                message("advice.scale_logits_down", framework=cutting),
+            yield told(
+                "cause.saturation",
                 (key,),
+                spread=Number(spread, ".3g"),
+                framework=cutting,
+                limit=Number(limit, "g"),
+                key=Name(key),
             )
             return
 
@@ -515,14 +441,15 @@ def _wrong_backward(case: Case) -> Iterable[Finding]:
             continue
         both = data.best(wrong[0])
         ours, theirs = data.layers[path]
-        yield explained(
-            "wrong_backward",
-            message("cause.wrong_backward", path=Name(path), ours=ours.type, theirs=theirs.type),
-            message("evidence.gradient_alone_incomparable")
+        yield told(
+            "cause.wrong_backward",
+            tuple(wrong[:3]),
+            evidence=message("evidence.gradient_alone_incomparable")
             if both is None
             else message("evidence.gradient_alone_differs", share=Number(relative(*both), ".2g")),
-            message("advice.check_by_finite_differences", path=Name(path)),
-            tuple(wrong[:3]),
+            path=Name(path),
+            ours=ours.type,
+            theirs=theirs.type,
         )
 
 

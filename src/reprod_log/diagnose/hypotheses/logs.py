@@ -10,10 +10,10 @@ import numpy as np
 
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.engine import Hypothesis
-from reprod_log.diagnose.finding import Finding, explained
+from reprod_log.diagnose.finding import Finding, told
 from reprod_log.diagnose.fits import epsilon, nearness, relation
 from reprod_log.errors import RecordingError
-from reprod_log.messages import Name, message
+from reprod_log.messages import Name
 from reprod_log.recording import Array, Entry, Key, Recording
 
 _MOST_ENTRIES = 50
@@ -65,23 +65,11 @@ def _related(ours: _Logged, theirs: _Logged) -> Iterator[Finding]:
     dtype = max(ours.dtype, theirs.dtype, key=epsilon)
     found = relation(ours.values, theirs.values, near=nearness(ours.values, theirs.values, dtype))
     if found is not None:
-        yield explained(
-            "logged_values",
-            message("cause.logged_values", key=Name(ours.key), what=found.what),
-            found.evidence,
-            message("advice.compare_what_is_logged", key=Name(ours.key)),
-            (ours.key,),
-        )
+        yield told("cause.logged_values", (ours.key,), key=Name(ours.key), what=found)
 
 
 def _under_other_key(key: Key, twin: Key) -> Finding:
-    return explained(
-        "logged_under_other_key",
-        message("cause.logged_under_other_key", key=Name(key), twin=Name(twin)),
-        message("evidence.same_values"),
-        message("advice.log_under_same_key", key=Name(key), twin=Name(twin)),
-        (key, twin),
-    )
+    return told("cause.logged_under_other_key", (key, twin), key=Name(key), twin=Name(twin))
 
 
 def _twin(theirs: _Logged, ours: Iterable[_Logged]) -> _Logged | None:

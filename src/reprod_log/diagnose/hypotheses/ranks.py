@@ -12,7 +12,7 @@ from math import prod
 from typing import Any
 
 from reprod_log.diagnose.case import Case
-from reprod_log.diagnose.finding import Finding, explained, hinted, side
+from reprod_log.diagnose.finding import Finding, side, told
 from reprod_log.layers.lookup import column_of
 from reprod_log.messages import Message, Name, Names, Number, message
 from reprod_log.ranks.joining import JoinedRecording
@@ -104,13 +104,7 @@ def _no_parameters(joined: JoinedRecording, case: Case) -> Iterator[Finding]:
     unmatched = [one.key for one in case.verdict.judgements if one.status is Status.UNMATCHED]
     missing = [key for key in unmatched if key.phase in phases]
     if missing:
-        yield explained(
-            "rank_parameters",
-            message("cause.rank_parameters"),
-            message("evidence.ranks.no_partner", count=len(missing)),
-            message("advice.ranks.flat_parameters"),
-            tuple(missing[:3]),
-        )
+        yield told("cause.rank_parameters", tuple(missing[:3]), count=len(missing))
 
 
 def _ratio_to_other(case: Case, group: Group, name: str) -> Iterator[Finding]:
@@ -144,26 +138,20 @@ def _separate_statistics(joined: JoinedRecording, case: Case, name: str) -> Iter
     module = next((one for one in joined.modules if one.path == key.path), None)
     if module is None or module.kind != "batchnorm" or key.phase != "forward" or is_synchronised(module):
         return
-    yield explained(
-        "rank_statistics",
-        message("cause.rank_statistics.share_of_batch", path=Name(module.path)),
-        message("evidence.ranks.first_that_differs", type=module.type),
-        message("advice.ranks.sync_or_eval"),
-        (row.key,),
-    )
+    yield told("cause.rank_statistics.share_of_batch", (row.key,), path=Name(module.path), type=module.type)
 
 
 def _not_replicas(joined: JoinedRecording) -> Finding:
     differing = list(joined.differing)
     axes = dict.fromkeys(axis for found in joined.differing.values() for axis in found)
-    along = {"axes": Names(axes)} if joined.mesh.is_grid and axes else {}
     split = joined.mesh.batch != tuple(range(len(joined.mesh.axes)))
-    return hinted(
-        "rank_replicas",
-        message("cause.rank_replicas.along" if along else "cause.rank_replicas", count=len(differing), **along),
-        message("evidence.ranks.the_first_are", keys=Names(map(str, differing[:3]))),
-        message("advice.ranks.see_or_declare" if split else "advice.ranks.see_them"),
-        tuple(differing[:3]),
+    return told(
+        "cause.rank_replicas.along" if joined.mesh.is_grid and axes else "cause.rank_replicas",
+        differing[:3],
+        advice=message("advice.ranks.see_or_declare" if split else "advice.ranks.see_them"),
+        keys=Names(map(str, differing[:3])),
+        count=len(differing),
+        axes=Names(axes),
     )
 
 
@@ -191,12 +179,12 @@ def _of_group(found: tuple[Reduction, ...]) -> Iterator[Finding]:
 
 def _missed(found: tuple[Reduction, ...]) -> Iterator[Finding]:
     """Ranks that go on with their own gradients, said once for the first step in which they do."""
-    told: set[int] = set()
+    known: set[int] = set()
     places = range(len(found[0].numbers))
     for step, members in by_step(found).items():
         telling = [one for one in members if one.locals_differ]
         own = {place: [one for one in telling if one.stayed_local(place)] for place in places}
-        alone = [place for place in places if own[place] and place not in told]
+        alone = [place for place in places if own[place] and place not in known]
         if len(alone) == len(places) and all(len(own[place]) == len(telling) for place in alone):
             yield _nothing_reduced(step, telling)
             return
@@ -205,62 +193,32 @@ def _missed(found: tuple[Reduction, ...]) -> Iterator[Finding]:
         if everywhere and len(alone) == len(places):
             yield _left_out_of_it(step, everywhere, len(telling))
         for place in alone:
-            told.add(place)
+            known.add(place)
             kept = [one for one in own[place] if one.key not in shared]
             if kept:
                 yield _kept_own(found[0].numbers[place], step, kept, len(telling))
 
 
 def _nothing_reduced(step: int, telling: list[Reduction]) -> Finding:
-    return explained(
-        "missed_reduction",
-        _along("cause.missed_reduction", "cause.missed_reduction.along", telling[0].axis, step=step),
-        message("evidence.ranks.all_computed_alone", count=len(telling)),
-        message("advice.ranks.wrap_the_model"),
-        tuple(one.key for one in telling[:3]),
-    )
+    axis = telling[0].axis
+    id = "cause.missed_reduction.along" if axis else "cause.missed_reduction"
+    return told(id, [one.key for one in telling[:3]], axis=axis, step=step, count=len(telling))
 
 
 def _left_out_of_it(step: int, never: list[Reduction], total: int) -> Finding:
-    paths = Names(one.key.path for one in never)
-    return explained(
-        "missed_reduction",
-        _along(
-            "cause.missed_reduction.some", "cause.missed_reduction.some_along", never[0].axis, paths=paths, step=step
-        ),
-        (
-            message("evidence.ranks.computed_alone"),
-            message("evidence.ranks.others_are_reduced", count=total - len(never)),
-        ),
-        message("advice.ranks.parameters_unknown_to_wrapper"),
-        tuple(one.key for one in never[:3]),
-    )
+    axis, paths = never[0].axis, Names(one.key.path for one in never)
+    id = "cause.missed_reduction.some_along" if axis else "cause.missed_reduction.some"
+    return told(id, [one.key for one in never[:3]], axis=axis, step=step, paths=paths, count=total - len(never))
 
 
 def _kept_own(rank: int, step: int, kept: list[Reduction], total: int) -> Finding:
     axis = kept[0].axis
-    return explained(
-        "missed_reduction",
-        _along("cause.missed_reduction.rank", "cause.missed_reduction.rank_along", axis, rank=rank, step=step)
-        if len(kept) == total
-        else _along(
-            "cause.missed_reduction.rank_some",
-            "cause.missed_reduction.rank_some_along",
-            axis,
-            rank=rank,
-            step=step,
-            count=len(kept),
-            total=total,
-        ),
-        message("evidence.ranks.equals_its_local", paths=Names(one.key.path for one in kept)),
-        message("advice.ranks.same_reduction"),
-        tuple(one.key for one in kept[:3]),
-    )
-
-
-def _along(id: str, along: str, axis: str, /, **arguments: object) -> Message:
-    """A message about ranks; with their axis where the run has several."""
-    return message(along, axis=axis, **arguments) if axis else message(id, **arguments)
+    id = "cause.missed_reduction.rank_along" if axis else "cause.missed_reduction.rank"
+    if len(kept) < total:
+        id = "cause.missed_reduction.rank_some_along" if axis else "cause.missed_reduction.rank_some"
+    paths = Names(one.key.path for one in kept)
+    keys = [one.key for one in kept[:3]]
+    return told(id, keys, axis=axis, rank=rank, step=step, count=len(kept), total=total, paths=paths)
 
 
 def _scaled(found: tuple[Reduction, ...]) -> Iterator[Finding]:
@@ -279,23 +237,23 @@ def _named_ratio(
 ) -> Iterator[Finding]:
     """The mistake that makes gradients `ratio` times what they should be, if reducing over `size` ranks can."""
     if abs(ratio - size) <= NEAR * size:
-        cause = _along("cause.sum_for_mean", "cause.sum_for_mean.along", axis, count=size)
-        advice = message("advice.ranks.divide_by_ranks")
+        id = "cause.sum_for_mean.along" if axis else "cause.sum_for_mean"
     elif abs(ratio - 1 / size) <= NEAR / size:
-        cause = _along("cause.sum_for_mean.twice", "cause.sum_for_mean.twice_along", axis, count=size)
-        advice = message("advice.ranks.divide_once")
+        id = "cause.sum_for_mean.twice_along" if axis else "cause.sum_for_mean.twice"
     else:
         return
-    yield explained("sum_for_mean", cause, evidence, advice, keys)
+    yield told(id, keys, evidence=evidence, axis=axis, count=size)
 
 
 def _reduced_over_all(mixed: MixedGroups) -> Finding:
-    return explained(
-        "missed_reduction",
-        message("cause.missed_reduction.over_all", total=mixed.total, count=mixed.size, axis=mixed.axis),
-        message("evidence.ranks.mean_over_all", step=mixed.step, paths=Names(k.path for k in mixed.keys)),
-        message("advice.ranks.process_group_of_pieces"),
+    return told(
+        "cause.missed_reduction.over_all",
         mixed.keys[:3],
+        total=mixed.total,
+        count=mixed.size,
+        axis=mixed.axis,
+        step=mixed.step,
+        paths=Names(k.path for k in mixed.keys),
     )
 
 
@@ -332,30 +290,16 @@ def _missing_sum(parts: Parts, ranks: Ranks, placing: Placing, axis: int) -> Ite
     apart = named_ranks(_apart(parts, placing.mesh, axis))
     same_before = message("evidence.ranks.same_before", axis=name, key=Name(key), ranks=apart)
     if key.phase == "data":
-        yield explained(
-            "model_reduction",
-            message("cause.model_reduction.data", axis=name),
-            message("evidence.ranks.same_samples", key=Name(key), ranks=apart),
-            message("advice.ranks.same_batch"),
-            (key,),
-        )
+        yield told("cause.model_reduction.data", (key,), axis=name, key=Name(key), ranks=apart)
     elif key.phase == "forward" and key.role.startswith("output"):
         yield from _of_output(parts, ranks, placing, axis)
     elif key.phase == "backward":
-        yield explained(
-            "model_reduction",
-            message("cause.model_reduction.backward", path=Name(key.path), count=size, axis=name),
-            same_before,
-            message("advice.ranks.sum_gradient_of_input"),
-            (key,),
+        yield told(
+            "cause.model_reduction.backward", (key,), evidence=same_before, path=Name(key.path), count=size, axis=name
         )
     elif key.phase == "gradient":
-        yield explained(
-            "model_reduction",
-            message("cause.model_reduction.gradient", path=Name(key.path), count=size, axis=name),
-            same_before,
-            message("advice.ranks.sum_gradient_of_whole"),
-            (key,),
+        yield told(
+            "cause.model_reduction.gradient", (key,), evidence=same_before, path=Name(key.path), count=size, axis=name
         )
 
 
@@ -370,29 +314,17 @@ def _of_output(parts: Parts, ranks: Ranks, placing: Placing, axis: int) -> Itera
     whole_sums = None if column is None else column.split_input
     if whole_sums is not None and cut.get("weight", whole_sums) != whole_sums:
         # A column-parallel layer gives pieces of the output.
-        yield explained(
-            "undeclared_pieces",
-            message("cause.undeclared_pieces", path=Name(key.path), axis=name),
-            message("evidence.ranks.weight_split_by_outputs", key=Name(key)),
-            message("advice.ranks.declare_dims"),
-            (key,),
-        )
+        yield told("cause.undeclared_pieces", (key,), path=Name(key.path), axis=name, key=Name(key))
         return
-    yield Finding(
-        rule="model_reduction",
-        cause=message("cause.model_reduction.forward", path=Name(key.path), count=size, axis=name),
-        evidence=(
-            message("evidence.ranks.same_or_in_pieces", axis=name),
-            message(
-                "evidence.ranks.works_with_pieces",
-                path=Name(key.path),
-                names=Names(cut),
-                ranks=named_ranks(_apart(parts, placing.mesh, axis)),
-            ),
-        ),
-        confidence="hint" if whole_sums is None else "explained",
-        advice=(message("advice.ranks.sum_output"),),
-        keys=(key,),
+    yield told(
+        "cause.model_reduction.forward",
+        (key,),
+        sure="hint" if whole_sums is None else "explained",
+        path=Name(key.path),
+        count=size,
+        axis=name,
+        names=Names(cut),
+        ranks=named_ranks(_apart(parts, placing.mesh, axis)),
     )
 
 
@@ -434,25 +366,14 @@ def _start_weights(group: Group) -> Iterator[Finding]:
         evidence.append(
             message("evidence.ranks.differ_after_first_step", count=len(apart), keys=Names(map(str, apart[:3])))
         )
-    yield explained(
-        "rank_weights",
-        message("cause.rank_weights", ranks=named_ranks(others), first=first),
-        tuple(evidence),
-        message("advice.ranks.same_weights"),
-        tuple(apart[:3]),
-    )
+    yield told("cause.rank_weights", tuple(apart[:3]), evidence=tuple(evidence), ranks=named_ranks(others), first=first)
 
 
 def _steps(ranks: Group) -> Iterator[Finding]:
     first = len(ranks.parts[0].steps)
     for rank, part in enumerate(ranks.parts):
         if len(part.steps) != first and part.complete and ranks.parts[0].complete:
-            yield explained(
-                "rank_steps",
-                message("cause.rank_steps", rank=rank, count=len(part.steps), first=first),
-                message("evidence.ranks.when_a_step_ends"),
-                message("advice.ranks.update_in_each_iteration"),
-            )
+            yield told("cause.rank_steps", rank=rank, count=len(part.steps), first=first)
             return
 
 
@@ -464,14 +385,15 @@ def _rates(ranks: Group) -> Iterator[Finding]:
         apart = [(rank, rate) for rank, rate in enumerate(others, start=1) if rate != first]
         if apart:
             rank, rate = apart[0]
-            yield explained(
-                "rank_rates",
-                message(
-                    "cause.rank_rates", rank=rank, rate=Number(rate, ".6g"), step=key.step, first=Number(first, ".6g")
-                ),
-                message("evidence.ranks.rates_apart", key=Name(key), count=len(apart) + 1),
-                message("advice.ranks.schedules_alike"),
+            yield told(
+                "cause.rank_rates",
                 (key,),
+                rank=rank,
+                rate=Number(rate, ".6g"),
+                step=key.step,
+                first=Number(first, ".6g"),
+                key=Name(key),
+                count=len(apart) + 1,
             )
             return
 
@@ -484,11 +406,14 @@ def _optimizers(ranks: Group) -> Iterator[Finding]:
         if apart:
             name = min(apart)
             ours, theirs = first.get(name), other.get(name)
-            yield explained(
-                "rank_optimizer",
-                message("cause.rank_optimizer", name=name, theirs=repr(theirs), rank=rank, ours=repr(ours)),
-                message("evidence.ranks.settings_differ", count=len(apart), names=Names(sorted(apart))),
-                message("advice.ranks.same_settings"),
+            yield told(
+                "cause.rank_optimizer",
+                name=name,
+                theirs=repr(theirs),
+                rank=rank,
+                ours=repr(ours),
+                count=len(apart),
+                names=Names(sorted(apart)),
             )
             return
 
@@ -508,14 +433,13 @@ def _same_data(ranks: Group) -> Iterator[Finding]:
             if len(who) > 1 and all(what):
                 alike.setdefault(tuple(who), []).append(step)
     for together, when in alike.items():
-        yield Finding(
-            rule="rank_data",
-            cause=message("cause.rank_data", ranks=named_ranks(together), count=len(when), total=len(steps)),
-            evidence=(message("evidence.ranks.same_inputs", step=when[0]),),
-            confidence="explained",
-            advice=(message("advice.ranks.own_share"),),
-            keys=tuple(steps[when[0]][:3]),
-            kind="doubt",
+        yield told(
+            "cause.rank_data",
+            tuple(steps[when[0]][:3]),
+            ranks=named_ranks(together),
+            count=len(when),
+            total=len(steps),
+            step=when[0],
         )
 
 
@@ -546,34 +470,20 @@ def _statistics(ranks: Group, differing: dict[str, ModuleInfo], kept: Statistics
     keys = tuple(map(Key, differing))[:3]
     apart = dict.fromkeys(module.path for module in differing.values() if is_synchronised(module))
     if apart:
-        yield explained(
-            "rank_statistics",
-            message("cause.rank_statistics.synchronised", layers=Names(apart)),
-            message("evidence.ranks.other_bits"),
-            message("advice.ranks.process_group_of_norm"),
-            keys,
-        )
+        yield told("cause.rank_statistics.synchronised", keys, layers=Names(apart))
         return
     layers = Names(dict.fromkeys(module.path for module in differing.values()))
     if kept == "rank 0's":
-        yield Finding(
-            rule="rank_statistics",
-            cause=message("cause.rank_statistics.of_first_rank", layers=layers),
-            evidence=(message("evidence.ranks.mean_found_again"),),
-            confidence="explained",
-            advice=(message("advice.ranks.usual"), message("advice.ranks.sync_batchnorm")),
-            kind="remark",
-        )
+        yield told("cause.rank_statistics.of_first_rank", layers=layers)
         return
     unknown = kept == "unknown"
-    yield Finding(
-        rule="rank_statistics",
-        cause=message("cause.rank_statistics", layers=layers),
+    yield told(
+        "cause.rank_statistics",
+        keys,
         evidence=(message("evidence.ranks.cannot_tell" if unknown else "evidence.ranks.own_of_step_before"),),
-        confidence="hint" if unknown else "explained",
-        advice=(message("advice.ranks.sync_or_broadcast"),),
-        keys=keys,
         kind="remark" if may_differ(ranks, differing, kept) else "cause",
+        sure="hint" if unknown else "explained",
+        layers=layers,
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from reprod_log.diagnose.case import Case, CaseData, shared_weights
 from reprod_log.diagnose.engine import Hypothesis, Where
-from reprod_log.diagnose.finding import Finding, Fix, explained, side
+from reprod_log.diagnose.finding import Finding, Fix, side, told
 from reprod_log.layers.lookup import layer_kind
 from reprod_log.layers.settings import Difference, setting_differences
 from reprod_log.messages import Code, Name, message
@@ -26,24 +26,24 @@ def _layer_setting(case: Case) -> Iterable[Finding]:
     for path, (ours, theirs) in case.data.layers.items():
         if path not in failing and path not in suspect:
             continue
+        back = {one.name: {one.native: one.right} for one in setting_differences(theirs, ours)}
         for one in setting_differences(ours, theirs):
+            fix = Fix(path, {one.native: one.right}, back=back.get(one.name, {}))
             if path in failing:
-                yield _other_setting(path, ours, theirs, one, failing[path])
+                yield _other_setting(fix, ours, theirs, one, failing[path])
             elif one.name == "eps":
-                yield _other_setting(path, ours, theirs, one, suspect[path], remark=True)
+                yield _other_setting(fix, ours, theirs, one, suspect[path], remark=True)
 
 
 def _other_setting(
-    path: str, ours: ModuleInfo, theirs: ModuleInfo, one: Difference, keys: tuple[Key, ...], *, remark: bool = False
+    fix: Fix, ours: ModuleInfo, theirs: ModuleInfo, one: Difference, keys: tuple[Key, ...], *, remark: bool = False
 ) -> Finding:
     call = Code(f"{theirs.type}(…, {one.native}={one.right!r})")
     kind = layer_kind(ours.kind)
     known = None if kind is None else kind.advice.get(one.name)
-    return Finding(
-        rule="layer_setting",
-        cause=message(
-            "cause.layer_setting", setting=one.name, path=Name(path), ours=str(one.ours), theirs=str(one.theirs)
-        ),
+    return told(
+        "cause.layer_setting",
+        keys[:5],
         evidence=(
             message("evidence.types", ours=ours.type, theirs=theirs.type),
             message("evidence.layer_alone_nearly_agrees" if remark else "evidence.layer_alone_differs"),
@@ -52,9 +52,12 @@ def _other_setting(
             *(() if known is None else (message(known),)),
             message("advice.setting_in_candidate", call=call, path=Name(theirs.path)),
         ),
-        keys=keys[:5],
+        fixes=(fix,),
         kind="remark" if remark else "cause",
-        fixes=(Fix(path, {one.native: one.right}),),
+        setting=one.name,
+        path=Name(fix.layer),
+        ours=str(one.ours),
+        theirs=str(one.theirs),
     )
 
 
@@ -101,12 +104,14 @@ def _missing_parameter(case: Case) -> Iterable[Finding]:
         if owner not in (data.layers if one.side == "reference" else theirs):
             continue
         other = "candidate" if one.side == "reference" else "reference"
-        yield explained(
-            "missing_parameter",
-            message("cause.missing_parameter", layer=Name(owner), name=name, side=side(one.side), other=side(other)),
-            message("evidence.parameter_alone", path=Name(key.path)),
-            message("advice.both_or_neither", name=name),
+        yield told(
+            "cause.missing_parameter",
             (key,),
+            layer=Name(owner),
+            name=name,
+            side=side(one.side),
+            other=side(other),
+            path=Name(key.path),
         )
 
 
@@ -146,13 +151,14 @@ def _modes(data: CaseData, path: str) -> tuple[bool, bool] | None:
 
 def _in_another_mode(what: str, path: str, ours: bool, theirs: bool) -> Finding:
     modes = {True: "train", False: "eval"}
-    return explained(
-        "mode",
-        message("cause.mode", what=what, path=Name(path), ours=modes[ours], theirs=modes[theirs]),
-        message("evidence.mode_recorded"),
-        message("advice.same_mode"),
+    return told(
+        "cause.mode",
         (Key(path),),
         fixes=(Fix(path, {"training": ours}),),
+        what=what,
+        path=Name(path),
+        ours=modes[ours],
+        theirs=modes[theirs],
     )
 
 
@@ -165,13 +171,7 @@ def _idle(data: CaseData, path: str) -> Iterable[Finding]:
     # Another formula may scale the values of a layer that is in eval mode on both sides.
     drops = [bool(np.any((made[place] == 0) & (given[place] != 0))) for place in (0, 1)]
     if (idle[0] and drops[1]) or (idle[1] and drops[0]):
-        yield explained(
-            "mode",
-            message("cause.mode.idle", path=Name(path), side=side("candidate" if idle[1] else "reference")),
-            message("evidence.output_is_input"),
-            message("advice.same_mode"),
-            (Key(path),),
-        )
+        yield told("cause.mode.idle", (Key(path),), path=Name(path), side=side("candidate" if idle[1] else "reference"))
 
 
 # Another kind of layer in the same place: ReLU and LeakyReLU, max and average pooling. Layers of different kinds are
@@ -190,12 +190,15 @@ def _other_layer(case: Case) -> Iterable[Finding]:
     for path, other, anchor in _couples(here, there):
         ours, theirs = kinds[0].get(path), kinds[1].get(other)
         if ours and theirs and ours.kind != theirs.kind and not _reached(case, anchor):
-            yield explained(
-                "other_layer",
-                message("cause.other_layer", path=Name(path), ours=ours.type, other=Name(other), theirs=theirs.type),
-                message("evidence.both_come_after", anchor=Name(anchor) if anchor else message("word.the_input")),
-                message("advice.same_layer", type=Code(ours.type)),
+            yield told(
+                "cause.other_layer",
                 (Key(path),),
+                path=Name(path),
+                ours=ours.type,
+                other=Name(other),
+                theirs=theirs.type,
+                anchor=Name(anchor) if anchor else message("word.the_input"),
+                type=Code(ours.type),
             )
 
 

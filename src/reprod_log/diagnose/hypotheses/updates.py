@@ -14,7 +14,7 @@ import numpy as np
 
 from reprod_log.diagnose.case import Case, CaseData
 from reprod_log.diagnose.engine import Hypothesis, Where
-from reprod_log.diagnose.finding import Finding, explained, hinted
+from reprod_log.diagnose.finding import Finding, What, told, what
 from reprod_log.diagnose.fits import holds, shown_ratio
 from reprod_log.diagnose.laws import Decay, Fitted, Trace, candidates, fitted, laws_of, predicted
 from reprod_log.layers.optimizers import averaged, group_settings
@@ -77,13 +77,7 @@ def _update_law(case: Case) -> Iterable[Finding]:
         return
     untrained = [path for path in bad.paths if _untrained(case.data, path, bad.step)]
     if untrained:
-        yield explained(
-            "update_fit",
-            message("cause.update_fit.untrained", paths=Names(untrained)),
-            message("evidence.no_update", step=bad.step),
-            message("advice.pass_all_parameters"),
-            bad.keys,
-        )
+        yield told("cause.update_fit.untrained", bad.keys, paths=Names(untrained), step=bad.step)
     if any(key.phase == "clip" and key.step == bad.step for key in case.failed):
         # What the optimizers were given differs, which is what clipping is about.
         return
@@ -92,9 +86,9 @@ def _update_law(case: Case) -> Iterable[Finding]:
     for name, ours, theirs in case.data.optimizers():
         both = _Both.of(case, name, (ours, theirs), wrong, bad)
         if both is not None:
-            told = list(both.findings(bad))
-            found = found or bool(told)
-            yield from told
+            causes = list(both.findings(bad))
+            found = found or bool(causes)
+            yield from causes
     if wrong and not found:
         yield from _on_paper(case, bad)
 
@@ -158,19 +152,11 @@ class _Both:
         if self.theirs is None:
             yield from self._own_rates(bad)
             return
-        for cause, advice in (*self._settings(), *self._decays(bad)):
-            yield explained(
-                "update_fit" if cause.id.startswith("cause.update_fit") else "optimizer_setting",
-                cause,
-                (
-                    message("evidence.updates_apart", step=bad.step),
-                    message("evidence.update_law", count=len(next(iter(self.traces.values())).rates)),
-                ),
-                advice,
-                bad.keys,
-            )
+        law = message("evidence.update_law", count=len(next(iter(self.traces.values())).rates))
+        for one in (*self._settings(), *self._decays()):
+            yield told(one, bad.keys, evidence=law, step=bad.step)
 
-    def _settings(self) -> Iterator[tuple[Message, Message]]:
+    def _settings(self) -> Iterator[What]:
         assert self.theirs is not None
         ours, theirs = self.ours.law, self.theirs.law
         for name in ours.differences(theirs):
@@ -178,58 +164,41 @@ class _Both:
             if name in _WORDS:
                 # RMSprop corrects nothing.
                 id, words = _WORDS["root" if name == "place" and ours.kind == "rmsprop" else name]
-                cause = message(id, ours=message(words[here]), theirs=message(words[there]))
-                yield cause, message("advice.same_adam")
+                yield what(id, ours=message(words[here]), theirs=message(words[there]))
             elif name == "repeats":
-                yield message("cause.update_law.repeats", count=there), message("advice.step_once")
+                yield what("cause.update_law.repeats", count=there)
             elif name == "kind":
-                kinds = {"ours": here, "theirs": there}
-                yield (
-                    message("cause.optimizer_setting.kind", **kinds),
-                    message("advice.same_optimizer", name=Name(self.name)),
-                )
+                yield what("cause.optimizer_setting.kind", ours=here, theirs=there, name=Name(self.name))
             else:
-                yield (
-                    message(
-                        "cause.optimizer_setting",
-                        setting=_in_words(name),
-                        ours=(_shown(here),),
-                        theirs=(_shown(there),),
-                    ),
-                    message("advice.set_in_optimizer", name=Name(self.name), value=Code(f"{name}={_shown(here)}")),
-                )
+                yield self._setting(name, (_shown(here),), (_shown(there),))
 
-    def _decays(self, bad: BadUpdates) -> Iterator[tuple[Message, Message]]:
+    def _setting(self, name: str, ours: tuple[str, ...], theirs: tuple[str, ...]) -> What:
+        value = Code(f"{name}={ours[0]}")
+        return what(_SETTING, setting=_in_words(name), ours=ours, theirs=theirs, name=Name(self.name), value=value)
+
+    def _decays(self) -> Iterator[What]:
         assert self.theirs is not None
         ours, theirs = self.ours.decays, self.theirs.decays
-        advice = message("advice.same_weight_decay")
         other = [path for path in ours if ours[path] != theirs[path]]
         kinds = {(ours[path].coupled, theirs[path].coupled) for path in other if ours[path].value == theirs[path].value}
         for coupled, there in sorted(kinds):
             words = {True: "word.law.coupled", False: "word.law.decoupled"}
-            yield (
-                message("cause.update_fit.coupled", ours=message(words[coupled]), theirs=message(words[there])),
-                advice,
-            )
+            yield what("cause.update_fit.coupled", ours=message(words[coupled]), theirs=message(words[there]))
         other = [path for path in other if ours[path].value != theirs[path].value]
         if not other:
             return
         # What has no value to decay says nothing about who else decays.
         rest = [path for path in ours if path not in other and bool(self.traces[path].before[0].any())]
         apart = sorted(theirs[path].value - ours[path].value for path in other)
-        typical = apart[len(apart) // 2]
         if not rest:
             values = [tuple(dict.fromkeys(f"{one[path].value:g}" for path in other)) for one in (ours, theirs)]
-            yield (
-                message("cause.optimizer_setting", setting=_in_words("weight_decay"), ours=values[0], theirs=values[1]),
-                advice,
-            )
-        elif typical < 0:
-            yield message("cause.update_fit.decay_missing", paths=Names(other)), advice
+            yield self._setting("weight_decay", values[0], values[1])
+        elif apart[len(apart) // 2] < 0:
+            yield what("cause.update_fit.decay_missing", paths=Names(other))
         else:
             vectors = all(self.traces[path].updates[0].ndim < 2 for path in other)
             id = "cause.update_fit.decay_on_vectors" if vectors else "cause.update_fit.decay_added"
-            yield message(id, paths=Names(other)), advice
+            yield what(id, paths=Names(other))
 
     def _own_rates(self, bad: BadUpdates) -> Iterator[Finding]:
         """The reference's law with one factor for each parameter that differs: learning rates of their own."""
@@ -242,20 +211,16 @@ class _Both:
                 return
             ratios[path] = ratio
         if bad.agreeing:
-            shown = ", ".join(f"{path} {shown_ratio(ratio)}" for path, ratio in list(ratios.items())[:4])
-            id = "cause.update_fit.rate" if len(ratios) == 1 else "cause.update_fit.rates"
-            yield explained(
-                "update_fit",
-                message(id, paths=Names(ratios)),
-                (
-                    message("evidence.ratio_of_updates", values=shown),
-                    message("evidence.other_parameters_agree", count=len(bad.agreeing)),
-                ),
-                message("advice.look_for_parameter_groups"),
+            yield told(
+                "cause.update_fit.rate" if len(ratios) == 1 else "cause.update_fit.rates",
                 bad.keys,
+                paths=Names(ratios),
+                values=", ".join(f"{path} {shown_ratio(ratio)}" for path, ratio in list(ratios.items())[:4]),
+                count=len(bad.agreeing),
             )
 
 
+_SETTING = "cause.optimizer_setting"
 _WORDS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "place": (
         "cause.update_law.place",
@@ -356,12 +321,16 @@ def _on_paper(case: Case, bad: BadUpdates) -> Iterator[Finding]:
             shown = [tuple(f"{value:g}" for value in values) for values in (here, there)]
             slot = next((slot for slot, name_of in averaged(ours).items() if name_of == setting), "")
             kept = len(here) == len(there) == 1 and _keeps(case, bad, slot, (1 - there[0]) / (1 - here[0] or 1))
-            yield (explained if kept else hinted)(
-                "optimizer_setting",
-                message("cause.optimizer_setting", setting=_in_words(setting), ours=shown[0], theirs=shown[1]),
-                message("evidence.updates_apart", step=bad.step),
-                message("advice.set_in_optimizer", name=Name(name), value=Code(f"{setting}={here[0]:g}")),
+            yield told(
+                _SETTING,
                 bad.keys,
+                sure="explained" if kept else "hint",
+                setting=_in_words(setting),
+                ours=shown[0],
+                theirs=shown[1],
+                step=bad.step,
+                name=Name(name),
+                value=Code(f"{setting}={here[0]:g}"),
             )
 
 
@@ -386,13 +355,7 @@ def _clipping(case: Case) -> Iterable[Finding]:
         if clips:
             ways = [_way_of_clipping(one, step) for one in (case.data.reference, case.data.candidate)]
             if None not in ways and ways[0] != ways[1]:
-                yield explained(
-                    "clipping",
-                    message("cause.clipping", ours=ways[0], theirs=ways[1]),
-                    message("evidence.around_clipping", step=step),
-                    message("advice.clip_alike"),
-                    tuple(clips)[:5],
-                )
+                yield told("cause.clipping", tuple(clips)[:5], ours=ways[0], theirs=ways[1], step=step)
             return
 
 
@@ -453,12 +416,14 @@ def _gradients_kept(case: Case) -> Iterable[Finding]:
         wrong = [key for key in failed if key.step == step and key.phase == "gradient" and not key.run]
         summed = [key for key in wrong if _is_sum(case, key, earlier)]
         if summed and len(summed) >= len(wrong) / 2:
-            yield explained(
-                "gradients_kept",
-                message("cause.gradients_kept", paths=Names(key.path for key in summed), step=step, earlier=earlier),
-                message("evidence.gradient_plus_the_one_before", some=len(summed), all=len(wrong)),
-                message("advice.clear_gradients"),
+            yield told(
+                "cause.gradients_kept",
                 tuple(wrong)[:5],
+                paths=Names(key.path for key in summed),
+                step=step,
+                earlier=earlier,
+                some=len(summed),
+                all=len(wrong),
             )
         if wrong:
             return
@@ -489,14 +454,11 @@ def _zero_gradient(case: Case) -> Iterable[Finding]:
         if noise > case.policy.noise_only * size and one.float32.rmse > 0 and passed:
             found[key.path] = one.float32.candidate.abs_max
     if found:
-        yield Finding(
-            rule="zero_gradient",
-            kind="remark",
-            cause=message("cause.zero_gradient", paths=Names(found)),
-            evidence=(message("evidence.vanishes_in_float64", value=Number(max(found.values()), ".1e")),),
-            confidence="explained",
-            advice=(message("advice.zero_gradient_is_harmless"),),
-            keys=tuple(map(Key, found))[:5],
+        yield told(
+            "cause.zero_gradient",
+            tuple(map(Key, found))[:5],
+            paths=Names(found),
+            value=Number(max(found.values()), ".1e"),
         )
 
 

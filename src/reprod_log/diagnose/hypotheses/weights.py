@@ -10,7 +10,7 @@ import numpy as np
 
 from reprod_log.diagnose.case import Both, Case, CaseData, shared_weights
 from reprod_log.diagnose.engine import Hypothesis, Where
-from reprod_log.diagnose.finding import Finding, Fix, explained, hinted, side
+from reprod_log.diagnose.finding import Finding, Fix, What, side, told, what
 from reprod_log.diagnose.fits import relation
 from reprod_log.layers.lookup import running_statistics
 from reprod_log.layers.settings import shared_setting
@@ -25,8 +25,6 @@ from reprod_log.recording.entry import dtype_named
 _SAME = 1e-6
 """Loaded weights are copies; the arithmetic of `after - update` leaves less than this."""
 _ROUNDED = (("bfloat16", "word.bfloat16"), ("float16", "word.float16"))
-Told = tuple[str, dict[str, object], Message]
-"""What was done to a weight: the id of the cause with its arguments, and the evidence."""
 
 
 def _weights(case: Case) -> Iterable[Finding]:
@@ -87,13 +85,12 @@ def _whole_parts(wrong: Mapping[str, Both], values: Mapping[str, Both]) -> Itera
         back = whole.get((there, part), [])
         if back and part > there:
             continue
-        id = "cause.weights.parts_swapped" if back else "cause.weights.part_of_another"
-        yield explained(
-            "weights",
-            message(id, path=Name(part), other=Name(there)),
-            message("evidence.weights_equal_the_others", count=len(paths)),
-            message("advice.load_from_its_own", path=Name(part)),
+        yield told(
+            "cause.weights.parts_swapped" if back else "cause.weights.part_of_another",
             tuple(map(Key, (*paths, *back))),
+            path=Name(part),
+            other=Name(there),
+            count=len(paths),
         )
 
 
@@ -109,41 +106,35 @@ def _counterparts(path: str, other: str) -> tuple[str, str] | None:
 
 def _one_weight(data: CaseData, path: str, both: Both, values: Mapping[str, Both], known: set[str]) -> Finding:
     ours, theirs = both
-    told = _transformation(ours, theirs)
+    found = _transformation(ours, theirs)
     paths = [path]
-    if told is None:
+    if found.id == "cause.weights.not_loaded":
         for other, (their_source, _) in values.items():
             if other != path and their_source.shape == theirs.shape and relative(their_source, theirs) <= _SAME:
                 back = relative(ours, values[other][1]) <= _SAME
                 known.add(other if back else path)
                 paths += [other] if back else []
-                id = "cause.weights.swapped" if back else "cause.weights.of_another"
-                told = (id, {"other": Name(other)}, message("evidence.equals_other_layer"))
+                found = what("cause.weights.swapped" if back else "cause.weights.of_another", other=Name(other))
                 break
-    if told is None:
-        share = Number(relative(ours, theirs), ".2g")
-        told = ("cause.weights.not_loaded", {}, message("evidence.differs_before_update", share=share))
-    id, arguments, evidence = told
-    return explained(
-        "weights",
-        message(id, path=Name(path), **arguments),
-        evidence,
-        message("advice.load_again", path=Name(path), there=Name(data.partner(path))),
-        tuple(map(Key, paths)),
+    return told(
+        found,
+        map(Key, paths),
+        path=Name(path),
+        there=Name(data.partner(path)),
         fixes=tuple(Fix(one.rpartition(".")[0], weights=True) for one in paths),
     )
 
 
-def _transformation(ours: Array, theirs: Array) -> Told | None:
-    """What was done to the weight, if it is one of the things people do."""
+def _transformation(ours: Array, theirs: Array) -> What:
+    """What was done to the weight."""
     if not theirs.any():
-        size = Number(float(np.abs(ours).max()), ".3g")
-        return "cause.weights.zero", {}, message("evidence.size_of_reference", value=size)
-    flipped = ours.ndim > 2 and relative(np.flip(ours, axis=tuple(range(2, ours.ndim))), theirs) <= _SAME
-    if flipped:
-        return "cause.weights.flipped", {}, message("evidence.convolution_for_correlation")
+        return what("cause.weights.zero", value=Number(float(np.abs(ours).max()), ".3g"))
+    if ours.ndim > 2 and relative(np.flip(ours, axis=tuple(range(2, ours.ndim))), theirs) <= _SAME:
+        return what("cause.weights.flipped")
     found = relation(ours, theirs, near=_SAME * float(np.abs(theirs).max()), functions=False)
-    return None if found is None else ("cause.weights.related", {"what": found.what}, found.evidence)
+    if found is not None:
+        return what("cause.weights.related", what=found)
+    return what("cause.weights.not_loaded", share=Number(relative(ours, theirs), ".2g"))
 
 
 def _rounded_to(ours: Array, theirs: Array) -> Message | None:
@@ -157,26 +148,14 @@ def _rounded_to(ours: Array, theirs: Array) -> Message | None:
 
 
 def _nothing_loaded(wrong: Mapping[str, Both]) -> Finding:
-    return explained(
-        "weights",
-        message("cause.weights.nothing_loaded"),
-        message("evidence.parameters_differ_before_update", count=len(wrong)),
-        message("advice.load_weights_first"),
-        tuple(map(Key, wrong))[:5],
-    )
+    return told("cause.weights.nothing_loaded", tuple(map(Key, wrong))[:5], count=len(wrong))
 
 
 def _all_rounded(wrong: Mapping[str, Both]) -> Finding | None:
     formats = [_rounded_to(*both) if both[1].any() else None for both in wrong.values()]
     if formats[0] is None or any(one != formats[0] for one in formats):
         return None
-    return explained(
-        "weights",
-        message("cause.weights.all_rounded", format=formats[0]),
-        message("evidence.parameters_equal_after_rounding", count=len(wrong)),
-        message("advice.load_in_float32"),
-        tuple(map(Key, wrong))[:5],
-    )
+    return told("cause.weights.all_rounded", tuple(map(Key, wrong))[:5], format=formats[0], count=len(wrong))
 
 
 # Parameters that the script itself writes, for example a teacher that follows a student as a moving average. On each
@@ -215,13 +194,7 @@ def _average_of_weights(case: Case) -> Iterable[Finding]:
         if telling and ours is not None and theirs is not None and _laws_differ(ours, theirs):
             yield _other_law(path, ours, theirs, wrong)
         elif begins_here and found is not None and wrong.step == found.step:
-            yield hinted(
-                "average_of_weights",
-                message("cause.average_of_weights.unknown", path=Name(path), step=wrong.step),
-                message("evidence.written_without_optimizer"),
-                message("advice.compare_lines_that_write"),
-                (wrong,),
-            )
+            yield told("cause.average_of_weights.unknown", (wrong,), path=Name(path), step=wrong.step)
 
 
 def _by_script_alone(data: CaseData, path: str) -> bool:
@@ -273,12 +246,12 @@ def _laws_differ(ours: _AverageLaw, theirs: _AverageLaw) -> bool:
 
 def _other_law(path: str, ours: _AverageLaw, theirs: _AverageLaw, key: Key) -> Finding:
     sources = [one.source for one in (ours, theirs) if one.source]
-    return explained(
-        "average_of_weights",
-        message("cause.average_of_weights", path=Name(path), ours=_described(ours), theirs=_described(theirs)),
-        message("evidence.fitted_to_its_own_values"),
-        message("advice.same_average"),
+    return told(
+        "cause.average_of_weights",
         (key, *dict.fromkeys(Key(source, "parameter", key.step) for source in sources)),
+        path=Name(path),
+        ours=_described(ours),
+        theirs=_described(theirs),
     )
 
 
@@ -302,13 +275,7 @@ def _changed_before_call(case: Case) -> Iterable[Finding]:
     in_first_call = key.phase == "forward" and key.step in case.data.steps[:1] and not key.call and not key.run
     if not in_first_call or not written or case.states.get(key.path) != "inherited" or key.role.startswith("input"):
         return
-    yield explained(
-        "changed_before_call",
-        message("cause.changed_before_call", path=Name(key.path)),
-        (message("evidence.agrees_with_loaded_weights"), message("evidence.other_values_in_program")),
-        message("advice.write_at_the_same_place"),
-        (key,),
-    )
+    yield told("cause.changed_before_call", (key,), path=Name(key.path))
 
 
 # A buffer that is a moving average with another share: teachers, centres and running values outside of batch norms.
@@ -331,12 +298,14 @@ def _moving_average(case: Case) -> Iterable[Finding]:
         shares = _shares(data, path)
         if shares is not None:
             ours, theirs, kept = (Number(one, ".4g") for one in (*shares, 1 - shares[0]))
-            yield explained(
-                "moving_average",
-                message("cause.moving_average", path=Name(path), ours=ours, theirs=theirs),
-                message("evidence.same_values_with_these_shares"),
-                message("advice.keep_and_take", old=kept, new=ours),
+            yield told(
+                "cause.moving_average",
                 (Key(path, "buffer", data.steps[0]),),
+                path=Name(path),
+                ours=ours,
+                theirs=theirs,
+                old=kept,
+                new=ours,
             )
 
 
@@ -392,12 +361,13 @@ def _other_statistics(
 ) -> Iterable[Finding]:
     """From mean and variance after the first two steps: what the candidate does differently."""
     if relative(m0[1], m1[1]) < 1e-7 and relative(v0[1], v1[1]) < 1e-7 and relative(v0[0], v1[0]) > 1e-5:
-        yield explained(
-            "statistics",
-            message("cause.statistics.frozen", path=Name(path)),
-            message("evidence.statistics_do_not_move"),
-            message("advice.train_mode", call=Code(f"{theirs.type}(use_global_stats=None)"), path=Name(theirs.path)),
+        yield told(
+            "cause.statistics.frozen",
             (Key(path),),
+            advice=message(
+                "advice.train_mode", call=Code(f"{theirs.type}(use_global_stats=None)"), path=Name(theirs.path)
+            ),
+            path=Name(path),
         )
         return
     momentum = shared_setting(ours, "momentum")
@@ -407,14 +377,12 @@ def _other_statistics(
     batch_mean = m0[0] + (m1[0] - m0[0]) / share
     their_share = factor(batch_mean - m0[1], m1[1] - m0[1], within=1e-3)
     if their_share is not None and abs(their_share - share) > 1e-3 * share:
-        yield explained(
-            "statistics",
-            message(
-                "cause.statistics.share", path=Name(path), theirs=Number(their_share, ".4g"), ours=Number(share, ".4g")
-            ),
-            message("evidence.fitted_to_running_mean"),
-            message("advice.momentum_conventions"),
+        yield told(
+            "cause.statistics.share",
             (Key(path),),
+            path=Name(path),
+            theirs=Number(their_share, ".4g"),
+            ours=Number(share, ".4g"),
         )
         return
     batch_variance = v0[0] + (v1[0] - v0[0]) / share
@@ -425,13 +393,7 @@ def _other_statistics(
         return
     biased = min(abs(ratio - (count - 1) / count), abs(ratio - count / (count - 1)))
     if biased < 0.1 / count:
-        yield explained(
-            "statistics",
-            message("cause.statistics.divisor", path=Name(path)),
-            message("evidence.variance_of_the_batch", ratio=Number(ratio, ".6g"), count=count),
-            message("advice.variance_conventions"),
-            (Key(path),),
-        )
+        yield told("cause.statistics.divisor", (Key(path),), path=Name(path), ratio=Number(ratio, ".6g"), count=count)
 
 
 def _values_per_channel(data: CaseData, path: str, step: int) -> int | None:
@@ -449,13 +411,13 @@ def _values_per_channel(data: CaseData, path: str, step: int) -> int | None:
 
 def _tied_weights(case: Case) -> Iterable[Finding]:
     for one in shared_weights(case):
-        sides = {"side": side(one.side), "other": side("candidate" if one.side == "reference" else "reference")}
-        yield explained(
-            "tied_weights",
-            message("cause.tied_weights", shared=Name(one.shared), separate=Name(one.separate), **sides),
-            message("evidence.gradient_is_the_sum", shared=Name(one.shared), **sides),
-            message("advice.share_on_both_sides"),
+        yield told(
+            "cause.tied_weights",
             (Key(one.shared, "gradient", case.data.steps[0], role="raw"),),
+            shared=Name(one.shared),
+            separate=Name(one.separate),
+            side=side(one.side),
+            other=side("candidate" if one.side == "reference" else "reference"),
         )
 
 
