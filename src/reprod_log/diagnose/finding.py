@@ -57,6 +57,8 @@ class Finding:
     """How a re-run with live models may prove it: one for each layer that it concerns."""
     agreeing: tuple[Key, ...] = ()
     """Entries that the evidence says match: unless each was compared and passed, the finding is not made."""
+    patch: str = ""
+    """A unified diff of the candidate's source that fixes it, where that was proven and is one line."""
 
     def __post_init__(self) -> None:
         if self.kind == "cause" and self.confidence == "hint":
@@ -99,6 +101,7 @@ class Finding:
             "mends": [
                 {"layer": fix.layer, "settings": dict(fix.settings), "weights": fix.weights} for fix in self.fixes
             ],
+            **({"patch": self.patch} if self.patch else {}),
             **({} if only_text else {"messages": written}),
         }
 

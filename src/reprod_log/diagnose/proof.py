@@ -15,6 +15,7 @@ from reprod_log.diagnose import operators
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.engine import Explains, unexplained
 from reprod_log.diagnose.finding import Finding, Fix, ranked, side, told
+from reprod_log.diagnose.patches import with_patch
 from reprod_log.errors import ReprodLogError
 from reprod_log.experiments.differences import slopes
 from reprod_log.experiments.passes import FLOAT64, Experiments
@@ -65,7 +66,8 @@ def confirmed(
     tried = unexplained(tried, [one for one in found if one.kind == "cause"], operators.EXPLAINS)
     settled = [one for one in tried if one.confidence == "proven"]
     tried = unexplained(tried, settled, {one.rule: (_CONSEQUENCES,) for one in settled})
-    return ranked([*tried, *found])
+    modules = {module.path: module for module in candidate.modules}
+    return tuple(with_patch(one, modules, runs.partners) for one in ranked([*tried, *found]))
 
 
 _RIGHT = 1e-4

@@ -16,13 +16,14 @@ import numpy as np
 
 from reprod_log.diagnose import diagnose
 from reprod_log.diagnose.case import Case, CaseData
-from reprod_log.diagnose.finding import Finding, Fix, ranked, told
+from reprod_log.diagnose.finding import Finding, Fix, ranked, side, told
 from reprod_log.diagnose.proof import confirmed
 from reprod_log.experiments.passes import FLOAT64, Experiments
 from reprod_log.frameworks.side import as_mapping
+from reprod_log.frameworks.source_lines import written_at
 from reprod_log.frameworks.tensors import cast_floating
 from reprod_log.measure.comparison import measure
-from reprod_log.messages import Message, Name, Names, Parts, message
+from reprod_log.messages import Code, Message, Name, Names, Parts, message
 from reprod_log.pairing import Pair, Pairing, match
 from reprod_log.recording import Array, Entry, Key, Recording
 from reprod_log.recording.recording import entry_of
@@ -59,6 +60,12 @@ def proven(
     case: Case, findings: Sequence[Finding], runs: Experiments, reference: Recording, candidate: Recording
 ) -> tuple[Finding, ...]:
     """The findings of every independent mistake, each that a re-run confirms marked as proven."""
+    return tuple(_with_lines(one, runs) for one in _every(case, findings, runs, reference, candidate))
+
+
+def _every(
+    case: Case, findings: Sequence[Finding], runs: Experiments, reference: Recording, candidate: Recording
+) -> tuple[Finding, ...]:
     found = confirmed(case, findings, runs, reference, candidate)
     if case.verdict.passed or not isinstance(case.policy, CalibratedPolicy) or not case.failed:
         return found
@@ -68,6 +75,26 @@ def proven(
     pairing = match(reference, candidate, rename=runs.rename)
     fed = runs.fed(reference, pairing)
     return _Rounds(case, runs, reference, candidate, pairing, fed).every(found) if fed else found
+
+
+_WRITTEN_IN = {"loss": "loss", **dict.fromkeys((*_OF_UPDATES, "lr"), "optimizer")}
+"""By phase: the part of a side whose code makes what differs; a step of one's own where there is none."""
+
+
+def _with_lines(finding: Finding, runs: Experiments) -> Finding:
+    """A cause in the loss, the optimizer or the schedule, with the lines where both sides write them."""
+    part = next((_WRITTEN_IN[key.phase] for key in finding.keys if key.phase in _WRITTEN_IN), None)
+    if part is None or finding.kind not in ("cause", "hint"):
+        return finding
+    lines = []
+    for name, one in (("reference", runs.ours), ("candidate", runs.theirs)):
+        code, what = next(((getattr(one, at), at) for at in (part, "step") if getattr(one, at) is not None), (None, ""))
+        line = "" if code is None else written_at(code, one.framework.name)
+        if line:
+            lines.append(message("word.operator.in_side_at", name=Code(what), side=side(name), line=Code(line)))
+    if not lines:
+        return finding
+    return replace(finding, evidence=(*finding.evidence, message("evidence.written_at", places=tuple(lines))))
 
 
 @dataclass

@@ -6,8 +6,8 @@ import ast
 import linecache
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
-from types import FunctionType
+from functools import lru_cache, partial
+from types import FunctionType, MethodType
 
 _ADDING = ("add_module", "register_module", "add_sublayer")
 """Methods that give a module its name as a text."""
@@ -25,6 +25,16 @@ def made_at(owner: type, names: Sequence[str], framework: str) -> str:
 def runs_at(cls: type, framework: str) -> str:
     """`file:line` of the forward pass of a class of the user; '' for a framework's own."""
     return next((_place(one, _first_line(one)) for one in _own_functions(cls, framework, "forward")), "")
+
+
+def written_at(what: object, framework: str) -> str:
+    """`file:line` of a function of the user, or of the forward pass of a module; '' for what is a framework's own."""
+    while isinstance(what, partial):
+        what = what.func
+    if not isinstance(what, (FunctionType, MethodType)):
+        return runs_at(type(what), framework)
+    is_own = what.__module__.partition(".")[0] != framework
+    return _place(what, what.__code__.co_firstlineno) if is_own else ""
 
 
 def _own_functions(cls: type, framework: str, name: str = "") -> Iterator[FunctionType]:
@@ -100,7 +110,7 @@ def _first_line(function: FunctionType) -> int:
     return function.__code__.co_firstlineno
 
 
-def _place(function: FunctionType, line: int) -> str:
+def _place(function: FunctionType | MethodType, line: int) -> str:
     """The file as seen from where the program runs, as far as it lies below."""
     file = function.__code__.co_filename
     if file.startswith("<"):

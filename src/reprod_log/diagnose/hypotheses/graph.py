@@ -123,6 +123,10 @@ def _cut_graph(case: Case) -> Iterable[Finding]:
     if not outputs or any(key in case.failed for key in outputs):
         # Only where outputs were compared, and match, can a cut explain gradients.
         return
+    lost_passes = list(_lost_passes(case, step))
+    if lost_passes:
+        yield from lost_passes
+        return
     # A weight that the other side does not have as one of its own is no sign of a cut.
     shared = {one.separate for one in shared_weights(case)}
     for here, there, name in (
@@ -142,6 +146,36 @@ def _cut_graph(case: Case) -> Iterable[Finding]:
             )
             return
     yield from _partly_cut(case, step)
+
+
+def _lost_passes(case: Case, step: int) -> Iterable[Finding]:
+    """Every layer that is called several times has no gradient at one of its calls: micro-batches that are lost."""
+    calls = [_calls_with_gradients(one, step) for one in (case.data.reference, case.data.candidate)]
+    both = [
+        (path, ours, calls[1].get(layers[1].path, frozenset()))
+        for path, layers in case.data.layers.items()
+        if len(ours := calls[0].get(path, frozenset())) > 1
+    ]
+    lost = {ours - theirs for _, ours, theirs in both}
+    if len(lost) != 1 or not (missing := lost.pop()) or any(not theirs for _, _, theirs in both):
+        return
+    keys = [one.key for one in case.comparison.unmatched if one.key.phase == "backward" and one.key.call in missing]
+    path, ours, theirs = both[-1]
+    yield told("cause.lost_pass", keys[:5], some=len(theirs), all=len(ours), path=Name(path), calls=_listed(missing))
+
+
+def _calls_with_gradients(recording: Recording, step: int) -> dict[str, frozenset[int]]:
+    """By layer: the numbers of its calls whose outputs were given a gradient in a step."""
+    found: dict[str, frozenset[int]] = {}
+    for entry in recording.of_run(""):
+        key = entry.key
+        if key.phase == "backward" and key.step == step and key.call is not None and key.role.startswith("output"):
+            found[key.path] = found.get(key.path, frozenset()) | ({key.call} if not entry.is_zero() else set())
+    return found
+
+
+def _listed(calls: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(calls)))
 
 
 def _partly_cut(case: Case, step: int) -> Iterable[Finding]:

@@ -1,0 +1,91 @@
+"""The operator that is named is the one that differs: not what only takes its result, nor its backward pass."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from reprod_log.experiments.operators import Culprits, find_culprits
+from reprod_log.frameworks.contract import Operator, Trace
+
+GENERATOR = np.random.default_rng(0)
+MEAN, NOISE = GENERATOR.normal(size=(4, 3)), GENERATOR.normal(size=(4, 3))
+WEIGHT = GENERATOR.normal(size=(3, 3))
+
+
+class Tape:
+    """A trace that is written by hand: each call is an operator, on a line of its name."""
+
+    def __init__(self) -> None:
+        self.trace = Trace()
+
+    def given(self, array: Any) -> int:
+        array = np.asarray(array, np.float64)
+        self.trace.arrays.append(array)
+        self.trace.values.append(np.sort(array, None))
+        return len(self.trace.arrays) - 1
+
+    def call(self, name: str, function: Callable[..., Any], *numbers: int) -> int:
+        made = self.given(function(*(self.trace.arrays[number] for number in numbers)))
+        self.trace.operators.append(Operator(name, numbers, (made,), f"model.py:{len(self.trace.operators) + 1}"))
+        self.trace.results = (made,)
+        return made
+
+
+def names(found: Culprits) -> tuple[str | None, str | None]:
+    return tuple(None if one is None else one.name for one in (found.reference, found.candidate))  # type: ignore[return-value]
+
+
+def with_noise(scale: float | None) -> Trace:
+    """`linear(mean + scale · noise)`; without a scale, `linear(mean)`."""
+    tape = Tape()
+    mean, noise, weight = (tape.given(one) for one in (MEAN, NOISE, WEIGHT))
+    code = tape.call("relu", lambda x: np.maximum(x, 0), mean)
+    if scale is not None:
+        moved = tape.call("mul", lambda x: scale * x, noise)
+        code = tape.call("add", np.add, code, moved)
+    tape.call("linear", np.matmul, code, weight)
+    return tape.trace
+
+
+def test_layer_that_takes_a_result_without_its_term_is_not_named() -> None:
+    assert names(find_culprits(with_noise(0.5), with_noise(None))) == ("mul", None)
+
+
+def test_sum_with_a_term_that_is_zero_is_named_and_not_the_layer_behind_it() -> None:
+    assert names(find_culprits(with_noise(0.5), with_noise(0.0))) == ("mul", "add")
+
+
+def test_operator_that_takes_another_tensor_is_named_itself() -> None:
+    """Both sides have both tensors, and what made them is right."""
+
+    def scores(second: int) -> Trace:
+        tape = Tape()
+        given, weight = tape.given(MEAN), tape.given(WEIGHT)
+        parts = [tape.call("linear", lambda x, w, k=k: x @ (w + k), given, weight) for k in range(3)]
+        tape.call("matmul", lambda q, k: q @ k.T, parts[0], parts[second])
+        tape.call("tanh", np.tanh, parts[2])
+        tape.call("tanh", np.tanh, parts[1])
+        tape.trace.results = (5,)
+        return tape.trace
+
+    assert names(find_culprits(scores(1), scores(2))) == ("matmul", "matmul")
+
+
+def answers(*, turned: bool) -> Trace:
+    tape = Tape()
+    left, right = tape.given(MEAN), tape.given(NOISE)
+    both = (right, left) if turned else (left, right)
+    tape.call("matmul", lambda a, b: a @ b.T, *both)
+    return tape.trace
+
+
+def test_result_in_another_order_is_named_with_the_order() -> None:
+    found = find_culprits(answers(turned=False), answers(turned=True))
+    assert names(found) == ("matmul", "matmul")
+    assert not found.backward
+    assert "transposed" in str(found.order)
+
+
+def test_order_of_results_that_are_known_to_match_is_another_layout() -> None:
+    assert not find_culprits(answers(turned=False), answers(turned=True), forward=False)
