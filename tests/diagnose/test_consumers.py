@@ -89,3 +89,17 @@ def test_result_in_another_order_is_named_with_the_order() -> None:
 
 def test_order_of_results_that_are_known_to_match_is_another_layout() -> None:
     assert not find_culprits(answers(turned=False), answers(turned=True), forward=False)
+
+
+def test_operators_in_another_order_are_both_named() -> None:
+    def block(*, sum_first: bool) -> Trace:
+        tape = Tape()
+        given, weight = tape.given(MEAN), tape.given(WEIGHT)
+        made = tape.call("linear", np.matmul, given, weight)
+        if sum_first:
+            tape.call("relu", lambda x: np.maximum(x, 0), tape.call("add", np.add, given, made))
+        else:
+            tape.call("add", np.add, given, tape.call("relu", lambda x: np.maximum(x, 0), made))
+        return tape.trace
+
+    assert names(find_culprits(block(sum_first=True), block(sum_first=False))) == ("add", "relu")

@@ -7,7 +7,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from reprod_log.diagnose.finding import told
 from reprod_log.diagnose.losses import explain_loss
+from reprod_log.messages import Name
 
 GENERATOR = torch.Generator().manual_seed(3)
 LOGITS = torch.randn(4, 7, 11, generator=GENERATOR, dtype=torch.float64)
@@ -33,7 +35,7 @@ def said(outputs: torch.Tensor, ours: Loss, theirs: Loss, *tokens: torch.Tensor)
         [one.numpy() for one in tokens],
         fit=1e-5,
     )
-    return "" if found is None else f"{found.cause!s}; {found.evidence!s}"
+    return "" if found is None else told("cause.loss_function", path=Name(""), what=found).text()
 
 
 def shifted(by: int) -> Loss:

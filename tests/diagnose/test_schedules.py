@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from reprod_log import Recording, align
+from reprod_log.diagnose.finding import Finding, What, told
 from reprod_log.diagnose.schedules import explain
+from reprod_log.messages import words
 
 STEPS = np.arange(12)
 STEP_DECAY = 0.1 * 0.5 ** (STEPS // 4)
@@ -19,14 +21,19 @@ def cosine(step: float, cycles: float, *, warm_up: int = 345, total: int = 1024,
     return rate * max(0.0, 0.5 * (1 + math.cos(math.pi * cycles * 2 * progress)))
 
 
+def found(ours: np.ndarray, theirs: np.ndarray, steps: np.ndarray = STEPS) -> Finding:
+    first = {"step": 0, "ours": ours[0], "theirs": theirs[0]}
+    return told(What("cause.learning_rate", {"name": "lr", "what": explain(steps, ours, theirs), **first}))
+
+
 def said(ours: np.ndarray, theirs: np.ndarray, steps: np.ndarray = STEPS) -> str:
-    found = explain(steps, ours, theirs)
-    assert str(found.advice)
-    return str(found.cause)
+    one = found(ours, theirs, steps)
+    assert str(one.advice)
+    return str(one.cause)
 
 
 @pytest.mark.parametrize(
-    ("theirs", "words"),
+    ("theirs", "sentence"),
     [
         (np.full(12, 0.1), "never stepped"),
         (0.1 * 0.5 ** ((STEPS + 1) // 4), "one step ahead"),
@@ -37,8 +44,8 @@ def said(ours: np.ndarray, theirs: np.ndarray, steps: np.ndarray = STEPS) -> str
         (0.01 + 0.9 * STEP_DECAY, "ends about 0.01 higher"),
     ],
 )
-def test_one_change_of_a_step_schedule_is_named(theirs: np.ndarray, words: str) -> None:
-    assert words in said(STEP_DECAY, theirs)
+def test_one_change_of_a_step_schedule_is_named(theirs: np.ndarray, sentence: str) -> None:
+    assert sentence in said(STEP_DECAY, theirs)
 
 
 def test_polynomial_end_is_named_when_it_is_not_zero() -> None:
@@ -53,7 +60,7 @@ def test_another_warm_up_is_named_when_only_the_start_differs() -> None:
 
 def test_unrelated_curves_are_not_explained() -> None:
     noise = np.random.default_rng(0).random(12)
-    assert not explain(STEPS, STEP_DECAY, noise).found
+    assert found(STEP_DECAY, noise).kind == "hint"
 
 
 def test_number_of_cycles_is_named_from_five_logged_rates() -> None:
@@ -81,6 +88,6 @@ def test_another_base_with_the_same_end_is_named() -> None:
 
 def test_final_rate_that_is_too_low_is_to_be_set_higher() -> None:
     shape = 0.5 * (1 + np.cos(np.pi * STEPS / 20))
-    found = explain(STEPS, 0.01 + 0.09 * shape, 0.1 * shape)
-    assert "lower" in str(found.cause)
-    assert "higher" in str(found.advice)
+    one = found(0.01 + 0.09 * shape, 0.1 * shape)
+    assert "lower" in str(one.cause)
+    assert "higher" in words()(one.advice)

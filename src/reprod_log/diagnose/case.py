@@ -92,6 +92,12 @@ class CaseData:
         return found
 
     @cached_property
+    def roots(self) -> frozenset[str]:
+        """Paths of the models themselves: '' of a single one, their names where there are several."""
+        top = {module.path for module in self.reference.modules if "." not in module.path}
+        return frozenset({""} if "" in top else top)
+
+    @cached_property
     def joined(self) -> tuple[tuple[str, JoinedRecording], ...]:
         """The sides that were put together from the recordings of several ranks, by their names."""
         sides = (("reference", self.reference), ("candidate", self.candidate))

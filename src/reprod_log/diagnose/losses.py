@@ -261,9 +261,13 @@ def _scale(data: CaseData, step: int) -> float | None:
     uniform = _uniform_ratio(data, step)
     if uniform is None or abs(uniform - 1) >= _UNSCALED:
         return uniform
-    last = _last_output(data, step)
-    ratio = None if last is None or last[2] is None else other_factor(*last[2], within=1e-4)
-    return uniform if ratio is None else ratio
+    gradients = [both for key, both in data.each("backward", step) if key.path in data.roots and both[0].any()]
+    ratios = [1.0 if relative(*both) <= _SAME else other_factor(*both, within=1e-4) for both in gradients]
+    known = [ratio for ratio in ratios if ratio is not None]
+    if not known or len(known) < len(ratios):
+        return uniform
+    # A term of the loss with another weight scales the gradients of its own outputs only.
+    return known[0] if max(known) - min(known) <= 1e-3 * abs(known[0]) else None
 
 
 def _uniform_ratio(data: CaseData, step: int) -> float | None:

@@ -110,7 +110,7 @@ def _layers_of(finding: Finding) -> Iterator[str]:
     """The layers that a finding is about."""
     yield from (fix.layer for fix in finding.fixes)
     for key in finding.keys:
-        if key.phase:
+        if key.phase and key.phase != "parameter":
             yield key.layer_alone
         else:
             # Hypotheses give the bare name of a layer, or of a weight of one.

@@ -131,6 +131,9 @@ def _maker_at_fault(one: Operator, trace: Trace, culprit: Operator, other: Trace
     twin = _twin(one, trace, other)
     if twin is None or twin is culprit or culprit not in _behind(twin.inputs, other):
         return one
+    if any(_namesakes(culprit, later) and not set(one.outputs).isdisjoint(later.inputs) for later in trace.operators):
+        # Both sides have both operators, in another order.
+        return one
     makers = {number: maker for maker in trace.operators for number in maker.outputs}
     for number in one.inputs:
         maker = makers.get(number)

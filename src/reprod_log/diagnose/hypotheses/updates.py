@@ -398,8 +398,11 @@ def _clipped_gradients(recording: Recording, step: int) -> dict[str, tuple[Array
             after = Key(key.path, "clip", step, role="clipped")
             raw = entry.array().astype(np.float64)
             found[key.path] = (raw, recording[after].array().astype(np.float64) if after in recording else raw)
-    clipped = any(Key(path, "clip", step, role="clipped") in recording for path in found)
-    return found if clipped else {}
+    if not any(Key(path, "clip", step, role="clipped") in recording for path in found):
+        return {}
+    # A gradient that is zero in truth is rounding, whatever is done with it.
+    least = 1e-6 * max(float(np.abs(raw).max(initial=0.0)) for raw, _ in found.values())
+    return {path: both for path, both in found.items() if float(np.abs(both[0]).max(initial=0.0)) > least}
 
 
 # Gradients that were not cleared: a later step's gradient is the sum of its own and those before it.

@@ -72,13 +72,21 @@ def _functions_by_hand(call: OperatorHook) -> Iterator[None]:
 
 @contextmanager
 def widened_casts() -> Iterator[None]:
-    """While it lasts, conversions to float32 give float64."""
+    """While it lasts, conversions to float32 give float64, and gradients of float64 can be clipped by their norm."""
 
-    def around(_: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
+    def around(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
+        if name == "clip_by_norm":
+            return lambda x, most: _clipped(x, most) if x.dtype == paddle.float64 else kernel(x, most)
         return lambda x, dtype, *more: kernel(x, paddle.float64 if dtype == paddle.float32 else dtype, *more)
 
-    with _replaced(around, (), ("cast", "cast_")):
+    with _replaced(around, (), ("cast", "cast_", "clip_by_norm")):
         yield
+
+
+def _clipped(x: Any, most: float) -> Any:
+    """What `clip_by_norm` does, which has no kernel for float64 on every device."""
+    norm = float(paddle.linalg.norm(x))
+    return x * (most / norm) if norm > most else x
 
 
 @contextmanager
