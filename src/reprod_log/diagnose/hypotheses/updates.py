@@ -351,7 +351,8 @@ def _clipping(case: Case) -> Iterable[Finding]:
         here = [key for key in (*alone, *case.failed) if key.step == step and not key.run]
         if any(key.phase in ("data", "forward", "loss", "backward", "gradient") for key in here):
             return
-        clips = [key for key in here if key.phase == "clip"]
+        # Of a side that does not clip at all only the updates show it.
+        clips = [key for key in here if key.phase == "clip"] or [key for key in here if key.phase == "update"]
         if clips:
             ways = [_way_of_clipping(one, step) for one in (case.data.reference, case.data.candidate)]
             if None not in ways and ways[0] != ways[1]:
@@ -366,7 +367,7 @@ _CLIPPED = 1e-4
 def _way_of_clipping(recording: Recording, step: int) -> Message | None:
     """How a side clipped at a step: the way that gives every clipped gradient; None when none does."""
     pairs = _clipped_gradients(recording, step)
-    if not pairs:
+    if all(_is_near(raw, clipped) for raw, clipped in pairs.values()):
         return message("word.no_clipping")
     limit = max(float(np.abs(clipped).max(initial=0.0)) for _, clipped in pairs.values())
     if all(_is_near(np.clip(raw, -limit, limit), clipped) for raw, clipped in pairs.values()):
