@@ -1,11 +1,13 @@
 """Findings: merged by what they say and not by their words, saved with their messages, explained by others."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from reprod_log.diagnose import Finding, Fix, ranked
-from reprod_log.diagnose.engine import Explains, unexplained
+from reprod_log.diagnose import Finding, Fix, finding, ranked
+from reprod_log.diagnose.engine import SUPERSEDED, Supersedes, unexplained
 from reprod_log.diagnose.hypotheses import HYPOTHESES
 from reprod_log.messages import Foreign, Message, Name, Names, Number, message
 from reprod_log.recording import Key
@@ -79,15 +81,18 @@ def test_finding_makes_only_those_superfluous_that_it_explains() -> None:
     proven = replace(setting("a"), confidence="proven")
     same = Finding("constant_factor", message("cause.of_side"), keys=(Key("a", "forward"),))
     elsewhere = replace(same, keys=(Key("b", "forward"),))
-    edges = {"layer_setting": (Explains(frozenset({"constant_factor"}), by="proven", same_layers=True),)}
-    assert unexplained([same, elsewhere], [proven], edges) == [elsewhere]
-    assert unexplained([same], [setting("a")], edges) == [same]
-    possible = {"layer_setting": (Explains(frozenset({"constant_factor"}), confidence="explained"),)}
-    assert unexplained([same], [proven], possible) == [same]
+    edges = [Supersedes("layer_setting", ("constant_factor",), by="proven", same_layers=True)]
+    assert unexplained([same, elsewhere, proven], edges) == [elsewhere, proven]
+    assert unexplained([same, setting("a")], edges) == [same, setting("a")]
+    assert unexplained([same, proven], [Supersedes("", ("constant_factor",), of="explained")]) == [same, proven]
 
 
-def test_every_hypothesis_has_a_name_of_its_own_and_explains_known_ones() -> None:
+def test_every_hypothesis_has_a_name_of_its_own() -> None:
     rules = [one.rule for one in HYPOTHESES]
     assert len(set(rules)) == len(rules)
-    explained = {rule for one in HYPOTHESES for edges in one.explains.values() for edge in edges for rule in edge.rules}
-    assert explained <= set(rules)
+
+
+def test_only_known_findings_are_superseded() -> None:
+    table = json.loads(Path(finding.__file__).with_name("findings.json").read_text(encoding="utf-8"))
+    known = {row["rule"] for row in table.values() if "rule" in row}
+    assert {rule for edge in SUPERSEDED for rule in (edge.rule, *edge.others) if rule} <= known

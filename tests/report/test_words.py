@@ -101,5 +101,5 @@ def test_advice_after_a_pass_fits_what_was_found() -> None:
 
 
 def test_number_with_a_sign_is_read_back_from_a_file() -> None:
-    shown = message("cause.constant_factor.shift", path=Name("a"), shift=Number(0.5, "+.8g"))
+    shown = message("word.shifted_by", value=Number(0.5, "+.8g"))
     assert str(Message.from_dict(shown.to_dict())) == str(shown)

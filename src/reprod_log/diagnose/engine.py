@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.finding import Confidence, Finding
@@ -44,25 +44,54 @@ class Where:
 
 
 @dataclass(frozen=True)
-class Explains:
-    """Findings of other hypotheses that a finding makes superfluous."""
+class Supersedes:
+    """Findings that another one makes superfluous."""
 
-    rules: frozenset[str]
-    confidence: Confidence | None = None
-    """Only findings of this confidence."""
+    rule: str
+    """The rule of the finding that explains them; '' for any."""
+    others: tuple[str, ...]
     by: Confidence | None = None
     """Only when the finding itself is this sure."""
+    of: Confidence | None = None
+    """Only findings of this confidence."""
     same_layers: bool = False
     """Only findings about layers that fixes are for."""
 
-    def covers(self, one: Finding, other: Finding, fixed: Collection[str]) -> bool:
-        """Whether `one`, which explains, makes `other` superfluous; `fixed` are the layers that fixes are known for."""
-        if other.rule not in self.rules or self.confidence not in (None, other.confidence):
-            return False
-        if self.by not in (None, one.confidence):
-            return False
+    def reasons(self, other: Finding, findings: Iterable[Finding]) -> list[Finding]:
+        """The findings that would make `other` superfluous, but for the layers that they are about."""
+        if other.rule not in self.others or self.of not in (None, other.confidence):
+            return []
+        return [
+            one
+            for one in findings
+            if one is not other
+            and one.kind != "remark"
+            and self.rule in ("", one.rule)
+            and self.by in (None, one.confidence)
+        ]
+
+    def covers(self, other: Finding, findings: Iterable[Finding]) -> bool:
+        """Whether one of the findings makes `other` superfluous."""
+        reasons = self.reasons(other, findings)
+        if not self.same_layers:
+            return bool(reasons)
+        fixed = {fix.layer for one in reasons for fix in one.fixes}
         paths = {key.path for key in other.keys}
-        return not self.same_layers or (bool(paths) and paths <= set(fixed))
+        return bool(paths) and paths <= fixed
+
+
+SUPERSEDED = (
+    # An operator found where only the place was suspected.
+    Supersedes("operator", ("between_layers",), of="hint"),
+    Supersedes("wrong_backward", ("cut_graph",), of="hint"),
+    Supersedes("cut_graph", ("cut_graph",), of="hint"),
+    # What a proven cause does to its layer, described by other hypotheses.
+    Supersedes("", ("constant_factor", "statistics"), by="proven", same_layers=True),
+    # These see a constant factor in every gradient and do not know of ranks.
+    Supersedes("sum_for_mean", ("loss_scale", "constant_factor")),
+    # These take parameters which were not recorded for missing in the model.
+    Supersedes("rank_parameters", ("missing_parameter", "cut_graph", "update_fit")),
+)
 
 
 @dataclass(frozen=True)
@@ -75,21 +104,17 @@ class Hypothesis:
     rule: str
     look: Callable[[Case], Iterable[Finding]]
     where: Where = Where()
-    explains: Mapping[str, tuple[Explains, ...]] = field(default_factory=dict)
-    """By the rule of a finding: the findings of others that it makes superfluous."""
 
 
 def find(hypotheses: Iterable[Hypothesis], case: Case) -> list[Finding]:
     """What the hypotheses that may speak about a case find, without what others of them explain."""
     found: list[Finding] = []
-    explains: dict[str, tuple[Explains, ...]] = {}
     for one in hypotheses:
         if one.where.holds(case):
-            explains.update(one.explains)
             # What needs values finds nothing where only sketches or statistics were recorded.
             with suppress(ValuesNotRecorded):
                 found += one.look(case)
-    return [one for one in unexplained(found, found, explains) if is_possible(one, case)]
+    return [one for one in unexplained(found) if is_possible(one, case)]
 
 
 def is_possible(finding: Finding, case: Case) -> bool:
@@ -105,14 +130,6 @@ def is_possible(finding: Finding, case: Case) -> bool:
     return case.verdict.status is not Status.PASS
 
 
-def unexplained(
-    findings: Sequence[Finding], by: Collection[Finding], explains: Mapping[str, tuple[Explains, ...]]
-) -> list[Finding]:
-    """The findings without those that others make superfluous; `explains` has by rule what a finding explains."""
-    fixed = {fix.layer for one in by for fix in one.fixes}
-    edges = [(one, edge) for one in by for edge in explains.get(one.rule, ())]
-    return [
-        other
-        for other in findings
-        if not any(edge.covers(one, other, fixed) for one, edge in edges if one is not other)
-    ]
+def unexplained(findings: Sequence[Finding], edges: Iterable[Supersedes] = SUPERSEDED) -> list[Finding]:
+    """The findings without those that others of them make superfluous."""
+    return [one for one in findings if not any(edge.covers(one, findings) for edge in edges)]

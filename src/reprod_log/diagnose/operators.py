@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from reprod_log.diagnose.case import Case, layer_states
-from reprod_log.diagnose.engine import Explains
 from reprod_log.diagnose.finding import Finding, Fix, side, told
 from reprod_log.experiments.operators import Culprits, culprits_in, culprits_in_loss, plain_name
 from reprod_log.experiments.passes import FLOAT64, Experiments
@@ -16,12 +15,6 @@ from reprod_log.frameworks.side import Scope
 from reprod_log.messages import Code, Message, Name, message
 from reprod_log.recording import Key
 
-EXPLAINS = {
-    # An operator found where only the place was suspected.
-    "operator": (Explains(frozenset({"between_layers"}), confidence="hint"),),
-    "wrong_backward": (Explains(frozenset({"cut_graph"}), confidence="hint"),),
-    "cut_graph": (Explains(frozenset({"cut_graph"}), confidence="hint"),),
-}
 _ABOUT_THE_LOSS = "loss_function"
 _NO_GRADIENT = "cut_graph"
 _SHARED = "tied_weights"

@@ -13,7 +13,7 @@ import numpy as np
 
 from reprod_log.diagnose import operators
 from reprod_log.diagnose.case import Case
-from reprod_log.diagnose.engine import Explains, unexplained
+from reprod_log.diagnose.engine import unexplained
 from reprod_log.diagnose.finding import Finding, Fix, ranked, side, told
 from reprod_log.diagnose.patches import with_patch
 from reprod_log.errors import ReprodLogError
@@ -29,9 +29,6 @@ from reprod_log.pairing.units import BARE
 from reprod_log.recording import Array, Entry, Key, Recording
 from reprod_log.transfer import TransferReport
 from reprod_log.verdict import CalibratedPolicy, Status, calibrate, judge_calibrated
-
-_CONSEQUENCES = Explains(frozenset({"constant_factor", "statistics"}), by="proven", same_layers=True)
-"""What a proven cause does to its layer, described by other hypotheses."""
 
 
 def confirmed(
@@ -63,11 +60,8 @@ def confirmed(
     in_loss = [] if found or known is not None else list(operators.operators_of_the_loss(case, runs, tried))
     tried = [one for one in tried if not (in_loss and one.keys == in_loss[0].keys)]
     found += in_loss
-    tried = unexplained(tried, [one for one in found if one.kind == "cause"], operators.EXPLAINS)
-    settled = [one for one in tried if one.confidence == "proven"]
-    tried = unexplained(tried, settled, {one.rule: (_CONSEQUENCES,) for one in settled})
     modules = {module.path: module for module in candidate.modules}
-    return tuple(with_patch(one, modules, runs.partners) for one in ranked([*tried, *found]))
+    return tuple(with_patch(one, modules, runs.partners) for one in ranked(unexplained([*tried, *found])))
 
 
 _RIGHT = 1e-4

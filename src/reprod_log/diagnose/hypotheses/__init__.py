@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from reprod_log.diagnose import losses, schedules
 from reprod_log.diagnose.case import Case
-from reprod_log.diagnose.engine import Explains, Hypothesis, Where
+from reprod_log.diagnose.engine import Hypothesis, Where
 from reprod_log.diagnose.finding import Finding
 from reprod_log.diagnose.hypotheses import doubts, graph, logs, settings, updates, weights
 
@@ -32,15 +32,5 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     *weights.HYPOTHESES,
     *losses.HYPOTHESES,
     *schedules.HYPOTHESES,
-    Hypothesis(
-        "ranks",
-        _ranks,
-        Where(joined=True),
-        {
-            # These see a constant factor in every gradient and do not know of ranks.
-            "sum_for_mean": (Explains(frozenset({"loss_scale", "constant_factor"})),),
-            # These take parameters which were not recorded for missing in the model.
-            "rank_parameters": (Explains(frozenset({"missing_parameter", "cut_graph", "update_fit"})),),
-        },
-    ),
+    Hypothesis("ranks", _ranks, Where(joined=True)),
 )
