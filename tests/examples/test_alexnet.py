@@ -38,7 +38,7 @@ def test_script_fails_when_it_imports_a_forbidden_framework(alexnet):
         ("forward", 1, "forward_diff.log", "logits"),
         pytest.param("metric", 2, "metric_diff.log", "top1", marks=pytest.mark.whole),
         pytest.param("loss", 3, "loss_diff.log", "loss", marks=pytest.mark.whole),
-        ("train_align", 5, "train_align_diff.log", "top1"),
+        pytest.param("train_align", 5, "train_align_diff.log", "top1", marks=pytest.mark.whole),
     ],
 )
 def test_step_passes_when_weights_and_data_are_equal(alexnet, script, step, log, key):

@@ -14,7 +14,12 @@ SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "rounding_or_defect.
     ("case", "code", "said"),
     [
         # Whether rounding exceeds a fixed limit here depends on the kernels that a processor gets.
-        ("alexnet", 0, ("a fixed limit of 1e-6 says", "the rule says: aligned, rounding")),
+        pytest.param(
+            "alexnet",
+            0,
+            ("a fixed limit of 1e-6 says", "the rule says: aligned, rounding"),
+            marks=pytest.mark.whole,
+        ),
         ("num_cycles", 1, ("the rule says: a defect", "num_cycles")),
     ],
 )

@@ -247,7 +247,7 @@ def _line(value: Any) -> str:
         text = _ENCODER.encode(value)
     except ValueError:
         text = _ENCODER.encode(_encoded(value))
-    # A lone surrogate (a key that is no text) cannot be written as UTF-8; JSON's own escape can hold it.
+    # A lone surrogate (a key that is not text) cannot be written as UTF-8; JSON's own escape can hold it.
     return text if text.isascii() else "".join(c if not 0xD800 <= ord(c) < 0xE000 else f"\\u{ord(c):04x}" for c in text)
 
 

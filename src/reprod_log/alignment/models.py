@@ -81,7 +81,7 @@ def align_models(
     steps                  how many iterations; by default as many as there are batches, at least 5 with an optimizer
     detailed               keep everything of the first so many iterations only, and losses and rates of the others;
                            by default everything of all, which a large model or a long run may have no room for
-    transfer               carry the reference's weights over first (changes the candidate; its other state stays)
+    transfer               transfer the reference's weights first (changes the candidate; its other state stays)
     allow_left             patterns of weights that only one side has and that are left out on purpose
     quick                  only isolation and the float64 run, without the precision tier
     spool                  a folder on a disk for the arrays of all runs, which are let go with the result; by default
@@ -176,14 +176,6 @@ def _oriented(rename: Mapping[str, str], ours: Side, theirs: Side) -> Mapping[st
     return oriented(rename, _names(ours), _names(theirs), models)
 
 
-def _keys_of(left: Iterable[str]) -> Iterator[str]:
-    """Patterns of the entries of weights: values, and gradients and the like, which have a role behind the name."""
-    for one in left:
-        yield f"*/{one}"
-        if not one.endswith("*"):
-            yield f"*/{one}:*"
-
-
 def _names(side: Side) -> Iterator[str]:
     """The paths of all modules and weights of a side."""
     for prefix, model in as_mapping(side.model).items():
@@ -247,7 +239,7 @@ def _crossed(weights: WeightMap, rename: Mapping[str, str]) -> Iterator[Finding]
 
 
 def _weight_map(ours: Side, theirs: Side, batch: Batch, spool: Spool | None) -> WeightMap:
-    """The map that values speak for; an empty one when one side's program cannot be heard kernel by kernel."""
+    """The map that values speak for; an empty one when one side's program cannot be recorded kernel by kernel."""
     if not all("operators" in side.framework.can for side in (ours, theirs)):
         return WeightMap(())
     try:
@@ -360,7 +352,7 @@ def _transfer(
         before = own_tables(there[name])
         left = [one.removeprefix(f"{name}.") for one in allowed]
         proof = inputs if name == "" else None
-        doubts, report = _carry(source, there[name], proof, rules_of_model(rename, name), left)
+        doubts, report = _transfer_one(source, there[name], proof, rules_of_model(rename, name), left)
         there[name] = report.model
         notes += doubts
         tables += [f"{name}.{table}" if name else table for table in replaced_tables(before, there[name], report)]
@@ -378,13 +370,13 @@ def _fixed(ours: Side, theirs: Side) -> list[Message]:
     ]
 
 
-def _carry(
+def _transfer_one(
     source: Any, target: Any, proof: Any, rename: Mapping[str, str] | None, allowed: Sequence[str]
 ) -> tuple[list[Message], TransferReport]:
     # Tables that only one side keeps stay as they are; what they change shows in the comparison.
     left = [*loose_buffers(source), *loose_buffers(target), *allowed]
 
-    def carry(order: Order | None = None, dry_run: bool = False) -> TransferReport:
+    def transfer(order: Order | None = None, dry_run: bool = False) -> TransferReport:
         return transfer_weights(
             source,
             target,
@@ -397,15 +389,15 @@ def _carry(
         )
 
     try:
-        done = carry()
+        done = transfer()
         return list(done.doubts), done
     except TransferError as refusal:
         if proof is None:
             raise
         # Values prove a pairing only where the models agree; of a wrong port one wants to know where it goes wrong.
-        unproved = carry(dry_run=True).left_in_target
+        unproved = transfer(dry_run=True).left_in_target
         try:
-            done = carry("execution")
+            done = transfer("execution")
         except TransferError:
             raise refusal from None
     return [message("note.transfer.by_order", names=Names(unproved))], done

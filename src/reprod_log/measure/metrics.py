@@ -85,11 +85,11 @@ def rows_measured(reference: Array, candidate: Array, names: Iterable[str]) -> d
 
 
 def _logits(reference: Array, candidate: Array) -> tuple[Array, Array] | None:
-    """Both sides as rows in float64; None where they are no finite logits of at least two classes."""
+    """Both sides as rows in float64; None unless they are finite logits of at least two classes."""
     if not (is_floating(reference) and is_floating(candidate)) or not reference.ndim or reference.shape[-1] < 2:
         return None
     ours, theirs = (one.astype(np.float64).reshape(-1, one.shape[-1]) for one in (reference, candidate))
-    # A forbidden class is minus infinity on both sides; NaN and plus infinity are no logits.
+    # A forbidden class is minus infinity on both sides; NaN and plus infinity are not logits.
     usable = all(bool((one < np.inf).all() and (one > -np.inf).any(axis=-1).all()) for one in (ours, theirs))
     return (ours, theirs) if ours.size and usable else None
 
