@@ -140,9 +140,7 @@ def align_models(
     if weights is None:
         return alignment
     if not weights.agrees:
-        # With weights that may be in the wrong places nothing is known of causes.
-        hints = (replace(one, confidence="hint") if one.kind == "cause" else one for one in alignment.findings)
-        return replace(alignment, findings=(_unproven(weights), *hints))
+        return replace(alignment, findings=(_unproven(weights), *map(_less_sure, alignment.findings)))
     findings = (*_crossed(weights, options.rename), *alignment.findings, *_by_values(weights))
     return replace(alignment, findings=findings, weight_map=with_file_names(weights, ours, theirs))
 
@@ -192,6 +190,13 @@ def _unproven(weights: WeightMap) -> Finding:
         cause=message("cause.unproven_map", names=Names(weights.unproven[:_MOST_SHOWN])),
         evidence=(message("evidence.unproven_map"),),
         advice=(message("advice.unproven_map"),),
+    )
+
+
+def _less_sure(finding: Finding) -> Finding:
+    """The finding where weights may be in the wrong places: only what a re-run with its fix has made agree is a cause."""
+    return (
+        replace(finding, confidence="hint") if finding.kind == "cause" and finding.confidence != "proven" else finding
     )
 
 

@@ -1,0 +1,43 @@
+"""Wrong ports in another formulation, where values alone can pair the weights."""
+
+import numpy as np
+import paddle
+import torch
+
+from reprod_log import Status, align_models
+
+
+class Packed(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.both = torch.nn.Linear(6, 16)
+        self.norm = torch.nn.LayerNorm(8, eps=1e-3)
+        self.out = torch.nn.Linear(8, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        one, two = self.both(x).chunk(2, -1)
+        return self.out(self.norm(torch.tanh(one) * two))
+
+
+class Apart(paddle.nn.Layer):
+    def __init__(self, epsilon: float) -> None:
+        super().__init__()
+        self.one, self.two = paddle.nn.Linear(6, 8), paddle.nn.Linear(6, 8)
+        self.ln = paddle.nn.LayerNorm(8, epsilon=epsilon)
+        self.head = paddle.nn.Linear(8, 4)
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        return self.head(self.ln(paddle.tanh(self.one(x)) * self.two(x)))
+
+
+def test_a_setting_is_a_cause_when_the_rerun_proves_it_though_no_map_of_weights_can_be_proven() -> None:
+    torch.manual_seed(1)
+    x = np.random.default_rng(0).normal(size=(5, 6)).astype("float32")
+    right, wrong = (
+        align_models(Packed(), Apart(epsilon), x, loss=lambda out: (out * out).mean()) for epsilon in (1e-3, 1e-5)
+    )
+    assert right.status is Status.PASS
+    assert wrong.status is Status.FAIL
+    causes = [one for one in wrong.findings if one.kind == "cause"]
+    assert [(one.rule, one.confidence) for one in causes] == [("layer_setting", "proven")]
+    assert any(one.rule == "unproven_map" for one in wrong.findings)
