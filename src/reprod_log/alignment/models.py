@@ -194,10 +194,9 @@ def _unproven(weights: WeightMap) -> Finding:
 
 
 def _less_sure(finding: Finding) -> Finding:
-    """The finding where weights may be in the wrong places: only what a re-run with its fix has made agree is a cause."""
-    return (
-        replace(finding, confidence="hint") if finding.kind == "cause" and finding.confidence != "proven" else finding
-    )
+    """The finding where weights may be in wrong places: a cause is only what a re-run with its fix has made agree."""
+    sure = finding.kind != "cause" or finding.confidence == "proven"
+    return finding if sure else replace(finding, confidence="hint")
 
 
 def prove(alignment: Alignment, runs: Experiments, reference: Recording, candidate: Recording) -> Alignment:
