@@ -63,7 +63,8 @@ def _built() -> tuple[Path, Path]:
 
 def _check_contents(wheel: Path, sdist: Path) -> None:
     processor = sysconfig.get_platform().replace("-", "_").replace(".", "_").partition("_")[2]
-    assert "-py3-none-" in wheel.name and wheel.name.endswith(f"{processor}.whl"), wheel.name
+    assert "-py3-none-" in wheel.name, wheel.name
+    assert wheel.name.endswith(f"{processor}.whl"), wheel.name
     assert sys.platform != "linux" or "-manylinux_" in wheel.name, wheel.name
     with zipfile.ZipFile(wheel) as file:
         names = file.namelist()
