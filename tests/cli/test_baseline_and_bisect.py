@@ -85,6 +85,7 @@ def test_bisect_names_the_commit_and_the_layer_that_changed_first(
     assert len(subprocess.run(["git", "worktree", "list"], check=True, capture_output=True).stdout.splitlines()) == 1
 
 
+@pytest.mark.whole
 def test_bisect_runs_each_release_of_a_package_beside_everything_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

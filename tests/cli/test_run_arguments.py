@@ -6,7 +6,7 @@ import pytest
 
 from reprod_log.cli import WRONG_USE, run
 from reprod_log.cli.app import command
-from reprod_log.cli.script_arguments import arranged
+from reprod_log.cli.scripts import arranged
 from reprod_log.errors import UsageError
 
 

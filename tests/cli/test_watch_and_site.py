@@ -59,7 +59,7 @@ def test_site_has_a_page_for_every_saved_alignment(tmp_path: Path) -> None:
         align(*paths).save(tmp_path / name / "last.json")
     assert run(["site", str(tmp_path), "-o", str(tmp_path / "out")]) == 0
     index = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
-    pages = sorted(path.name for path in (tmp_path / "out" / "index_steps").iterdir())
+    pages = sorted(path.name for path in (tmp_path / "out" / "index_steps").glob("*.html"))
     assert len(pages) == 2
     assert all(f"index_steps/{name}" in index for name in pages)
 

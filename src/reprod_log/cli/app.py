@@ -130,8 +130,8 @@ def command(arguments: Sequence[str] | None = None) -> Any:
             app.command(name)(_listed(docstring))
         else:
             module = import_module(f"{commands.__name__}.{name}")
-            settings, kind = getattr(module, "SETTINGS", None), getattr(module, "Command", None)
-            app.command(module.NAME, cls=kind, context_settings=settings)(flattened(module.run))
+            kind = getattr(module, "Command", None)
+            app.command(module.NAME, cls=kind, context_settings=getattr(kind, "SETTINGS", None))(flattened(module.run))
     return typer.main.get_group(app)
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from reprod_log.cli.again import Script
+from reprod_log.cli.scripts import Script
 from reprod_log.errors import UsageError
 
 

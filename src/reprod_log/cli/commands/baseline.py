@@ -12,26 +12,24 @@ import typer
 
 from reprod_log.alignment import align_with
 from reprod_log.cli import ALIGNED
-from reprod_log.cli.again import Script
 from reprod_log.cli.answer import answer, tell_written
 from reprod_log.cli.ending import tell_next
 from reprod_log.cli.groups import Judging, TableOutput
-from reprod_log.cli.script_arguments import ScriptCommand
+from reprod_log.cli.scripts import BothPasses, Script, ScriptCommand, ScriptFile
 from reprod_log.errors import UsageError
 from reprod_log.recording.stores import load
 
 NAME = "baseline"
 Command = ScriptCommand
-SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
 def run(
     context: typer.Context,
     action: Annotated[Literal["record", "check"], typer.Argument(help="Record the baseline, or check against it.")],
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the baseline is kept.")],
-    script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="The script; what follows are its arguments.")],
+    script: ScriptFile,
     *,
-    float64: Annotated[bool, typer.Option("--float64/--plain", help="Record a float64 pass as well.")] = True,
+    float64: BothPasses = True,
     detail: Annotated[
         Literal["sketch", "full"], typer.Option(help="How much of each tensor is kept; sketches are small.")
     ] = "sketch",

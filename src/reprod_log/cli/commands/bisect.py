@@ -10,12 +10,11 @@ import typer
 
 from reprod_log.alignment import Alignment, align_with
 from reprod_log.cli import ALIGNED, NOT_ALIGNED
-from reprod_log.cli.again import Script
 from reprod_log.cli.answer import tell_written
 from reprod_log.cli.ending import give, tell_next
 from reprod_log.cli.groups import Judging
 from reprod_log.cli.options import AsJson, Language
-from reprod_log.cli.script_arguments import ScriptCommand
+from reprod_log.cli.scripts import BothPasses, Script, ScriptCommand, ScriptFile
 from reprod_log.cli.versions import Commits, Releases, first_change
 from reprod_log.errors import ReprodLogError, UsageError
 from reprod_log.messages import Foreign, Message, Name, Names, Words, message, words
@@ -25,14 +24,13 @@ from reprod_log.verdict import Status
 
 NAME = "bisect"
 Command = ScriptCommand
-SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
 def run(
     context: typer.Context,
     good: Annotated[str, typer.Argument(metavar="GOOD", help="The commit or release that is right.")],
     bad: Annotated[str, typer.Argument(metavar="BAD", help="A later one that differs.")],
-    script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="The script; what follows are its arguments.")],
+    script: ScriptFile,
     *,
     package: Annotated[
         str | None, typer.Option("--package", metavar="NAME", help="Search releases of this package, not commits.")
@@ -40,7 +38,7 @@ def run(
     folder: Annotated[
         Path, typer.Option("--output", "-o", metavar="DIR", help="Where the recordings and the answer go.")
     ] = Path("reprod_bisect"),
-    float64: Annotated[bool, typer.Option("--float64/--plain", help="Record a float64 pass as well.")] = True,
+    float64: BothPasses = True,
     judging: Judging,
     language: Language = "en",
     json: AsJson = None,

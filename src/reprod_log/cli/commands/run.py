@@ -8,13 +8,12 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from typer.core import TyperCommand
 
 from reprod_log.capture.program import file_digest
 from reprod_log.capture.script import run_script
@@ -22,7 +21,7 @@ from reprod_log.cli import ALIGNED, INCOMPLETE, INTERRUPTED, NOT_ALIGNED
 from reprod_log.cli.ending import give, tell_next
 from reprod_log.cli.options import AsJson, Language
 from reprod_log.cli.output import program_output
-from reprod_log.cli.script_arguments import arranged, note_on
+from reprod_log.cli.scripts import ScriptCommand, ScriptFile, arranged, note_on
 from reprod_log.errors import CaptureError, ReprodLogError, UsageError
 from reprod_log.messages import Message, Name, Words, message, words
 from reprod_log.recording import Recording, join_passes
@@ -35,10 +34,9 @@ from reprod_log.report.writing import plain
 NAME = "run"
 _MOST = 5
 """Differences of two programs that a refusal names."""
-SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
-class Command(TyperCommand):
+class Command(ScriptCommand):
     """The script has arguments of its own: ours stand before it."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -50,10 +48,53 @@ class Command(TyperCommand):
         return rest
 
 
+@dataclass(frozen=True)
+class Scope:
+    """What of a script is recorded."""
+
+    framework: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Record the models of this framework, when the script calls those of several."
+        ),
+    ] = None
+    phases: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Only these phases, e.g. forward,loss,gradient.")
+    ] = None
+    layers: Annotated[list[str], typer.Option(metavar="PATTERN", help="Only layers with these paths.")] = field(
+        default_factory=list
+    )
+    steps: Annotated[int | None, typer.Option(help="Only the first N steps.")] = None
+    step: Annotated[
+        list[int],
+        typer.Option("--step", metavar="N", help="Only this step, counted from 0; may be given several times."),
+    ] = field(default_factory=list)
+    detail: Annotated[
+        Literal["full", "sketch", "summary"],
+        typer.Option(help="How much of each tensor is kept; a sketch is enough to estimate differences."),
+    ] = "full"
+
+    def __post_init__(self) -> None:
+        if self.step and self.steps is not None:
+            raise UsageError("give --steps (how many from the first on) or --step (which), not both")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The same as `run_script` takes it."""
+        return {
+            "framework": self.framework,
+            "phases": self.phases.split(",") if self.phases else None,
+            "layers": self.layers or None,
+            "steps": self.step or self.steps,
+            "detail": self.detail,
+        }
+
+
 def run(
     context: typer.Context,
-    script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="The script to run; its arguments follow.")],
+    script: ScriptFile,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="REC", help="Where the recording goes.")],
+    *,
     float64: Annotated[
         bool, typer.Option("--float64", help="Record the plain pass and, in a second run, the float64 pass.")
     ] = False,
@@ -61,25 +102,7 @@ def run(
         Literal["float32", "float64"] | None,
         typer.Option(help="Record the float64 pass alone and add it to REC, which has the plain one."),
     ] = None,
-    framework: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Record the models of this framework, when the script calls those of several."
-        ),
-    ] = None,
-    phases: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Only these phases, e.g. forward,loss,gradient.")
-    ] = None,
-    layers: Annotated[list[str], typer.Option(metavar="PATTERN", help="Only layers with these paths.")] = [],  # noqa: B006
-    steps: Annotated[int | None, typer.Option(help="Only the first N steps.")] = None,
-    step: Annotated[
-        list[int],
-        typer.Option("--step", metavar="N", help="Only this step, counted from 0; may be given several times."),
-    ] = [],  # noqa: B006
-    detail: Annotated[
-        Literal["full", "sketch", "summary"],
-        typer.Option(help="How much of each tensor is kept; a sketch is enough to estimate differences."),
-    ] = "full",
+    scope: Scope,
     language: Language = "en",
     json: AsJson = None,
     another: Annotated[bool, typer.Option("--another-follows", hidden=True)] = False,
@@ -92,8 +115,6 @@ def run(
     render = words(language)
     # A suffix that no store knows should not come out after the script has run.
     store_for(output)
-    if step and steps is not None:
-        raise UsageError("give --steps (how many from the first on) or --step (which), not both")
     if float64:
         if dtype is not None:
             raise UsageError("--float64 records both passes, --dtype one of them: give one of the two")
@@ -103,18 +124,7 @@ def run(
         dtype = "float64"
     wide = dtype == "float64"
     replaced = _replaced(output, wide)
-    record = partial(
-        run_script,
-        script,
-        context.args,
-        phases=phases.split(",") if phases else None,
-        layers=layers or None,
-        steps=step or steps,
-        detail=detail,
-        dtype=dtype,
-        framework=framework,
-        run="float64" if wide else "",
-    )
+    record = partial(run_script, script, context.args, dtype=dtype, run="float64" if wide else "", **scope.options)
     failed = _record_pass(record, context, wide=wide, render=render)
     if failed is not None:
         return failed

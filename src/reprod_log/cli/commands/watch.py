@@ -10,29 +10,25 @@ from typing import Annotated
 
 import typer
 
-from reprod_log.cli.again import Script
 from reprod_log.cli.options import Language, Reference
-from reprod_log.cli.script_arguments import ScriptCommand
+from reprod_log.cli.scripts import BothPasses, Script, ScriptCommand, ScriptFile
 from reprod_log.messages import Name, message, words
 from reprod_log.report.terminal import terminal
 from reprod_log.report.writing import plain
 
 NAME = "watch"
 Command = ScriptCommand
-SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 _LOOK_EVERY = 0.3
 
 
 def run(
     context: typer.Context,
     reference: Reference,
-    script: Annotated[
-        Path, typer.Argument(metavar="SCRIPT", help="The port's script; what follows are its arguments.")
-    ],
+    script: ScriptFile,
     folder: Annotated[
         Path, typer.Option("--output", "-o", metavar="DIR", help="Where the recording and the last answer go.")
     ] = Path("reprod_watch"),
-    float64: Annotated[bool, typer.Option("--float64/--plain", help="Record a float64 pass as well.")] = True,
+    float64: BothPasses = True,
     rounds: Annotated[int, typer.Option("--rounds", metavar="N", min=0, help="Stop after N rounds; 0: never.")] = 0,
     language: Language = "en",
 ) -> int:

@@ -1,14 +1,48 @@
-"""Whose arguments are whose, of a command that runs a script: ours stand before it, the rest is the script's."""
+"""Scripts that commands are given: whose arguments are whose, and how one is recorded in a process of its own."""
 
 from __future__ import annotations
 
 import shlex
-from typing import Any
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
 
+import typer
 from typer.core import TyperCommand
 
 from reprod_log.errors import UsageError
 from reprod_log.messages import Message, Names, message
+
+ScriptFile = Annotated[Path, typer.Argument(metavar="SCRIPT", help="The script; what follows are its arguments.")]
+BothPasses = Annotated[bool, typer.Option("--float64/--plain", help="Record a float64 pass as well.")]
+
+
+@dataclass(frozen=True)
+class Script:
+    """A script with its arguments, and how it is recorded."""
+
+    path: Path
+    arguments: tuple[str, ...] = ()
+    float64: bool = True
+    detail: str = "full"
+    language: str = "en"
+
+    def __post_init__(self) -> None:
+        if not self.path.is_file():
+            raise UsageError(f"{self.path} is not a file; give the script to record, then its arguments")
+
+    def record(self, output: Path, *, python: str = sys.executable, folder: Path | None = None) -> int:
+        """Record in a process of its own, so that every module is read again; its exit code.
+
+        `folder` is where it runs, if not here. What the script prints is not shown; its errors are.
+        """
+        options = ["--float64"] if self.float64 else []
+        options += ["--detail", self.detail, "--language", self.language, "-o", str(output.resolve())]
+        apart = ["--"] if any(one.startswith("-") for one in self.arguments) else []
+        line = [python, "-m", "reprod_log", "run", *options, str(self.path), *apart, *self.arguments]
+        return subprocess.run(line, cwd=folder, stdout=subprocess.DEVNULL, check=False).returncode
 
 
 def arranged(arguments: list[str], command: Any) -> tuple[list[str], list[str]]:
@@ -48,6 +82,8 @@ def arranged(arguments: list[str], command: Any) -> tuple[list[str], list[str]]:
 
 class ScriptCommand(TyperCommand):
     """A command whose last argument is a script: our options stand anywhere before it, what follows is the script's."""
+
+    SETTINGS: ClassVar = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         left = sum(str(one.param_type_name) == "argument" for one in self.params)
