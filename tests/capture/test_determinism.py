@@ -68,7 +68,7 @@ def test_switches_are_set_inside_and_put_back_after():
 def test_switches_say_what_must_be_set_before_the_program_starts(monkeypatch):
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
-    found = {(one.name, switch.name): switch for one in watchable() for switch in one.eager.process.switches()}
+    found = {(one.name, switch.name): switch for one in watchable() for switch in one.eager.switches()}
     for place in (("torch", "CUBLAS_WORKSPACE_CONFIG"), ("paddle", "OMP_NUM_THREADS")):
         switch = found[place]
         assert switch.read() not in switch.wanted

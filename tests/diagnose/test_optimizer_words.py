@@ -4,15 +4,15 @@ import paddle
 import pytest
 import torch
 
-from reprod_log.frameworks.paddle.optimizers import describe as of_paddle
-from reprod_log.frameworks.torch.optimizers import describe as of_torch
+from reprod_log.frameworks.paddle import FRAMEWORK as PADDLE
+from reprod_log.frameworks.torch import FRAMEWORK as TORCH
 from reprod_log.layers.optimizers import group_settings
 
 _OURS, _THEIRS = torch.nn.Linear(2, 2), paddle.nn.Linear(2, 2)
 
 
 def _differing(ours: torch.optim.Optimizer, theirs: paddle.optimizer.Optimizer) -> set[str]:
-    (here,), (there,) = group_settings(of_torch(ours)), group_settings(of_paddle(theirs))
+    (here,), (there,) = group_settings(TORCH.eager.describe(ours)), group_settings(PADDLE.eager.describe(theirs))
     return {name for name in here.keys() & there.keys() if here[name] != pytest.approx(there[name])}
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from reprod_log.frameworks import contract
 from reprod_log.frameworks.contract import Eager, Framework, OwnTensor, TensorFacts
 from reprod_log.frameworks.hooks import Hook, around_backward, passing, replaced
 from reprod_log.layers.rows import Column, Setting, TensorMap
@@ -123,7 +122,7 @@ class Tanh(Module):
 
 class SGD:
     def __init__(self, model, rate):
-        self.parameters, self.rate = [one.tensor for _, m in walk(model) for one in PARTS.modules.own(m)], rate
+        self.parameters, self.rate = [one.tensor for _, m in walk(model) for one in PARTS.own(m)], rate
 
     def step(self):
         for one in self.parameters:
@@ -133,7 +132,7 @@ class SGD:
 
 def walk(module, path=""):
     yield path, module
-    for name, child in PARTS.modules.children(module):
+    for name, child in PARTS.children(module):
         yield from walk(child, f"{path}.{name}".strip("."))
 
 
@@ -155,7 +154,7 @@ class Tensors:
         return TensorFacts(tensor.shape, tensor.array.dtype.name, "cpu")
 
 
-class Modules(contract.Modules):
+class Gear(Eager):
     def is_module(self, thing):
         return isinstance(thing, Module)
 
@@ -175,8 +174,6 @@ class Modules(contract.Modules):
     def stores(self, module):
         yield vars(module)
 
-
-class Hooks(contract.Hooks):
     def on_call(self, module, before, after):
         pair = Hook(before), Hook(after)
         hooks = vars(module).setdefault("hooks", {})
@@ -229,8 +226,6 @@ class Hooks(contract.Hooks):
     def multiply(self, tensor, factors):
         return tensor * factors
 
-
-class Optimizers(contract.Optimizers):
     def is_optimizer(self, thing):
         return isinstance(thing, SGD)
 
@@ -248,11 +243,7 @@ class Optimizers(contract.Optimizers):
             one.grad = None
 
 
-class Process(contract.Process):
-    pass
-
-
-PARTS = Eager(Modules(), Hooks(), Optimizers(), Process())
+PARTS = Gear()
 FRAMEWORK = Framework(
     "gear",
     Tensors(),

@@ -110,10 +110,7 @@ def state_of(model):
 
 PARTS = {
     "tensors": contract.Tensors,
-    "modules": contract.Modules,
-    "hooks": contract.Hooks,
-    "optimizers": contract.Optimizers,
-    "process": contract.Process,
+    "parts": contract.Eager,
     "operators": contract.Operators,
     "distributed": contract.Distributed,
     "export": contract.Export,
@@ -126,7 +123,7 @@ def parameters_of_function(function):
 
 @pytest.mark.parametrize("part", PARTS)
 def test_every_function_has_the_parameters_of_the_contract(kit, part):
-    owner = kit.framework if part in ("tensors", "distributed", "export") else kit.framework.eager
+    owner = kit.framework if part != "operators" else kit.framework.eager
     found = getattr(owner, part)
     if found is None:
         assert part not in kit.framework.can
@@ -183,7 +180,7 @@ def test_modules_have_names_and_kinds(kit):
 
 def test_setting_is_changed_under_the_name_it_is_read_by(kit):
     module = kit.model().first
-    modules = kit.framework.eager.modules
+    modules = kit.framework.eager
     vars(module)["_slope"] = 0.1
     assert modules.settings(module)["slope"] == 0.1
     modules.set_setting(module, "slope", 0.2)
@@ -192,7 +189,7 @@ def test_setting_is_changed_under_the_name_it_is_read_by(kit):
 
 def test_values_are_written_in_place(kit):
     module = kit.model().first
-    hooks, own = kit.framework.eager.hooks, kit.framework.eager.modules.own
+    hooks, own = kit.framework.eager, kit.framework.eager.own
     before = own(module)[0].tensor
     wanted = np.full(kit.tensors.facts(before).shape, 3.0, np.float32)
     hooks.write(before, wanted)
@@ -202,8 +199,8 @@ def test_values_are_written_in_place(kit):
 
 
 def test_gradient_is_put_in_and_forgotten(kit):
-    parameter = kit.framework.eager.modules.own(kit.model().first)[0].tensor
-    hooks = kit.framework.eager.hooks
+    parameter = kit.framework.eager.own(kit.model().first)[0].tensor
+    hooks = kit.framework.eager
     wanted = np.full(kit.tensors.facts(parameter).shape, 2.0, np.float32)
     hooks.set_gradient(parameter, wanted)
     np.testing.assert_array_equal(to_numpy(hooks.gradient(parameter)), wanted)
@@ -212,19 +209,19 @@ def test_gradient_is_put_in_and_forgotten(kit):
 
 
 def test_backward_leaves_gradients_with_the_parameters(kit):
-    model, hooks = kit.model(), kit.framework.eager.hooks
+    model, hooks = kit.model(), kit.framework.eager
     value = hooks.backward(lambda: squares(model(kit.tensors.tensor(ROWS))))
     assert kit.tensors.facts(value).shape == ()
     for module in (model.first, model.second):
-        for _, parameter in parameters_of(kit.framework.eager.modules.own(module)):
+        for _, parameter in parameters_of(kit.framework.eager.own(module)):
             assert np.any(to_numpy(hooks.gradient(parameter)))
 
 
 def test_calls_gradients_and_steps_are_reported_and_undone(kit):
-    model, hooks = kit.model(), kit.framework.eager.hooks
+    model, hooks = kit.model(), kit.framework.eager
     optimizer = kit.sgd(model)
     heard = []
-    parameter = kit.framework.eager.modules.own(model.first)[0].tensor
+    parameter = kit.framework.eager.own(model.first)[0].tensor
     undos = [
         hooks.on_call(model.first, lambda args, kwargs: heard.append("before"), lambda output: heard.append("after")),
         hooks.on_gradient(parameter, lambda gradient: heard.append("gradient")),
@@ -234,8 +231,8 @@ def test_calls_gradients_and_steps_are_reported_and_undone(kit):
 
     def train():
         hooks.backward(lambda: squares(model(kit.tensors.tensor(ROWS))))
-        kit.framework.eager.optimizers.step(optimizer)
-        kit.framework.eager.optimizers.clear(optimizer)
+        kit.framework.eager.step(optimizer)
+        kit.framework.eager.clear(optimizer)
 
     train()
     assert heard == ["before", "after", "begin", "gradient", "end", "step", "stepped"]
@@ -247,7 +244,7 @@ def test_calls_gradients_and_steps_are_reported_and_undone(kit):
 
 
 def test_what_a_hook_returns_stands_in_for_the_output(kit):
-    model, hooks = kit.model(), kit.framework.eager.hooks
+    model, hooks = kit.model(), kit.framework.eager
     given = kit.tensors.tensor(ROWS)
     undo = hooks.on_call(model.first, lambda args, kwargs: None, lambda output: hooks.multiply(output, np.zeros(4)))
     assert not np.any(to_numpy(model.first(given)))
@@ -257,7 +254,7 @@ def test_what_a_hook_returns_stands_in_for_the_output(kit):
 
 def test_hook_is_told_when_a_call_fails(kit):
     model, heard = kit.model(), []
-    undo = kit.framework.eager.hooks.on_call(model.first, lambda args, kwargs: None, heard.append)
+    undo = kit.framework.eager.on_call(model.first, lambda args, kwargs: None, heard.append)
     with pytest.raises(Exception):  # noqa: B017  # each framework has its own
         model.first(kit.tensors.tensor(ROWS[:, :2]))
     assert heard == [None]
@@ -266,7 +263,7 @@ def test_hook_is_told_when_a_call_fails(kit):
 
 def test_copy_of_a_hooked_model_reports_nothing(kit):
     model, heard = kit.model(), []
-    undo = kit.framework.eager.hooks.on_call(model.first, lambda args, kwargs: heard.append(1), lambda output: None)
+    undo = kit.framework.eager.on_call(model.first, lambda args, kwargs: heard.append(1), lambda output: None)
     copy.deepcopy(model)(kit.tensors.tensor(ROWS))
     assert heard == []
     undo()
@@ -274,7 +271,7 @@ def test_copy_of_a_hooked_model_reports_nothing(kit):
 
 def test_optimizer_is_described(kit):
     model = kit.model()
-    optimizer, optimizers = kit.sgd(model), kit.framework.eager.optimizers
+    optimizer, optimizers = kit.sgd(model), kit.framework.eager
     assert optimizers.is_optimizer(optimizer)
     assert not optimizers.is_optimizer(model)
     assert len(optimizers.parameters_of(optimizer)) == 4
@@ -285,7 +282,7 @@ def test_optimizer_is_described(kit):
 
 def test_stand_ins_leave_the_model_as_it_was(kit):
     model = kit.model()
-    before, tensor = state_of(model), kit.framework.eager.modules.own(model.first)[0].tensor
+    before, tensor = state_of(model), kit.framework.eager.own(model.first)[0].tensor
     zeros = {id(tensor): np.zeros(kit.tensors.facts(tensor).shape, np.float32)}
     given = kit.tensors.tensor(ROWS)
     plain = to_numpy(model(given))
@@ -295,7 +292,7 @@ def test_stand_ins_leave_the_model_as_it_was(kit):
         wide = to_numpy(model(kit.tensors.tensor(ROWS.astype(np.float64))))
     assert wide.dtype == np.float64
     np.testing.assert_allclose(wide, plain, rtol=1e-5, atol=1e-6)
-    assert kit.framework.eager.modules.own(model.first)[0].tensor is tensor
+    assert kit.framework.eager.own(model.first)[0].tensor is tensor
     for name, array in state_of(model).items():
         np.testing.assert_array_equal(array, before[name])
 
@@ -406,7 +403,7 @@ def test_function_is_evaluated_with_the_gradients_of_its_arguments(kit):
 
 
 def test_random_state_is_put_back(kit):
-    process = kit.framework.eager.process
+    process = kit.framework.eager
     process.seed(3)
     before = process.random_state()
     with process.precision("float64") if kit.name != "gear" else nullcontext():

@@ -65,7 +65,7 @@ def test_training_is_watched(gear):
         for _ in range(2):
             squares(model(gear.Tensor(ROWS)), gear.Tensor(TARGETS)).backward()
             optimizer.step()
-            gear.PARTS.optimizers.clear(optimizer)
+            gear.PARTS.clear(optimizer)
     recording = run.recording
     assert recording.provenance.framework == "gear"
     assert {(one.path, one.kind) for one in recording.modules} == {

@@ -8,10 +8,8 @@ import paddle
 import pytest
 import torch
 
-from reprod_log.frameworks.paddle.optimizers import describe as of_paddle
-from reprod_log.frameworks.paddle.optimizers import recorded_state as state_of_paddle
-from reprod_log.frameworks.torch.optimizers import describe as of_torch
-from reprod_log.frameworks.torch.optimizers import recorded_state as state_of_torch
+from reprod_log.frameworks.paddle import FRAMEWORK as PADDLE
+from reprod_log.frameworks.torch import FRAMEWORK as TORCH
 from reprod_log.layers.lookup import register
 from reprod_log.layers.optimizers import (
     OPTIMIZERS,
@@ -121,8 +119,8 @@ def test_three_steps_agree_unless_epsilon_stands_elsewhere(row: OptimizerKind) -
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.kind)
 def test_slots_hold_the_same_under_their_canonical_names(row: OptimizerKind) -> None:
     one, ours, other, theirs = sides(row.kind)
-    here = {name: value.numpy() for name, value, _ in state_of_torch(one, ours)}
-    there = {name: (value.numpy(), about) for name, value, about in state_of_paddle(other, theirs)}
+    here = {name: value.numpy() for name, value, _ in TORCH.eager.recorded_state(one, ours)}
+    there = {name: (value.numpy(), about) for name, value, about in PADDLE.eager.recorded_state(other, theirs)}
     assert there.keys() == here.keys() == {name for name in row.columns["torch"].slots if name != "max_exp_avg_sq"}
     for name, array in here.items():
         # The places of RMSprop's epsilon change what follows from it.
@@ -135,7 +133,7 @@ def test_slots_hold_the_same_under_their_canonical_names(row: OptimizerKind) -> 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.kind)
 def test_equal_settings_are_equal_in_shared_words(row: OptimizerKind) -> None:
     one, _, other, _ = sides(row.kind)
-    settings = of_torch(one), of_paddle(other)
+    settings = TORCH.eager.describe(one), PADDLE.eager.describe(other)
     assert {optimizer_kind(side) for side in settings} == {row.kind}
     (here,), (there,) = (group_settings(side) for side in settings)
     assert here == pytest.approx(there)

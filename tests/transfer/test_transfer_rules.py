@@ -26,7 +26,7 @@ def shake(layer: Any) -> None:
         for name in unit.tensors:
             old = found.read(name)
             if old.dtype.kind == "f":
-                found.live.framework.eager.hooks.write(
+                found.live.framework.eager.write(
                     found.live.tensors[name], (old + 0.3 * random.random(old.shape)).astype(old.dtype)
                 )
     if "padding_idx" in vars(layer) and layer.padding_idx is not None:
@@ -37,7 +37,7 @@ def shake(layer: Any) -> None:
         row[layer._padding_idx] = 0.0
         layer.weight.set_value(row)
     for module in found.live.objects.values():
-        found.live.framework.eager.modules.refresh(module)
+        found.live.framework.eager.refresh(module)
 
 
 def run_torch(case: LayerCase, layer: Any, arrays: tuple[Any, ...], weights: list[Any] | None) -> list[Any]:
@@ -61,7 +61,7 @@ def run_paddle(case: LayerCase, layer: Any, arrays: tuple[Any, ...], weights: li
 def gradients(layer: Any) -> dict[str, Any]:
     found = survey(layer)
     names = [name for unit in found.units for name in unit.tensors]
-    kept = {name: found.live.framework.eager.hooks.gradient(found.live.tensors[name]) for name in names}
+    kept = {name: found.live.framework.eager.gradient(found.live.tensors[name]) for name in names}
     read = {name: None if one is None else to_numpy(one) for name, one in kept.items()}
     return {name: array for name, array in read.items() if array is not None}
 

@@ -68,7 +68,7 @@ class Calls:
     def attach(self, node: Node) -> None:
         """Listen to the node's module, and no longer to the one that it had before."""
 
-        is_tracing, guard = self._session.hooks.is_tracing, self._session.guard
+        is_tracing, guard = self._session.eager.is_tracing, self._session.guard
         enter, leave = guard(self._before), guard(self._after)
 
         # Whether a compiler looks on is asked first: it should see nothing of the rest.
@@ -83,7 +83,7 @@ class Calls:
         earlier = self._attached.pop(node, None)
         if earlier is not None:
             earlier()
-        self._attached[node] = self._session.hooks.on_call(node.module, before, after)
+        self._attached[node] = self._session.eager.on_call(node.module, before, after)
 
     def terms(self, node: Node, size: int) -> int | None:
         """How many output values were summed into each of `size` numbers of a bias or statistic in this step."""
@@ -163,7 +163,7 @@ class Calls:
         """Record what comes from outside. What another model gave (a generator's image, logits) is not data."""
         session = self._session
         for role, tensor in self._inputs(node, args, kwargs):
-            if session.is_tensor(tensor) and session.hooks.is_computed(tensor):
+            if session.is_tensor(tensor) and session.eager.is_computed(tensor):
                 continue
             staged = self._make("data", node, call, role, tensor)
             if staged is not None and not session.stage.was_output(staged.hash):
@@ -178,7 +178,7 @@ class Calls:
 
     def _make(self, phase: str, node: Node, call: int, role: str, tensor: Any) -> Staged | None:
         session = self._session
-        meta = {"training": session.modules.is_training(node.module)}
+        meta = {"training": session.eager.is_training(node.module)}
         return session.stage_activation(phase, node, call, role, tensor, step=session.steps.number, meta=meta)
 
     def _after(self, node: Node, output: Any) -> None:
@@ -231,7 +231,7 @@ class Calls:
         session = self._session
         if not session.is_tensor(tensor):
             return []
-        version = session.hooks.in_place_version(tensor)
+        version = session.eager.in_place_version(tensor)
         for known in self._recent:
             if known[0] is tensor and known[1] == version:
                 # A block returns what its last layer returned: one tap serves both.
@@ -245,7 +245,7 @@ class Calls:
         return [(tensor, version, tap)]
 
     def _connect(self, tap: Tap, tensor: Any) -> bool:
-        undo = self._session.hooks.on_gradient(tensor, self._session.guard(tap.receive))
+        undo = self._session.eager.on_gradient(tensor, self._session.guard(tap.receive))
         if undo is None:
             return False
         if undo is not passing:

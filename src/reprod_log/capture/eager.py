@@ -73,7 +73,7 @@ class EagerRunner:
             gradients: tuple[dict[str, Array], dict[str, Array]] = ({}, {})
             if _backward_from(framework, output, cotangent):
                 parameters = _own(framework, module, parameters_of)
-                trained = {path: one for path, one in parameters.items() if framework.eager.hooks.takes_gradient(one)}
+                trained = {path: one for path, one in parameters.items() if framework.eager.takes_gradient(one)}
                 gradients = _gradients(framework, dict(leaves)), _gradients(framework, trained)
             buffers = {
                 name: to_numpy(buffer)
@@ -92,7 +92,7 @@ class EagerRunner:
             terms.extend(flatten(function(*given)))
             return reduce(add, [term for _, term in terms])
 
-        framework.eager.hooks.backward(total)
+        framework.eager.backward(total)
         outputs = {role: to_numpy(term) for role, term in terms}
         return Evaluated(outputs, _gradients(framework, dict(leaves)))
 
@@ -123,7 +123,7 @@ class EagerRunner:
                 listener.gave(value)
                 return value
 
-            framework.eager.hooks.backward(loss)
+            framework.eager.backward(loss)
         return listener.trace()
 
     def program(self, side: Side, batch: Batch, scope: Scope) -> Program:
@@ -173,11 +173,11 @@ def _listen_to_models(
                 open_calls.pop().close()
                 recorder.gave(output, f"{name or 'output'}{len(recorder.program.results)}")
 
-        return framework.eager.hooks.on_call(model, before, after)
+        return framework.eager.on_call(model, before, after)
 
     for name, model in models.items():
         undo.callback(attach(name, model))
-    undo.callback(framework.eager.hooks.on_backward(lambda *_: done.append("backward"), lambda well: None))
+    undo.callback(framework.eager.on_backward(lambda *_: done.append("backward"), lambda well: None))
 
 
 def _kept_tensors(own: list[OwnTensor]) -> list[tuple[str, Any]]:
@@ -185,11 +185,11 @@ def _kept_tensors(own: list[OwnTensor]) -> list[tuple[str, Any]]:
 
 
 def _without_dropout(framework: Framework, module: Any) -> None:
-    settings = framework.eager.modules.settings(module)
+    settings = framework.eager.settings(module)
     names = ("p", "dropout") if draws(kind_of_module(framework, module)) else ("dropout",)
     for name in names:
         if isinstance(settings.get(name), float):
-            framework.eager.modules.set_setting(module, name, 0.0)
+            framework.eager.set_setting(module, name, 0.0)
 
 
 EAGER = EagerRunner()
@@ -201,7 +201,7 @@ def _started(side: Side, path: str | None, scope: Scope, *, compiled: bool = Fal
 
     What records the inside of a model requires it to run uncompiled.
     """
-    framework, process = side.framework, side.framework.eager.process
+    framework, process = side.framework, side.framework.eager
     with ExitStack() as undo:
         undo.callback(process.set_random_state, process.random_state())
         if not compiled:
@@ -214,7 +214,7 @@ def _started(side: Side, path: str | None, scope: Scope, *, compiled: bool = Fal
             _put_in_scope(framework, made, path or "", scope)
         if scope.evaluation:
             for one in as_mapping(made).values():
-                undo.enter_context(framework.eager.modules.quiet(one))
+                undo.enter_context(framework.eager.quiet(one))
         if scope.emulated:
             undo.enter_context(_emulated(framework, made, scope))
         yield made
@@ -223,7 +223,7 @@ def _started(side: Side, path: str | None, scope: Scope, *, compiled: bool = Fal
 @contextmanager
 def _emulated(framework: Framework, made: Any, scope: Scope) -> Iterator[None]:
     """Kernels in a narrow type; where the model itself is not of it, during its calls, as autocast chooses them."""
-    emulation = framework.eager.emulation
+    emulation = framework.eager.operators
     assert emulation is not None
     with ExitStack() as undo:
         if scope.dtype is None:
@@ -243,19 +243,19 @@ def _autocast_calls(framework: Framework, model: Any, autocast: Callable[[str], 
     def after(output: Any) -> None:
         opened.pop().close()
 
-    return framework.eager.hooks.on_call(model, before, after)
+    return framework.eager.on_call(model, before, after)
 
 
 def _put_in_scope(framework: Framework, made: Any, path: str, scope: Scope) -> None:
     """Give a copy the values and settings of the scope in place of its own."""
-    modules = framework.eager.modules
+    modules = framework.eager
     for place, module in named_modules(framework, made):
         for name, value in scope.settings.get(join(path, place) if place else path, {}).items():
             modules.set_setting(module, name, value)
         for one in modules.own(module):
             array = scope.state.get(".".join(part for part in (path, place, one.name) if part))
             if array is not None:
-                framework.eager.hooks.write(one.tensor, array)
+                framework.eager.write(one.tensor, array)
         modules.refresh(module)
 
 
@@ -279,7 +279,7 @@ def _run(side: Side, batches: Sequence[Batch], scope: Scope) -> Recording:
         if not scope.record_given:
             seen.append(undo.enter_context(watching()))
         if scope.gradients:
-            undo.callback(framework.eager.hooks.on_backward(lambda *_: None, after_backward))
+            undo.callback(framework.eager.on_backward(lambda *_: None, after_backward))
         if scope.record_given:
             seen.append(undo.enter_context(watching()))
         watched = seen[0]
@@ -302,17 +302,17 @@ def _run(side: Side, batches: Sequence[Batch], scope: Scope) -> Recording:
 def _put_in(framework: Framework, model: Any, gradients: Mapping[str, Array]) -> None:
     for name, parameter in _parameters(framework, model):
         if name in gradients:
-            framework.eager.hooks.set_gradient(parameter, gradients[name])
+            framework.eager.set_gradient(parameter, gradients[name])
 
 
 def _forget_gradients(framework: Framework, model: Any) -> None:
     for _, parameter in _parameters(framework, model):
-        framework.eager.hooks.set_gradient(parameter, None)
+        framework.eager.set_gradient(parameter, None)
 
 
 def _parameters(framework: Framework, model: Any) -> Iterator[tuple[str, Any]]:
     for path, module in named_modules(framework, model):
-        for name, parameter in parameters_of(framework.eager.modules.own(module)):
+        for name, parameter in parameters_of(framework.eager.own(module)):
             yield join(path, name), parameter
 
 
@@ -322,13 +322,13 @@ def _own(
     """Each tensor once, under its first name: shared weights, and layers that list their weights twice."""
     first: dict[int, tuple[str, Any]] = {}
     for path, part in named_modules(framework, module):
-        for name, tensor in tensors_of(framework.eager.modules.own(part)):
+        for name, tensor in tensors_of(framework.eager.own(part)):
             first.setdefault(id(tensor), (join(path, name), tensor))
     return dict(first.values())
 
 
 def _gradients(framework: Framework, tensors: Mapping[str, Any]) -> dict[str, Array]:
-    found = {name: framework.eager.hooks.gradient(tensor) for name, tensor in tensors.items()}
+    found = {name: framework.eager.gradient(tensor) for name, tensor in tensors.items()}
     return {name: to_numpy(gradient) for name, gradient in found.items() if gradient is not None}
 
 
@@ -347,7 +347,7 @@ def _record_first_call(framework: Framework, path: str, module: Any, calls: dict
         shapes = {role: one.shape for role, one in facts if one.dtype.startswith(_FLOATING)}
         calls[path] = Call(path, args, kwargs, shapes)
 
-    return framework.eager.hooks.on_call(module, before, after)
+    return framework.eager.on_call(module, before, after)
 
 
 def _canonical(framework: Framework, module: Any, output: Any) -> Any:
@@ -379,7 +379,7 @@ def as_leaves(
 
 def _backward_from(framework: Framework, output: Any, cotangent: Cotangent) -> bool:
     """Run the backward pass of a module that was run alone; False when nothing of its output has a gradient."""
-    hooks = framework.eager.hooks
+    hooks = framework.eager
     weighted = []
     for role, tensor in framework.tensors_in(output, "output"):
         facts = framework.tensors.facts(tensor)

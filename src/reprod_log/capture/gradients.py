@@ -49,7 +49,7 @@ class Gradients:
 
     def _attach(self, slot: Slot, known: dict[Slot, Undo], receive: Callable[[Any], None]) -> None:
         if slot not in known:
-            undo = self._session.hooks.on_gradient(slot.tensor, self._session.guard(receive))
+            undo = self._session.eager.on_gradient(slot.tensor, self._session.guard(receive))
             if undo is not None:
                 known[slot] = undo
 
@@ -101,7 +101,7 @@ class Gradients:
             if stand_in is None or stand_in is slot.tensor or id(stand_in) in self._stand_ins:
                 continue
             if self._session.is_tensor(stand_in):
-                undo = self._session.hooks.on_gradient(stand_in, self._session.guard(self._on_gathered_gradient(slot)))
+                undo = self._session.eager.on_gradient(stand_in, self._session.guard(self._on_gathered_gradient(slot)))
                 if undo is not None and undo is not passing:
                     self._stand_ins[id(stand_in)] = stand_in, undo
 
@@ -121,7 +121,7 @@ class Gradients:
         for slot in self._attached:
             if slot in self._fresh or self._session.tree.piece(slot) is None:
                 continue
-            if self._session.hooks.gradient(slot.tensor) is not None:
+            if self._session.eager.gradient(slot.tensor) is not None:
                 self._fresh[slot] = None
                 self._touch(slot)
 
@@ -132,7 +132,7 @@ class Gradients:
             if session.tree.has_pieces:
                 self._delivered()
             for slot in self._fresh:
-                gradient = session.hooks.gradient(slot.tensor)
+                gradient = session.eager.gradient(slot.tensor)
                 if gradient is not None:
                     self._waiting.pop(slot, None)
                     self._read(slot, gradient)
@@ -170,7 +170,7 @@ class Gradients:
         if not session.wants("gradient"):
             return
         for slot in slots:
-            gradient = session.hooks.gradient(slot.tensor)
+            gradient = session.eager.gradient(slot.tensor)
             if slot in self.touched and gradient is not None:
                 facts = {"scale": scale, **self._facts(slot)}
                 staged = session.stage_parameter("gradient", slot, gradient, role="unscaled", meta=facts)

@@ -13,6 +13,7 @@ from reprod_log.capture.provenance import DataHash
 from reprod_log.capture.session import Session
 from reprod_log.capture.unseen import Unseen
 from reprod_log.capture.updates import Updates
+from reprod_log.frameworks.hooks import around_scaler
 from reprod_log.frameworks.module_tree import Node, Root, Slot
 from reprod_log.messages import Code, message
 
@@ -35,12 +36,13 @@ class Listening:
 
     def to_process(self) -> None:
         """Listen to what belongs to no model: backward passes and gradient scalers."""
-        hooks, guard = self.session.hooks, self.session.guard
+        eager, guard = self.session.eager, self.session.guard
         with _REPLACING:
-            self._undo.callback(hooks.on_backward(guard(self._before_backward), guard(self._after_backward)))
-            self._undo.callback(
-                hooks.on_scaling(guard(self.losses.scaled), guard(self.updates.unscaled), guard(self._skipped))
-            )
+            self._undo.callback(eager.on_backward(guard(self._before_backward), guard(self._after_backward)))
+            scaler = eager.scaler()
+            if scaler is not None:
+                listeners = guard(self.losses.scaled), guard(self.updates.unscaled), guard(self._skipped)
+                self._undo.callback(around_scaler(scaler, self.session.is_tensor, *listeners))
 
     def to_model(self, root: Root) -> None:
         for node in self.session.tree.add(root):

@@ -28,7 +28,7 @@ def live_model(model: Any) -> LiveModel:
 def live_optimizer(optimizer: Any) -> LiveOptimizer | None:
     """The optimizer without a model; None when it is not one of a framework in this process."""
     for framework in watchable():
-        if framework.eager.optimizers.is_optimizer(optimizer):
+        if framework.eager.is_optimizer(optimizer):
             return LiveOptimizer(framework, optimizer, {})
     return None
 
@@ -39,7 +39,7 @@ class EagerModel:
     def __init__(self, framework: Framework, model: Any) -> None:
         self.framework = framework
         self._given = model
-        self._parts, self._hooks = framework.eager.modules, framework.eager.hooks
+        self._parts = framework.eager
         tree = Tree(framework)
         tree.add(Root("", model))
         self.objects = {node.path: node.content for node in tree.nodes}
@@ -98,23 +98,23 @@ class EagerModel:
             for name, array in arrays.items():
                 tensor = self.tensors[name]
                 written.append((tensor, to_numpy(tensor)))
-                self._hooks.write(tensor, array)
+                self._parts.write(tensor, array)
         except BaseException:
             # All or nothing, also when the user interrupts.
             for tensor, before in written:
-                self._hooks.write(tensor, before)
+                self._parts.write(tensor, before)
             raise
         for module in self.objects.values():
             self._parts.refresh(module)
         return self._given
 
     def gradient(self, name: str) -> Array | None:
-        found = self._hooks.gradient(self.tensors[name])
+        found = self._parts.gradient(self.tensors[name])
         return None if found is None else to_numpy(found)
 
     def set_gradients(self, arrays: Mapping[str, Array | None]) -> None:
         for name, array in arrays.items():
-            self._hooks.set_gradient(self.tensors[name], array)
+            self._parts.set_gradient(self.tensors[name], array)
 
     def optimizer(self, optimizer: Any) -> LiveOptimizer:
         """The state of an optimizer of this model."""
@@ -155,7 +155,7 @@ class LiveOptimizer:
     """An optimizer's rates, and its state by the names of a model's parameters."""
 
     def __init__(self, framework: Framework, optimizer: Any, tensors: Mapping[str, Any]) -> None:
-        self._access, self._optimizer, self._tensors = framework.eager.optimizers, optimizer, tensors
+        self._access, self._optimizer, self._tensors = framework.eager, optimizer, tensors
         self.parameters: list[Any] = self._access.parameters_of(optimizer)
         own = set(map(id, self.parameters))
         self.updates: frozenset[str] = frozenset(name for name, tensor in tensors.items() if id(tensor) in own)

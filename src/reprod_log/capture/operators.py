@@ -90,7 +90,7 @@ class OperatorTrace:
             number = self._numbers[id(tensor)] = len(self._trace.values)
             self._trace.arrays.append(to_numpy(tensor).astype(np.float64))
             self._trace.values.append(np.sort(self._trace.arrays[-1], axis=None))
-            self._framework.eager.hooks.on_gradient(tensor, self._gradients.setdefault(number, []).append)
+            self._framework.eager.on_gradient(tensor, self._gradients.setdefault(number, []).append)
         return self._numbers[id(tensor)]
 
     def _tensors(self, value: Any) -> list[Any]:
@@ -203,7 +203,7 @@ class ProgramRecorder:
     @contextmanager
     def recording(self, modules: Mapping[str, Any], *, gradients: bool = False) -> Iterator[None]:
         """While it lasts, every kernel is recorded, with the module that calls it."""
-        operators, hooks = _operators(self._framework), self._framework.eager.hooks
+        operators, hooks = _operators(self._framework), self._framework.eager
         with ExitStack() as undo:
             for path, module in modules.items():
                 undo.callback(hooks.on_call(module, self._enter(path), self._leave))
@@ -251,7 +251,7 @@ class ProgramRecorder:
             return False
 
     def _number(self, tensor: Any) -> int:
-        version = self._framework.eager.hooks.in_place_version(tensor)
+        version = self._framework.eager.in_place_version(tensor)
         known = self._numbers.get(id(tensor))
         if known is not None and known[1] in (None, version):
             self._numbers[id(tensor)] = (known[0], version)

@@ -27,7 +27,7 @@ def stand_ins(framework: Framework, model: Any, arrays: Mapping[int, Array], dty
     """
     new: dict[int, Any] = {}
 
-    modules = framework.eager.modules
+    modules = framework.eager
     parts = modules_below(framework, model)
     # Not the working space of a layer, which may never have been filled, nor weights that a hook computes.
     own = {id(one.tensor) for part in parts for one in modules.own(part) if one.has_values}
@@ -69,12 +69,12 @@ def _stand_in(framework: Framework, tensor: Any, array: Array | None, dtype: str
 @contextmanager
 def undisturbed(framework: Framework, model: Any) -> Iterator[None]:
     """While it lasts: evaluation mode, no gradients, no foreign hooks. Mode, hooks and random state are put back."""
-    modules, process = framework.eager.modules, framework.eager.process
+    eager = framework.eager
     with ExitStack() as undo:
-        undo.callback(process.set_random_state, process.random_state())
-        undo.enter_context(modules.quiet(model))
+        undo.callback(eager.set_random_state, eager.random_state())
+        undo.enter_context(eager.quiet(model))
         for part in modules_below(framework, model):
-            for store in modules.hook_stores(part):
+            for store in eager.hook_stores(part):
                 undo.callback(store.update, dict(store))
                 undo.callback(store.clear)
                 for key in [key for key, hook in store.items() if not _is_of(framework, type(hook))]:
@@ -88,7 +88,7 @@ def _is_of(framework: Framework, cls: type) -> bool:
 
 def call_on_arrays(framework: Framework, module: Any, arguments: Any, keywords: Mapping[str, Any]) -> tuple[Array, ...]:
     """Call the module with arrays turned into tensors on its device; all its output tensors as arrays."""
-    tensors, modules = framework.tensors, framework.eager.modules
+    tensors, modules = framework.tensors, framework.eager
     own = next((one.tensor for part in modules_below(framework, module) for one in modules.own(part)), None)
     kept = "" if own is None else tensors.facts(own).dtype
     # Layers of a narrow type take no wider inputs.
@@ -124,7 +124,7 @@ def each_call(
             if output is not None:
                 record(LayerCall(path, inputs, arrays_in(framework, output)))
 
-        return framework.eager.hooks.on_call(module, before, after)
+        return framework.eager.on_call(module, before, after)
 
     with ExitStack() as undo:
         for path, module in modules.items():
@@ -145,7 +145,7 @@ def deterministic(seed: int = 0) -> Iterator[None]:
         random.seed(seed)
         np.random.seed(seed % 2**32)
         for framework in watchable():
-            process = framework.eager.process
+            process = framework.eager
             undo.callback(process.set_random_state, process.random_state())
             for switch in process.switches():
                 if switch.write is not None and switch.read() not in switch.wanted:

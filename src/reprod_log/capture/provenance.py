@@ -48,7 +48,7 @@ def provenance_of(
     state = list(tree.state())
     facts = [framework.tensors.facts(tensor) for _, tensor in state]
     dtypes, devices = Counter(one.dtype for one in facts), Counter(one.device for one in facts)
-    process = framework.eager.process
+    process = framework.eager
     return current_provenance(
         framework=framework.name,
         framework_version=process.version(),
@@ -109,9 +109,9 @@ def _places(framework: Framework, tree: Tree, mesh: Any) -> tuple[MeshPlace, ...
 
 def _described(framework: Framework, tree: Tree, optimizer: Any) -> dict[str, Any]:
     """An optimizer's settings, with the paths of its parameters in its order ('' for those of no watched model)."""
-    slots = [tree.slot_of(parameter) for parameter in framework.eager.optimizers.parameters_of(optimizer)]
+    slots = [tree.slot_of(parameter) for parameter in framework.eager.parameters_of(optimizer)]
     paths = ["" if slot is None else slot.path for slot in slots]
-    return {**framework.eager.optimizers.describe(optimizer), "parameters": paths}
+    return {**framework.eager.describe(optimizer), "parameters": paths}
 
 
 class DataHash:

@@ -32,15 +32,15 @@ class Rehearsal:
             self.tree = self._new_tree()
             # Moved in their own precision first, so that both precisions start from the same numbers.
             for slot in self.tree.slots:
-                self._parts.hooks.write(slot.tensor, moved(to_numpy(slot.tensor)))
+                self._parts.write(slot.tensor, moved(to_numpy(slot.tensor)))
             if dtype is not None:
                 for one in as_mapping(self.model).values():
-                    self._parts.modules.convert(one, dtype)
+                    self._parts.convert(one, dtype)
                 self.tree = self._new_tree()
             self.optimizers = named_optimizers(side.make_optimizer(self.model)[0])
 
     def _precision(self) -> AbstractContextManager[None]:
-        return nullcontext() if self._dtype is None else self._parts.process.precision(self._dtype)
+        return nullcontext() if self._dtype is None else self._parts.precision(self._dtype)
 
     def _new_tree(self) -> Tree:
         tree = Tree(self._side.framework)
@@ -54,19 +54,19 @@ class Rehearsal:
 
     def settings(self) -> dict[str, Any]:
         """What each optimizer's framework tells of its settings, by the optimizer's name."""
-        return {name: self._parts.optimizers.describe(one) for name, one in self.optimizers.items()}
+        return {name: self._parts.describe(one) for name, one in self.optimizers.items()}
 
     def treatments(self) -> Iterator[tuple[Slot, ParameterTreatment]]:
         """The rate and decay of every parameter that an optimizer has."""
         for optimizer in self.optimizers.values():
-            for one in self._parts.optimizers.treatments(optimizer):
+            for one in self._parts.treatments(optimizer):
                 slot = self.tree.slot_of(one.parameter)
                 if slot is not None:
                     yield slot, one
 
     def gradients_of(self, scalar: Callable[[Any], Any]) -> dict[Slot, Array]:
         """The gradient of every parameter under a function of the model; zeros where it has none."""
-        hooks = self._parts.hooks
+        hooks = self._parts
         for slot in self.tree.slots:
             hooks.set_gradient(slot.tensor, None)
         hooks.backward(lambda: scalar(self.model))
@@ -82,7 +82,7 @@ class Rehearsal:
 
     def update(self, gradients: Mapping[Slot, Array]) -> None:
         """One update of all optimizers from these gradients, clipped as the side clips them."""
-        hooks = self._parts.hooks
+        hooks = self._parts
 
         def total() -> Any:
             # The gradient of Σ p·g is g.

@@ -213,15 +213,15 @@ class _Watcher:
             module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
             # Asked first: a compiler should see nothing of the rest.
-            if framework.eager.hooks.is_tracing():
+            if framework.eager.is_tracing():
                 return None
             if self.guard.attempt(self._begin, framework, module, lets=ReprodLogError):
                 self.guard(self._take)(framework, module)
             return self._converted(framework, module, args, kwargs)
 
         self._looked_at.add(framework.name)
-        self._looking.callback(framework.eager.hooks.on_any_call(called))
-        self._looking.callback(framework.eager.hooks.on_new_optimizer(self.guard(self._made)))
+        self._looking.callback(framework.eager.on_any_call(called))
+        self._looking.callback(framework.eager.on_new_optimizer(self.guard(self._made)))
 
     def stop_looking(self) -> None:
         self._looking.close()
@@ -301,7 +301,7 @@ class _Watcher:
             return None
 
         def cast(_: str, leaf: Any) -> Any:
-            return framework.eager.hooks.cast(leaf, dtype) if framework.tensors.is_tensor(leaf) else leaf
+            return framework.eager.cast(leaf, dtype) if framework.tensors.is_tensor(leaf) else leaf
 
         return mapped(args, cast), mapped(kwargs, cast)
 
@@ -314,7 +314,7 @@ class _Watcher:
             self._adopt_function(framework, run, module, name)
             return
         if self._dtype is not None:
-            framework.eager.modules.convert(module, self._dtype)
+            framework.eager.convert(module, self._dtype)
         root = Root("", module, wish=self._unused(name))
         self._models.append(root)
         if len(self._models) > 1:
@@ -332,7 +332,7 @@ class _Watcher:
             return
         run.add_model(Root(self._unused(name), module, counts=False))
         node = run.node_of(module)
-        if node is not None and not framework.eager.modules.children(module):
+        if node is not None and not framework.eager.children(module):
             self._functions[name, type(module)] = node
 
     def _unused(self, name: str) -> str:
@@ -344,10 +344,10 @@ class _Watcher:
         return name
 
     def _attach_optimizers(self, framework: Framework, run: Run) -> None:
-        ours = [optimizer for optimizer in self._optimizers if framework.eager.optimizers.is_optimizer(optimizer)]
+        ours = [optimizer for optimizer in self._optimizers if framework.eager.is_optimizer(optimizer)]
         for number in range(self._attached, len(ours)):
             if self._dtype is not None:
-                framework.eager.optimizers.convert_optimizer(ours[number], self._dtype)
+                framework.eager.convert_optimizer(ours[number], self._dtype)
             run.add_optimizer("optimizer" if len(ours) == 1 else f"optimizer{number}", ours[number])
         self._attached = len(ours)
 
@@ -395,7 +395,7 @@ class _Watcher:
 
 
 def _has_parameters(framework: Framework, module: Any) -> bool:
-    modules = framework.eager.modules
+    modules = framework.eager
     if any(one.has_values and not one.counter for one in modules.own(module)):
         return True
     return any(_has_parameters(framework, child) for _, child in modules.children(module))

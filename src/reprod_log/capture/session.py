@@ -182,8 +182,7 @@ class Session:
         ranks: int = 1,
     ) -> None:
         self.framework = framework
-        self.modules, self.hooks = framework.eager.modules, framework.eager.hooks
-        self.optimizers = framework.eager.optimizers
+        self.eager = framework.eager
         self.is_tensor = framework.tensors.is_tensor
         self.selection = selection
         self.tree = tree = Tree(framework)

@@ -32,7 +32,7 @@ class Feeding:
         with ExitStack() as undo:
             for path, module in named_modules(self._framework, model):
                 after = partial(self._after, path, module)
-                undo.callback(self._framework.eager.hooks.on_call(module, partial(self._before, parameters), after))
+                undo.callback(self._framework.eager.on_call(module, partial(self._before, parameters), after))
             yield
 
     def _before(self, parameters: Mapping[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -44,7 +44,7 @@ class Feeding:
         self._calls.clear()
         for path, array in self._values.parameters.get(step, {}).items():
             if path in parameters:
-                self._framework.eager.hooks.write(parameters[path], array)
+                self._framework.eager.write(parameters[path], array)
 
     def _after(self, path: str, module: Any, output: Any) -> Any:
         step, call = self._counted, self._calls[path]
@@ -56,7 +56,7 @@ class Feeding:
 
     def _instead(self, path: str, step: int, call: int, role: str, tensor: Any) -> Any:
         array = self._values.outputs.get(Key(path, "forward", step, call, role))
-        framework, hooks = self._framework, self._framework.eager.hooks
+        framework, hooks = self._framework, self._framework.eager
         if array is None or not framework.tensors.is_tensor(tensor) or tuple(tensor.shape) != array.shape:
             return tensor
         gradient = self._values.gradients.get(Key(path, "backward", step, call, role))
@@ -74,7 +74,7 @@ class Feeding:
 @contextmanager
 def shared_masks(framework: Framework, model: Any, masks: Masks) -> Iterator[None]:
     """While it lasts, every Dropout module in training mode multiplies its input by the next shared mask."""
-    modules = framework.eager.modules
+    modules = framework.eager
 
     def attach(module: Any) -> Undo:
         given: list[Any] = []
@@ -91,9 +91,9 @@ def shared_masks(framework: Framework, model: Any, masks: Masks) -> Iterator[Non
             if settings.get("mode") == "downscale_in_infer":
                 # The other way to scale: training only drops values, evaluation scales them down.
                 mask = mask * (1.0 - rate)
-            return framework.eager.hooks.multiply(tensor, mask)
+            return framework.eager.multiply(tensor, mask)
 
-        return framework.eager.hooks.on_call(module, before, after)
+        return framework.eager.on_call(module, before, after)
 
     with ExitStack() as undo:
         for module in {id(one): one for _, one in named_modules(framework, model)}.values():

@@ -41,7 +41,7 @@ class Updates:
             self._after_step(name)
 
         guard = self._session.guard
-        return self._session.hooks.on_step(optimizer, guard(before), guard(clipped), guard(after))
+        return self._session.eager.on_step(optimizer, guard(before), guard(clipped), guard(after))
 
     def detach(self) -> None:
         self.optimizers.clear()
@@ -59,7 +59,7 @@ class Updates:
     def slots(self, optimizer: Any) -> list[Slot]:
         """The chosen parameters that the optimizer updates."""
         tree = self._session.tree
-        found = (tree.slot_of(parameter) for parameter in self._session.optimizers.parameters_of(optimizer))
+        found = (tree.slot_of(parameter) for parameter in self._session.eager.parameters_of(optimizer))
         return [slot for slot in found if slot is not None and self._session.chosen(slot)]
 
     def unscaled(self, optimizer: Any, scale: float) -> None:
@@ -76,12 +76,12 @@ class Updates:
         if not has_closure:
             # With a closure the gradients are computed inside the step.
             self._gradients.flush()
-            self._gradients.used([(slot, session.hooks.gradient(slot.tensor)) for slot in slots])
+            self._gradients.used([(slot, session.eager.gradient(slot.tensor)) for slot in slots])
         if session.wants("lr"):
             step = session.steps.number
             self._rates[name] = [
                 session.stage.make("lr", float(rate), step=step, root=None, inside=name, role=f"group{group}")
-                for group, rate in enumerate(session.optimizers.rates(optimizer))
+                for group, rate in enumerate(session.eager.rates(optimizer))
             ]
         if session.wants("update"):
             self._before[name] = {slot: session.stage.copy(slot.tensor) for slot in slots}
@@ -122,5 +122,5 @@ class Updates:
         for name in self._stepped:
             optimizer = self.optimizers[name]
             for slot in self.slots(optimizer):
-                for role, value, facts in session.optimizers.recorded_state(optimizer, slot.tensor):
+                for role, value, facts in session.eager.recorded_state(optimizer, slot.tensor):
                     session.stage.add(session.stage_parameter("optimizer", slot, value, role=role, meta=facts))

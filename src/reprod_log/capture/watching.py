@@ -247,7 +247,7 @@ class Run:
                 recorder.note(note)
         unseen = self._listening.unseen
         silence = silence_notes(tree, called, unseen.nodes)
-        for note in (*tree.notes, *silence, *unseen.notes(), *caveat_notes(tree, called, session.modules.caveat)):
+        for note in (*tree.notes, *silence, *unseen.notes(), *caveat_notes(tree, called, session.eager.caveat)):
             recorder.note(note)
         self._describe_again()
 
@@ -462,12 +462,12 @@ def _one_framework(models: Mapping[str, Any], optimizers: Mapping[str, Any]) -> 
     found: dict[str, Framework] = {}
     for name, model in models.items():
         framework = framework_of(model)
-        if not framework.eager.modules.is_module(model):
+        if not framework.eager.is_module(model):
             raise UsageError(f"model {name!r} is a {type(model).__name__}, not a module".replace(" ''", ""))
         found[framework.name] = framework
     for name, optimizer in optimizers.items():
         framework = framework_of(optimizer)
-        if not framework.eager.optimizers.is_optimizer(optimizer):
+        if not framework.eager.is_optimizer(optimizer):
             raise UsageError(f"optimizer {name!r} is a {type(optimizer).__name__}, not an optimizer")
         found[framework.name] = framework
     if len(found) > 1:

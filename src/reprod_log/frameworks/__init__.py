@@ -44,7 +44,7 @@ def framework_of(thing: Any) -> Framework:
     for framework in loaded():
         parts = framework.parts
         if framework.owns(thing) or (
-            parts is not None and (parts.optimizers.is_optimizer(thing) or framework.tensors.is_tensor(thing))
+            parts is not None and (parts.is_optimizer(thing) or framework.tensors.is_tensor(thing))
         ):
             return framework
     raise _nobody_owns(thing)

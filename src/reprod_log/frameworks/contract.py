@@ -1,12 +1,9 @@
 """The contract between reprod_log and a framework: the only types that a framework's folder has to know.
 
-A framework is one value, `FRAMEWORK`, made of parts. Each part is described here by a protocol, and is a module with
-the functions of that protocol (`torch/modules.py`) or an object of a class derived from it. Methods with a body
-are right for a framework without wrappers, compilers, gradient scalers and random streams of its own, so that a small
-framework writes only the others.
+A framework is one value, `FRAMEWORK`, made of the parts that are described here by protocols.
 
     tensors               every framework: its tensors as arrays
-    parts                 modules that run eagerly: modules, hooks, optimizers, process; operators, emulation
+    parts                 modules that run eagerly: one object of a class derived from Eager, operators in it if it can
     programs              functions over trees and graphs instead: models as values, and how these run
     distributed, export   optional
 
@@ -18,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -28,9 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 import numpy as np
 
 from reprod_log.errors import CaptureError, listed
-from reprod_log.frameworks.hooks import AnyBefore, Undo, passing
-from reprod_log.frameworks.modules import KeptForm as KeptForm
-from reprod_log.frameworks.modules import is_training, plain_settings, set_setting
+from reprod_log.frameworks.hooks import After, AnyBefore, Before, BeforeBackward, Clipped, ScalerMethods, Undo, passing
 from reprod_log.frameworks.nests import flatten, mapped
 from reprod_log.recording import Array
 
@@ -74,6 +69,14 @@ class OwnTensor(NamedTuple):
     """A number of batches and the like: transferred with the weights, not recorded."""
     has_values: bool = True
     """False for a parameter whose shape the first call will tell."""
+
+
+@dataclass(frozen=True)
+class KeptForm:
+    """A weight that a layer keeps in another form: which form, and over which axis of the stored weight (None: all)."""
+
+    form: Literal["WeightNorm", "SpectralNorm"]
+    axis: int | None
 
 
 @dataclass(frozen=True)
@@ -273,6 +276,21 @@ class Program(Protocol):
         """Its values."""
 
 
+def plain_settings(module: Any, inherited: Collection[str] = ("training",)) -> dict[str, Any]:
+    """The plain attributes of a module without leading underscores; not those that every module has."""
+    found = {name: _plain(value) for name, value in vars(module).items() if name not in inherited}
+    return {name.lstrip("_"): value for name, value in found.items() if value is not None}
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON has it; None when it is not a plain setting."""
+    if isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (tuple, list)) and all(isinstance(item, (bool, int, float, str)) for item in value):
+        return list(value)
+    return None
+
+
 # ---- the parts ------------------------------------------------------------------------------------------------------
 
 
@@ -297,8 +315,15 @@ class Tensors(Protocol):
     def facts(self, tensor: Any) -> TensorFacts: ...
 
 
-class Modules(Protocol):
-    """What a model consists of."""
+class Eager(Protocol):
+    """A framework whose modules run eagerly. Only frameworks/ and capture/ call these functions.
+
+    Those with a body are right for a framework without wrappers, compilers, gradient scalers and random streams.
+    """
+
+    operators: Operators | None = None
+
+    # what a model consists of
 
     def is_module(self, thing: object) -> bool: ...
 
@@ -317,10 +342,13 @@ class Modules(Protocol):
 
     def set_setting(self, module: Any, name: str, value: Any) -> None:
         """Give it another setting, under the name that `settings` has."""
-        set_setting(module, name, value)
+        for attribute in (name, f"_{name}"):
+            if attribute in vars(module):
+                kept = vars(module)[attribute]
+                setattr(module, attribute, type(kept)(value) if isinstance(kept, (tuple, list)) else value)
 
     def is_training(self, module: Any) -> bool:
-        return is_training(module)
+        return bool(getattr(module, "training", False))
 
     def wrapped(self, module: Any) -> Any | None:
         """The module inside, when this one only wraps it (data parallel, compiled) and its name should not show."""
@@ -360,16 +388,9 @@ class Modules(Protocol):
         """While it lasts: evaluation mode, no gradients, no fused or compiled path."""
         return nullcontext()
 
+    # what happens while a program runs, and its gradients; every `on_…` gives back how to undo it
 
-class Hooks(Protocol):
-    """What happens while a program runs, and its gradients. Every `on_…` gives back how to undo it."""
-
-    def on_call(
-        self,
-        module: Any,
-        before: Callable[[tuple[Any, ...], dict[str, Any]], None],
-        after: Callable[[Any], Any],
-    ) -> Undo:
+    def on_call(self, module: Any, before: Before, after: After) -> Undo:
         """Have `before(args, kwargs)` and `after(output)` called around each call; `after(None)` when it raises.
 
         What `after` returns, if not None, stands in for the output.
@@ -391,19 +412,13 @@ class Hooks(Protocol):
         graph.
         """
 
-    def on_backward(self, before: Callable[[Sequence[Any], bool], None], after: Callable[[bool], None]) -> Undo:
+    def on_backward(self, before: BeforeBackward, after: Callable[[bool], None]) -> Undo:
         """Have `before(tensors, accumulates)` and `after(well)` called around each backward pass.
 
         `accumulates` is False for passes that only return gradients; `well` is False when the pass raised.
         """
 
-    def on_step(
-        self,
-        optimizer: Any,
-        before: Callable[[bool], None],
-        clipped: Callable[[list[tuple[Any, Any]]], None],
-        after: Callable[[], None],
-    ) -> Undo:
+    def on_step(self, optimizer: Any, before: Callable[[bool], None], clipped: Clipped, after: Undo) -> Undo:
         """Have `before(has_closure)` and `after()` called around each step.
 
         `clipped` gets parameters with the gradients that are really used, when the optimizer itself clips them.
@@ -413,16 +428,9 @@ class Hooks(Protocol):
         """Have `found(optimizer)` called for every optimizer made from now on."""
         return passing
 
-    def on_scaling(
-        self,
-        scaled: Callable[[Any, Any], None],
-        unscaled: Callable[[Any, float], None],
-        skipped: Callable[[Any], None],
-    ) -> Undo:
-        """Have `scaled(loss, scaled_loss)` and `unscaled(optimizer, scale)` called for what a gradient scaler does, and
-        `skipped(optimizer)` when it found infinite gradients and the parameters stay as they are.
-        """
-        return passing
+    def scaler(self) -> ScalerMethods | None:
+        """Where its gradient scaler can be listened to."""
+        return None
 
     def is_tracing(self) -> bool:
         """Whether modules are being traced or compiled now, so that calls compute nothing."""
@@ -455,9 +463,7 @@ class Hooks(Protocol):
     def multiply(self, tensor: Any, factors: Array) -> Any:
         """Element by element, with gradient."""
 
-
-class Optimizers(Protocol):
-    """What an optimizer does, and the state that it keeps."""
+    # what an optimizer does, and the state that it keeps
 
     def is_optimizer(self, thing: object) -> bool: ...
 
@@ -504,9 +510,7 @@ class Optimizers(Protocol):
         """Make it ready for parameters that were converted to `dtype`."""
         return
 
-
-class Process(Protocol):
-    """The framework as a part of the process."""
+    # the framework as a part of the process
 
     def version(self) -> str:
         return ""
@@ -556,7 +560,10 @@ KernelHook = Callable[
 
 
 class Operators(Protocol):
-    """The operators that a program calls, one by one."""
+    """The operators that a program calls, one by one; and narrow types, whatever kernels the framework has for them."""
+
+    emulates: bool = False
+    """Whether it has the last two."""
 
     def each_operator(self, call: OperatorHook) -> AbstractContextManager[None]:
         """While it lasts, `call` is called after every operator of the user's code."""
@@ -567,15 +574,13 @@ class Operators(Protocol):
         With `gradients` the program can run its own backward passes.
         """
 
-
-class Emulation(Protocol):
-    """A floating type narrower than float32, whatever kernels the framework has for it."""
-
     def emulated(self, dtype: str) -> AbstractContextManager[None]:
         """While it lasts, kernels whose result is of `dtype` compute in float32 and round once."""
+        raise CaptureError("this framework does not emulate narrow types")
 
     def autocast(self, dtype: str) -> AbstractContextManager[None]:
         """While it lasts, the framework itself chooses the kernels that it runs in `dtype`."""
+        raise CaptureError("this framework does not emulate narrow types")
 
 
 class Distributed(Protocol):
@@ -601,18 +606,6 @@ class Export(Protocol):
 
     def export(self, model: Any, inputs: Any, folder: Path, engine: str) -> Callable[[Any], Any]:
         """A function from inputs (arrays) to outputs, run by the exported engine."""
-
-
-@dataclass(frozen=True)
-class Eager:
-    """The parts of a framework whose modules run eagerly. Only frameworks/ and capture/ call them."""
-
-    modules: Modules
-    hooks: Hooks
-    optimizers: Optimizers
-    process: Process
-    operators: Operators | None = None
-    emulation: Emulation | None = None
 
 
 def no_operators(framework: Framework) -> CaptureError:
@@ -708,7 +701,7 @@ class Framework:
     def version(self) -> str:
         """The version of the framework in this process; '' when it does not tell."""
         if self.parts is not None:
-            return self.parts.process.version()
+            return self.parts.version()
         return str(getattr(sys.modules.get(self.name), "__version__", ""))
 
     @property
@@ -716,8 +709,10 @@ class Framework:
         """What can be done with models of this framework."""
         if self.parts is None:
             return frozenset() if self.programs is None else self.programs.can
-        optional: dict[Capability, object] = {"operators": self.parts.operators, "emulate": self.parts.emulation}
-        return _EAGER | {name for name, part in optional.items() if part is not None}
+        operators = self.parts.operators
+        if operators is None:
+            return _EAGER
+        return _EAGER | {"operators", "emulate"} if operators.emulates else _EAGER | {"operators"}
 
     def tensors_in(self, nest: Any, name: str = "") -> list[tuple[str, Any]]:
         """Its tensors in a nest with their roles, in order."""
@@ -726,7 +721,7 @@ class Framework:
     def owns(self, model: object) -> bool:
         """Whether it is a model of this framework."""
         if self.parts is not None:
-            return self.parts.modules.is_module(model)
+            return self.parts.is_module(model)
         return self.programs is not None and self.programs.owns(model)
 
 

@@ -100,8 +100,8 @@ def replaced(owner: Any, name: str, value: Any) -> Undo:
 
 Before = Callable[[tuple[Any, ...], dict[str, Any]], None]
 After = Callable[[Any], Any]
-
-
+BeforeBackward = Callable[[Sequence[Any], bool], None]
+Clipped = Callable[[list[tuple[Any, Any]]], None]
 AnyBefore = Callable[[Any, tuple[Any, ...], dict[str, Any]], tuple[tuple[Any, ...], dict[str, Any]] | None]
 
 _CHANGING = threading.RLock()
@@ -213,7 +213,7 @@ def around_backward(
     owner: Any,
     names: Sequence[tuple[str, bool]],
     tensors_of: Callable[[tuple[Any, ...], dict[str, Any]], Sequence[Any]],
-    before: Callable[[Sequence[Any], bool], None],
+    before: BeforeBackward,
     after: Callable[[bool], None],
 ) -> Undo:
     """`before` and `after` around the functions of `owner` that run backward; each with whether it accumulates."""
@@ -285,23 +285,3 @@ def around_scaler(
     for place, value in ((methods.scale, report_scale), (methods.unscale, report_unscale), (methods.step, report_step)):
         undos.callback(replaced(*place, value))
     return undos.close
-
-
-def is_computed(tensor: Any) -> bool:
-    """Whether gradients would flow back from it, where leaves are what a program made itself."""
-    return not tensor.is_leaf
-
-
-def backward(compute: Callable[[], Any]) -> Any:
-    """The scalar that `compute` gives, after its backward pass."""
-    value = compute()
-    value.backward()
-    return value
-
-
-def gradient_hook(tensor: Any, call: Callable[[Any], Any]) -> Undo:
-    """A hook on the gradient of a tensor that takes one; of a computed tensor it passes with the graph."""
-    hook = Hook(call)
-    handle = tensor.register_hook(hook)
-    # The handle of a computed tensor may hold the tensor, so it is not kept.
-    return unhooked((handle,), (hook,)) if tensor.is_leaf else passing

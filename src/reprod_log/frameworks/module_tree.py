@@ -85,7 +85,7 @@ class Tree:
 
     def __init__(self, framework: Framework) -> None:
         self._framework = framework
-        self._modules = framework.eager.modules
+        self._modules = framework.eager
         self.roots: list[Root] = []
         self.nodes: list[Node] = []
         self.slots: list[Slot] = []
@@ -284,7 +284,7 @@ def info_of(facts: ModuleFacts, framework: str) -> ModuleInfo:
 
 def named_modules(framework: Framework, model: Any) -> Iterator[tuple[str, Any]]:
     """Every module of a model (or of several by name) under each of its paths, without what only wraps it."""
-    modules = framework.eager.modules
+    modules = framework.eager
 
     def below(module: Any, path: str) -> Iterator[tuple[str, Any]]:
         while (inner := modules.wrapped(module)) is not None:
@@ -305,7 +305,7 @@ def modules_below(framework: Framework, model: Any) -> list[Any]:
     def visit(module: Any) -> None:
         if id(module) not in found:
             found[id(module)] = module
-            for _, child in framework.eager.modules.children(module):
+            for _, child in framework.eager.children(module):
                 visit(child)
 
     visit(model)

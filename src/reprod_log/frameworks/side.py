@@ -53,7 +53,7 @@ class Side:
         """The floating type that the model keeps its tensors in; "" where there are several."""
         if self.framework.parts is None:
             return ""
-        tensors, modules = self.framework.tensors, self.framework.eager.modules
+        tensors, modules = self.framework.tensors, self.framework.eager
         kinds = {tensors.facts(one.tensor).dtype for module in self.modules.values() for one in modules.own(module)}
         floating = {kind for kind in kinds if "float" in kind}
         return floating.pop() if len(floating) == 1 else ""
@@ -66,18 +66,18 @@ class Side:
     def rounded(self, dtype: str) -> Side:
         """The same side with the values of all its floating tensors rounded to `dtype`, and kept in their own."""
         model = self.fresh()
-        hooks, modules = self.framework.eager.hooks, self.framework.eager.modules
+        eager = self.framework.eager
         for _, module in named_modules(self.framework, model):
-            for one in modules.own(module):
+            for one in eager.own(module):
                 if "float" in self.framework.tensors.facts(one.tensor).dtype:
-                    hooks.write(one.tensor, rounded(to_numpy(one.tensor), dtype))
-            modules.refresh(module)
+                    eager.write(one.tensor, rounded(to_numpy(one.tensor), dtype))
+            eager.refresh(module)
         return replace(self, model=model)
 
     @property
     def is_training(self) -> bool:
         """Whether a model of it is in training mode."""
-        return any(map(self.framework.eager.modules.is_training, as_mapping(self.model).values()))
+        return any(map(self.framework.eager.is_training, as_mapping(self.model).values()))
 
     def fresh(self, dtype: str | None = None) -> Any:
         """A copy of the model as it was given, in another floating dtype if asked for."""
@@ -85,7 +85,7 @@ class Side:
 
     def copied(self, model: Any, dtype: str | None = None) -> Any:
         """A copy of a model or of a part of it, in another floating dtype if asked for."""
-        modules = self.framework.eager.modules
+        modules = self.framework.eager
         for one in as_mapping(model).values():
             modules.make_copyable(one)
         made = copy.deepcopy(model)
@@ -122,7 +122,7 @@ class Side:
             self._check_loss(value)
             return value
 
-        self.framework.eager.hooks.backward(objective)
+        self.framework.eager.backward(objective)
         self.update(model, optimizer)
 
     def objective(self, model: Any, outputs: Any, targets: Any) -> Any:
@@ -137,8 +137,8 @@ class Side:
     def update(self, model: Any, optimizer: Any) -> None:
         """What comes after the backward pass."""
         if optimizer is not None:
-            self.framework.eager.optimizers.step(optimizer)
-            self.framework.eager.optimizers.clear(optimizer)
+            self.framework.eager.step(optimizer)
+            self.framework.eager.clear(optimizer)
 
     def _check_loss(self, value: Any) -> None:
         name = self.framework.name
@@ -147,11 +147,7 @@ class Side:
                 f"the loss of the {name} side gave a {type(value).__name__}, not a tensor of {name}, so nothing could "
                 "be trained by it. Return the tensor itself, not .item() or float() of it"
             )
-        if prod(value.shape) != 1:
-            raise UsageError(
-                f"the loss of the {name} side has the shape {list(value.shape)}, and a backward pass begins at one "
-                "number. Reduce it, e.g. with .mean()"
-            )
+        check_number(value, name)
 
     def make_optimizer(self, model: Any) -> tuple[Any, Any]:
         """The optimizer and, if there is one, the scheduler."""
@@ -232,6 +228,15 @@ class Masks:
         kept = generator.random(shape) >= rate
         mask: Array = kept / (1.0 - rate) if rate < 1 else np.zeros(shape)
         return mask
+
+
+def check_number(loss: Any, framework: str) -> None:
+    """Raise unless a backward pass can begin at this loss."""
+    if prod(loss.shape) != 1:
+        raise UsageError(
+            f"the loss of the {framework} side has the shape {list(loss.shape)}, and a backward pass begins at one "
+            "number. Reduce it, e.g. with .mean()"
+        )
 
 
 def batches_of(inputs: Any, targets: Any, steps: int) -> list[Batch]:

@@ -7,7 +7,7 @@ A model with state (`eqx.nn.make_with_state`) is the pair (model, state). One th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ import equinox as eqx
 import jax
 
 from reprod_log.frameworks.jax.model import Model, Started, leaf_of
-from reprod_log.frameworks.jax.taps import Taps
+from reprod_log.frameworks.jax.taps import Taps, patched
 from reprod_log.frameworks.module_tree import join
 from reprod_log.frameworks.side import Scope
 
@@ -135,26 +135,12 @@ class _Started(Started):
     def after(self) -> Mapping[str, Any]:
         return dict(zip(self._names, jax.tree.leaves(self._state), strict=True)) if self._state is not None else {}
 
-    @contextmanager
-    def listening(self, taps: Taps) -> Iterator[None]:
+    def listening(self, taps: Taps) -> AbstractContextManager[None]:
         modules = modules_of(self._model)
         paths = {id(one): path for path, one in modules.items()}
-        classes = {cls for one in modules.values() for cls in type(one).__mro__ if "__call__" in vars(cls)}
-        originals = {cls: vars(cls)["__call__"] for cls in classes}
-        for cls, original in originals.items():
-            # Past the class's own refusal to be changed.
-            type.__setattr__(cls, "__call__", _tapped(original, taps, paths))
-        try:
-            yield
-        finally:
-            for cls, original in originals.items():
-                type.__setattr__(cls, "__call__", original)
 
+        def call(module: Any, original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+            path = paths.get(id(module))
+            return original(*args, **kwargs) if path is None else taps.call(module, path, original, args, kwargs)
 
-def _tapped(original: Any, taps: Taps, paths: Mapping[int, str]) -> Callable[..., Any]:
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        bound = original.__get__(self, type(self))
-        path = paths.get(id(self))
-        return bound(*args, **kwargs) if path is None else taps.call(self, path, bound, args, kwargs)
-
-    return call
+        return patched(modules.values(), call)

@@ -1,9 +1,12 @@
-"""Jaxprs: a traced function run equation by equation inside another, with the values at its marks."""
+"""Jaxprs: a traced function run equation by equation inside another, with the values at its marks and their lines."""
 
 from __future__ import annotations
 
+import linecache
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -12,16 +15,18 @@ import numpy as np
 from jax import lax
 
 from reprod_log.errors import UsageError
-from reprod_log.frameworks.jax.sources import line_of
-from reprod_log.frameworks.jax.taps import MARK, place_of
+from reprod_log.frameworks.jax.taps import MARK
+from reprod_log.frameworks.values import place_of
 
 _BODIES = ("jaxpr", "call_jaxpr", "fun_jaxpr")
-_CALLS = ("jit", "pjit", "closed_call", "core_call", "remat", "remat2", "checkpoint", "custom_jvp_call",
+CALLS = ("jit", "pjit", "closed_call", "core_call", "remat", "remat2", "checkpoint", "custom_jvp_call",
           "custom_vjp_call", "custom_vjp_call_jaxpr", "custom_lin")  # fmt: skip
 """Equations that only call a jaxpr."""
-
-
 _UNOPTIMISED = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+_LIBRARIES = re.compile(
+    r"-packages/(jax|jaxlib|flax|haiku|equinox|optax|jaxtyping)/|/reprod_log/|/(contextlib|functools)\.py$"
+)
+_SCOPE = re.compile(r"\[([^\]]*)\]")
 
 
 @dataclass
@@ -51,7 +56,7 @@ class Evaluator:
             if not params["name"].startswith("tangent "):
                 self.found.setdefault(params["name"], given[0])
             return given
-        if name in _CALLS:
+        if name in CALLS:
             body = body_of(params)
             return self.run(*body, given)
         if name == "scan":
@@ -197,3 +202,20 @@ def _refuse_randomness(jaxpr: Any) -> None:
                 f"the model draws random numbers of its own ({line_of(equation) or 'in its code'}), which the other "
                 "side does not have: put it in evaluation mode, or set its rates of dropout to 0 on both sides"
             )
+
+
+def line_of(equation: Any) -> str:
+    """File, number and text of the innermost line outside of the libraries; '' when there is none."""
+    trace = equation.source_info.traceback
+    for frame in () if trace is None else trace.frames:
+        if not _LIBRARIES.search(frame.file_name) and not frame.file_name.startswith("<"):
+            text = linecache.getline(frame.file_name, frame.line_num).strip()
+            place = f"{Path(frame.file_name).name}:{frame.line_num}"
+            return f"{place}: {text}" if text else place
+    return ""
+
+
+def path_of(equation: Any, around: str) -> str:
+    """The path of the module in whose call it stands; `around` where only what calls the jaxpr says so."""
+    scopes = _SCOPE.findall(str(equation.source_info.name_stack))
+    return scopes[-1] if scopes else around

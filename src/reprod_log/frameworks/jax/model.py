@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from math import prod
+from importlib import import_module
 from typing import Any
 
 import jax
@@ -14,13 +15,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from reprod_log.errors import UsageError
-from reprod_log.frameworks.contract import ModuleFacts, StateFacts
+from reprod_log.frameworks.contract import ModuleFacts, StateFacts, plain_settings
 from reprod_log.frameworks.jax.taps import Taps
 from reprod_log.frameworks.module_tree import join
-from reprod_log.frameworks.modules import plain_settings
 from reprod_log.frameworks.side import Scope
+from reprod_log.frameworks.values import each, module_facts, written_padding
 from reprod_log.recording import Array
 
+_LIBRARIES = {
+    "nnx": ("flax.nnx", "NnxModel"),
+    "linen": ("flax.linen", "LinenModel"),
+    "equinox": ("equinox", "EquinoxModel"),
+    "haiku": ("haiku", "HaikuModel"),
+}
+"""Our file, the module that its users import, and the class that takes their models in."""
 _NATIVE = {"stride": ("strides", "stride"), "dilation": ("kernel_dilation", "dilation"), "padding": ("padding",),
            "groups": ("feature_group_count", "groups"), "kernel_size": ("kernel_size", "kernel_shape")}  # fmt: skip
 """What the libraries call the settings of a convolution, by the words that frameworks share."""
@@ -90,26 +98,21 @@ class Model(ABC):
 
     def facts(self) -> tuple[ModuleFacts, ...]:
         modules = self.modules()
-        leaves = [leaf for leaf in self.leaves if leaf.recorded]
         images = {path for path, one in modules.items() if _dimensions(one)} if self.channels_last else set()
-        found = []
-        for path, module in modules.items():
-            front = f"{path}." if path else ""
-            inside = {
-                leaf.path.removeprefix(front): StateFacts(leaf.shape, leaf.dtype, leaf.trained, leaf.path)
-                for leaf in leaves
-                if leaf.path.startswith(front)
-            }
-            below = {other for other in modules if other and other != path and other.startswith(front)}
-            own = tuple(name for name in inside if not any(join(path, name).startswith(f"{other}.") for other in below))
-            settings = settings_of(module)
-            if any(other.startswith(front) for other in images - {path}):
+
+        def settings(path: str, module: Any) -> dict[str, Any]:
+            found = settings_of(module)
+            if any(not path or other.startswith(f"{path}.") for other in images - {path}):
                 # Channels are last in these convolutions, and so they are in what goes between them.
-                settings.setdefault("data_format", "NHWC")
-            found.append(
-                ModuleFacts(path, _parent(path, modules), self._classes(module, inside), settings, own, inside, {})
-            )
-        return tuple(found)
+                found.setdefault("data_format", "NHWC")
+            return found
+
+        tensors = {
+            leaf.path: StateFacts(leaf.shape, leaf.dtype, leaf.trained, leaf.path)
+            for leaf in self.leaves
+            if leaf.recorded
+        }
+        return module_facts(modules, tensors, self._classes, settings)
 
     def _classes(self, module: Any, inside: Mapping[str, StateFacts]) -> tuple[str, ...]:
         if module is None:
@@ -126,6 +129,31 @@ class Model(ABC):
         name = "ConvTranspose" if "Transpose" in type(module).__name__ else "Conv"
         # A transposed convolution may mirror its kernel, which is another layout.
         return f"{name}{size}d" if getattr(module, "transpose_kernel", True) else f"mirrored.{name}{size}d"
+
+
+def model_of(given: Any) -> Model | None:
+    """The model as the core knows it; None when no library owns it."""
+    if isinstance(given, Model):
+        return given
+    for name, (needed, wrapper) in _LIBRARIES.items():
+        if needed in sys.modules:
+            library = import_module(f"{__package__}.{name}")
+            if library.owns(given):
+                made: Model = getattr(library, wrapper)(given)
+                return made
+    return None
+
+
+def owned(given: Any) -> Model:
+    """The model; UsageError when there is none, or several by name."""
+    found = model_of(given)
+    if found is None:
+        raise UsageError(
+            "several models of JAX by name cannot be run together; compare them one by one"
+            if isinstance(given, dict)
+            else f"a {type(given).__name__} is not a model of Flax, Equinox or Haiku"
+        )
+    return found
 
 
 def leaf_of(path: str, value: Any, *, trained: bool) -> Leaf:
@@ -161,15 +189,6 @@ def prefixes(paths: Sequence[str]) -> dict[str, Any]:
 
 def to_array(value: Any) -> Array:
     return np.array(jax.random.key_data(value) if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key) else value)
-
-
-def _parent(path: str, modules: Mapping[str, Any]) -> str | None:
-    if not path:
-        return None
-    above = path.rpartition(".")[0]
-    while above not in modules:
-        above = above.rpartition(".")[0]
-    return above
 
 
 def _guessed(inside: Mapping[str, StateFacts]) -> str:
@@ -209,34 +228,16 @@ def settings_of(module: Any) -> dict[str, Any]:
     size = _dimensions(module)
     if size is not None:
         has = {word: getattr(module, name) for word in _NATIVE if (name := _native(module, word)) is not None}
-        settings |= {word: _each(has.get(word), size) for word in ("kernel_size", "stride", "dilation")}
+        settings |= {word: each(has.get(word) or 1, size) for word in ("kernel_size", "stride", "dilation")}
         settings["groups"] = has["groups"]
-        padding = _padding(has["padding"], size)
-        if padding == "SAME" and prod(settings["stride"]) == 1 and "Transpose" not in type(module).__name__:
-            reach = [d * (k - 1) for k, d in zip(settings["kernel_size"], settings["dilation"], strict=True)]
-            padding = [one // 2 for one in reach] if all(one % 2 == 0 for one in reach) else padding
-        settings["padding"] = padding
+        settings["padding"] = written_padding(
+            has["padding"],
+            settings["kernel_size"],
+            settings["stride"],
+            settings["dilation"],
+            fixed="Transpose" not in type(module).__name__,
+        )
     return settings
-
-
-def _each(value: Any, size: int) -> list[int]:
-    if value is None:
-        return [1] * size
-    return [int(value)] * size if isinstance(value, int) else [int(one) for one in value]
-
-
-def _padding(value: Any, size: int) -> Any:
-    """As torch writes it where both ends are alike; the word or the pairs otherwise."""
-    if isinstance(value, str):
-        return [0] * size if value == "VALID" else value
-    if isinstance(value, int):
-        return [value] * size
-    if callable(value):
-        return "a function"
-    pairs = [(one, one) if isinstance(one, int) else tuple(one) for one in value]
-    if all(before == after for before, after in pairs):
-        return [int(before) for before, _ in pairs]
-    return [int(one) for pair in pairs for one in pair]
 
 
 def set_setting(module: Any, name: str, value: Any) -> None:

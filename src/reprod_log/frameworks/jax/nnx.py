@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 from flax import nnx
 
 from reprod_log.frameworks.jax.model import Leaf, Model, Started, leaf_of, widened_fields
-from reprod_log.frameworks.jax.taps import Taps
+from reprod_log.frameworks.jax.taps import Taps, patched
 from reprod_log.frameworks.module_tree import join
 from reprod_log.frameworks.side import Scope
 
@@ -100,39 +100,14 @@ class _Started(Started):
         flat = nnx.to_flat_state(nnx.state(self._model))
         return {".".join(map(str, path)): _value(variable) for path, variable in flat}
 
-    @contextmanager
-    def listening(self, taps: Taps) -> Iterator[None]:
-        with patched(self._model, taps):
-            yield
+    def listening(self, taps: Taps) -> AbstractContextManager[None]:
+        def call(module: Any, original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+            path = vars(module).get(PATH)
+            if path is None:
+                return original(*args, **kwargs)
+            return taps.call(module, path, original, args, kwargs, _rate(module, kwargs))
 
-
-@contextmanager
-def patched(model: Any, taps: Taps) -> Iterator[None]:
-    """While it lasts, calls of modules of the model's classes go through the taps."""
-    classes = {
-        cls
-        for _, one in modules_of(model)
-        for cls in type(one).__mro__
-        if "__call__" in vars(cls) and cls is not object
-    }
-    originals = {cls: vars(cls)["__call__"] for cls in classes}
-    for cls, original in originals.items():
-        setattr(cls, "__call__", _tapped(original, taps))  # noqa: B010  # mypy does not know methods as attributes
-    try:
-        yield
-    finally:
-        for cls, original in originals.items():
-            setattr(cls, "__call__", original)  # noqa: B010
-
-
-def _tapped(original: Callable[..., Any], taps: Taps) -> Callable[..., Any]:
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        path = vars(self).get(PATH)
-        if path is None:
-            return original(self, *args, **kwargs)
-        return taps.call(self, path, lambda *a, **k: original(self, *a, **k), args, kwargs, _rate(self, kwargs))
-
-    return call
+        return patched((one for _, one in modules_of(self._model)), call)
 
 
 def _rate(module: Any, kwargs: Mapping[str, Any]) -> float:

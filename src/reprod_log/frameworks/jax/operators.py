@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from reprod_log.frameworks.contract import Kernel, Operator, Trace
-from reprod_log.frameworks.jax.jaxprs import Evaluator, bound
+from reprod_log.frameworks.jax.jaxprs import CALLS, Evaluator, bound, line_of, path_of
 from reprod_log.frameworks.jax.model import to_array
-from reprod_log.frameworks.jax.sources import line_of, path_of
-from reprod_log.frameworks.jax.taps import MARK, arrays_in, is_array, place_of
+from reprod_log.frameworks.jax.taps import MARK, arrays_in, is_array
+from reprod_log.frameworks.values import place_of
 from reprod_log.recording import Array
 
 _PLAIN = ("convert_element_type", "copy", "copy_p", "stop_gradient", "optimization_barrier")
@@ -85,7 +85,7 @@ class _Recorder(Evaluator):
             ):
                 return given
             results = super().equation(equation, given)
-            if not all(any(one is other for other in given) for one in results) and not self._is_body(name):
+            if not all(any(one is other for other in given) for one in results) and name not in CALLS:
                 self._keep(name, lambda values: bound(equation, values, wide=True), given, results, line_of(equation))
             return results
         finally:
@@ -119,17 +119,6 @@ class _Recorder(Evaluator):
         line = next((one.line for one in kernels if one.line), "")
         self.program.kernels[first:] = [Kernel(self._layers[path], inputs, outputs, path, line)]
         self.program.calls[first:] = [(again, inputs)]
-
-    @staticmethod
-    def _is_body(name: str) -> bool:
-        return name.endswith(("call", "jaxpr")) or name in (
-            "jit",
-            "pjit",
-            "remat",
-            "remat2",
-            "checkpoint",
-            "custom_lin",
-        )
 
     def _keep(self, name: str, again: _Again, given: Sequence[Any], results: Sequence[Any], line: str) -> None:
         inputs = tuple(map(self.number, given))

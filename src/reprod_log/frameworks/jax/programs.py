@@ -27,15 +27,15 @@ from reprod_log.frameworks.contract import (
 )
 from reprod_log.frameworks.jax import operators
 from reprod_log.frameworks.jax.jaxprs import Traced
-from reprod_log.frameworks.jax.libraries import model_of, owned
-from reprod_log.frameworks.jax.model import Model, Started, set_setting, to_array
-from reprod_log.frameworks.jax.taps import Taps, arrays_in, is_array, is_floating, name_of, place_of
+from reprod_log.frameworks.jax.model import Model, Started, model_of, owned, set_setting, to_array
+from reprod_log.frameworks.jax.taps import Taps, arrays_in, is_array, is_floating
 from reprod_log.frameworks.module_tree import info_of
-from reprod_log.frameworks.nests import flatten, is_portable, mapped
-from reprod_log.frameworks.side import Batch, Masks, Scope, Side
+from reprod_log.frameworks.nests import filled, flatten, is_portable, mapped
+from reprod_log.frameworks.side import Batch, Masks, Scope, Side, check_number
 from reprod_log.frameworks.tensors import cast_floating
+from reprod_log.frameworks.values import Channels, Put, name_of, place_of
 from reprod_log.layers.lookup import column_of
-from reprod_log.recording import Array, Key, ModuleInfo, Recording, current_provenance
+from reprod_log.recording import Array, ModuleInfo, Recording, current_provenance
 from reprod_log.recording.recorder import Recorder
 
 _STATES = {"mu": "exp_avg", "nu": "exp_avg_sq", "trace": "momentum_buffer"}
@@ -213,7 +213,7 @@ class _Run:
         masks = Masks()
         for number, (inputs, targets) in enumerate(batches):
             given = self.side.tensors(inputs, self.scope.dtype), self.side.tensors(targets, self.scope.dtype)
-            put = _Put(self.recorder, replace(self.scope, phases=self._phases(number)), number)
+            put = Put(self.recorder, self.scope, number, to_array)
             for role, leaf in arrays_in(given[0], "input"):
                 put("data", "", leaf, role, 0)
             arrays |= self._instead(number, arrays)
@@ -274,35 +274,27 @@ class _Run:
         def loss(trained: Mapping[str, Any]) -> tuple[Any, Any]:
             outputs, after = self.running.called({**arrays, **trained}, given[0], taps)
             value = self.side.loss_of(outputs, given[1])
-            if jnp.size(value) != 1:
-                raise UsageError(
-                    f"the loss of the jax side has the shape {list(jnp.shape(value))}, and a backward pass begins at "
-                    "one number. Reduce it, e.g. with .mean()"
-                )
+            check_number(jnp.asarray(value), "jax")
             return jnp.reshape(value, ()), after
 
         (value, after), gradients = jax.value_and_grad(loss, has_aux=True)(self._of_training(arrays))
         return {"loss": value, "arrays": after, "gradients": gradients}
 
-    def _put_values(self, put: _Put, result: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    def _put_values(self, put: Put, result: Mapping[str, Any], values: Mapping[str, Any]) -> None:
         """What the modules gave, the loss, and the gradients of both."""
         types = {path: type(one).__name__ for path, one in self.taps.modules.items()}
-        for name, value in values.items():
-            if not name.startswith("gradient "):
-                path, call, role = place_of(name)
-                put("forward", path, value, role, call, types.get(path, ""))
+        back = {name.removeprefix("gradient "): one for name, one in values.items() if name.startswith("gradient ")}
+        forward = ((place_of(name), one) for name, one in values.items() if not name.startswith("gradient "))
+        put.layers("forward", forward, types)
         if "loss" not in result:
             return
         put("loss", "loss", result["loss"])
-        for name, value in values.items():
-            path, call, role = place_of(name.removeprefix("gradient "))
-            if name.startswith("gradient ") and role.startswith("output"):
-                put("backward", path, value, role, call, types.get(path, ""))
+        put.layers("backward", ((place_of(name), one) for name, one in back.items() if ":output" in name), types)
         own = {} if not self.scope.record_given else self.scope.gradients.get(put.step, {})
         for path, one in result["gradients"].items():
             put("gradient", path, own.get(path, one), "raw")
 
-    def _updated(self, put: _Put, number: int, arrays: dict[str, Any], gradients: Any, state: Any) -> Any:
+    def _updated(self, put: Put, number: int, arrays: dict[str, Any], gradients: Any, state: Any) -> Any:
         before = self._of_training(arrays)
         own = self.scope.gradients.get(number, {})
         own = {path: jnp.asarray(one, before[path].dtype) for path, one in own.items()}
@@ -315,10 +307,6 @@ class _Run:
     def _of_training(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
         return {path: arrays[path] for path in arrays if path in self.running.trained}
 
-    def _phases(self, number: int) -> Sequence[str] | None:
-        full = self.scope.full_steps
-        return self.scope.brief if full is not None and number >= full else self.scope.phases
-
     def _transformation(self) -> Any:
         # A transformation of optax is a tuple itself, so it is not taken for an optimizer with its scheduler.
         made = None if self.side.optimizer is None else self.side.optimizer(self.side.model)
@@ -329,20 +317,6 @@ class _Run:
                 "optimizer=lambda model: optax.adamw(1e-3)"
             )
         return made
-
-
-class _Put:
-    """Takes the arrays of one step."""
-
-    def __init__(self, recorder: Recorder, scope: Scope, step: int) -> None:
-        self._recorder, self._scope, self.step = recorder, scope, step
-
-    def __call__(
-        self, phase: str, path: str, array: Any, role: str = "", call: int | None = None, layer_type: str = ""
-    ) -> None:
-        if self._scope.phases is None or phase in self._scope.phases:
-            key = Key(path, phase, self.step, call, role, self._scope.run)
-            self._recorder.add(key, to_array(array), layer_type=layer_type)
 
 
 def _mask(masks: Masks, shape: tuple[int, ...], rate: float) -> Array:
@@ -367,35 +341,28 @@ def _kept(state: Any) -> Iterator[tuple[str, str, Any]]:
 # ---- one module alone -----------------------------------------------------------------------------------------------
 
 
-class _Numbered:
-    """Stands for an array of a traced call until its values are known."""
-
-    def __init__(self, name: str, shape: tuple[int, ...], floating: bool) -> None:
-        self.name, self.shape, self.floating = name, shape, floating
-
-
 def _first_calls(running: Running, inputs: Any) -> Iterator[Call]:
     """The first call of every module, as all frameworks would write it: with channels before the space."""
     taps = Taps(masks=partial(_mask, Masks()))
     traced = Traced(lambda arrays, given: running.called(arrays, given, taps)[0], (running.arrays, inputs), wide=False)
     _, values = traced(running.arrays, inputs)
-    last = {one.path: _is_last(one) for one in running.infos(taps.modules)}
+    channels = {one.path: _channels(one) for one in running.infos(taps.modules)}
     for path, (args, kwargs, output) in taps.arguments.items():
-        moved = partial(_moved_out, last=last.get(path, False))
+        own = channels.get(path, Channels())
 
-        def array(role: str, leaf: Any, path: str = path, moved: Callable[[Array], Array] = moved) -> Any:
-            return moved(to_array(values[name_of((path, 0, role))])) if is_array(leaf) else leaf
+        def array(role: str, leaf: Any, path: str = path, own: Channels = own) -> Any:
+            return own.outward(to_array(values[name_of((path, 0, role))])) if is_array(leaf) else leaf
 
         given = mapped(args, array, "input"), mapped(kwargs, array, "input")
         shown = ((role, values[name_of((path, 0, role))]) for role, _ in arrays_in(output, "output"))
-        outputs = {role: moved(np.zeros(one.shape, bool)).shape for role, one in shown if is_floating(one)}
         if is_portable(given):
-            yield Call(path, given[0], given[1], outputs)
+            yield Call(path, *given, {role: own.first(tuple(one.shape)) for role, one in shown if is_floating(one)})
 
 
-def _is_last(module: ModuleInfo) -> bool:
+def _channels(module: ModuleInfo) -> Channels:
     column = column_of(module)
-    return column is not None and column.channels_last(module.settings)
+    last = column is not None and column.channels_last(module.settings)
+    return Channels(lambda axes: last and axes >= 3)
 
 
 class _Alone:
@@ -406,8 +373,8 @@ class _Alone:
         self.info = next((one for one in running.infos() if one.path == path), None)
         if self.info is None:
             raise CaptureError("the model has no such module")
-        self._last = _is_last(self.info)
-        given = mapped((call.args, dict(call.kwargs)), lambda _, leaf: _moved_in(leaf, self._last))
+        self._channels = _channels(self.info)
+        given = mapped((call.args, dict(call.kwargs)), lambda _, leaf: self._channels.inward(leaf))
         self._names, self.leaves, self._rebuild = _floats(given, running.scope.dtype)
         front = f"{path}." if path else ""
         self.trained = {
@@ -434,10 +401,16 @@ class _Alone:
 
     def weights(self, cotangent: Cotangent, shapes: list[Any]) -> list[Any] | None:
         """What the outputs are weighted with for the backward pass; None where nothing goes back."""
-        given = [_weight(cotangent, role, one, self._last) for role, one in zip(self._roles, shapes, strict=True)]
+        given = [
+            self._channels.cotangent(cotangent, role, tuple(one.shape)) if is_floating(one) else None
+            for role, one in zip(self._roles, shapes, strict=True)
+        ]
         if all(one is None for one in given):
             return None
-        return [jnp.zeros(one.shape, one.dtype) if w is None else w for one, w in zip(shapes, given, strict=True)]
+        return [
+            jnp.zeros(one.shape, one.dtype) if weight is None else jnp.asarray(weight, one.dtype)
+            for one, weight in zip(shapes, given, strict=True)
+        ]
 
     def evaluated(self, cotangent: Cotangent) -> Evaluated:
         assert self.info is not None
@@ -476,27 +449,6 @@ def _floats(given: Any, dtype: str | None) -> tuple[list[str], list[Any], Callab
 
     def rebuild(leaves: list[Any]) -> Any:
         values = dict(zip(floats, leaves, strict=True))
-        put = lambda name, leaf: values.get(name, leaf)  # noqa: E731
-        return mapped(args, put, "input"), mapped(kwargs, put, "input")
+        return filled(args, values, "input"), filled(kwargs, values, "input")
 
     return list(floats), list(floats.values()), rebuild
-
-
-def _moved_in(leaf: Any, last: bool) -> Any:
-    """An array with its channels where the layer has them."""
-    return np.moveaxis(leaf, 1, -1) if last and isinstance(leaf, np.ndarray) and leaf.ndim >= 3 else leaf
-
-
-def _moved_out(array: Array, last: bool) -> Array:
-    return np.moveaxis(array, -1, 1) if last and array.ndim >= 3 else array
-
-
-def _weight(cotangent: Cotangent, role: str, output: Any, last: bool) -> Any:
-    if not is_floating(output):
-        return None
-    shape = tuple(output.shape)
-    moved = last and len(shape) >= 3
-    weight = cotangent(role, (shape[0], shape[-1], *shape[1:-1]) if moved else shape)
-    if weight is None:
-        return None
-    return jnp.asarray(np.moveaxis(weight, 1, -1) if moved else weight, output.dtype)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any
 
 import keras
 
@@ -16,20 +17,26 @@ Function = Callable[[Leaves, Zero], tuple[Any, Any]]
 """From what is differentiated for to a number and whatever else comes out."""
 
 
-class Backend(Protocol):
+class Backend(ABC):
+    """Computes while a function runs, unless it compiles."""
+
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function as models of this backend run it."""
+        return function
 
+    @abstractmethod
     def differentiated(self, function: Function, leaves: Leaves) -> tuple[Any, Leaves, Leaves]:
         """What else comes out of a function, the gradients for its leaves, and those of the tensors with a zero."""
 
     def precision(self, dtype: str | None) -> AbstractContextManager[Any]:
         """While it lasts, the backend has this floating type."""
+        return nullcontext()
 
+    @abstractmethod
     def is_tensor(self, value: object) -> bool: ...
 
 
-class _Jax:
+class _Jax(Backend):
     """A step is one jitted function."""
 
     def __init__(self) -> None:
@@ -61,17 +68,7 @@ class _Jax:
         return isinstance(value, self._jax.Array)
 
 
-class _Eager:
-    """Backends that compute while the function runs."""
-
-    def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        return function
-
-    def precision(self, dtype: str | None) -> AbstractContextManager[Any]:
-        return nullcontext()
-
-
-class _Torch(_Eager):
+class _Torch(Backend):
     def __init__(self) -> None:
         self._torch = import_module("torch")
 
@@ -92,7 +89,7 @@ class _Torch(_Eager):
         return isinstance(value, self._torch.Tensor)
 
 
-class _Tensorflow(_Eager):
+class _Tensorflow(Backend):
     def __init__(self) -> None:
         self._tf = import_module("tensorflow")
 

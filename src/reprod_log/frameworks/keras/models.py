@@ -14,9 +14,9 @@ import numpy as np
 from keras.src.backend.common import dtypes as keras_dtypes
 
 from reprod_log.errors import UsageError
-from reprod_log.frameworks.contract import ModuleFacts, StateFacts
+from reprod_log.frameworks.contract import ModuleFacts, StateFacts, plain_settings
 from reprod_log.frameworks.module_tree import join
-from reprod_log.frameworks.modules import plain_settings
+from reprod_log.frameworks.values import module_facts, written_padding
 from reprod_log.recording import Array
 
 _ENDING_IN_ACTIVATION = ("Dense", "EinsumDense", "BaseConv", "BaseConvTranspose", "BaseDepthwiseConv")
@@ -210,31 +210,12 @@ def _own(layer: Any) -> list[tuple[str, Any, bool]]:
 
 def facts_of(model: KerasModel) -> tuple[ModuleFacts, ...]:
     first = {id(one): path for path, one in model.variables.items()}
-    inside: dict[str, dict[str, StateFacts]] = {path: {} for path in model.modules}
-    own: dict[str, tuple[str, ...]] = {}
-    for path, layer in model.modules.items():
-        own[path] = tuple(name for name, _, _ in _own(layer))
-        for name, one, trained in _own(layer):
-            facts = StateFacts(tuple(one.shape), str(one.dtype), trained, first[id(one)])
-            for above in (other for other in model.modules if other == path or _is_below(path, other)):
-                inside[above][join(path, name).removeprefix(f"{above}." if above else "")] = facts
-    return tuple(
-        ModuleFacts(path, _parent(path, model), _classes(one), settings_of(one, model), own[path], inside[path], {})
-        for path, one in model.modules.items()
-    )
-
-
-def _is_below(path: str, above: str) -> bool:
-    return path != above and (not above or path.startswith(f"{above}."))
-
-
-def _parent(path: str, model: KerasModel) -> str | None:
-    if not path:
-        return None
-    above = path.rpartition(".")[0]
-    while above not in model.modules:
-        above = above.rpartition(".")[0]
-    return above
+    tensors = {
+        join(path, name): StateFacts(tuple(one.shape), str(one.dtype), trained, first[id(one)])
+        for path, layer in model.modules.items()
+        for name, one, trained in _own(layer)
+    }
+    return module_facts(model.modules, tensors, lambda one, _: _classes(one), lambda _, one: settings_of(one, model))
 
 
 def _classes(one: Any) -> tuple[str, ...]:
@@ -270,7 +251,11 @@ def settings_of(one: Any, model: KerasModel) -> dict[str, Any]:
         settings["kernel_size"] = window
         settings["stride"] = settings.get("strides", 1)
         settings["dilation"] = settings.get("dilation_rate", 1)
-        settings["padding"] = _padding(settings, window, model.pad_of(one))
+        pad = model.pad_of(one)
+        # ZeroPadding1D has the two ends of its only axis, the others have them for each axis.
+        ends = None if pad is None else pad.padding if isinstance(pad.padding[0], (tuple, list)) else [pad.padding]
+        given = settings.get("padding") if ends is None else ends
+        settings["padding"] = written_padding(given, window, settings["stride"], settings["dilation"])
         settings["groups"] = getattr(one, "groups", 1)
         if any(cls.__name__ == "BaseDepthwiseConv" for cls in type(one).__mro__):
             settings["groups"] = int(one.kernel.shape[-2])
@@ -289,27 +274,6 @@ def _rank(one: Any) -> int:
     """The number of axes that a layer of images works on, the batch's too; 0 where it does not tell."""
     inner = next((getattr(one, name) for name in ("rank", "pool_dimensions") if hasattr(one, name)), None)
     return int(getattr(getattr(one, "input_spec", None), "ndim", None) or 0) if inner is None else int(inner) + 2
-
-
-def _padding(settings: Mapping[str, Any], window: list[int], pad: Any | None) -> Any:
-    """As torch writes it, where that says the same at every size."""
-    strides, dilation = (settings[name] for name in ("stride", "dilation"))
-    if pad is not None:
-        # ZeroPadding1D has the two ends of its only axis, the others have them for each axis.
-        ends = [
-            tuple(one) if isinstance(one, (tuple, list)) else tuple(pad.padding) for one in pad.padding[: len(window)]
-        ]
-        same = all(before == after for before, after in ends)
-        return [before for before, _ in ends] if same else [one for pair in ends for one in pair]
-    if settings.get("padding") == "valid":
-        return [0] * len(window)
-    reach = [
-        (size - 1) * (dilation if isinstance(dilation, int) else dilation[axis]) for axis, size in enumerate(window)
-    ]
-    steps = [strides] * len(window) if isinstance(strides, int) else strides
-    if settings.get("padding") == "same" and all(one == 1 for one in steps) and all(one % 2 == 0 for one in reach):
-        return [one // 2 for one in reach]
-    return settings.get("padding")
 
 
 @contextmanager

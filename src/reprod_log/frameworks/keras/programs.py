@@ -13,8 +13,16 @@ import keras
 import numpy as np
 
 from reprod_log.errors import CaptureError, UsageError
-from reprod_log.frameworks.contract import Call, Capability, Cotangent, Evaluated, Framework, ModuleFacts, TensorFacts
-from reprod_log.frameworks.defaults import DefaultPrograms
+from reprod_log.frameworks.contract import (
+    Call,
+    Capability,
+    Cotangent,
+    Evaluated,
+    Framework,
+    ModuleFacts,
+    Programs,
+    TensorFacts,
+)
 from reprod_log.frameworks.keras.backends import backend
 from reprod_log.frameworks.keras.models import (
     Activation,
@@ -29,14 +37,15 @@ from reprod_log.frameworks.keras.models import (
     with_settings,
 )
 from reprod_log.frameworks.keras.optimizers import Updates
-from reprod_log.frameworks.keras.taps import Place, Taps, ended_by, is_floating, is_tensor, listening, name_of
+from reprod_log.frameworks.keras.taps import Taps, ended_by, is_floating, is_tensor, listening
 from reprod_log.frameworks.module_tree import info_of
 from reprod_log.frameworks.nests import filled, flatten, is_portable, mapped
-from reprod_log.frameworks.side import Batch, Scope, Side
+from reprod_log.frameworks.side import Batch, Scope, Side, check_number
 from reprod_log.frameworks.tensors import cast_floating
+from reprod_log.frameworks.values import Channels, Place, Put, name_of
 from reprod_log.layers.rows import data_format_says_last
 from reprod_log.messages import message
-from reprod_log.recording import Array, Key, Recording, current_provenance
+from reprod_log.recording import Array, Recording, current_provenance
 from reprod_log.recording.recorder import Recorder
 
 _OPTIMIZER = "optimizer"
@@ -59,7 +68,7 @@ class KerasTensors:
         return TensorFacts(tuple(tensor.shape), keras.backend.standardize_dtype(tensor.dtype), "cpu")
 
 
-class KerasPrograms(DefaultPrograms):
+class KerasPrograms(Programs):
     """Layers and models of Keras 3, with the variables that they were built with."""
 
     can: frozenset[Capability] = frozenset(("gradient", "update", "float64", "isolate"))
@@ -88,10 +97,10 @@ class KerasPrograms(DefaultPrograms):
         found = []
         for path, (args, kwargs, output) in taps.arguments.items():
             # The other side is given them with the channels first, and so is a layer of Keras that is run alone.
-            rank = _image_rank(program.model, path) if path else 0
-            given = mapped((args, kwargs), partial(_moved_out, rank))
+            channels = _channels(program.model, path) if path else Channels()
+            given = mapped(mapped((args, kwargs), _array), lambda _, leaf: channels.outward(leaf))  # noqa: B023
             outputs = {
-                role: _first(tuple(leaf.shape), rank)
+                role: channels.first(tuple(leaf.shape))
                 for role, leaf in flatten(output, "output")
                 if is_tensor(leaf) and is_floating(leaf)
             }
@@ -120,6 +129,10 @@ class KerasPrograms(DefaultPrograms):
 
 def _arrays(tensors: Mapping[str, Any]) -> dict[str, Array]:
     return {name: to_array(one) for name, one in tensors.items()}
+
+
+def _array(_: str, leaf: Any) -> Any:
+    return to_array(leaf) if is_tensor(leaf) else leaf
 
 
 def _tensor(leaf: Any, dtype: str | None) -> Any:
@@ -197,8 +210,9 @@ class _Run:
     def __init__(self, program: _Program) -> None:
         self.program, self.side, self.scope = program, program.side, program.scope
         self.recorder = Recorder(spool=self.scope.spool)
-        self.places: list[tuple[Place, str]] = []
-        """What the taps give, in the order of execution, with the type of the layer; known after a call."""
+        self.places: list[Place] = []
+        """What the taps give, in the order of execution; known after a call, like the types of the layers."""
+        self.types: Mapping[str, str] = {}
         self.structure: Any = None
         """Inputs and targets, whose tensors a compiled step is given apart."""
         self.step = backend().compiled(self._forward if self.side.loss is None else self._backward)
@@ -208,7 +222,7 @@ class _Run:
         made = None if self.side.optimizer is None else self.side.optimizer(model.model)
         updates = None if made is None else Updates(made, model, values)
         for number, (inputs, targets) in enumerate(batches):
-            put = _Put(self.recorder, replace(self.scope, phases=self._phases(number)), number)
+            put = Put(self.recorder, self.scope, number, to_array)
             for role, leaf in flatten(inputs, "input"):
                 if isinstance(leaf, np.ndarray):
                     put("data", "", cast_floating(leaf, self.scope.dtype), role, 0)
@@ -240,7 +254,7 @@ class _Run:
         self.recorder.describe(made, [info_of(one, "keras") for one in facts_of(self.program.model)])
 
     def _update(
-        self, put: _Put, updates: Updates, values: Mapping[str, Any], gradients: Mapping[str, Any], number: int
+        self, put: Put, updates: Updates, values: Mapping[str, Any], gradients: Mapping[str, Any], number: int
     ) -> dict[str, Any]:
         own = {path: _tensor(one, self.scope.dtype) for path, one in self.scope.gradients.get(number, {}).items()}
         before, rate = {path: to_array(values[path]) for path in updates.variables}, updates.rate
@@ -252,27 +266,22 @@ class _Run:
             put("optimizer", path, array, role, meta=facts)
         return after
 
-    def _put_values(self, put: _Put, result: Mapping[str, Any]) -> None:
+    def _put_values(self, put: Put, result: Mapping[str, Any]) -> None:
         """What the layers gave, the loss, and the gradients of both."""
-        for place, type_name in self.places:
-            put("forward", place[0], result["values"][name_of(place)], place[2], place[1], type_name)
+        put.layers("forward", ((place, result["values"][name_of(place)]) for place in self.places), self.types)
         if "loss" not in result:
             return
         put("loss", "loss", result["loss"])
-        for place, type_name in reversed(self.places):
-            if name_of(place) in result["backward"]:
-                put("backward", place[0], result["backward"][name_of(place)], place[2], place[1], type_name)
+        back = result["backward"]
+        there = ((place, back[name_of(place)]) for place in reversed(self.places) if name_of(place) in back)
+        put.layers("backward", there, self.types)
         for path, one in result["gradients"].items():
             put("gradient", path, one, "raw")
-
-    def _phases(self, number: int) -> Sequence[str] | None:
-        full = self.scope.full_steps
-        return self.scope.brief if full is not None and number >= full else self.scope.phases
 
     def _called(self, values: Mapping[str, Any], given: Any, zero: Any) -> tuple[Any, dict[str, Any], dict[str, Any]]:
         taps = Taps(self.program.model, zero)
         outputs, after = self.program.called(values, given, taps)
-        self.places = [(place, taps.types[place[0]]) for place in taps.values]
+        self.places, self.types = list(taps.values), taps.types
         return outputs, {name_of(place): one for place, one in taps.values.items()}, after
 
     def _forward(self, values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -286,11 +295,7 @@ class _Run:
         def loss(trained: Mapping[str, Any], zero: Any) -> tuple[Any, Any]:
             outputs, found, after = self._called({**values, **trained}, inputs, zero)
             value = self.side.loss_of(outputs, targets)
-            if int(np.prod(value.shape)) != 1:
-                raise UsageError(
-                    f"the loss of the Keras side has the shape {list(value.shape)}, and a backward pass begins at one "
-                    "number. Reduce it, e.g. with keras.ops.mean"
-                )
+            check_number(value, "keras")
             value = keras.ops.reshape(value, ())
             return value, {"loss": value, "values": found, "state": after}
 
@@ -299,40 +304,19 @@ class _Run:
         return {**result, "gradients": gradients, "backward": backward}
 
 
-class _Put:
-    """Takes the arrays of one step."""
-
-    def __init__(self, recorder: Recorder, scope: Scope, step: int) -> None:
-        self._recorder, self._scope, self._step = recorder, scope, step
-
-    def __call__(
-        self,
-        phase: str,
-        path: str,
-        array: Any,
-        role: str = "",
-        call: int | None = None,
-        layer_type: str = "",
-        meta: Mapping[str, Any] | None = None,
-    ) -> None:
-        if self._scope.phases is None or phase in self._scope.phases:
-            key = Key(path, phase, self._step, call, role, self._scope.run)
-            self._recorder.add(key, to_array(array), layer_type=layer_type, meta=meta)
-
-
 def _alone(program: _Program, path: str, call: Call, cotangent: Cotangent) -> Evaluated:
     """One layer alone, forward and backward."""
     model = program.model
     module = model.modules.get(path)
     if module is None:
         raise CaptureError("the model has no such layer")
-    rank = _image_rank(model, path)
+    channels = _channels(model, path)
     given = call.args, dict(call.kwargs)
     if path:
-        given = mapped(given, lambda _, leaf: _tensor(_moved_in(leaf, rank), program.scope.dtype))
+        given = mapped(given, lambda _, leaf: _tensor(channels.inward(leaf), program.scope.dtype))
     else:
         given = program.tensors(call.args), program.tensors(dict(call.kwargs))
-        rank = rank if program.moved else 0
+        channels = channels if program.moved else Channels()
     floats = {
         role: leaf for nest in given for role, leaf in flatten(nest, "input") if is_tensor(leaf) and is_floating(leaf)
     }
@@ -350,8 +334,11 @@ def _alone(program: _Program, path: str, call: Call, cotangent: Cotangent) -> Ev
         after = {name: state.get_current_value(one) for name, one in model.variables.items()}
         return {role: leaf for role, leaf in flatten(output, "output") if is_tensor(leaf)}, after
 
-    weights = {role: _weight(cotangent, role, one, rank) for role, one in run(leaves)[0].items()}
-    weights = {role: one for role, one in weights.items() if one is not None}
+    weights = {
+        role: keras.ops.convert_to_tensor(weight, dtype=one.dtype)
+        for role, one in run(leaves)[0].items()
+        if is_floating(one) and (weight := channels.cotangent(cotangent, role, tuple(one.shape))) is not None
+    }
 
     def total(leaves: Mapping[str, Any], zero: Any) -> tuple[Any, Any]:
         outputs, after = run(leaves)
@@ -388,34 +375,7 @@ def _called_alone(program: _Program, path: str, args: tuple[Any, ...], kwargs: M
         return module(*args, **{**options, **kwargs})
 
 
-def _image_rank(model: KerasModel, path: str) -> int:
-    """The number of axes that a layer's images have with the channels last; 0 where it has them first, or none."""
+def _channels(model: KerasModel, path: str) -> Channels:
     arranged = settings_of(model.modules[path], model)
-    return len(arranged["data_format"]) if data_format_says_last(arranged) else 0
-
-
-def _first(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
-    """A shape with its channels first."""
-    return (shape[0], shape[-1], *shape[1:-1]) if rank and len(shape) == rank else shape
-
-
-def _moved_out(rank: int, role: str, leaf: Any) -> Any:
-    """A tensor of the model as an array with its channels first."""
-    array = to_array(leaf) if is_tensor(leaf) else leaf
-    return np.moveaxis(array, -1, 1) if isinstance(array, np.ndarray) and rank and array.ndim == rank else array
-
-
-def _moved_in(leaf: Any, rank: int) -> Any:
-    """An array of another framework with its channels where a layer of Keras has them."""
-    return np.moveaxis(leaf, 1, -1) if isinstance(leaf, np.ndarray) and rank and leaf.ndim == rank else leaf
-
-
-def _weight(cotangent: Cotangent, role: str, output: Any, rank: int) -> Any:
-    if not is_floating(output):
-        return None
-    shape = tuple(output.shape)
-    moved = rank and len(shape) == rank
-    weight = cotangent(role, _first(shape, rank))
-    if weight is None:
-        return None
-    return keras.ops.convert_to_tensor(np.moveaxis(weight, 1, -1) if moved else weight, dtype=output.dtype)
+    rank = len(arranged["data_format"]) if data_format_says_last(arranged) else 0
+    return Channels(lambda axes: axes == rank > 0)

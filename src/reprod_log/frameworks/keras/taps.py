@@ -15,14 +15,7 @@ from reprod_log.frameworks.keras.backends import Zero, backend
 from reprod_log.frameworks.keras.models import Activation, KerasModel
 from reprod_log.frameworks.module_tree import join
 from reprod_log.frameworks.nests import flatten, mapped
-
-Place = tuple[str, int, str]
-"""Path, call and role."""
-
-
-def name_of(place: Place) -> str:
-    path, call, role = place
-    return f"{path}#{call}:{role}"
+from reprod_log.frameworks.values import Place, name_of
 
 
 def is_tensor(leaf: object) -> bool:

@@ -9,17 +9,17 @@ import numpy as np
 import onnx
 
 from reprod_log.errors import CaptureError, UsageError, counted
-from reprod_log.frameworks.contract import Call, Capability, Cotangent, Evaluated, ModuleFacts, TensorFacts
-from reprod_log.frameworks.defaults import DefaultPrograms
+from reprod_log.frameworks.contract import Call, Capability, Cotangent, Evaluated, ModuleFacts, Programs, TensorFacts
 from reprod_log.frameworks.module_tree import join
 from reprod_log.frameworks.nests import flatten
 from reprod_log.frameworks.onnx.engines import marked, run
 from reprod_log.frameworks.onnx.graphs import Graph, Region, fed, graph_of, is_graph
 from reprod_log.frameworks.side import Batch, Scope, Side, as_mapping
 from reprod_log.frameworks.tensors import cast_floating
+from reprod_log.frameworks.values import Put, parent_of
 from reprod_log.layers.lookup import kind_of
 from reprod_log.messages import message
-from reprod_log.recording import Array, Key, ModuleInfo, Recording, current_provenance
+from reprod_log.recording import Array, ModuleInfo, Recording, current_provenance
 from reprod_log.recording.recorder import Recorder
 
 
@@ -40,7 +40,7 @@ class OnnxTensors:
         return TensorFacts(array.shape, array.dtype.name, "cpu")
 
 
-class OnnxPrograms(DefaultPrograms):
+class OnnxPrograms(Programs):
     """Graphs: their weights are part of them, folded and rearranged as the exporter liked, so no state is offered."""
 
     can: frozenset[Capability] = frozenset(("float64", "isolate"))
@@ -51,7 +51,7 @@ class OnnxPrograms(DefaultPrograms):
     def layers(self, model: Any) -> tuple[ModuleFacts, ...]:
         infos = _infos(graph_of(model))
         paths = {one.path for one in infos}
-        return tuple(ModuleFacts(one.path, _parent(one.path, paths), (one.origin,), {}, (), {}, {}) for one in infos)
+        return tuple(ModuleFacts(one.path, parent_of(one.path, paths), (one.origin,), {}, (), {}, {}) for one in infos)
 
     def state(self, model: Any) -> Mapping[str, Array]:
         return {}
@@ -76,10 +76,11 @@ class OnnxPrograms(DefaultPrograms):
                 dtype = dtype or next((one.dtype.name for one in found.values() if one.dtype.kind == "f"), "")
                 if step == 0 and not scope.run and scope.dtype is None:
                     _note_if_changed(recorder, graph, given, found)
+                put = Put(recorder, scope, step, np.array)
                 for role, array in _roles(graph.inputs, given, "input"):
-                    _put(recorder, scope, Key(name, "data", step, 0, role, scope.run), array)
+                    put("data", name, array, role, 0)
                 for region in graph.regions:
-                    _put_region(recorder, scope, region, name, step, found)
+                    _put_region(put, region, name, found)
         engines = {graph_of(model).engine for model in as_mapping(side.model).values()}
         fixed = {"fixed_weights": True, "engine": ", ".join(sorted(engines))}
         made = current_provenance(
@@ -138,20 +139,12 @@ def _roles(names: Sequence[str], values: Mapping[str, Array], word: str) -> list
     return [(f"{word}.{place}", values[name]) for place, name in enumerate(names)]
 
 
-def _put(recorder: Recorder, scope: Scope, key: Key, array: Array, layer_type: str = "") -> None:
-    if scope.phases is None or key.phase in scope.phases:
-        recorder.add(key, np.array(array), layer_type=layer_type)
-
-
-def _put_region(
-    recorder: Recorder, scope: Scope, region: Region, root: str, step: int, found: Mapping[str, Array]
-) -> None:
+def _put_region(put: Put, region: Region, root: str, found: Mapping[str, Array]) -> None:
     path = join(root, region.path) if region.path else root
     # A module that is given several tensors takes them in an order that the nodes do not tell.
     inputs = region.inputs if len(region.inputs) == 1 or not region.path else ()
     for role, array in (*_roles(inputs, found, "input"), *_roles(region.outputs, found, "output")):
-        key = Key(path, "forward", step, region.call, role, scope.run)
-        _put(recorder, scope, key, array, _type(region))
+        put("forward", path, array, role, region.call, _type(region))
 
 
 def _note_if_changed(recorder: Recorder, graph: Graph, given: Mapping[str, Array], found: Mapping[str, Array]) -> None:
@@ -183,12 +176,3 @@ def _named(info: ModuleInfo, root: str) -> ModuleInfo:
     if not root:
         return info
     return ModuleInfo(join(root, info.path) if info.path else root, info.type, info.kind, origin=info.origin)
-
-
-def _parent(path: str, paths: set[str]) -> str | None:
-    if not path:
-        return None
-    above = path.rpartition(".")[0]
-    while above and above not in paths:
-        above = above.rpartition(".")[0]
-    return above

@@ -1,12 +1,16 @@
-"""PaddlePaddle: everything that reprod_log knows of it. Each part is a file with the functions of contract.py."""
+"""PaddlePaddle: everything that reprod_log knows of it, by the parts of contract.py."""
 
-from reprod_log.frameworks.contract import Eager, Framework
-from reprod_log.frameworks.paddle import distributed, export, hooks, modules, operators, optimizers, process, tensors
+from reprod_log.frameworks.contract import Framework
+from reprod_log.frameworks.paddle import distributed, export, tensors
+from reprod_log.frameworks.paddle.hooks import PaddleHooks
+from reprod_log.frameworks.paddle.modules import PaddleModules
+from reprod_log.frameworks.paddle.operators import PaddleOperators
+from reprod_log.frameworks.paddle.optimizers import PaddleOptimizers
+from reprod_log.frameworks.paddle.process import PaddleProcess
 
-FRAMEWORK = Framework(
-    name="paddle",
-    tensors=tensors,
-    parts=Eager(modules, hooks, optimizers, process, operators),
-    distributed=distributed,
-    export=export,
-)
+
+class Paddle(PaddleModules, PaddleHooks, PaddleOptimizers, PaddleProcess):
+    operators = PaddleOperators()
+
+
+FRAMEWORK = Framework("paddle", tensors, Paddle(), distributed=distributed, export=export)

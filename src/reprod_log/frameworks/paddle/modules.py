@@ -11,18 +11,8 @@ from paddle.distributed.fleet import meta_parallel
 from paddle.jit.dy2static.program_translator import ProgramTranslator, StaticFunction
 from paddle.nn.layer.rnn import RNNBase
 
-from reprod_log.frameworks.contract import KeptForm, OwnTensor
-from reprod_log.frameworks.modules import (
-    evaluation_mode,
-    kept_form,
-    norm_hooks,
-    plain_settings,
-    recompute_norms,
-    tensor_stores,
-)
-from reprod_log.frameworks.modules import is_training as is_training
-from reprod_log.frameworks.modules import set_setting as set_plain_setting
-from reprod_log.frameworks.paddle.process import uncompiled
+from reprod_log.frameworks.contract import OwnTensor, plain_settings
+from reprod_log.frameworks.hooked import Hooked, evaluation_mode
 from reprod_log.layers.lookup import kind_of, layer_kind, of_the_tables
 from reprod_log.layers.rows import Column
 
@@ -40,33 +30,76 @@ _INHERITED = (
 """Plain attributes that every layer has. (Making an empty layer to look would count up the layers' names.)"""
 
 
-def is_module(thing: object) -> bool:
-    return isinstance(thing, paddle.nn.Layer)
+class PaddleModules(Hooked):
+    package = "paddle"
+    module_class = paddle.nn.Layer
+    flat_weights = "_all_weights"
+    hook_attributes = ("_forward_pre_hooks", "_forward_post_hooks")
 
+    def children(self, module: Any) -> list[tuple[str, Any]]:
+        return [(name, child) for name, child in module._sub_layers.items() if child is not None]
 
-def children(module: Any) -> list[tuple[str, Any]]:
-    return [(name, child) for name, child in module._sub_layers.items() if child is not None]
-
-
-def own(module: Any) -> list[OwnTensor]:
-    column = _column(module)
-    found = [
-        OwnTensor(name, tensor, trained=name not in column.untrained)
-        for name, tensor in module._parameters.items()
-        if tensor is not None
-    ]
-    if module._buffers:
-        volatile = module._non_persistable_buffer_names_set
-        found += [
-            OwnTensor(name, tensor, trained=False, persistent=name not in volatile)
-            for name, tensor in module._buffers.items()
-            if tensor is not None and name not in column.scratch and not _is_derived(name, module)
+    def own(self, module: Any) -> list[OwnTensor]:
+        column = _column(module)
+        found = [
+            OwnTensor(name, tensor, trained=name not in column.untrained)
+            for name, tensor in module._parameters.items()
+            if tensor is not None
         ]
-    return found
+        if module._buffers:
+            volatile = module._non_persistable_buffer_names_set
+            found += [
+                OwnTensor(name, tensor, trained=False, persistent=name not in volatile)
+                for name, tensor in module._buffers.items()
+                if tensor is not None and name not in column.scratch and not _is_derived(name, module)
+            ]
+        return found
 
+    def state_names(self, model: Any) -> dict[str, Any]:
+        return dict(model.state_dict())
 
-def state_names(model: Any) -> dict[str, Any]:
-    return dict(model.state_dict())
+    def settings(self, module: Any) -> dict[str, Any]:
+        return plain_settings(module, _INHERITED)
+
+    def set_setting(self, module: Any, name: str, value: Any) -> None:
+        super().set_setting(module, name, value)
+        # A convolution keeps its padding a second time, in the form that its kernel wants.
+        if name == "padding" and "_updated_padding" in vars(module):
+            module._updated_padding = value
+
+    def wrapped(self, module: Any) -> Any | None:
+        return module._layers if isinstance(module, _WRAPPERS) else None
+
+    def opaque(self, module: Any) -> str:
+        # Inside, hooks would see no values (full_graph=True) or be translated themselves (full_graph=False).
+        converted = isinstance(vars(module).get("forward"), StaticFunction)
+        if converted and ProgramTranslator.get_instance().enable_to_static:
+            return "word.opaque.static"
+        return ""
+
+    def convert(self, module: Any, dtype: str) -> None:
+        layers = module.sublayers(include_self=True)
+        aside = []
+        for layer in layers:
+            for name, tensor in list(layer._buffers.items()):
+                if tensor is not None and not tensor.is_floating_point():
+                    # `to` would cast counters too, and fails on the empty dropout state of a recurrent layer.
+                    aside.append((layer, name, layer._buffers.pop(name)))
+        module.to(dtype=dtype)
+        for layer, name, tensor in aside:
+            layer._buffers[name] = tensor
+        for layer in layers:
+            if isinstance(layer, RNNBase):
+                # It computes with one flat copy of its weights.
+                layer.flatten_parameters()
+
+    @contextmanager
+    def quiet(self, model: Any) -> Iterator[None]:
+        with ExitStack() as undo:
+            undo.enter_context(self.uncompiled())
+            undo.enter_context(evaluation_mode(model.sublayers(include_self=True)))
+            undo.enter_context(paddle.no_grad())
+            yield
 
 
 def _is_derived(name: str, module: Any) -> bool:
@@ -83,78 +116,3 @@ def _column(module: Any) -> Column:
 def _column_of_class(cls: type) -> Column:
     row = layer_kind(kind_of((f"{one.__module__}.{one.__name__}" for one in cls.__mro__), "paddle"))
     return Column(()) if row is None else row.columns["paddle"]
-
-
-def settings(module: Any) -> dict[str, Any]:
-    return plain_settings(module, _INHERITED)
-
-
-def set_setting(module: Any, name: str, value: Any) -> None:
-    set_plain_setting(module, name, value)
-    # A convolution keeps its padding a second time, in the form that its kernel wants.
-    if name == "padding" and "_updated_padding" in vars(module):
-        module._updated_padding = value
-
-
-def wrapped(module: Any) -> Any | None:
-    return module._layers if isinstance(module, _WRAPPERS) else None
-
-
-def opaque(module: Any) -> str:
-    # Inside, hooks would see no values (full_graph=True) or be translated themselves (full_graph=False).
-    converted = isinstance(vars(module).get("forward"), StaticFunction)
-    if converted and ProgramTranslator.get_instance().enable_to_static:
-        return "word.opaque.static"
-    return ""
-
-
-def caveat(module: Any) -> str:
-    return ""
-
-
-def kept_weights(module: Any) -> dict[str, KeptForm]:
-    kept = {hook.name: kept_form(hook) for hook in norm_hooks(module, "paddle")}
-    return {name: form for name, form in kept.items() if form is not None}
-
-
-def refresh(module: Any) -> None:
-    recompute_norms(module, "paddle")
-
-
-def convert(module: Any, dtype: str) -> None:
-    layers = module.sublayers(include_self=True)
-    aside = []
-    for layer in layers:
-        for name, tensor in list(layer._buffers.items()):
-            if tensor is not None and not tensor.is_floating_point():
-                # `to` would cast counters too, and fails on the empty dropout state of a recurrent layer.
-                aside.append((layer, name, layer._buffers.pop(name)))
-    module.to(dtype=dtype)
-    for layer, name, tensor in aside:
-        layer._buffers[name] = tensor
-    for layer in layers:
-        if isinstance(layer, RNNBase):
-            # It computes with one flat copy of its weights.
-            layer.flatten_parameters()
-
-
-def make_copyable(model: Any) -> None:
-    pass  # models of this framework can be copied
-
-
-def stores(module: Any) -> Iterator[dict[str, Any] | list[Any]]:
-    return tensor_stores(module, "_all_weights")
-
-
-def hook_stores(module: Any) -> Iterator[dict[Any, Any]]:
-    yield module._forward_pre_hooks
-    yield module._forward_post_hooks
-
-
-@contextmanager
-def quiet(model: Any) -> Iterator[None]:
-    with ExitStack() as undo:
-        undo.enter_context(uncompiled())
-        undo.enter_context(evaluation_mode(model.sublayers(include_self=True)))
-        undo.enter_context(paddle.no_grad())
-        yield

@@ -11,7 +11,7 @@ from typing import Any
 
 import paddle
 
-from reprod_log.frameworks.contract import KernelHook, OperatorHook
+from reprod_log.frameworks.contract import KernelHook, OperatorHook, Operators
 
 _OPERATIONS = ("add", "sub", "mul", "truediv", "pow", "matmul")
 _METHODS = (*(f"__{side}{name}__" for name in _OPERATIONS for side in ("", "r")), "__neg__", "__getitem__")
@@ -26,30 +26,60 @@ _WRITING = ("__setitem__", "_setitem_dygraph", "copy_", "_inplace_assign")
 _NARROW = (paddle.float32, paddle.float16, paddle.bfloat16)
 
 
-@contextmanager
-def each_operator(call: OperatorHook) -> Iterator[None]:
-    depth = 0
+class PaddleOperators(Operators):
+    @contextmanager
+    def each_operator(self, call: OperatorHook) -> Iterator[None]:
+        depth = 0
 
-    def around(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
-        def instead(*args: Any, **kwargs: Any) -> Any:
-            nonlocal depth
-            if depth:
-                return kernel(*args, **kwargs)
-            depth += 1
-            try:
-                result = kernel(*args, **kwargs)
-            finally:
-                depth -= 1
-            if result is not NotImplemented:
-                call(name, (args, kwargs), result)
-            return result
+        def around(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
+            def instead(*args: Any, **kwargs: Any) -> Any:
+                nonlocal depth
+                if depth:
+                    return kernel(*args, **kwargs)
+                depth += 1
+                try:
+                    result = kernel(*args, **kwargs)
+                finally:
+                    depth -= 1
+                if result is not NotImplemented:
+                    call(name, (args, kwargs), result)
+                return result
 
-        return instead
+            return instead
 
-    with ExitStack() as undo:
-        undo.enter_context(_replaced(around, _METHODS))
-        undo.enter_context(_functions_by_hand(call))
-        yield
+        with ExitStack() as undo:
+            undo.enter_context(_replaced(around, _METHODS))
+            undo.enter_context(_functions_by_hand(call))
+            yield
+
+    @contextmanager
+    def each_kernel(self, call: KernelHook, *, gradients: bool = False) -> Iterator[None]:
+        depth = 0
+
+        def around(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
+            written = (0,) if name in _WRITING or (name.endswith("_") and not name.startswith("__")) else ()
+            pure = _pure(kernel, written)
+
+            def instead(*args: Any, **kwargs: Any) -> Any:
+                nonlocal depth
+                if depth:
+                    return kernel(*args, **kwargs)
+                args, kwargs = _wide(args), {name: _wide(one) for name, one in kwargs.items()}
+
+                def run() -> Any:
+                    nonlocal depth
+                    depth += 1
+                    try:
+                        return kernel(*args, **kwargs)
+                    finally:
+                        depth -= 1
+
+                return call(name, pure, (args, kwargs), written, run)
+
+            return instead
+
+        with paddle.set_grad_enabled(gradients), _replaced(around, (*_METHODS, *_MORE_METHODS)):
+            yield
 
 
 @contextmanager
@@ -124,36 +154,6 @@ def _places_of_kernels(loaded: frozenset[str]) -> tuple[tuple[ModuleType, str], 
     kernels = {id(one) for name, one in vars(paddle._C_ops).items() if callable(one) and not name.startswith("_")}
     modules = [sys.modules[name] for name in loaded if name.partition(".")[0] == "paddle"]
     return tuple((one, name) for one in modules for name, value in list(vars(one).items()) if id(value) in kernels)
-
-
-@contextmanager
-def each_kernel(call: KernelHook, *, gradients: bool = False) -> Iterator[None]:
-    depth = 0
-
-    def around(name: str, kernel: Callable[..., Any]) -> Callable[..., Any]:
-        written = (0,) if name in _WRITING or (name.endswith("_") and not name.startswith("__")) else ()
-        pure = _pure(kernel, written)
-
-        def instead(*args: Any, **kwargs: Any) -> Any:
-            nonlocal depth
-            if depth:
-                return kernel(*args, **kwargs)
-            args, kwargs = _wide(args), {name: _wide(one) for name, one in kwargs.items()}
-
-            def run() -> Any:
-                nonlocal depth
-                depth += 1
-                try:
-                    return kernel(*args, **kwargs)
-                finally:
-                    depth -= 1
-
-            return call(name, pure, (args, kwargs), written, run)
-
-        return instead
-
-    with paddle.set_grad_enabled(gradients), _replaced(around, (*_METHODS, *_MORE_METHODS)):
-        yield
 
 
 def _wide(given: Any) -> Any:

@@ -9,18 +9,125 @@ import numpy as np
 import paddle
 
 from reprod_log.frameworks.contract import ParameterTreatment
+from reprod_log.frameworks.hooked import Hooked
 from reprod_log.frameworks.paddle.tensors import overwrite
 from reprod_log.frameworks.tensors import to_numpy
 from reprod_log.layers.optimizers import Slot, find_optimizer, kept_slot, steps_taken
 from reprod_log.recording import Array
 
 
-def is_optimizer(thing: object) -> bool:
-    return isinstance(thing, paddle.optimizer.Optimizer)
+class PaddleOptimizers(Hooked):
+    optimizer_class = paddle.optimizer.Optimizer
 
+    def parameters_of(self, optimizer: Any) -> list[Any]:
+        return [parameter for group in groups_of(optimizer) for parameter in group["params"]]
 
-def parameters_of(optimizer: Any) -> list[Any]:
-    return [parameter for group in groups_of(optimizer) for parameter in group["params"]]
+    def rates(self, optimizer: Any) -> list[float]:
+        # A group's own `learning_rate` multiplies the optimizer's.
+        rate = float(optimizer.get_lr())
+        return [rate * float(group.get("learning_rate", 1.0)) for group in groups_of(optimizer)]
+
+    def describe(self, optimizer: Any) -> dict[str, Any]:
+        own = {name.lstrip("_"): _plain(value) for name, value in vars(optimizer).items() if _is_setting(name, value)}
+        own["learning_rate"] = float(optimizer.get_lr())
+        own["grad_clip"] = _plain(optimizer._grad_clip)
+        if getattr(optimizer, "regularization", None) is not None:
+            own["regularization"] = _plain(optimizer.regularization)
+        groups = [
+            {name: _plain(value) for name, value in {**own, **group}.items() if name != "params"}
+            for group in groups_of(optimizer)
+        ]
+        multipliers = [float(one.optimize_attr.get("learning_rate", 1.0)) for one in self.parameters_of(optimizer)]
+        found: dict[str, Any] = {
+            "type": type(optimizer).__name__,
+            "groups": groups,
+            "parameters_in_groups": [len(group["params"]) for group in groups_of(optimizer)],
+        }
+        if any(multiplier != 1.0 for multiplier in multipliers):
+            # ParamAttr(learning_rate=…): `get_lr()` does not show it.
+            found["learning_rate_multipliers"] = multipliers
+        return found
+
+    def recorded_state(self, optimizer: Any, parameter: Any) -> list[tuple[str, Any, dict[str, Any]]]:
+        name = parameter.name
+        classes = [one.__name__ for one in type(optimizer).__mro__]
+        kept = {native: one[name] for native, one in optimizer._accumulators.items() if name in one}
+        facts = _steps_taken(optimizer, classes, kept)
+        found = []
+        for native, value in kept.items():
+            known = kept_slot("paddle", classes, native)
+            # RMSProp keeps tensors for momentum and centering even when it uses neither.
+            if known is None or (known[1].option and not getattr(optimizer, f"_{known[1].option}", True)):
+                continue
+            role, slot = known
+            about = dict(facts)
+            if slot.factor == "lr":
+                value, about["derived"] = value / float(optimizer.get_lr()), f"{native} / lr"
+            if slot.shape == "first element":
+                value, about["derived"] = value.flatten()[0], "its first element"
+            found.append((role, value, about))
+        master = getattr(optimizer, "_master_weights", {}).get(name)
+        if master is not None:
+            found.append(("master_weight", master, facts))
+        return found
+
+    def convert_optimizer(self, optimizer: Any, dtype: str) -> None:
+        # The learning rate is a tensor of the dtype that the parameters had; kernels refuse another than theirs.
+        optimizer._dtype = getattr(paddle, dtype)
+        optimizer._learning_rate_map.clear()
+        for kept in optimizer._accumulators.values():
+            for name, tensor in kept.items():
+                if tensor.is_floating_point():
+                    kept[name] = tensor.astype(dtype)
+
+    def treatments(self, optimizer: Any) -> list[ParameterTreatment]:
+        rate = float(optimizer.get_lr())
+        found = []
+        for group in groups_of(optimizer):
+            for parameter in group["params"]:
+                # ParamAttr(learning_rate=…) and a group's own rate both end up here; get_lr() shows neither.
+                factor = float(parameter.optimize_attr.get("learning_rate", 1.0))
+                found.append(
+                    ParameterTreatment(
+                        parameter, rate * factor * _ratio(optimizer, parameter), **_decay(optimizer, group, parameter)
+                    )
+                )
+        return found
+
+    def constants(self, optimizer: Any, parameter: Any) -> dict[str, float]:
+        # A parameter may have a factor of its own (ParamAttr(learning_rate=...)).
+        factor = float(getattr(parameter, "optimize_attr", {}).get("learning_rate", 1.0))
+        betas = {name: _number(getattr(optimizer, f"_{name}", 0.0)) for name in ("beta1", "beta2")}
+        return {"lr": float(optimizer.get_lr()) * factor, **betas}
+
+    def is_kept(self, optimizer: Any, parameter: Any, slot: Slot) -> bool:
+        _create(optimizer, parameter)
+        kept = optimizer._accumulators
+        return any(_native(optimizer, name) == slot.native and parameter.name in kept[name] for name in kept)
+
+    def read_slots(self, optimizer: Any, parameter: Any) -> dict[str, Array]:
+        found = {}
+        for name, by_parameter in optimizer._accumulators.items():
+            if parameter.name in by_parameter:
+                found[_native(optimizer, name)] = to_numpy(by_parameter[parameter.name])
+        return found
+
+    def write_slots(self, optimizer: Any, parameter: Any, slots: Mapping[str, Array]) -> None:
+        _create(optimizer, parameter)
+        for name, by_parameter in optimizer._accumulators.items():
+            tensor = by_parameter.get(parameter.name)
+            if tensor is None:
+                continue
+            plain = _native(optimizer, name)
+            if plain in slots:
+                overwrite(tensor, slots[plain])
+            else:
+                power = plain.endswith("_pow_acc")
+                start = self.constants(optimizer, parameter)[plain.removesuffix("_pow_acc")] if power else 0.0
+                overwrite(tensor, np.full([int(size) for size in tensor.shape], start))
+
+    def clear(self, optimizer: Any) -> None:
+        optimizer.clear_grad()
 
 
 def groups_of(optimizer: Any) -> list[dict[str, Any]]:
@@ -28,34 +135,6 @@ def groups_of(optimizer: Any) -> list[dict[str, Any]]:
     if groups and isinstance(groups[0], dict):
         return list(groups)
     return [{"params": list(groups)}]
-
-
-def rates(optimizer: Any) -> list[float]:
-    # A group's own `learning_rate` multiplies the optimizer's.
-    rate = float(optimizer.get_lr())
-    return [rate * float(group.get("learning_rate", 1.0)) for group in groups_of(optimizer)]
-
-
-def describe(optimizer: Any) -> dict[str, Any]:
-    own = {name.lstrip("_"): _plain(value) for name, value in vars(optimizer).items() if _is_setting(name, value)}
-    own["learning_rate"] = float(optimizer.get_lr())
-    own["grad_clip"] = _plain(optimizer._grad_clip)
-    if getattr(optimizer, "regularization", None) is not None:
-        own["regularization"] = _plain(optimizer.regularization)
-    groups = [
-        {name: _plain(value) for name, value in {**own, **group}.items() if name != "params"}
-        for group in groups_of(optimizer)
-    ]
-    multipliers = [float(one.optimize_attr.get("learning_rate", 1.0)) for one in parameters_of(optimizer)]
-    found: dict[str, Any] = {
-        "type": type(optimizer).__name__,
-        "groups": groups,
-        "parameters_in_groups": [len(group["params"]) for group in groups_of(optimizer)],
-    }
-    if any(multiplier != 1.0 for multiplier in multipliers):
-        # ParamAttr(learning_rate=…): `get_lr()` does not show it.
-        found["learning_rate_multipliers"] = multipliers
-    return found
 
 
 def _is_setting(name: str, value: Any) -> bool:
@@ -78,30 +157,6 @@ def _plain(value: Any) -> Any:
     return {"type": type(value).__name__, **numbers}
 
 
-def recorded_state(optimizer: Any, parameter: Any) -> list[tuple[str, Any, dict[str, Any]]]:
-    name = parameter.name
-    classes = [one.__name__ for one in type(optimizer).__mro__]
-    kept = {native: one[name] for native, one in optimizer._accumulators.items() if name in one}
-    facts = _steps_taken(optimizer, classes, kept)
-    found = []
-    for native, value in kept.items():
-        known = kept_slot("paddle", classes, native)
-        # RMSProp keeps tensors for momentum and centering even when it uses neither.
-        if known is None or (known[1].option and not getattr(optimizer, f"_{known[1].option}", True)):
-            continue
-        role, slot = known
-        about = dict(facts)
-        if slot.factor == "lr":
-            value, about["derived"] = value / float(optimizer.get_lr()), f"{native} / lr"
-        if slot.shape == "first element":
-            value, about["derived"] = value.flatten()[0], "its first element"
-        found.append((role, value, about))
-    master = getattr(optimizer, "_master_weights", {}).get(name)
-    if master is not None:
-        found.append(("master_weight", master, facts))
-    return found
-
-
 def _steps_taken(optimizer: Any, classes: list[str], kept: dict[str, Any]) -> dict[str, Any]:
     """The number of steps, as far as powers of settings tell."""
     row = find_optimizer("paddle", classes)
@@ -113,31 +168,6 @@ def _steps_taken(optimizer: Any, classes: list[str], kept: dict[str, Any]) -> di
     numbers = {name: value for name, value in settings.items() if isinstance(value, float)}
     steps = steps_taken(column, powers, numbers)
     return {} if steps is None else {"optimizer_step": int(steps)}
-
-
-def convert_optimizer(optimizer: Any, dtype: str) -> None:
-    # The learning rate is a tensor of the dtype that the parameters had; kernels refuse another than theirs.
-    optimizer._dtype = getattr(paddle, dtype)
-    optimizer._learning_rate_map.clear()
-    for kept in optimizer._accumulators.values():
-        for name, tensor in kept.items():
-            if tensor.is_floating_point():
-                kept[name] = tensor.astype(dtype)
-
-
-def treatments(optimizer: Any) -> list[ParameterTreatment]:
-    rate = float(optimizer.get_lr())
-    found = []
-    for group in groups_of(optimizer):
-        for parameter in group["params"]:
-            # ParamAttr(learning_rate=…) and a group's own rate both end up here; get_lr() shows neither.
-            factor = float(parameter.optimize_attr.get("learning_rate", 1.0))
-            found.append(
-                ParameterTreatment(
-                    parameter, rate * factor * _ratio(optimizer, parameter), **_decay(optimizer, group, parameter)
-                )
-            )
-    return found
 
 
 def _ratio(optimizer: Any, parameter: Any) -> float:
@@ -181,42 +211,6 @@ def _number(value: Any) -> float:
     return float(value.item()) if isinstance(value, paddle.Tensor) else float(value or 0.0)
 
 
-def constants(optimizer: Any, parameter: Any) -> dict[str, float]:
-    # A parameter may have a factor of its own (ParamAttr(learning_rate=...)).
-    factor = float(getattr(parameter, "optimize_attr", {}).get("learning_rate", 1.0))
-    betas = {name: _number(getattr(optimizer, f"_{name}", 0.0)) for name in ("beta1", "beta2")}
-    return {"lr": float(optimizer.get_lr()) * factor, **betas}
-
-
-def is_kept(optimizer: Any, parameter: Any, slot: Slot) -> bool:
-    _create(optimizer, parameter)
-    kept = optimizer._accumulators
-    return any(_native(optimizer, name) == slot.native and parameter.name in kept[name] for name in kept)
-
-
-def read_slots(optimizer: Any, parameter: Any) -> dict[str, Array]:
-    found = {}
-    for name, by_parameter in optimizer._accumulators.items():
-        if parameter.name in by_parameter:
-            found[_native(optimizer, name)] = to_numpy(by_parameter[parameter.name])
-    return found
-
-
-def write_slots(optimizer: Any, parameter: Any, slots: Mapping[str, Array]) -> None:
-    _create(optimizer, parameter)
-    for name, by_parameter in optimizer._accumulators.items():
-        tensor = by_parameter.get(parameter.name)
-        if tensor is None:
-            continue
-        plain = _native(optimizer, name)
-        if plain in slots:
-            overwrite(tensor, slots[plain])
-        else:
-            power = plain.endswith("_pow_acc")
-            start = constants(optimizer, parameter)[plain.removesuffix("_pow_acc")] if power else 0.0
-            overwrite(tensor, np.full([int(size) for size in tensor.shape], start))
-
-
 def _create(optimizer: Any, parameter: Any) -> None:
     # What the first step would do; there is no public way to it.
     optimizer._create_accumulators(paddle.static.default_main_program().global_block(), [parameter])
@@ -224,11 +218,3 @@ def _create(optimizer: Any, parameter: Any) -> None:
 
 def _native(optimizer: Any, name: str) -> str:
     return name.removeprefix(f"{optimizer._name}_") if optimizer._name else name
-
-
-def step(optimizer: Any) -> None:
-    optimizer.step()
-
-
-def clear(optimizer: Any) -> None:
-    optimizer.clear_grad()

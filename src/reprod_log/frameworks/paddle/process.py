@@ -11,69 +11,63 @@ import paddle
 from paddle.jit.dy2static.program_translator import ProgramTranslator
 
 from reprod_log.frameworks.contract import Switch
+from reprod_log.frameworks.hooked import Hooked
 from reprod_log.frameworks.hooks import temporarily
 from reprod_log.frameworks.paddle.operators import widened_casts
 
 
-def version() -> str:
-    return str(paddle.__version__)
+class PaddleProcess(Hooked):
+    def version(self) -> str:
+        return str(paddle.__version__)
 
+    def threads(self) -> int | None:
+        # paddle uses one thread by default.
+        text = os.environ.get("OMP_NUM_THREADS", "1").split(",")[0]
+        return int(text) if text.isdigit() else None
 
-def threads() -> int | None:
-    # paddle uses one thread by default.
-    text = os.environ.get("OMP_NUM_THREADS", "1").split(",")[0]
-    return int(text) if text.isdigit() else None
+    def seeds(self) -> dict[str, int]:
+        return {"paddle": int(paddle.base.core.default_cpu_generator().initial_seed())}
 
+    def seed(self, number: int) -> None:
+        paddle.seed(number)
 
-def seeds() -> dict[str, int]:
-    return {"paddle": int(paddle.base.core.default_cpu_generator().initial_seed())}
+    def random_state(self) -> Any:
+        return paddle.get_rng_state()
 
+    def set_random_state(self, state: Any) -> None:
+        paddle.set_rng_state(state)
 
-def seed(number: int) -> None:
-    paddle.seed(number)
+    @contextmanager
+    def precision(self, dtype: str) -> Iterator[None]:
+        # Without it the optimizer's learning rate stays float32 and rounds every update.
+        casts = widened_casts() if dtype == "float64" else nullcontext()
+        with temporarily(paddle.set_default_dtype, dtype, paddle.get_default_dtype()), casts:
+            yield
 
+    def uncompiled(self) -> AbstractContextManager[None]:
+        # A converted forward pass would call hooks once, with symbols instead of tensors.
+        translator = ProgramTranslator.get_instance()
+        return temporarily(translator.enable, False, translator.enable_to_static)
 
-def random_state() -> Any:
-    return paddle.get_rng_state()
-
-
-def set_random_state(state: Any) -> None:
-    paddle.set_rng_state(state)
-
-
-@contextmanager
-def precision(dtype: str) -> Iterator[None]:
-    # Without it the optimizer's learning rate stays float32 and rounds every update.
-    casts = widened_casts() if dtype == "float64" else nullcontext()
-    with temporarily(paddle.set_default_dtype, dtype, paddle.get_default_dtype()), casts:
-        yield
-
-
-def uncompiled() -> AbstractContextManager[None]:
-    # A converted forward pass would call hooks once, with symbols instead of tensors.
-    translator = ProgramTranslator.get_instance()
-    return temporarily(translator.enable, False, translator.enable_to_static)
-
-
-def switches() -> list[Switch]:
-    return [
-        Switch(
-            "OMP_NUM_THREADS",
-            ("1",),
-            lambda: os.environ.get("OMP_NUM_THREADS", "1"),
-            None,
-            "paddle's sums differ between one and two threads; set it before the program starts",
-        ),
-        _flag("FLAGS_cudnn_deterministic", True, "cuDNN may pick kernels with unordered sums"),
-        _flag("FLAGS_embedding_deterministic", 1, "an embedding's gradient is added up in no fixed order on GPUs"),
-        Switch(
-            "NVIDIA_TF32_OVERRIDE",
-            ("0",),
-            lambda: os.environ.get("NVIDIA_TF32_OVERRIDE", ""),
-            None,
-            "TF32 keeps 10 bits of each factor; set it before the program starts (matters on GPUs)",
-        ),
-    ]
+    def switches(self) -> list[Switch]:
+        return [
+            Switch(
+                "OMP_NUM_THREADS",
+                ("1",),
+                lambda: os.environ.get("OMP_NUM_THREADS", "1"),
+                None,
+                "paddle's sums differ between one and two threads; set it before the program starts",
+            ),
+            _flag("FLAGS_cudnn_deterministic", True, "cuDNN may pick kernels with unordered sums"),
+            _flag("FLAGS_embedding_deterministic", 1, "an embedding's gradient is added up in no fixed order on GPUs"),
+            Switch(
+                "NVIDIA_TF32_OVERRIDE",
+                ("0",),
+                lambda: os.environ.get("NVIDIA_TF32_OVERRIDE", ""),
+                None,
+                "TF32 keeps 10 bits of each factor; set it before the program starts (matters on GPUs)",
+            ),
+        ]
 
 
 def _flag(name: str, wanted: Any, why: str) -> Switch:

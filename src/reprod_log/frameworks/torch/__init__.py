@@ -1,22 +1,16 @@
-"""PyTorch: everything that reprod_log knows of it. Each part is a file with the functions of contract.py."""
+"""PyTorch: everything that reprod_log knows of it, by the parts of contract.py."""
 
-from reprod_log.frameworks.contract import Eager, Framework
-from reprod_log.frameworks.torch import (
-    distributed,
-    emulation,
-    export,
-    hooks,
-    modules,
-    operators,
-    optimizers,
-    process,
-    tensors,
-)
+from reprod_log.frameworks.contract import Framework
+from reprod_log.frameworks.torch import distributed, export, tensors
+from reprod_log.frameworks.torch.hooks import TorchHooks
+from reprod_log.frameworks.torch.modules import TorchModules
+from reprod_log.frameworks.torch.operators import TorchOperators
+from reprod_log.frameworks.torch.optimizers import TorchOptimizers
+from reprod_log.frameworks.torch.process import TorchProcess
 
-FRAMEWORK = Framework(
-    name="torch",
-    tensors=tensors,
-    parts=Eager(modules, hooks, optimizers, process, operators, emulation),
-    distributed=distributed,
-    export=export,
-)
+
+class Torch(TorchModules, TorchHooks, TorchOptimizers, TorchProcess):
+    operators = TorchOperators()
+
+
+FRAMEWORK = Framework("torch", tensors, Torch(), distributed=distributed, export=export)

@@ -6,48 +6,84 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from functools import reduce
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from reprod_log.frameworks.contract import Switch
+from reprod_log.frameworks.hooked import Hooked
 from reprod_log.frameworks.hooks import temporarily
 
 
-def version() -> str:
-    return str(torch.__version__)
+class TorchProcess(Hooked):
+    def version(self) -> str:
+        return str(torch.__version__)
 
+    def threads(self) -> int | None:
+        return int(torch.get_num_threads())
 
-def threads() -> int | None:
-    return int(torch.get_num_threads())
+    def seeds(self) -> dict[str, int]:
+        return {"torch": int(torch.initial_seed())}
 
+    def seed(self, number: int) -> None:
+        torch.manual_seed(number)
 
-def seeds() -> dict[str, int]:
-    return {"torch": int(torch.initial_seed())}
+    def random_state(self) -> Any:
+        cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
+        return torch.get_rng_state(), cuda
 
+    def set_random_state(self, state: Any) -> None:
+        cpu, cuda = state
+        torch.set_rng_state(cpu)
+        if cuda is not None:
+            torch.cuda.set_rng_state_all(cuda)
 
-def seed(number: int) -> None:
-    torch.manual_seed(number)
+    @contextmanager
+    def precision(self, dtype: str) -> Iterator[None]:
+        widening = _Widening() if dtype == "float64" else nullcontext()
+        with temporarily(torch.set_default_dtype, getattr(torch, dtype), torch.get_default_dtype()), widening:
+            yield
 
+    @contextmanager
+    def uncompiled(self) -> Iterator[None]:
+        # Without it the compiler would look at what listens to a model, and give the model's code up for good.
+        if "torch._dynamo" not in sys.modules:
+            yield  # nothing was compiled, and the compiler takes a second to import
+            return
+        with torch.compiler.set_stance("force_eager"):
+            yield
 
-def random_state() -> Any:
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
-    return torch.get_rng_state(), cuda
-
-
-def set_random_state(state: Any) -> None:
-    cpu, cuda = state
-    torch.set_rng_state(cpu)
-    if cuda is not None:
-        torch.cuda.set_rng_state_all(cuda)
-
-
-@contextmanager
-def precision(dtype: str) -> Iterator[None]:
-    widening = _Widening() if dtype == "float64" else nullcontext()
-    with temporarily(torch.set_default_dtype, getattr(torch, dtype), torch.get_default_dtype()), widening:
-        yield
+    def switches(self) -> list[Switch]:
+        return [
+            Switch(
+                "torch.get_deterministic_debug_mode",
+                # 1 warns of kernels that have no repeatable form, 2 raises.
+                (1, 2),
+                torch.get_deterministic_debug_mode,
+                torch.set_deterministic_debug_mode,
+                "some kernels add in an order that changes from run to run",
+            ),
+            Switch(
+                "torch.get_num_threads",
+                (1,),
+                torch.get_num_threads,
+                torch.set_num_threads,
+                "sums may be split differently on another number of threads",
+            ),
+            _attribute("cudnn", "deterministic", True, "cuDNN may pick kernels with unordered sums"),
+            _attribute("cudnn", "benchmark", False, "cuDNN's timing picks another kernel in another run"),
+            _attribute("cudnn", "allow_tf32", False, "TF32 keeps 10 bits of each factor in convolutions"),
+            _attribute("cuda.matmul", "allow_tf32", False, "TF32 keeps 10 bits of each factor in products"),
+            Switch(
+                "CUBLAS_WORKSPACE_CONFIG",
+                (":4096:8", ":16:8"),
+                lambda: os.environ.get("CUBLAS_WORKSPACE_CONFIG", ""),
+                None,
+                "cuBLAS is repeatable only with a fixed workspace; set it before the program starts (matters on GPUs)",
+            ),
+        ]
 
 
 class _Widening(TorchDispatchMode):  # type: ignore[misc]  # torch is not looked into by mypy
@@ -73,51 +109,13 @@ def _is(value: Any, dtype: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.dtype is dtype
 
 
-@contextmanager
-def uncompiled() -> Iterator[None]:
-    # Without it the compiler would look at what listens to a model, and give the model's code up for good.
-    if "torch._dynamo" not in sys.modules:
-        yield  # nothing was compiled, and the compiler takes a second to import
-        return
-    with torch.compiler.set_stance("force_eager"):
-        yield
-
-
-def switches() -> list[Switch]:
-    return [
-        Switch(
-            "torch.get_deterministic_debug_mode",
-            # 1 warns of kernels that have no repeatable form, 2 raises.
-            (1, 2),
-            torch.get_deterministic_debug_mode,
-            torch.set_deterministic_debug_mode,
-            "some kernels add in an order that changes from run to run",
-        ),
-        Switch(
-            "torch.get_num_threads",
-            (1,),
-            torch.get_num_threads,
-            torch.set_num_threads,
-            "sums may be split differently on another number of threads",
-        ),
-        _attribute("torch.backends.cudnn", "deterministic", True, "cuDNN may pick kernels with unordered sums"),
-        _attribute("torch.backends.cudnn", "benchmark", False, "cuDNN's timing picks another kernel in another run"),
-        _attribute("torch.backends.cudnn", "allow_tf32", False, "TF32 keeps 10 bits of each factor in convolutions"),
-        _attribute("torch.backends.cuda.matmul", "allow_tf32", False, "TF32 keeps 10 bits of each factor in products"),
-        Switch(
-            "CUBLAS_WORKSPACE_CONFIG",
-            (":4096:8", ":16:8"),
-            lambda: os.environ.get("CUBLAS_WORKSPACE_CONFIG", ""),
-            None,
-            "cuBLAS is repeatable only with a fixed workspace; set it before the program starts (matters on GPUs)",
-        ),
-    ]
-
-
 def _attribute(place: str, name: str, wanted: Any, why: str) -> Switch:
-    owner: Any = torch
-    for part in place.split(".")[1:]:
-        owner = getattr(owner, part)
+    """A switch of one of torch's backends."""
+    owner = reduce(getattr, place.split("."), torch.backends)
     return Switch(
-        f"{place}.{name}", (wanted,), lambda: getattr(owner, name), lambda value: setattr(owner, name, value), why
+        f"torch.backends.{place}.{name}",
+        (wanted,),
+        lambda: getattr(owner, name),
+        lambda value: setattr(owner, name, value),
+        why,
     )
