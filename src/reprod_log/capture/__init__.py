@@ -8,12 +8,13 @@ from reprod_log.frameworks.nests import flatten
 from reprod_log.frameworks.tensors import is_tensor, to_numpy
 
 if TYPE_CHECKING:
-    from reprod_log.capture.watching import Run, watch
+    from reprod_log.capture.run import Run
+    from reprod_log.capture.watching import watch
 
 __all__ = ["Run", "flatten", "framework_of", "is_tensor", "to_numpy", "watch"]
 
 # Copying a tensor out (the classic logger) should not load what watching needs.
-_HOMES = {"Run": "reprod_log.capture.watching", "watch": "reprod_log.capture.watching"}
+_HOMES = {"Run": "reprod_log.capture.run", "watch": "reprod_log.capture.watching"}
 
 
 def __getattr__(name: str) -> Any:

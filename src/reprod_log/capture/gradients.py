@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-from reprod_log.capture.session import Session
+from reprod_log.capture.session import Session, StepSession
 from reprod_log.capture.staging import Staged
 from reprod_log.errors import CaptureError
 from reprod_log.frameworks.hooks import Undo, passing
@@ -199,7 +199,7 @@ _BEFORE_A_LOSS = ("data", "forward", "loss")
 class Losses:
     """Records each loss once, in its place before the backward pass, even when it is logged after the update."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: StepSession) -> None:
         self._session = session
         self._scaled: list[tuple[Any, Any]] = []
         self._found: list[Staged] = []

@@ -7,7 +7,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -37,8 +37,8 @@ class Guard:
         """`call` as a hook, which does nothing once the recording has stopped."""
 
         @wraps(call)
-        def guarded(*args: Any) -> Result | None:
-            return None if self.stopped else self.attempt(call, *args)
+        def guarded(*args: Any, **kwargs: Any) -> Result | None:
+            return None if self.stopped else self.attempt(partial(call, *args, **kwargs))
 
         return guarded
 

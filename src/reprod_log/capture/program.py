@@ -81,7 +81,7 @@ def program_of(framework: Framework, started: Program, files: ScriptFiles) -> Pr
     """What has run, now that it has; `started` is what was known before."""
     known = _known_of(framework)
     # A larger one was drawn by the framework, because the script sets none: the numbers tell whether it matters.
-    seeds = framework.eager.seeds()
+    seeds = {} if framework.parts is None else framework.parts.seeds()
     drawn = {f"seed of {name}": number for name, number in seeds.items() if number < _DRAWN_SEEDS}
     return replace(
         started,
@@ -107,11 +107,10 @@ def running_program(framework: Framework) -> Program:
 
 def _known_of(framework: Framework) -> Program:
     """What a framework and its variables are set to."""
-    process = framework.eager
     variables = {name: _digest(os.environ[name].encode()) for name in variables_of(framework.name, os.environ)}
-    switches = {one.name: one.read() for one in process.switches()}
+    switches = {one.name: one.read() for one in ([] if framework.parts is None else framework.parts.switches())}
     return Program(
-        framework=f"{framework.name} {process.version()}",
+        framework=f"{framework.name} {framework.version}",
         environment=variables,
         settings={name: value for name, value in switches.items() if is_plain(value) and "thread" not in name.lower()},
     )

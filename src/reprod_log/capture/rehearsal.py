@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from reprod_log.capture.watching import Run, named_optimizers, watch
+from reprod_log.capture.run import Run
+from reprod_log.capture.watching import named_optimizers, watch
 from reprod_log.frameworks.contract import ParameterTreatment
 from reprod_log.frameworks.module_tree import Root, Slot, Tree
 from reprod_log.frameworks.side import Side, as_mapping

@@ -16,16 +16,19 @@ from typing import Any, NoReturn
 
 from reprod_log.capture.guard import Guard, described
 from reprod_log.capture.program import ScriptFiles, file_digest, program_of
+from reprod_log.capture.run import Run
 from reprod_log.capture.selection import RunOptions, selection
 from reprod_log.capture.session import RecordingLevel
-from reprod_log.capture.watching import Run
+from reprod_log.capture.values import ValueRun
+from reprod_log.capture.watching import ModelRun
 from reprod_log.errors import CaptureError, ReprodLogError, UsageError, listed
 from reprod_log.frameworks import Framework, is_loaded, known_names, loaded, watchable_names
+from reprod_log.frameworks.contract import Listener
 from reprod_log.frameworks.hooks import Undo
 from reprod_log.frameworks.module_tree import Node, Root
 from reprod_log.frameworks.nests import mapped
 from reprod_log.messages import Code, message
-from reprod_log.recording import Recording
+from reprod_log.recording import ModuleInfo, Recording
 from reprod_log.recording.program import FACT, Program
 
 
@@ -197,6 +200,8 @@ class _Watcher:
         self._attached = 0
         self._models: list[Root] = []
         self._functions: dict[tuple[str, type], Node] = {}
+        self._values: list[Framework] = []
+        """Those whose models are values, which tell by themselves what these compute."""
 
     # frameworks
 
@@ -205,8 +210,35 @@ class _Watcher:
         if not is_loaded(name):
             return
         framework = next(one for one in loaded() if one.name == name)
-        if "watch" in framework.can:
+        if "watch" not in framework.can:
+            return
+        self._looked_at.add(framework.name)
+        if framework.programs is None:
             self._look(framework)
+        else:
+            waits = on_import((framework.programs.watched_module,), self.guard(lambda _: self._hear(framework)))
+            self._looking.callback(waits)
+
+    def _hear(self, framework: Framework) -> None:
+        """Have a framework whose models are values tell what they compute."""
+        programs = framework.programs
+        assert programs is not None
+
+        def found(name: str, modules: Sequence[ModuleInfo]) -> None:
+            begun = self.guard.attempt(self._begin, framework, None, lets=ReprodLogError)
+            if begun and isinstance(self._run, ValueRun):
+                self.guard(self._run.found)(name, modules)
+
+        def report(*args: Any, **kwargs: Any) -> None:
+            if self._framework is framework and isinstance(self._run, ValueRun) and self._level.is_recorded:
+                self.guard(self._run.report)(*args, **kwargs)
+
+        def know(facts: Mapping[str, Any]) -> None:
+            if self._framework is framework and self._run is not None:
+                self._run.know(facts)
+
+        self._values.append(framework)
+        self._looking.enter_context(programs.listening(Listener(None, found, report, know, self.guard.attempt)))
 
     def _look(self, framework: Framework) -> None:
         def called(
@@ -219,7 +251,6 @@ class _Watcher:
                 self.guard(self._take)(framework, module)
             return self._converted(framework, module, args, kwargs)
 
-        self._looked_at.add(framework.name)
         self._looking.callback(framework.eager.on_any_call(called))
         self._looking.callback(framework.eager.on_new_optimizer(self.guard(self._made)))
 
@@ -230,7 +261,7 @@ class _Watcher:
         """See to which framework is recorded, now that `module` is called."""
         if framework is self._framework or framework.name in self._others:
             return
-        is_model = _has_parameters(framework, module)
+        is_model = framework.programs is not None or _has_parameters(framework, module)
         if self._framework is None and self._chosen in (None, framework.name):
             # A transform of pictures, a loss function says nothing of what the script is about.
             if is_model or self._chosen is not None or len(self._looked_at) == 1:
@@ -271,9 +302,12 @@ class _Watcher:
         """Whether this call is one to record; what the user has to decide is raised before anything is recorded."""
         if self.guard.stopped or not self._level.is_recorded:
             return False
+        # A layer of one framework may be a module of the one below it as well.
+        if framework.programs is None and any(one.owns(module) for one in self._values):
+            return False
         try:
             self._settle(framework, module)
-            if framework is not self._framework or (self._run is not None and self._run.is_busy):
+            if framework is not self._framework or (isinstance(self._run, ModelRun) and self._run.is_busy):
                 return False
             if self._run is None:
                 self._start(framework)
@@ -285,7 +319,7 @@ class _Watcher:
     def _take(self, framework: Framework, module: Any) -> None:
         """Have the module watched, and the optimizers that were made since."""
         run = self._run
-        if run is not None:
+        if isinstance(run, ModelRun):
             if run.node_of(module) is None:
                 self._adopt(framework, run, module)
             self._attach_optimizers(framework, run)
@@ -295,7 +329,7 @@ class _Watcher:
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         """The arguments in the dtype of the pass, for every model that was converted, recorded or not any more."""
         run, dtype = self._run, self._dtype
-        if run is None or dtype is None or not self._level.is_recorded:
+        if not isinstance(run, ModelRun) or dtype is None or not self._level.is_recorded:
             return None
         if run.is_inside or run.node_of(module) is None:
             return None
@@ -306,9 +340,15 @@ class _Watcher:
         return mapped(args, cast), mapped(kwargs, cast)
 
     def _start(self, framework: Framework) -> None:
-        self._run = Run(framework, {}, {}, self._options).__enter__()
+        if framework.programs is not None and self._dtype is not None:
+            raise UsageError(
+                f"the script calls models of {framework.name}, whose precision is the program's own: record it as it "
+                "is, and compare the models themselves in float64 with align_models"
+            )
+        self._run = (ModelRun if framework.programs is None else ValueRun)(framework, {}, {}, self._options)
+        self._run.__enter__()
 
-    def _adopt(self, framework: Framework, run: Run, module: Any) -> None:
+    def _adopt(self, framework: Framework, run: ModelRun, module: Any) -> None:
         name = variable_name(module) or type(module).__name__
         if not _has_parameters(framework, module):
             self._adopt_function(framework, run, module, name)
@@ -324,7 +364,7 @@ class _Watcher:
         run.add_model(root)
         run.describe()
 
-    def _adopt_function(self, framework: Framework, run: Run, module: Any, name: str) -> None:
+    def _adopt_function(self, framework: Framework, run: ModelRun, module: Any, name: str) -> None:
         """A loss function, an activation: often made for each call, so it is known by its name and class."""
         known = self._functions.get((name, type(module)))
         if known is not None:
@@ -343,7 +383,7 @@ class _Watcher:
             number += 1
         return name
 
-    def _attach_optimizers(self, framework: Framework, run: Run) -> None:
+    def _attach_optimizers(self, framework: Framework, run: ModelRun) -> None:
         ours = [optimizer for optimizer in self._optimizers if framework.eager.is_optimizer(optimizer)]
         for number in range(self._attached, len(ours)):
             if self._dtype is not None:

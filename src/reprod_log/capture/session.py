@@ -168,37 +168,18 @@ class Steps:
         self._held = False
 
 
-class Session:
-    """The framework, the selection, the tree, the stage, and what is going on now."""
+class StepSession:
+    """What counts now: the framework, the selection, the stage, the steps, and whether anything is to be recorded."""
 
-    def __init__(
-        self,
-        framework: Framework,
-        selection: Selection,
-        *,
-        stage: Stage,
-        steps: Steps,
-        guard: Guard,
-        ranks: int = 1,
-    ) -> None:
-        self.framework = framework
-        self.eager = framework.eager
+    def __init__(self, framework: Framework, selection: Selection, *, stage: Stage, steps: Steps, guard: Guard) -> None:
+        self.framework, self.selection = framework, selection
+        self.stage, self.steps, self.guard = stage, steps, guard
         self.is_tensor = framework.tensors.is_tensor
-        self.selection = selection
-        self.tree = tree = Tree(framework)
-        self.stage = stage
-        self.steps = steps
-        self.ranks = ranks
         self.on_hold = False
         """Whether the user wants nothing recorded now."""
         self.over = False
         """Nothing more will be recorded."""
-        self.passes = Passes()
-        self.guard = guard
-        self.forms = Forms(tree)
         self._level = RecordingLevel()
-        self._others: set[str] = set()
-        self._chosen: dict[Node | Slot, bool] = {}
 
     @property
     def paused(self) -> bool:
@@ -212,6 +193,29 @@ class Session:
 
     def wants(self, phase: str) -> bool:
         return phase in self.selection.phases and self.listening
+
+
+class Session(StepSession):
+    """A session that listens to the modules of an eager framework."""
+
+    def __init__(
+        self,
+        framework: Framework,
+        selection: Selection,
+        *,
+        stage: Stage,
+        steps: Steps,
+        guard: Guard,
+        ranks: int = 1,
+    ) -> None:
+        super().__init__(framework, selection, stage=stage, steps=steps, guard=guard)
+        self.eager = framework.eager
+        self.tree = tree = Tree(framework)
+        self.ranks = ranks
+        self.passes = Passes()
+        self.forms = Forms(tree)
+        self._others: set[str] = set()
+        self._chosen: dict[Node | Slot, bool] = {}
 
     def chosen(self, thing: Node | Slot) -> bool:
         """Whether the layer, or the layer of the parameter, is among those asked for."""

@@ -1,114 +1,56 @@
-"""watch: record what a model does, step by step; Run: from the first hook to the finished recording."""
+"""watch: record what a model does, step by step."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-from reprod_log.capture.gradients import check_scalar
-from reprod_log.capture.guard import Guard, described, warn
+from reprod_log.capture.gradients import Losses
+from reprod_log.capture.guard import Guard
 from reprod_log.capture.listening import Listening
 from reprod_log.capture.program import running_program
-from reprod_log.capture.provenance import (
-    caveat_notes,
-    extra_facts,
-    idle_notes,
-    path_of_rank,
-    provenance_of,
-    rank_and_size,
-    silence_notes,
-)
+from reprod_log.capture.provenance import caveat_notes, extra_facts, idle_notes, provenance_of, silence_notes
+from reprod_log.capture.run import Run
 from reprod_log.capture.selection import RunOptions, selection
 from reprod_log.capture.session import Session, Steps, names_of
 from reprod_log.capture.staging import Stage
-from reprod_log.errors import CaptureError, ReprodLogError, UsageError, WriteFailed, counted, listed
+from reprod_log.capture.values import ValueRun
+from reprod_log.errors import UsageError, listed
 from reprod_log.frameworks import Framework, framework_of
 from reprod_log.frameworks.module_tree import Node, Root, Slot
-from reprod_log.frameworks.nests import flatten
-from reprod_log.frameworks.tensors import view
-from reprod_log.messages import Foreign, Message, message
-from reprod_log.recording import PHASES, Array, Key, Recording
+from reprod_log.messages import Message
 from reprod_log.recording.program import FACT
-from reprod_log.recording.recorder import Recorder
-from reprod_log.recording.spool import Spool
 from reprod_log.recording.stores import store_for
 
+__all__ = ["ModelRun", "Run", "named_optimizers", "watch"]
 
-class Run:
-    """What `watch` gives: hooks are on inside the `with` block and off after it; then `recording` is there."""
 
-    def __init__(
-        self,
-        framework: Framework,
-        models: Mapping[str, Any],
-        optimizers: Mapping[str, Any],
-        options: RunOptions,
-    ) -> None:
-        self._spool: Spool | None = None
-        self._models = dict(models)
-        self._optimizers = dict(optimizers)
-        self._options = options
-        self._rank, self._ranks = rank_and_size()
-        # Absolute, because the program may change its folder.
-        save = options.save
-        self._save = None if save is None else path_of_rank(save, self._rank, self._ranks).absolute()
-        self._recording: Recording | None = None
-        self._entered = self._warned = False
-        self._framework = framework
-        self._facts = dict(options.facts)
+class ModelRun(Run):
+    """A run of models that are modules of an eager framework."""
 
-    def _build(self) -> None:
-        framework, tensors = self._framework, self._framework.tensors
-        distributed = framework.distributed
-
-        def view_any(value: Any) -> tuple[Array, bool]:
-            return tensors.view(value) if tensors.is_tensor(value) else view(value)
-
-        # A file of one piece is written at the end; a folder grows step by step.
-        grows = self._save is not None and not self._save.suffix
-        self._recorder = Recorder(self._save if grows else None, spool=self._spool)
-        if self._recorder.notes:
-            warn(str(self._recorder.notes[0]), stacklevel=3)
-        stage = Stage(
-            self._recorder,
-            self._options,
-            view=view_any,
-            shard=distributed.shard if self._ranks > 1 and distributed is not None else None,
-        )
-        steps = Steps(has_optimizers=bool(self._optimizers), after=self._options.step_after)
-        self._session = Session(
-            framework,
-            self._options.selection,
-            stage=stage,
-            steps=steps,
-            guard=Guard(self._stopped),
-            ranks=self._ranks,
+    def _listen(self, stage: Stage, steps: Steps, guard: Guard) -> None:
+        selection = self._options.selection
+        self.session = self._session = Session(
+            self._framework, selection, stage=stage, steps=steps, guard=guard, ranks=self._ranks
         )
         self._listening = Listening(self._session)
 
-    def keep_in(self, spool: Spool | None) -> Run:
-        """Keep arrays in these files instead of memory; to be called before it is entered."""
-        self._spool = spool
-        return self
+    def _forget(self) -> None:
+        self._listening.forget()
 
-    # in and out
+    def _step_is_over(self, *, whole: bool = True) -> None:
+        self._listening.close_step(whole=whole)
 
-    def __enter__(self) -> Run:
-        if self._entered:
-            raise UsageError("this run was entered before; call watch(...) again for another one")
-        self._build()
-        self._entered = True
-        try:
-            # What the user can change is raised before the training begins; anything else does not keep it from that.
-            self._session.guard.attempt(self._begin, lets=ReprodLogError)
-        except BaseException:
-            self._listening.forget()
-            raise
-        return self
+    @property
+    def _losses(self) -> Losses:
+        return self._listening.losses
+
+    @property
+    def _any_called(self) -> bool:
+        return bool(self._listening.calls.called)
 
     def _begin(self) -> None:
         for name, model in self._models.items():
@@ -118,68 +60,6 @@ class Run:
         self._check_layers()
         self._listening.to_process()
         self.describe()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        guard = self._session.guard
-        if guard.is_forked:
-            # A forked child has reached the end of its parent's block; the parent goes on recording.
-            return
-        try:
-            guard.attempt(self._end, error)
-            recording = self._recording = self._closed()
-        finally:
-            guard.attempt(self._listening.forget)
-            guard.end()
-            self._models.clear()
-            self._optimizers.clear()
-        if error is None and not recording.complete:
-            self._warn(f"the recording is incomplete: {listed(map(str, recording.notes[-1:]))}")
-        if error is None and recording.complete and not self._session.stage.count:
-            raise CaptureError(self._why_nothing())
-
-    def _closed(self) -> Recording:
-        guard, save = self._session.guard, self._save
-        recording = guard.attempt(self._recorder.close)
-        if recording is None:
-            return self._recorder.remains()
-        if save is None or not save.suffix:
-            return recording
-        saved = guard.attempt(self._saved, recording, save)
-        return replace(recording, complete=False, notes=tuple(self._recorder.notes)) if saved is None else saved
-
-    def _end(self, error: BaseException | None) -> None:
-        """Record what the last step leaves, and what is known of the whole only now."""
-        if error is not None:
-            note = message("note.capture.cut_short", step=self.step_number, why=Foreign(described(error)))
-            self._recorder.cut_short(note)
-        if self._session.steps.busy:
-            # What a step that broke off leaves behind is not what stands at its end.
-            self._listening.close_step(whole=error is None)
-        self._finish()
-
-    def stop(self, error: BaseException) -> None:
-        """Record nothing more, because of an error on our side."""
-        self._session.guard.stop(error)
-
-    def _stopped(self, error: BaseException) -> None:
-        session = self._session
-        session.over = True
-        note = message("note.capture.stopped", step=session.steps.number, why=Foreign(described(error)))
-        self._recorder.cut_short(note)
-        with suppress(Exception):
-            # The part of the step that was recorded before; and its memory, of which there may be too little.
-            session.stage.flush()
-        session.stage.drop()
-        if isinstance(error, Exception):
-            self._warn(f"{note} (the program goes on; the recording is incomplete)")
-
-    def _warn(self, text: str) -> None:
-        """Warn of the recording's state, once."""
-        if not self._warned:
-            self._warned = True
-            warn(text, stacklevel=4)
 
     def add_model(self, root: Root) -> None:
         """Listen to one more model."""
@@ -202,14 +82,6 @@ class Run:
     def is_inside(self) -> bool:
         """Whether a watched module or a backward pass is running."""
         return self._listening.is_inside
-
-    def note(self, note: Message) -> None:
-        """Something a reader of the recording should know."""
-        self._recorder.note(note)
-
-    def know(self, facts: Mapping[str, Any]) -> None:
-        """Add facts to the provenance."""
-        self._facts.update(facts)
 
     def add_optimizer(self, name: str, optimizer: Any) -> None:
         """Listen to one more optimizer."""
@@ -260,114 +132,6 @@ class Run:
             recorder.provenance, data_hash=str(self._listening.data_hash), extra={**known, **self._facts}
         )
 
-    def _saved(self, recording: Recording, path: Path) -> Recording:
-        try:
-            recording.save(path)
-        except WriteFailed as error:
-            return replace(
-                recording,
-                complete=False,
-                notes=(*recording.notes, message("note.recording.not_saved", why=Foreign(error))),
-            )
-        return replace(recording, source=str(path))
-
-    def _why_nothing(self) -> str:
-        if not self._listening.calls.called:
-            return (
-                "nothing was recorded: no watched model was called inside the block. Call the model itself (model(x), "
-                "not model.forward(x)) between entering and leaving it."
-            )
-        if self._recorder.notes:
-            return f"nothing was recorded: {self._recorder.notes[0]}"
-        return (
-            f"nothing was recorded: {counted(self._session.steps.number, 'step was', 'steps were')} seen, "
-            "but none of phases, layers and steps "
-            "that were asked for was among them"
-        )
-
-    # what the user may do
-
-    @property
-    def recording(self) -> Recording:
-        """The finished recording."""
-        if self._recording is None:
-            raise UsageError("the recording is there after the `with` block; it is still being made")
-        return self._recording
-
-    @property
-    def step_number(self) -> int:
-        """The number of the step that is being recorded, from 0 on."""
-        return self._session.steps.number if self._entered else 0
-
-    @contextmanager
-    def step(self) -> Iterator[None]:
-        """Everything inside the block is one step, whatever the optimizers do."""
-        self._check_entered()
-        if self._session.steps.busy:
-            self._close_step()
-        self._session.steps.hold()
-        try:
-            yield
-        finally:
-            self._session.steps.release()
-            self._close_step()
-
-    def end_step(self) -> None:
-        """The step is over now."""
-        self._check_entered()
-        self._close_step()
-
-    def _close_step(self) -> None:
-        self._session.guard.attempt(self._listening.close_step)
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Nothing inside the block is recorded or counted, for example a validation between two training steps."""
-        self._check_entered()
-        before, self._session.on_hold = self._session.on_hold, True
-        try:
-            yield
-        finally:
-            self._session.on_hold = before
-
-    def loss(self, value: Any, name: str = "loss") -> None:
-        """Record a loss: one number, before or after `backward`."""
-        check_scalar(name, value)
-        self.log(name, value, phase="loss")
-
-    def log(self, name: str, value: Any, phase: str = "loss") -> None:
-        """Record a tensor, a number or a nest of them by hand: a loss, a metric, a learning rate, a batch."""
-        self._check_entered()
-        if phase not in PHASES:
-            raise UsageError(f"no such phase: {phase!r}; known are {listed(PHASES, most=20)}")
-        session = self._session
-        if phase == "data" and session.steps.ends_before_data() and not session.paused:
-            self._close_step()
-        if session.wants(phase):
-            # What cannot be recorded raises here: the user sees which line logged it.
-            session.guard.attempt(self._log, name, value, phase, lets=UsageError)
-
-    def _log(self, name: str, value: Any, phase: str) -> None:
-        session = self._session
-        session.steps.touched()
-        for role, leaf in flatten(value):
-            key = Key(path=name, phase=phase, step=self.step_number, role=role)
-            read = Key.parse(str(key))
-            if (read.path, read.role) != (name, role):
-                raise UsageError(f"{name!r} cannot be a name: '#', ':' and '/' have a meaning in keys; use '.' or '_'")
-            session.is_tensor(leaf) or view(leaf)
-            staged = session.stage.make(phase, leaf, step=self.step_number, root=None, inside=name, role=role)
-            if staged is not None and phase == "loss":
-                self._listening.losses.given(staged)
-            else:
-                session.stage.add(staged)
-
-    def _check_entered(self) -> None:
-        if not self._entered:
-            raise UsageError("nothing is being recorded yet: use it as `with watch(...) as run:`")
-        if self._recording is not None:
-            raise UsageError("nothing is being recorded any more: the `with` block has ended")
-
 
 def watch(
     model: Any,
@@ -393,7 +157,7 @@ def watch(
                 optimizer.step()
         run.recording
 
-    model       a module of torch or paddle, or several by name: {"generator": g, "discriminator": d}
+    model       a module of torch, paddle, Flax NNX or Keras, or several by name: {"generator": g, "discriminator": d}
     optimizer   one, several in a list, or several by name; without it, no learning rate, update or state is recorded
     save        where the recording goes: a folder that grows step by step (no suffix), or a file written at the end
                 (.npz, .safetensors …); None keeps it in memory. With several processes each writes its own part.
@@ -437,7 +201,8 @@ def watch(
     # What runs is unknown then, which a comparison of several passes takes into account; the program goes on.
     with suppress(Exception):
         facts[FACT] = {run: running_program(framework).to_dict()}
-    return Run(framework, models, optimizers, RunOptions(chosen, save, budget, run, step_after, mesh, facts))
+    options = RunOptions(chosen, save, budget, run, step_after, mesh, facts)
+    return (ModelRun if framework.programs is None else ValueRun)(framework, models, optimizers, options)
 
 
 def _named(thing: Any, what: str, *, single: str) -> dict[str, Any]:
@@ -462,12 +227,12 @@ def _one_framework(models: Mapping[str, Any], optimizers: Mapping[str, Any]) -> 
     found: dict[str, Framework] = {}
     for name, model in models.items():
         framework = framework_of(model)
-        if not framework.eager.is_module(model):
+        if not framework.owns(model):
             raise UsageError(f"model {name!r} is a {type(model).__name__}, not a module".replace(" ''", ""))
         found[framework.name] = framework
     for name, optimizer in optimizers.items():
         framework = framework_of(optimizer)
-        if not framework.eager.is_optimizer(optimizer):
+        if not framework.owns_optimizer(optimizer):
             raise UsageError(f"optimizer {name!r} is a {type(optimizer).__name__}, not an optimizer")
         found[framework.name] = framework
     if len(found) > 1:

@@ -31,6 +31,8 @@ _OURS = ("keras", "jax", "mindspore", "onnx", "paddle", "tensorflow", "torch")
 """The frameworks that have a folder or a file of their own here.
 
 Keras is asked before torch: on one of its backends its models are modules of torch as well."""
+_TENSORS = ("Tensor", "Array", "Variable")
+"""What frameworks call what they compute with."""
 GROUP = "reprod_log.frameworks"
 """Entry point group: the name is the framework's top-level module, the object a Framework or a module that has one."""
 
@@ -42,10 +44,9 @@ def framework_of(thing: Any) -> Framework:
     """
     _load_for(thing)
     for framework in loaded():
-        parts = framework.parts
-        if framework.owns(thing) or (
-            parts is not None and (parts.is_optimizer(thing) or framework.tensors.is_tensor(thing))
-        ):
+        if framework.owns(thing) or framework.owns_optimizer(thing):
+            return framework
+        if framework.parts is not None and framework.tensors.is_tensor(thing):
             return framework
     raise _nobody_owns(thing)
 
@@ -135,7 +136,7 @@ def is_loaded(name: str) -> bool:
     module = sys.modules.get(name)
     if module is None or (
         # In the middle of its own import; one that has its tensors already can be asked.
-        getattr(module.__spec__, "_initializing", False) and not hasattr(module, "Tensor")
+        getattr(module.__spec__, "_initializing", False) and not any(hasattr(module, name) for name in _TENSORS)
     ):
         return False
     file = getattr(module, "__file__", None)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from reprod_log.frameworks.side import Scope, Side
     from reprod_log.layers.optimizers import OptimizerColumn, Slot
     from reprod_log.layers.rows import Column
-    from reprod_log.recording import Recording
+    from reprod_log.recording import ModuleInfo, Recording
     from reprod_log.recording.shards import MeshPlace, Shard
 
 Shape = tuple[int, ...]
@@ -650,6 +650,25 @@ class Runner(Protocol):
         raise no_operators(side.framework)
 
 
+@dataclass(frozen=True)
+class Listener:
+    """Who listens to models while a program of the user's own runs them, also inside compiled functions."""
+
+    models: Mapping[str, Any] | None
+    """Those to listen to, by name; None: every outermost one that is called."""
+    found: Callable[[str, Sequence[ModuleInfo]], None]
+    """Called before the first report of a model, with its name and modules."""
+    report: Callable[..., None]
+    """Called as (phase, path, array, role, number, layer_type), in the order in which the program computes.
+
+    `number` tells calls apart that stand at different places of the program: a loop repeats it.
+    """
+    know: Callable[[Mapping[str, Any]], None]
+    """Called with what should stand in the provenance."""
+    attempt: Callable[..., Any]
+    """Calls a function of ours inside the user's program: None when it fails, which ends the recording only."""
+
+
 class Programs(Runner, Protocol):
     """Models as values, and how they run: functions over trees of parameters, graphs."""
 
@@ -669,6 +688,20 @@ class Programs(Runner, Protocol):
     def called_once(self, side: Side, batch: tuple[Any, Any]) -> Any:
         """The side's model with what only a call tells of its modules, where these are made as it is called."""
         return side.model
+
+    watched_module: str = ""
+    """What a program has imported before its models can be listened to."""
+
+    def is_optimizer(self, thing: object) -> bool:
+        return False
+
+    def listening(self, listener: Listener) -> AbstractContextManager[None]:
+        """While it lasts, the listener is given what models compute inside a program of the user's own."""
+        raise CaptureError("models of this framework cannot be watched; compare them with align_models")
+
+    def settle(self) -> None:
+        """Wait until everything that was computed up to now is reported."""
+        return
 
 
 @dataclass(frozen=True)
@@ -717,6 +750,11 @@ class Framework:
     def tensors_in(self, nest: Any, name: str = "") -> list[tuple[str, Any]]:
         """Its tensors in a nest with their roles, in order."""
         return [(role, leaf) for role, leaf in flatten(nest, name) if self.tensors.is_tensor(leaf)]
+
+    def owns_optimizer(self, thing: object) -> bool:
+        if self.parts is not None:
+            return self.parts.is_optimizer(thing)
+        return self.programs is not None and self.programs.is_optimizer(thing)
 
     def owns(self, model: object) -> bool:
         """Whether it is a model of this framework."""

@@ -18,6 +18,7 @@ from reprod_log.frameworks.hooks import (
     before_any_module,
     passing,
     replaced,
+    subclasses,
     unhooked,
 )
 
@@ -84,7 +85,7 @@ class Hooked(Eager):
     def on_new_optimizer(self, found: Callable[[Any], None]) -> Undo:
         undos = ExitStack()
         # Some optimizers do not call their parent's constructor, so each class that has one of its own is replaced.
-        for owner in {self.optimizer_class, *_subclasses(self.optimizer_class)}:
+        for owner in {self.optimizer_class, *subclasses(self.optimizer_class)}:
             if "__init__" in vars(owner):
                 undos.callback(replaced(owner, "__init__", _announcing(vars(owner)["__init__"], found)))
         return undos.close
@@ -108,12 +109,6 @@ def _announcing(made: Callable[..., None], found: Callable[[Any], None]) -> Call
         found(self)
 
     return instead
-
-
-def _subclasses(owner: Any) -> Iterator[Any]:
-    for below in owner.__subclasses__():
-        yield below
-        yield from _subclasses(below)
 
 
 def _kept_form(norm: Any) -> KeptForm | None:

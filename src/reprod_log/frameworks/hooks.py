@@ -285,3 +285,10 @@ def around_scaler(
     for place, value in ((methods.scale, report_scale), (methods.unscale, report_unscale), (methods.step, report_step)):
         undos.callback(replaced(*place, value))
     return undos.close
+
+
+def subclasses(owner: Any) -> Iterator[Any]:
+    """Every class below another."""
+    for below in owner.__subclasses__():
+        yield below
+        yield from subclasses(below)

@@ -12,6 +12,8 @@ from reprod_log.recording.recording import Recording
 
 FACT = "passes"
 """Where a provenance keeps the program of each pass, by the name of the pass."""
+ONE_PRECISION = "one_precision"
+"""The fact that a program of this framework cannot be recorded in another precision than its own."""
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from reprod_log.cli.scripts import ScriptCommand, ScriptFile, arranged, note_on
 from reprod_log.errors import CaptureError, ReprodLogError, UsageError
 from reprod_log.messages import Message, Name, Words, message, words
 from reprod_log.recording import Recording, join_passes
-from reprod_log.recording.program import Program, known_program
+from reprod_log.recording.program import ONE_PRECISION, Program, known_program
 from reprod_log.recording.stores import load, save, store_for
 from reprod_log.report.facts import passes_of
 from reprod_log.report.terminal import drop_output
@@ -134,9 +134,11 @@ def run(
     give(lambda: {"recording": str(output), "entries": len(recording), "complete": recording.complete})
     try:
         _print_recorded(recording, output, replaced, render)
-        if not wide and not another:
+        # Some frameworks run a script in its own precision only.
+        alone = bool(recording.provenance.extra.get(ONE_PRECISION))
+        if not wide and not another and not alone:
             tell_next(_command(context, "--dtype", "float64"), language)
-        elif wide:
+        elif wide or alone:
             tell_next(shlex.join(["reprod", "compare", str(output), "CANDIDATE"]), language)
     except ValueError:
         pass  # the script has closed its output

@@ -18,6 +18,7 @@ from reprod_log.errors import UsageError
 from reprod_log.frameworks.contract import ModuleFacts, StateFacts, plain_settings
 from reprod_log.frameworks.jax.taps import Taps
 from reprod_log.frameworks.module_tree import join
+from reprod_log.frameworks.nests import flatten
 from reprod_log.frameworks.side import Scope
 from reprod_log.frameworks.values import each, module_facts, written_padding
 from reprod_log.recording import Array
@@ -29,6 +30,8 @@ _LIBRARIES = {
     "haiku": ("haiku", "HaikuModel"),
 }
 """Our file, the module that its users import, and the class that takes their models in."""
+_STATES = {"mu": "exp_avg", "nu": "exp_avg_sq", "trace": "momentum_buffer"}
+"""What optax keeps for each parameter, with the canonical names."""
 _NATIVE = {"stride": ("strides", "stride"), "dilation": ("kernel_dilation", "dilation"), "padding": ("padding",),
            "groups": ("feature_group_count", "groups"), "kernel_size": ("kernel_size", "kernel_shape")}  # fmt: skip
 """What the libraries call the settings of a convolution, by the words that frameworks share."""
@@ -203,6 +206,15 @@ def _guessed(inside: Mapping[str, StateFacts]) -> str:
     if "scale" in inside and all("." not in name for name in inside):
         return "LayerNorm" if {"bias", "offset"} & set(inside) else "RMSNorm"
     return "Module"
+
+
+def kept_by(state: Any) -> Iterator[tuple[str, str, Any]]:
+    """What an optimizer of optax keeps for each parameter, by path and canonical name."""
+    for one in jax.tree.leaves(state, is_leaf=lambda node: bool(set(getattr(node, "_fields", ())) & set(_STATES))):
+        for name in getattr(one, "_fields", ()):
+            if name in _STATES:
+                for path, array in flatten(getattr(one, name)):
+                    yield path, _STATES[name], array.get_value() if hasattr(array, "get_value") else array
 
 
 # ---- settings -------------------------------------------------------------------------------------------------------

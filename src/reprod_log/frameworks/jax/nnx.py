@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 from flax import nnx
 
+from reprod_log.frameworks.hooks import replaced, subclasses
 from reprod_log.frameworks.jax.model import Leaf, Model, Started, leaf_of, widened_fields
-from reprod_log.frameworks.jax.taps import Taps, patched
+from reprod_log.frameworks.jax.taps import Taps, patched, replacement
 from reprod_log.frameworks.module_tree import join
 from reprod_log.frameworks.side import Scope
 
 PATH = "_reprod_path"
 """Where a started module keeps its path: transformations of NNX put modules together anew, with their attributes."""
+
+
+Optimizer = nnx.Optimizer
 
 
 def owns(model: object) -> bool:
@@ -97,8 +101,7 @@ class _Started(Started):
         return found
 
     def after(self) -> Mapping[str, Any]:
-        flat = nnx.to_flat_state(nnx.state(self._model))
-        return {".".join(map(str, path)): _value(variable) for path, variable in flat}
+        return arrays_of(nnx.state(self._model))
 
     def listening(self, taps: Taps) -> AbstractContextManager[None]:
         def call(module: Any, original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -108,6 +111,46 @@ class _Started(Started):
             return taps.call(module, path, original, args, kwargs, _rate(module, kwargs))
 
         return patched((one for _, one in modules_of(self._model)), call)
+
+
+def arrays_of(state: Any) -> dict[str, Any]:
+    """The arrays of a state of NNX by path."""
+    return {".".join(map(str, path)): _value(one) for path, one in nnx.to_flat_state(state)}
+
+
+@contextmanager
+def named(model: Any, name: str) -> Iterator[None]:
+    """While it lasts, the modules of a model keep their paths."""
+    modules = list(modules_of(model))
+    for path, one in modules:
+        setattr(one, PATH, join(name, path) if path else name)
+    try:
+        yield
+    finally:
+        for _, one in modules:
+            vars(one).pop(PATH, None)
+
+
+@contextmanager
+def every_call(instead: Callable[..., Any]) -> Iterator[None]:
+    """While it lasts, calls of all modules go to instead(module, original, args, kwargs), of classes made later too."""
+    made = nnx.Module.__init_subclass__.__func__
+    with ExitStack() as undo:
+
+        def patch(cls: type) -> None:
+            if "__call__" in vars(cls):
+                original = vars(cls)["__call__"]
+                undo.callback(type.__setattr__, cls, "__call__", original)
+                type.__setattr__(cls, "__call__", replacement(original, instead))
+
+        def make(cls: type, *args: Any, **kwargs: Any) -> None:
+            made(cls, *args, **kwargs)
+            patch(cls)
+
+        undo.callback(replaced(nnx.Module, "__init_subclass__", classmethod(make)))
+        for cls in subclasses(nnx.Module):
+            patch(cls)
+        yield
 
 
 def _rate(module: Any, kwargs: Mapping[str, Any]) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import jax
@@ -20,6 +21,7 @@ from reprod_log.frameworks.contract import (
     Cotangent,
     Evaluated,
     Framework,
+    Listener,
     ModuleFacts,
     Program,
     Programs,
@@ -27,7 +29,7 @@ from reprod_log.frameworks.contract import (
 )
 from reprod_log.frameworks.jax import operators
 from reprod_log.frameworks.jax.jaxprs import Traced
-from reprod_log.frameworks.jax.model import Model, Started, model_of, owned, set_setting, to_array
+from reprod_log.frameworks.jax.model import Model, Started, kept_by, model_of, owned, set_setting, to_array
 from reprod_log.frameworks.jax.taps import Taps, arrays_in, is_array, is_floating
 from reprod_log.frameworks.module_tree import info_of
 from reprod_log.frameworks.nests import filled, flatten, is_portable, mapped
@@ -38,14 +40,11 @@ from reprod_log.layers.lookup import column_of
 from reprod_log.recording import Array, ModuleInfo, Recording, current_provenance
 from reprod_log.recording.recorder import Recorder
 
-_STATES = {"mu": "exp_avg", "nu": "exp_avg_sq", "trace": "momentum_buffer"}
-"""What optax keeps for each parameter, with the canonical names."""
-
 
 class JaxPrograms(Programs):
     """Models of Flax, Equinox and Haiku: arrays over a tree or graph of modules."""
 
-    can: frozenset[Capability] = frozenset(("gradient", "update", "float64", "isolate", "operators"))
+    can: frozenset[Capability] = frozenset(("gradient", "update", "float64", "isolate", "operators", "watch"))
 
     def owns(self, model: object) -> bool:
         return model_of(model) is not None
@@ -73,6 +72,19 @@ class JaxPrograms(Programs):
 
         jax.eval_shape(called, running.arrays, side.tensors(batch[0], None))
         return running.library.built(taps.modules)
+
+    watched_module = "flax.nnx"
+
+    def is_optimizer(self, thing: object) -> bool:
+        return isinstance(thing, getattr(sys.modules.get("flax.nnx"), "Optimizer", ()))
+
+    def listening(self, listener: Listener) -> AbstractContextManager[None]:
+        # NNX is looked at only where a program has loaded it.
+        watch: AbstractContextManager[None] = import_module(f"{__package__}.watching").Watch(listener).on()
+        return watch
+
+    def settle(self) -> None:
+        jax.effects_barrier()
 
     def run(self, side: Side, batches: Sequence[Batch], scope: Scope) -> Recording:
         with _precision(scope.dtype):
@@ -224,7 +236,7 @@ class _Run:
                 state = self._updated(put, number, arrays, result["gradients"], state)
             for path in sorted(self.running.recorded):
                 put("parameter" if path in self.running.trained else "buffer", path, arrays[path])
-            for path, role, one in _kept(state):
+            for path, role, one in kept_by(state):
                 put("optimizer", path, one, role)
             masks.next_step()
         extra = {"unknown_rates": True} if tx is not None else {}
@@ -324,18 +336,6 @@ def _mask(masks: Masks, shape: tuple[int, ...], rate: float) -> Array:
     if len(shape) < 4:
         return masks.draw(shape, rate)
     return np.moveaxis(masks.draw((shape[0], shape[-1], *shape[1:-1]), rate), 1, -1)
-
-
-def _kept(state: Any) -> Iterator[tuple[str, str, Any]]:
-    """What an optimizer of optax keeps for each parameter, by path and canonical name."""
-    for one in jax.tree.leaves(
-        state, is_leaf=lambda node: hasattr(node, "_fields") and bool(set(node._fields) & set(_STATES))
-    ):
-        for name in getattr(one, "_fields", ()):
-            kept = getattr(one, name)
-            if name in _STATES and isinstance(kept, dict):
-                for path, array in kept.items():
-                    yield path, _STATES[name], array
 
 
 # ---- one module alone -----------------------------------------------------------------------------------------------

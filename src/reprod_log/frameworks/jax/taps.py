@@ -8,12 +8,14 @@ nothing: it survives jit, grad, vmap, scan and remat, and its transpose marks th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
@@ -97,7 +99,7 @@ class Taps:
 
         def given(role: str, leaf: Any) -> Any:
             if is_array(leaf) and id(leaf) not in same:
-                same[id(leaf)] = MARK.bind(leaf, name=name_of((path, number, role)))
+                same[id(leaf)] = self.mark(leaf, name_of((path, number, role)))
             return same.get(id(leaf), leaf)
 
         args, kwargs = mapped(args, given, "input"), mapped(kwargs, given, "input")
@@ -112,13 +114,17 @@ class Taps:
             self.arguments[path] = (args, kwargs, output)
         return shown
 
+    def mark(self, leaf: Any, name: str) -> Any:
+        """The same array, known by its name from here on."""
+        return MARK.bind(leaf, name=name)
+
     def _given(self, name: str, leaf: Any) -> Any:
         if not is_array(leaf):
             return leaf
         floating = is_floating(leaf)
         if name in self.gradients and floating:
             leaf = _with_gradient(leaf, jnp.asarray(self.gradients[name], leaf.dtype))
-        leaf = MARK.bind(leaf, name=name)
+        leaf = self.mark(leaf, name)
         if name in self.outputs and floating and self.outputs[name].shape == leaf.shape:
             # What is recorded is what was computed, and so is the gradient; what goes on is what was given.
             leaf = jnp.asarray(self.outputs[name], leaf.dtype) + (leaf - jax.lax.stop_gradient(leaf))
@@ -148,20 +154,65 @@ def arrays_in(structure: Any, name: str) -> list[tuple[str, Any]]:
     return [(role, leaf) for role, leaf in flatten(structure, name) if is_array(leaf)]
 
 
+def replacement(original: Any, instead: Callable[..., Any]) -> Callable[..., Any]:
+    """A method in the place of another: instead(object, original, args, kwargs)."""
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return instead(self, original.__get__(self, type(self)), args, kwargs)
+
+    return call
+
+
 @contextmanager
 def patched(modules: Iterable[Any], instead: Callable[[Any, Callable[..., Any], Any, Any], Any]) -> Iterator[None]:
     """While it lasts, calls of these modules' classes go to instead(module, original, args, kwargs)."""
     classes = {cls for one in modules for cls in type(one).__mro__ if "__call__" in vars(cls) and cls is not object}
 
-    def replacement(original: Any) -> Callable[..., Any]:
-        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            return instead(self, original.__get__(self, type(self)), args, kwargs)
-
-        return call
-
     with ExitStack() as undo:
         for cls in classes:
             # Past the refusal of classes that are not to be changed.
             undo.callback(type.__setattr__, cls, "__call__", vars(cls)["__call__"])
-            type.__setattr__(cls, "__call__", replacement(vars(cls)["__call__"]))
+            type.__setattr__(cls, "__call__", replacement(vars(cls)["__call__"], instead))
         yield
+
+
+# ---- values out of a program of the user's own ----------------------------------------------------------------------
+
+_CONTEXT = jax.make_user_context(None)
+_WATCHES = count(1)
+
+
+def traced_anew() -> AbstractContextManager[Any]:
+    """While it lasts, jitted functions are traced anew; those that were compiled before come back after it."""
+    manager: AbstractContextManager[Any] = _CONTEXT(next(_WATCHES))
+    return manager
+
+
+def emit(receive: Callable[..., None], value: Any) -> None:
+    """Have `receive(array=…)` called with a value when it is computed. Examples of a vmap come as a batch."""
+
+    @jax.custom_batching.custom_vmap  # type: ignore[untyped-decorator]
+    def called(one: Any) -> Any:
+        jax.debug.callback(lambda array: receive(array=np.asarray(array)), one, ordered=True)
+        return one
+
+    @called.def_vmap  # type: ignore[untyped-decorator]
+    def _(size: int, batched: Any, one: Any) -> Any:
+        emit(receive, one)
+        return one, True
+
+    called(jax.lax.stop_gradient(value))
+
+
+def both_ways(forward: Callable[..., None], backward: Callable[..., None], value: Any) -> Any:
+    @jax.custom_vjp  # type: ignore[untyped-decorator]
+    def tap(one: Any) -> Any:
+        emit(forward, one)
+        return one
+
+    def back(_: Any, gradient: Any) -> tuple[Any]:
+        emit(backward, gradient)
+        return (gradient,)
+
+    tap.defvjp(lambda one: (tap(one), None), back)
+    return tap(value)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module
 from typing import Any
 
 import keras
+import numpy as np
+
+from reprod_log.frameworks.hooks import temporarily
 
 Leaves = Mapping[str, Any]
 Zero = Callable[[str, Any], Any]
 """Gives the zero that is added to a tensor, by a name for it: its gradient is that of the tensor."""
+Receive = Callable[..., None]
 Function = Callable[[Leaves, Zero], tuple[Any, Any]]
 """From what is differentiated for to a number and whatever else comes out."""
 
@@ -34,6 +38,22 @@ class Backend(ABC):
 
     @abstractmethod
     def is_tensor(self, value: object) -> bool: ...
+
+    def watched(self) -> AbstractContextManager[Any]:
+        """While it lasts, what is computed can be called back."""
+        return nullcontext()
+
+    def settle(self) -> None:
+        """Wait until everything that was computed was called back."""
+        return
+
+    def emit(self, receive: Receive, tensor: Any) -> None:
+        """Have `receive(array=…)` called with a tensor when it is computed."""
+        receive(array=np.array(keras.ops.convert_to_numpy(tensor)))
+
+    @abstractmethod
+    def tapped(self, forward: Receive, backward: Receive, tensor: Any) -> Any:
+        """The tensor, which is called back with, and its gradient."""
 
 
 class _Jax(Backend):
@@ -67,6 +87,21 @@ class _Jax(Backend):
     def is_tensor(self, value: object) -> bool:
         return isinstance(value, self._jax.Array)
 
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        with _taps().traced_anew():
+            yield
+            self.settle()
+
+    def settle(self) -> None:
+        self._jax.effects_barrier()
+
+    def emit(self, receive: Receive, tensor: Any) -> None:
+        _taps().emit(receive, self._jax.numpy.asarray(tensor))
+
+    def tapped(self, forward: Receive, backward: Receive, tensor: Any) -> Any:
+        return _taps().both_ways(forward, backward, tensor)
+
 
 class _Torch(Backend):
     def __init__(self) -> None:
@@ -87,6 +122,12 @@ class _Torch(Backend):
 
     def is_tensor(self, value: object) -> bool:
         return isinstance(value, self._torch.Tensor)
+
+    def tapped(self, forward: Receive, backward: Receive, tensor: Any) -> Any:
+        self.emit(forward, tensor)
+        if tensor.requires_grad:
+            tensor.register_hook(lambda gradient: self.emit(backward, gradient))
+        return tensor
 
 
 class _Tensorflow(Backend):
@@ -111,6 +152,26 @@ class _Tensorflow(Backend):
 
     def is_tensor(self, value: object) -> bool:
         return bool(self._tf.is_tensor(value))
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        # Inside of a graph there are no values.
+        before = self._tf.config.functions_run_eagerly()
+        with temporarily(self._tf.config.run_functions_eagerly, True, before):
+            yield
+
+    def tapped(self, forward: Receive, backward: Receive, tensor: Any) -> Any:
+        def back(gradient: Any) -> Any:
+            self.emit(backward, gradient)
+            return gradient
+
+        self.emit(forward, tensor)
+        return self._tf.custom_gradient(lambda one: (self._tf.identity(one), back))(tensor)
+
+
+def _taps() -> Any:
+    # Only on the backend jax.
+    return import_module("reprod_log.frameworks.jax.taps")
 
 
 _KNOWN: Mapping[str, Callable[[], Backend]] = {"jax": _Jax, "torch": _Torch, "tensorflow": _Tensorflow}

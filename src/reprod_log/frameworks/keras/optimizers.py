@@ -63,7 +63,7 @@ class Updates:
 
     def kept(self, rate: float) -> Iterator[tuple[str, str, Array, dict[str, Any]]]:
         """What it keeps for each parameter: path, canonical name, values, facts; `rate` is that of the last step."""
-        name = self._kind
+        name = _kind(self._optimizer)
         facts = {"optimizer_step": int(to_array(self._optimizer.iterations))}
         for attribute, role in _SLOTS.get(name, {}).items():
             kept = getattr(self._optimizer, attribute, None) or []
@@ -75,20 +75,47 @@ class Updates:
                     array = array / np.asarray(_RATES[name] * rate, array.dtype)
                 yield path, role, array, facts
 
-    @property
-    def _kind(self) -> str:
-        return next((one.__name__ for one in type(self._optimizer).__mro__ if one.__name__ in _SLOTS), "")
-
     def described(self) -> dict[str, Any]:
-        """Its settings in shared words, and the paths of its parameters."""
-        plain = {
-            name: value
-            for name, value in self._optimizer.get_config().items()
-            if isinstance(value, (bool, int, float)) and name not in ("learning_rate", "name")
-        }
-        group = {_WORDS.get(name, name): value for name, value in plain.items()}
-        group["lr"] = self.rate
-        name = type(self._optimizer).__name__
-        # Keras takes the decay off the weights in every optimizer.
-        name = "AdamW" if name == "Adam" and group.get("weight_decay") else name
-        return {"type": name, "groups": [group], "parameters": list(self.variables)}
+        return {**described(self._optimizer, list(self.variables)), "groups": [self._group()]}
+
+    def _group(self) -> dict[str, Any]:
+        return {**_settings(self._optimizer), "lr": self.rate}
+
+
+def described(optimizer: Any, paths: list[str]) -> dict[str, Any]:
+    """Its settings in shared words, and the paths of its parameters."""
+    group = _settings(optimizer)
+    name = type(optimizer).__name__
+    # Keras takes the decay off the weights in every optimizer.
+    name = "AdamW" if name == "Adam" and group.get("weight_decay") else name
+    return {"type": name, "groups": [group], "parameters": paths}
+
+
+def _settings(optimizer: Any) -> dict[str, Any]:
+    return {
+        _WORDS.get(name, name): value
+        # Not its configuration, which asks for the learning rate: that has no value while a step is compiled.
+        for name, value in vars(optimizer).items()
+        if isinstance(value, (bool, int, float)) and not name.startswith("_") and name != "built"
+    }
+
+
+def _kind(optimizer: Any) -> str:
+    return next((one.__name__ for one in type(optimizer).__mro__ if one.__name__ in _SLOTS), "")
+
+
+def slots_of(optimizer: Any, variables: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    """What an optimizer keeps for each parameter as it stands now: path, canonical name, tensor."""
+    order = {id(one): place for place, one in enumerate(optimizer._trainable_variables)}
+    kind = _kind(optimizer)
+    for attribute, role in _SLOTS.get(kind, {}).items():
+        kept = getattr(optimizer, attribute, None) or []
+        for path, one in variables.items():
+            if order[id(one)] >= len(kept):
+                continue
+            tensor = kept[order[id(one)]].value
+            if role == "momentum_buffer" and kind in _RATES:
+                if not optimizer.momentum:
+                    continue
+                tensor = tensor / keras.ops.cast(_RATES[kind] * optimizer.learning_rate, tensor.dtype)
+            yield path, role, tensor

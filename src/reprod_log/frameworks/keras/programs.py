@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,6 +19,7 @@ from reprod_log.frameworks.contract import (
     Cotangent,
     Evaluated,
     Framework,
+    Listener,
     ModuleFacts,
     Programs,
     TensorFacts,
@@ -38,6 +39,7 @@ from reprod_log.frameworks.keras.models import (
 )
 from reprod_log.frameworks.keras.optimizers import Updates
 from reprod_log.frameworks.keras.taps import Taps, ended_by, is_floating, is_tensor, listening
+from reprod_log.frameworks.keras.watching import Watch
 from reprod_log.frameworks.module_tree import info_of
 from reprod_log.frameworks.nests import filled, flatten, is_portable, mapped
 from reprod_log.frameworks.side import Batch, Scope, Side, check_number
@@ -71,7 +73,17 @@ class KerasTensors:
 class KerasPrograms(Programs):
     """Layers and models of Keras 3, with the variables that they were built with."""
 
-    can: frozenset[Capability] = frozenset(("gradient", "update", "float64", "isolate"))
+    can: frozenset[Capability] = frozenset(("gradient", "update", "float64", "isolate", "watch"))
+    watched_module = "keras"
+
+    def is_optimizer(self, thing: object) -> bool:
+        return isinstance(thing, keras.optimizers.Optimizer)
+
+    def listening(self, listener: Listener) -> AbstractContextManager[None]:
+        return Watch(listener).on()
+
+    def settle(self) -> None:
+        backend().settle()
 
     def owns(self, model: object) -> bool:
         return is_model(model)

@@ -11,6 +11,7 @@ from typing import Any
 import keras
 from keras.src.backend.common.masking import get_keras_mask, set_keras_mask
 
+from reprod_log.frameworks.hooks import replaced
 from reprod_log.frameworks.keras.backends import Zero, backend
 from reprod_log.frameworks.keras.models import Activation, KerasModel
 from reprod_log.frameworks.module_tree import join
@@ -77,19 +78,28 @@ class Taps:
         self._given[path] = (args, kwargs)
         for role, leaf in (*flatten(args, "input"), *flatten(kwargs, "input")):
             if is_tensor(leaf):
-                self.values[path, number, role] = leaf
+                self.taken((path, number, role), leaf)
         return number
+
+    def taken(self, place: Place, leaf: Any) -> None:
+        """What a layer is given."""
+        self.values[place] = leaf
+
+    def shown(self, place: Place, leaf: Any) -> Any:
+        """What a layer gives, as it goes on from there."""
+        if self.zero is not None and is_floating(leaf):
+            leaf = leaf + self.zero(name_of(place), leaf)
+        self.values[place] = leaf
+        return leaf
 
     def _leave(self, path: str, number: int, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
         def given(role: str, leaf: Any) -> Any:
             if not is_tensor(leaf):
                 return leaf
-            if self.zero is not None and is_floating(leaf):
-                mask = get_keras_mask(leaf)
-                leaf = leaf + self.zero(name_of((path, number, role)), leaf)
-                if mask is not None:
-                    set_keras_mask(leaf, mask)
-            self.values[path, number, role] = leaf
+            mask = get_keras_mask(leaf)
+            leaf = self.shown((path, number, role), leaf)
+            if mask is not None:
+                set_keras_mask(leaf, mask)
             return leaf
 
         output = mapped(output, given, "output")
@@ -101,15 +111,30 @@ class Taps:
 @contextmanager
 def listening(taps: Taps) -> Iterator[None]:
     """While it lasts, calls of the model's layers go through the taps."""
+    with every_call(taps.call), activations(taps):
+        yield
+
+
+@contextmanager
+def every_call(instead: Callable[..., Any]) -> Iterator[None]:
+    """While it lasts, calls of all layers go to instead(layer, original, args, kwargs)."""
     layer_class = keras.layers.Layer
     original = layer_class.__call__
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return taps.call(self, original, args, kwargs)
+        return instead(self, original, args, kwargs)
 
+    undo = replaced(layer_class, "__call__", call)
+    try:
+        yield
+    finally:
+        undo()
+
+
+@contextmanager
+def activations(taps: Taps) -> Iterator[None]:
+    """While it lasts, the activations that end layers of the model go through the taps."""
     with ExitStack() as undo:
-        setattr(layer_class, "__call__", call)  # noqa: B010  # mypy does not know methods as attributes
-        undo.callback(setattr, layer_class, "__call__", original)
         for path, one in taps.model.modules.items():
             if isinstance(one, Activation):
                 above = path.removesuffix("activation").removesuffix(".")
