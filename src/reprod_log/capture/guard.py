@@ -57,6 +57,16 @@ class Guard:
                     raise
                 return None
 
+    def beside(self, call: Callable[..., Result], *args: Any) -> Result | None:
+        """The same without the lock, for what starts computations that report to us from another thread."""
+        if self.stopped or self.is_forked:
+            return None
+        try:
+            return call(*args)
+        except Exception as error:
+            self.stop(error)
+            return None
+
     def stop(self, error: BaseException) -> None:
         """Record nothing more because of `error`; the first one counts."""
         if self.stopped:

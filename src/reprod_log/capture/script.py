@@ -212,8 +212,8 @@ class _Watcher:
         framework = next(one for one in loaded() if one.name == name)
         if "watch" not in framework.can:
             return
-        self._looked_at.add(framework.name)
         if framework.programs is None:
+            self._looked_at.add(framework.name)
             self._look(framework)
         else:
             waits = on_import((framework.programs.watched_module,), self.guard(lambda _: self._hear(framework)))
@@ -237,8 +237,9 @@ class _Watcher:
             if self._framework is framework and self._run is not None:
                 self._run.know(facts)
 
+        self._looked_at.add(framework.name)
         self._values.append(framework)
-        self._looking.enter_context(programs.listening(Listener(None, found, report, know, self.guard.attempt)))
+        self._looking.enter_context(programs.listening(Listener(None, found, report, know, self.guard.beside)))
 
     def _look(self, framework: Framework) -> None:
         def called(

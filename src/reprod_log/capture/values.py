@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Sequence
-from contextlib import ExitStack
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from types import TracebackType
 from typing import Any
 
 from reprod_log.capture.gradients import Losses
@@ -51,7 +52,7 @@ class ValueRun(Run):
     def _begin(self) -> None:
         guard = self.session.guard
         if self._models:
-            listener = Listener(self._models, guard(self.found), guard(self.report), guard(self.know), guard.attempt)
+            listener = Listener(self._models, guard(self.found), guard(self.report), guard(self.know), guard.beside)
             self._off.enter_context(self._programs.listening(listener))
         self._describe()
 
@@ -122,6 +123,26 @@ class ValueRun(Run):
             stage.make(phase, array, step=step, root=None, inside=path, call=call, role=role, layer_type=layer_type)
         )
 
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # What is still being computed belongs to the run. Never under the guard's lock: it is reported through that.
+        self.session.guard.beside(self._programs.settle)
+        super().__exit__(kind, error, trace)
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        with super().step():
+            yield
+            self._programs.settle()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        self._programs.settle()
+        with super().paused():
+            yield
+            self._programs.settle()
+
     def _close_step(self) -> None:
         self._programs.settle()
         super()._close_step()
@@ -144,11 +165,6 @@ class ValueRun(Run):
         session.steps.advance()
         if session.selection.is_over(session.steps.number) or session.stage.recorder.failed:
             session.over = True
-
-    def _end(self, error: BaseException | None) -> None:
-        # What is still being computed belongs to the run.
-        self._programs.settle()
-        super()._end(error)
 
     def _finish(self) -> None:
         self.session.stage.close()

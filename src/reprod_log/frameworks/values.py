@@ -133,6 +133,11 @@ def each(value: Any, size: int) -> list[Any]:
 # ---- images ---------------------------------------------------------------------------------------------------------
 
 
+def fits(shape: Shape, wanted: Sequence[int | None]) -> bool:
+    """Whether an array of this shape can be given where some sizes are fixed."""
+    return len(shape) == len(wanted) and all(b is None or a == b for a, b in zip(shape, wanted, strict=True))
+
+
 @dataclass(frozen=True)
 class Channels:
     """Where a layer has its channels: other frameworks are given and give its images with the channels first."""

@@ -35,12 +35,7 @@ _FLAX = {
     "embedding": Column(("Embed",), (TensorMap("embedding", ("weight",)),)),
     **{
         f"{kind}{n}d": Column(
-            classes,
-            (
-                TensorMap("kernel", ("weight",), Transform(axes=_KERNEL_AXES[n])),
-                *same("bias"),
-            ),
-            channels="last",
+            classes, (TensorMap("kernel", ("weight",), Transform(axes=_KERNEL_AXES[n])), *same("bias")), channels="last"
         )
         for n in (1, 2, 3)
         for kind, classes in (("conv", (f"Conv{n}d",)), ("conv_transpose", (f"ConvTranspose{n}d",)))
@@ -81,10 +76,7 @@ _FLAX = {
 _FLAX_MIRRORED = {
     f"conv_transpose{n}d": Column(
         (f"ConvTranspose{n}d",),
-        (
-            TensorMap("kernel", ("weight",), Transform(axes=axes, mirrored=True)),
-            *same("bias"),
-        ),
+        (TensorMap("kernel", ("weight",), Transform(axes=axes, mirrored=True)), *same("bias")),
         channels="last",
     )
     for n, axes in ((1, (1, 2, 0)), (2, (2, 3, 0, 1)), (3, (3, 4, 0, 1, 2)))

@@ -73,8 +73,6 @@ class OptimizerKind:
     """Shared words of its settings; rates and decay are also compared for each parameter."""
     absent: Mapping[str, Any] = field(default_factory=dict)
     """What it means when a side does not have the setting: the same as 0 or False."""
-    history: tuple[str, ...] = ()
-    """Settings that do not show in the first step."""
     averages: Mapping[str, str] = field(default_factory=dict)
     """Slot to the setting that says how much of the old stays."""
     transferable: bool = True
@@ -102,7 +100,6 @@ _NEUTRAL = {"weight_decay": 0.0, "l1_decay": 0.0, "maximize": False}
 _ADAM: Mapping[str, Any] = {
     "compared": ("beta1", "beta2", "eps", "amsgrad", *_ALWAYS),
     "absent": {"amsgrad": False, **_NEUTRAL},
-    "history": ("beta1", "beta2", "amsgrad"),
     "averages": {"exp_avg": "beta1", "exp_avg_sq": "beta2"},
 }
 _FLAG = "decoupled_weight_decay"
@@ -115,15 +112,11 @@ OPTIMIZERS: tuple[OptimizerKind, ...] = (
             "paddle": OptimizerColumn(
                 ("SGD", "Momentum"),
                 {"momentum_buffer": Slot("velocity", "momentum")},
-                settings={
-                    "nesterov": Setting("use_nesterov"),
-                    "weight_decay": Setting("regularization_coeff"),
-                },
+                settings={"nesterov": Setting("use_nesterov"), "weight_decay": Setting("regularization_coeff")},
             ),
         },
         compared=("momentum", "dampening", "nesterov", *_ALWAYS),
         absent={"momentum": 0.0, "dampening": 0.0, "nesterov": False, **_NEUTRAL},
-        history=("momentum", "dampening"),
     ),
     OptimizerKind(
         "adam",
@@ -137,12 +130,7 @@ OPTIMIZERS: tuple[OptimizerKind, ...] = (
         "adamw",
         {
             "torch": OptimizerColumn(
-                ("AdamW",),
-                _TORCH_ADAM,
-                _STEP,
-                settings=_BETAS,
-                decay="decoupled",
-                decay_flag=_FLAG,
+                ("AdamW",), _TORCH_ADAM, _STEP, settings=_BETAS, decay="decoupled", decay_flag=_FLAG
             ),
             "paddle": OptimizerColumn(
                 ("AdamW",),
@@ -174,7 +162,6 @@ OPTIMIZERS: tuple[OptimizerKind, ...] = (
         },
         compared=("beta1", "beta2", "eps", *_ALWAYS),
         absent=_NEUTRAL,
-        history=("beta1", "beta2"),
         averages={"exp_avg": "beta1"},
     ),
     OptimizerKind(
@@ -197,7 +184,6 @@ OPTIMIZERS: tuple[OptimizerKind, ...] = (
         },
         compared=("beta1", "beta2", "eps", "momentum_decay", *_ALWAYS),
         absent=_NEUTRAL,
-        history=("beta1", "beta2"),
         averages=_ADAM["averages"],
         transferable=False,
     ),
@@ -215,23 +201,14 @@ OPTIMIZERS: tuple[OptimizerKind, ...] = (
         },
         compared=("beta1", "beta2", "eps", *_ALWAYS),
         absent=_NEUTRAL,
-        history=("beta1", "beta2"),
         averages=_ADAM["averages"],
         transferable=False,
     ),
     OptimizerKind(
         "adagrad",
         {
-            "torch": OptimizerColumn(
-                ("Adagrad",),
-                {"sum": Slot("sum")},
-                _STEP,
-            ),
-            "paddle": OptimizerColumn(
-                ("Adagrad",),
-                {"sum": Slot("moment")},
-                settings={"eps": Setting("epsilon")},
-            ),
+            "torch": OptimizerColumn(("Adagrad",), {"sum": Slot("sum")}, _STEP),
+            "paddle": OptimizerColumn(("Adagrad",), {"sum": Slot("moment")}, settings={"eps": Setting("epsilon")}),
         },
         compared=("eps", "lr_decay", "initial_accumulator_value", *_ALWAYS),
         absent={"lr_decay": 0.0, "initial_accumulator_value": 0.0, **_NEUTRAL},
@@ -261,16 +238,13 @@ OPTIMIZERS: tuple[OptimizerKind, ...] = (
         },
         compared=("rho", "eps", "momentum", "centered", *_ALWAYS),
         absent={"momentum": 0.0, "centered": False, **_NEUTRAL},
-        history=("momentum",),
         averages={"square_avg": "rho", "grad_avg": "rho"},
     ),
     OptimizerKind(
         "adadelta",
         {
             "torch": OptimizerColumn(
-                ("Adadelta",),
-                {"square_avg": Slot("square_avg"), "acc_delta": Slot("acc_delta")},
-                _STEP,
+                ("Adadelta",), {"square_avg": Slot("square_avg"), "acc_delta": Slot("acc_delta")}, _STEP
             ),
             "paddle": OptimizerColumn(
                 ("Adadelta",),
@@ -307,11 +281,7 @@ OPTIMIZERS: tuple[OptimizerKind, ...] = (
                 ("Lamb",),
                 _PADDLE_MOMENTS,
                 _POWERS,
-                settings={
-                    **_NARROW_BETAS,
-                    **_EPSILON,
-                    "weight_decay": Setting("lamb_weight_decay"),
-                },
+                settings={**_NARROW_BETAS, **_EPSILON, "weight_decay": Setting("lamb_weight_decay")},
                 decay="decoupled",
             ),
         },

@@ -44,7 +44,7 @@ from reprod_log.frameworks.module_tree import info_of
 from reprod_log.frameworks.nests import filled, flatten, is_portable, mapped
 from reprod_log.frameworks.side import Batch, Scope, Side, check_number
 from reprod_log.frameworks.tensors import cast_floating
-from reprod_log.frameworks.values import Channels, Place, Put, name_of
+from reprod_log.frameworks.values import Channels, Place, Put, fits, name_of
 from reprod_log.layers.rows import data_format_says_last
 from reprod_log.messages import message
 from reprod_log.recording import Array, Recording, current_provenance
@@ -187,7 +187,7 @@ class _Program:
         def tensor(role: str, leaf: Any) -> Any:
             if isinstance(leaf, np.ndarray) and leaf.ndim >= 3 and len(wanted) == 1:
                 last = np.moveaxis(leaf, 1, -1)
-                if not _fits(leaf.shape, wanted[0]) and _fits(last.shape, wanted[0]):
+                if not fits(leaf.shape, wanted[0]) and fits(last.shape, wanted[0]):
                     self.moved.append(role)
                     leaf = last
             return _tensor(leaf, self.scope.dtype)
@@ -210,10 +210,6 @@ class _Program:
             return model(inputs, **self.options)
         several = len(inputs) > 1 and len(getattr(model, "inputs", None) or ()) == len(inputs)
         return model(list(inputs), **self.options) if several else model(*inputs, **self.options)
-
-
-def _fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
-    return len(shape) == len(wanted) and all(b is None or a == b for a, b in zip(shape, wanted, strict=True))
 
 
 class _Run:

@@ -10,11 +10,14 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 
-from reprod_log.errors import UsageError, counted, listed
+from reprod_log.errors import CaptureError, UsageError, counted, listed
 from reprod_log.frameworks.module_tree import join
 from reprod_log.frameworks.onnx.engines import ENGINES, RUNTIME
+from reprod_log.frameworks.values import fits
+from reprod_log.recording import Array
 
 SUFFIX = ".onnx"
 _SCOPES, _CLASSES = "pkg.torch.onnx.name_scopes", "pkg.torch.onnx.class_hierarchy"
@@ -86,6 +89,33 @@ class Graph:
             if node.op_type in _SIZES or (told and not self.fixed.issuperset(node.output)):
                 known.update(node.output)
         return frozenset(known)
+
+    @cached_property
+    def moves_channels(self) -> bool:
+        """Whether it has its images with the channels last, and moves them to the front for its kernels."""
+        perms = (one.ints for node in self.nodes if node.op_type == "Transpose" for one in node.attribute)
+        return any(list(one)[:2] == [0, len(one) - 1] and len(one) > 2 for one in perms)
+
+    @cached_property
+    def _shapes(self) -> Mapping[str, tuple[int | None, ...]]:
+        known = onnx.shape_inference.infer_shapes(self.proto).graph
+        return {
+            one.name: tuple(dim.dim_value or None for dim in one.type.tensor_type.shape.dim)
+            for one in (*known.input, *known.value_info, *known.output)
+            if one.type.tensor_type.HasField("shape")
+        }
+
+    def arranged(self, name: str, array: Array) -> Array:
+        """An image with its channels where this graph has them for a tensor; frameworks exchange them first."""
+        wanted = self._shapes.get(name) if self.moves_channels and array.ndim > 2 else None
+        if wanted is None:
+            return array
+        moved = np.moveaxis(array, 1, -1)
+        if not fits(moved.shape, wanted):
+            return array
+        if fits(array.shape, wanted):
+            raise CaptureError("the graph moves channels, and the shape of its input does not tell where it has them")
+        return moved
 
     def is_value(self, name: str) -> bool:
         """Whether a tensor carries values of the data through the graph."""

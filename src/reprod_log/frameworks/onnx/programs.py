@@ -117,7 +117,10 @@ class OnnxPrograms(Programs):
         arrays = [leaf for _, leaf in flatten((call.args, dict(call.kwargs))) if isinstance(leaf, np.ndarray)]
         if len(arrays) != len(region.inputs):
             raise CaptureError(f"its nodes take {counted(len(region.inputs), 'tensor')}, and its partner {len(arrays)}")
-        given = {name: cast_floating(one, scope.dtype) for name, one in zip(region.inputs, arrays, strict=True)}
+        given = {
+            name: cast_floating(graph.arranged(name, one), scope.dtype)
+            for name, one in zip(region.inputs, arrays, strict=True)
+        }
         types = {name: onnx.helper.np_dtype_to_tensor_dtype(one.dtype) for name, one in given.items()}
         found = run(graph.part(region, types), given, scope.dtype, graph.engine)
         return Evaluated(dict(_roles(region.outputs, found, "output")), layer_type=_type(region))
