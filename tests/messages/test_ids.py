@@ -29,7 +29,7 @@ FAMILIES = {
     *(f"advice.{phase}" for phase in PHASES),
     "advice.classic", "advice.forward.alone",
     *(f"basis.{one.name.lower()}" for one in Basis),
-    *(f"cause.odd_pass.{how}" for how in ("data", "rates", "outputs", "apart", "truths")),
+    *(f"cause.odd_pass.{how}" for how in ("data", "rates", "outputs", "apart", "truths", "repeats")),
     *(f"counts.{name}" for name in COUNTS),
     *(f"doubt.incomplete.{side}" for side in SIDES),
     *(f"how.{how}" for how in get_args(How)),

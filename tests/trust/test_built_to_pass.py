@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reprod_log import Alignment, Recording, align
-from reprod_log.errors import ReprodLogError
+from reprod_log import Alignment, CalibratedPolicy, Recording, align
+from reprod_log.errors import ReprodLogError, UsageError
 from reprod_log.recording.stores import load, save
-from trust.built_to_pass import KEY, Row, of, rows
+from trust import built_to_pass, mixed_evidence
+from trust.built_to_pass import KEY, Row, of
 
-ROWS = rows()
+ROWS = (*built_to_pass.rows(), *mixed_evidence.rows())
 
 
 def passes(row: Row) -> bool:
@@ -26,7 +27,7 @@ def passes(row: Row) -> bool:
 
 
 def test_table_is_large_and_its_names_are_different() -> None:
-    assert len(ROWS) >= 200
+    assert len(ROWS) >= 300
     assert len({row.name for row in ROWS}) == len(ROWS)
     assert all(row.why for row in ROWS)
 
@@ -59,6 +60,31 @@ def test_no_pair_passes_when_its_alignment_is_read_again(tmp_path: Path) -> None
         except ReprodLogError:
             continue
         assert not Alignment.load(found.save(tmp_path / "a.json")).passed, (row.name, row.why)
+
+
+@pytest.mark.parametrize("factor", ["free", "isolated", "precision", "without_float64", "default", "lr", "kink"])
+def test_calibrated_policy_that_lets_anything_through_is_refused(factor: str) -> None:
+    for value in (1e9, float("inf"), float("nan"), -1.0):
+        with pytest.raises(UsageError, match=f"{factor} of the calibrated policy"):
+            CalibratedPolicy(**{factor: value})
+
+
+def test_shards_of_another_run_are_not_read(tmp_path: Path) -> None:
+    """A folder that was copied over another one in part: manifest and shards are of two recordings."""
+
+    def saved(name: str, by: float) -> Path:
+        made = {f"step{i}/forward/fc#0:output": np.random.default_rng(i).normal(size=50) * by**i for i in range(3)}
+        return Recording.from_arrays(made).save(tmp_path / name)
+
+    reference, right, wrong = saved("ref", 1.0), saved("right", 1 + 1e-9), saved("wrong", 1.5)
+    assert align(reference, right).passed
+    for number in (1, 2):
+        shard = f"shards/{number:06d}.safetensors"
+        (wrong / shard).write_bytes((right / shard).read_bytes())
+    found = align(reference, wrong)
+    assert not found.passed
+    assert "not of this recording" in " ".join(map(str, load(wrong).notes))
+    assert not load(wrong).complete
 
 
 def _failed() -> Alignment:

@@ -86,16 +86,16 @@ for step in range(given["steps"]):
 SCRIPTS = {"torch": TORCH, "paddle": PADDLE}
 
 
-def recorded(framework: str, wide: bool, **changes: Any) -> Recording:
+def recorded(framework: str, wide: bool, scripts: Mapping[str, str] = SCRIPTS, **changes: Any) -> Recording:
     """One pass of the training with these changes, as `reprod run` records it."""
-    return _recorded(framework, wide, json.dumps(changes, sort_keys=True))
+    return _recorded(framework, wide, scripts[framework], json.dumps(changes, sort_keys=True))
 
 
 @cache
-def _recorded(framework: str, wide: bool, changes: str) -> Recording:
+def _recorded(framework: str, wide: bool, text: str, changes: str) -> Recording:
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / f"{framework}_train.py"
-        script.write_text(SCRIPTS[framework])
+        script.write_text(text)
         return run_script(script, [changes], dtype="float64" if wide else None, run="float64" if wide else "")
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -195,6 +196,15 @@ def _modes() -> Named:
         Port(lambda: Net(batch=True, start=reset).eval(), lambda: Net(batch=True).eval()),
     )
     yield "layer norm with another epsilon", Port(lambda: Net(eps=1e-4))
+    for name, factor in (("by a hundredth", 1.01), ("by a thousandth", 1.001), ("by its sign", -1.0)):
+        end: Change = lambda net, h, by=factor: h if torch.is_grad_enabled() else by * h  # noqa: E731
+        yield f"wrong without gradients {name}", Port(partial(Net, end=end))
+        yield f"the same with dropout, {name}", Port(partial(Net, end=end, drop=0.3), dropping)
+        made = partial(Net, end=end)
+        evaluated: Make = lambda made=made: made().eval()  # noqa: E731
+        yield f"the same in evaluation mode, {name}", Port(evaluated, lambda: Net().eval())
+        end = lambda net, h, by=factor: h if net.training else by * h  # noqa: E731
+        yield f"wrong in evaluation mode only, {name}", Port(partial(Net, end=end))
 
 
 def _without_gradient(*names: str) -> Net:

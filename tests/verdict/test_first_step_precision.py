@@ -65,4 +65,19 @@ def test_jump_behind_every_activation_is_no_kink() -> None:
 
 
 def test_later_steps_may_drift() -> None:
-    assert compared({"step1/forward/a#0:output": 0.01}).passed
+    assert compared({"step1/forward/a#0:output": 1e-4}).passed
+    assert compared({"step1/forward/a#0:output": 1e-4, "step1/forward/b#0:output": 9e-3}).passed
+
+
+def test_later_step_that_is_far_off_where_nothing_before_it_is_has_not_drifted() -> None:
+    for share in (0.002, 0.01, 0.3):
+        for key in ("forward/a#0:output", "gradient/b.weight:raw", "update/a.weight"):
+            assert compared({f"step1/{key}": share}).status.value == "UNPROVEN"
+    found = compared({"step1/forward/a#0:output": 0.01}).doubts[0]
+    assert found.keys == ("step1/forward/a#0:output",)
+
+
+def test_gradient_of_a_later_step_may_jump_when_an_activation_changes_side() -> None:
+    jump = {"step1/gradient/a.weight:raw": 0.01, "step1/update/a.weight": 0.01}
+    assert compared(jump, flips=True).passed
+    assert not compared(jump).passed

@@ -129,14 +129,17 @@ def test_distance_beyond_what_rounding_reaches_is_another_program(dtype: str, bo
     assert (found.side, str(found.key)) == ("reference", key)
 
 
-def test_half_of_the_outputs_must_be_other_and_other_entries_do_not_count() -> None:
+def test_half_of_the_outputs_must_be_other() -> None:
     far, near = off(5.0), off(1e-7)
     assert odd(far, near, near) == []
     for innocent in (near, off(1e-7, key="step0/gradient/fc.weight"), off(1e-7, "int64")):
         others = [innocent] * (3 if innocent is not near else 1)
         assert [one.how for one in odd(far, far, *others)] == ["outputs"]
-    assert odd(off(5.0, key="step0/gradient/fc.weight"), off(5.0, key="step1/forward/fc#0:output")) == []
-    assert odd(replace(far, mode="isolated"), replace(far, basis=Basis.REPEATS)) == []
+    assert odd(off(0.09, key="step0/gradient/fc.weight"), off(5.0, key="step1/forward/fc#0:output")) == []
+    assert [one.how for one in odd(off(0.2, key="step0/gradient/fc.weight"))] == ["outputs"]
+    assert odd(replace(far, mode="isolated")) == []
+    assert [one.how for one in odd(replace(far, basis=Basis.REPEATS))] == ["repeats"]
+    assert odd(replace(near, basis=Basis.REPEATS)) == []
 
 
 def test_one_in_a_hundred_of_the_numbers_fed_may_be_chosen_otherwise() -> None:
@@ -207,6 +210,14 @@ def test_later_steps_are_held_to_what_drift_does_not_reach() -> None:
     assert (found.side, found.key.step) == ("reference", 3)
     (found,) = odd(calm, *(apart(1e-6, 5e-2, key) for key in later))
     assert (found.side, found.key.step) == ("candidate", 3)
+
+
+def test_step_after_one_that_was_not_recorded_may_have_drifted_unseen() -> None:
+    moved = apart(5e-3, 1e-7, "step3/forward/fc#0:output")
+    assert odd(apart(1e-7, 1e-7, FORWARD), moved) == []
+    assert odd(apart(1e-7, 1e-7, FORWARD), apart(1e-7, 1e-7, "step0/update/fc.weight"), moved) == []
+    (found,) = odd(apart(1e-7, 1e-7, FORWARD), apart(1e-7, 1e-7, "step2/update/fc.weight"), moved)
+    assert (found.side, found.key) == ("reference", moved.key)
 
 
 def test_half_precision_is_farther_from_the_truth_by_nature() -> None:

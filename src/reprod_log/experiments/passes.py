@@ -9,6 +9,7 @@ from typing import Any
 from reprod_log.capture.eager import runner_of
 from reprod_log.capture.live import live_model
 from reprod_log.errors import CaptureError, ReprodLogError, first_line
+from reprod_log.experiments.evaluation import evaluated
 from reprod_log.experiments.need import Storage
 from reprod_log.experiments.regions import run_alone
 from reprod_log.frameworks.contract import Call, Capability
@@ -93,6 +94,10 @@ class Experiments:
         extra: tuple[list[Entry], list[Entry]] = ([], [])
         for place, (name, side) in enumerate((("reference", self.ours), ("candidate", self.theirs))):
             extra[place].extend(self._wide(name, side, place))
+        for more, found in zip(extra, evaluated((self.ours, self.theirs), self.batches[0], mains), strict=True):
+            more.extend(found)
+            if found and more is extra[1]:
+                self._notes[1].append(message("note.experiments.evaluation", call=found[0].key.call or 0))
         self._truth = {entry.key: entry for entry in extra[0]}
         extra[0].extend(self._emulate())
         layers = match_layers(reference, candidate, rename=self.rename)

@@ -19,8 +19,11 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import xxhash
 
 from reprod_log.errors import RecordingError, UnreadableFile, UsageError, WriteFailed
 from reprod_log.messages import Names, Note, message
@@ -34,7 +37,7 @@ from reprod_log.recording.encoding import (
     entry_from,
     facts_from,
 )
-from reprod_log.recording.entry import Array, Entry
+from reprod_log.recording.entry import Array, Entry, content_hash
 from reprod_log.recording.files import check_inside, is_file, is_remote, is_running, replacing, unreadable
 from reprod_log.recording.recording import ModuleInfo, Provenance, Recording
 from reprod_log.recording.safetensors import (
@@ -77,6 +80,10 @@ def open_recording(path: Path, *, trust: bool = False) -> Recording:
     directories = {shard.name: read_directory(shard) for shard in present}
     listed_shards: list[str] = manifest.get("shards") or []
     facts = facts_from(manifest, complete=False, where=str(path))
+    foreign = [name for name, one in directories.items() if not _belongs(name, one, manifest)]
+    if foreign:
+        facts["notes"] += (message("note.recording.shards_foreign", shards=Names(foreign)),)
+        directories = {name: one for name, one in directories.items() if name not in foreign}
     missing = [name for name in listed_shards if name not in directories]
     if missing:
         facts["complete"] = False
@@ -172,7 +179,7 @@ class FolderWriter:
         self.path = Path(path)
         self.provenance = provenance or Provenance()
         self.modules = tuple(modules)
-        self._names: list[str] = []
+        self._digests: dict[str, str] = {}
         self._places: dict[tuple[str, str], tuple[str, str]] = {}
         _refuse_foreign(self.path)
         self.path.mkdir(parents=True, exist_ok=True)
@@ -186,10 +193,12 @@ class FolderWriter:
 
     def write_shard(self, batch: Sequence[tuple[Entry, Array | None]]) -> None:
         """Write these entries with their data (None: description only) as the next shard."""
-        name = f"{len(self._names):06d}.safetensors"
+        name = f"{len(self._digests):06d}.safetensors"
         tensors: dict[str, Array] = {}
         descriptions = []
         for entry, array in batch:
+            if array is not None and not entry.hash and entry.detail == "full" and array.dtype.kind in "biufc":
+                entry = replace(entry, hash=content_hash(array))
             described = describe(entry)
             if array is not None:
                 key = str(entry.key)
@@ -204,7 +213,7 @@ class FolderWriter:
         text = json.dumps({"version": FORMAT_VERSION, "entries": descriptions}, ensure_ascii=False)
         with replacing(self.path / _SHARDS / name, tidy=False) as file:
             write_tensors(file, tensors, {METADATA_NAME: text})
-        self._names.append(name)
+        self._digests[name] = _digest(text)
 
     def _place(self, content: tuple[str, str], place: tuple[str, str]) -> tuple[str, str]:
         """Where a tensor with this content is stored: here, unless it is one of those last written or asked for."""
@@ -218,7 +227,7 @@ class FolderWriter:
         facts = describe_facts(self.provenance, self.modules, complete=complete, notes=notes)
         manifest = {"format": "reprod_log recording", **facts}
         if complete:
-            manifest["shards"] = self._names
+            manifest |= {"shards": list(self._digests), "digests": self._digests}
         with replacing(self.path / _MANIFEST, tidy=False) as file:
             file.write(json.dumps(manifest, ensure_ascii=False, indent=1).encode())
 
@@ -365,6 +374,18 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     if shards is not None and not (isinstance(shards, list) and all(map(_is_shard_name, shards))):
         raise UnreadableFile(f"{file}: 'shards' must be a list of names of shards, not of paths")
     return dict(manifest)
+
+
+def _digest(description: str) -> str:
+    """What tells a shard from one of another recording: its entries are described with the hashes of their contents."""
+    return xxhash.xxh3_64(description.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _belongs(name: str, shard: TensorFile, manifest: Mapping[str, Any]) -> bool:
+    """Whether a shard is the one that was written here, and not left by another run or copied from one."""
+    digests = manifest.get("digests")
+    known = digests.get(name) if isinstance(digests, Mapping) else None
+    return known is None or known == _digest(shard.metadata.get(METADATA_NAME, ""))
 
 
 def _is_shard_name(name: object) -> bool:

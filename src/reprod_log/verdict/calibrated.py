@@ -24,7 +24,7 @@ from reprod_log.measure.comparison import Comparison
 from reprod_log.measure.measurement import Measurement
 from reprod_log.messages import Code, Message, Number, Parts, message
 from reprod_log.recording import Key
-from reprod_log.verdict.evidence import EPS, FLOAT64, FloorEvidence, Series
+from reprod_log.verdict.evidence import EPS, FLOAT64, FloorEvidence, Series, share_of_float32
 from reprod_log.verdict.fixed import is_evidence, judge, judge_row, nonfinite_problem
 from reprod_log.verdict.floor import NoiseFloor
 from reprod_log.verdict.judgement import Check, Judgement, Verdict, accepted, judged, verdict_on
@@ -405,7 +405,10 @@ def _both_in_float64(
     """The error in noise floors, by norm and by largest element."""
     assert one.float64 is not None
     error, size = one.float64, one.float64.reference
-    noise_rms, noise_max = (one.noise.rmse, one.noise.max_abs) if one.noise is not None else (0.0, 0.0)
+    noise_rms, noise_max = (0.0, 0.0)
+    if one.noise is not None:
+        share = share_of_float32(one.noise.candidate_dtype)
+        noise_rms, noise_max = share * one.noise.rmse, share * one.noise.max_abs
     checks = (
         _check("rms", error.rmse, noise_rms + resolution + EPS * size.rms, factor, constant=one.constant * size.rms),
         _check(

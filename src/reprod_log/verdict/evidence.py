@@ -25,9 +25,22 @@ NARROW = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
 """Floating types narrower than float32, with the rounding of one operation relative to the value."""
 EPS = 2.0**-24
 """Half a unit in the last place of float32, relative to the value: the rounding of one operation."""
+_ROUNDING = NARROW | {"float8": 2.0**-4}
+_MARGIN = 8.0
+"""Rounding of a narrow type is not exactly that of float32 made larger."""
 _MEASURED = ("noise", "float64", "float32", "emulated")
 
 Series = tuple[str, str, str, str | None]
+
+
+def share_of_float32(dtype: str) -> float:
+    """What part of the rounding of a pass in this type float32 would have.
+
+    Float64 passes of both sides agree as well when the plain pass of the reference is in a narrow type, so its coarse
+    rounding is no tolerance for them.
+    """
+    rounding = next((size for name, size in _ROUNDING.items() if dtype.startswith(name)), 0.0)
+    return min(1.0, _MARGIN * EPS / rounding) if rounding else 1.0
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from reprod_log.messages import Message, Name, Note, Number, message, notes_from
 from reprod_log.pairing import Pair, Pairing
 from reprod_log.recording import Entry, Key, Recording
 from reprod_log.verdict.evidence import EMULATED, EPS, FLOAT64, NARROW, FloorEvidence, Series
-from reprod_log.verdict.kept_constants import KeptConstants
+from reprod_log.verdict.kept_constants import KeptConstants, with_clipping
 from reprod_log.verdict.kinks import with_flips
 from reprod_log.verdict.status import Basis
 
@@ -145,6 +145,8 @@ def calibrate(
         )
         for one in wanted
     )
+    if candidate is not None:
+        evidence = with_clipping(evidence, reference, candidate)
     pairs = [(*one.noise, one.float32) for one in wanted]
     return NoiseFloor(with_flips(evidence, pairs, reference), tuple(_notes(again, found[len(new) :])))
 

@@ -1,15 +1,17 @@
-"""Constants that a framework keeps in float32 in every precision, and the error that they make."""
+"""Constants of a framework that no port can avoid: kept in float32 in every precision, or added to a norm."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import sqrt
 from typing import Any
 
 import numpy as np
 
 from reprod_log.layers.lookup import column_of, layer_kind
 from reprod_log.recording import Entry, ModuleInfo, Recording
+from reprod_log.verdict.evidence import FloorEvidence
 
 _MOST = 1e-3
 """A share that is off by more than this belongs to a moving average that hardly moves: nothing is believed about it."""
@@ -87,3 +89,30 @@ def _share_error(kept: Any) -> float:
         return 0.0
     error = abs(float(np.float32(kept)) - kept) / (1 - kept)
     return error if error < _MOST else 0.0
+
+
+def with_clipping(
+    evidence: tuple[FloorEvidence, ...], reference: Recording, candidate: Recording
+) -> tuple[FloorEvidence, ...]:
+    """The evidence; where gradients were clipped, with what one framework adds to their norm and the other does not."""
+    clipped = {one.key.step for one in evidence if one.key.phase == "clip" and not one.mode}
+    if not clipped:
+        return evidence
+    from reprod_log.layers.optimizers import ADDED_TO_A_NORM
+
+    added = [ADDED_TO_A_NORM.get(one.provenance.framework, 0.0) for one in (reference, candidate)]
+    squares: dict[int | None, float] = {}
+    for one in evidence:
+        if one.key.phase == "gradient" and not one.mode and one.noise is not None and one.key.step in clipped:
+            size = one.noise.count * one.noise.reference.rms**2
+            squares[one.key.step] = squares.get(one.key.step, 0.0) + size
+    shares = {step: abs(added[0] - added[1]) / sqrt(square) for step, square in squares.items() if square}
+
+    def error(one: FloorEvidence) -> float:
+        if one.mode or one.key.phase not in ("clip", "update", "optimizer"):
+            return 0.0
+        # Moments remember what was clipped in earlier steps.
+        share = max((share for step, share in shares.items() if (step or 0) <= (one.key.step or 0)), default=0.0)
+        return share if share < _MOST else 0.0
+
+    return tuple(replace(one, constant=one.constant + error(one)) for one in evidence)

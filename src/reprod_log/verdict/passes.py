@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -21,11 +21,17 @@ from reprod_log.verdict.evidence import FloorEvidence, Series
 from reprod_log.verdict.floor import NoiseFloor
 from reprod_log.verdict.kinks import BEHIND_GRADIENTS, GRADIENTS, JUMP, follows_a_jump, is_output, may_have_flipped
 from reprod_log.verdict.policy import CalibratedPolicy
+from reprod_log.verdict.status import Basis
 
 _LEAST_SHARE = 0.01
 """Relative error of a first step that rounding to float32 does not reach: outputs are off by 1e-7 to 1e-5 there."""
 _COARSE_SHARE = {"float16": 0.06, "bfloat16": 0.3, "float8": 1.0}
 """The same for half precision: some fifty roundings of one operation."""
+
+_SUDDEN = 1e-3
+"""Relative error of one entry of a later step that drift reaches only where something before it is off as well."""
+_GROWTH = 100.0
+"""How many times the largest relative error before it such an entry has."""
 
 _BEYOND_ROUNDING = 1e-5
 """Relative distance of the reference's two passes from which a good part of it is no business of float64."""
@@ -40,7 +46,7 @@ class OddPass:
     """A side whose plain pass and float64 pass contradict each other, and the entry that shows it."""
 
     side: SideName
-    how: Literal["data", "rates", "outputs", "apart", "truths"]
+    how: Literal["data", "rates", "outputs", "apart", "truths", "repeats"]
     key: Key
     share: float
     """How far apart they are, relative to the entry's size."""
@@ -50,8 +56,11 @@ class OddPass:
 
 def odd_passes(floor: NoiseFloor, policy: CalibratedPolicy) -> Iterator[OddPass]:
     """The sides whose passes are not of one program, each once."""
+    again = _other_outputs([one for one in floor.of_mode("") if one.basis is Basis.REPEATS], policy)
+    if again is not None:
+        yield replace(again, how="repeats")
     rows = [one for one in floor.of_mode("") if one.in_float64]
-    found = _other_data(rows) or _other_rates(rows, policy) or _other_outputs(rows)
+    found = _other_data(rows) or _other_rates(rows, policy) or _other_outputs(rows, policy)
     if found is not None:
         yield found
         return
@@ -79,16 +88,24 @@ def _other_rates(rows: list[FloorEvidence], policy: CalibratedPolicy) -> OddPass
     return None if other is None else OddPass("reference", "rates", other.key, _noise(other).rel_l2)
 
 
-def _other_outputs(rows: list[FloorEvidence]) -> OddPass | None:
+def _other_outputs(rows: list[FloorEvidence], policy: CalibratedPolicy) -> OddPass | None:
     """Only of the first step, as later ones may drift apart by chance.
 
-    A single output may be nothing but rounding (its true value is zero), therefore it takes half of them.
+    A single tensor may be nothing but rounding (its true value is zero), therefore it takes half of them.
     """
-    outputs = [one for one in rows if one.key.phase == "forward" and one.key.step in (None, 0) and _is_floating(one)]
-    if not outputs or not _median(_noise(one).rel_l2 / _bound(one) for one in outputs) > 1:
-        return None
-    worst = max(outputs, key=lambda one: _noise(one).rel_l2)
-    return OddPass("reference", "outputs", worst.key, _noise(worst).rel_l2)
+    first = [one for one in rows if one.key.step in (None, 0) and _is_floating(one)]
+    outputs = [one for one in first if one.key.phase == "forward"]
+    # Rounding of a loss is a part of the outputs that it is made from, even where these cancel out.
+    scale = max((_noise(one).reference.rms for one in outputs), default=0.0)
+    losses = [one for one in first if one.key.phase == "loss" and _noise(one).rmse > _bound(one) * scale]
+    gradients = [one for one in first if one.key.phase == "gradient"]
+    largest = max((_noise(one).reference.rms for one in gradients), default=0.0)
+    gradients = [one for one in gradients if _noise(one).reference.rms > _BEYOND_ROUNDING * largest]
+    for found, least in ((outputs, 0.0), (losses, 0.0), (gradients, policy.kink)):
+        if found and _median(_noise(one).rel_l2 / max(_bound(one), least) for one in found) > 1:
+            worst = max(found, key=lambda one: _noise(one).rel_l2)
+            return OddPass("reference", "outputs", worst.key, _noise(worst).rel_l2)
+    return None
 
 
 def _other_truths(rows: list[FloorEvidence], policy: CalibratedPolicy) -> OddPass | None:
@@ -164,15 +181,17 @@ def _apart(side: SideName, rows: list[FloorEvidence], floor: NoiseFloor, policy:
     telling = [one for one in rows if one.key.phase != "lr" and _is_floating(one) and _is_measured(one)]
     if any(_is_coarse(_measured(one, side)) for one in telling):
         return None
+    distances = list(_distances(side, telling, floor, policy))
     groups: dict[int | None, dict[str, list[_Distance]]] = {}
-    for one in _distances(side, telling, floor, policy):
+    for one in distances:
         groups.setdefault(one.one.key.step, {}).setdefault(one.one.key.phase, []).append(one)
     steps = sorted(groups, key=lambda step: -1 if step is None else step)
-    for place, step in enumerate(steps):
-        odd = _first_step(groups[step], policy) if not place else _later_step(groups[step], policy)
-        if odd is not None:
-            return OddPass(side, "apart", odd.one.key, odd.share, odd.times)
-    return None
+    found = [
+        _first_step(groups[step], policy) if not place else _later_step(groups[step], policy)
+        for place, step in enumerate(steps)
+    ]
+    odd = next((one for one in (*found, _sudden(side, telling, distances, policy)) if one is not None), None)
+    return None if odd is None else OddPass(side, "apart", odd.one.key, odd.share, odd.times)
 
 
 def _distances(
@@ -244,6 +263,42 @@ def _later_step(phases: dict[str, list[_Distance]], policy: CalibratedPolicy) ->
             and _median(one.times for one in found) > policy.precision
         ):
             return max(found, key=lambda one: one.times)
+    return None
+
+
+def _sudden(
+    side: SideName, rows: list[FloorEvidence], distances: list[_Distance], policy: CalibratedPolicy
+) -> _Distance | None:
+    """The first entry that is far off although nothing before it is: drift does not begin so, but for kinks.
+
+    What brings drift from one step to the next must have been recorded.
+    """
+    moved = {one.key.step for one in rows if one.key.phase in ("update", "parameter")}
+    by_key = {one.one.key: one for one in distances}
+    jumps = {key: one.times > JUMP for key, one in by_key.items()}
+    flips: dict[int | None, list[FloorEvidence]] = {}
+    for one in filter(is_output, rows):
+        flips.setdefault(one.key.step, []).append(one)
+    measured = anything = 0.0
+    for one in rows:
+        own, size = _measured(one, side).rmse, _measured(one, side).reference.rms
+        share = own / size if size > 0 else math.inf if own else 0.0
+        found = by_key.get(one.key)
+        # What is zero but for rounding moves the updates of its own parameter, and no output.
+        before = anything if one.key.phase in BEHIND_GRADIENTS else measured
+        seen = one.key.step is not None and one.key.step - 1 in moved
+        if (
+            found is not None
+            and seen
+            and share > _SUDDEN
+            and share > _GROWTH * before
+            and found.times > policy.precision
+        ):
+            kink = one.key.phase in GRADIENTS and share <= policy.kink and follows_a_jump(one.key, jumps)
+            if not (kink and may_have_flipped(flips.get(one.key.step, ()))):
+                return found
+        anything = max(anything, share)
+        measured = measured if found is None else max(measured, share)
     return None
 
 

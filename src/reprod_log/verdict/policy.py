@@ -233,6 +233,10 @@ class Policy(_Loosened):
         )
 
 
+_MOST_FLOORS = 1e5
+"""So many times the rounding of float32 is a hundredth of the values: a limit beyond it lets anything through."""
+
+
 @dataclass(frozen=True)
 class CalibratedPolicy(_Loosened):
     """How many noise floors an error may have. Beside each: the largest of correct ports / the smallest of defects."""
@@ -256,6 +260,14 @@ class CalibratedPolicy(_Loosened):
     default: float = 300.0
     """Factor on the assumed floor when nothing was measured: weak, and reported as such."""
     name: str = "calibrated"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        bounds = dict.fromkeys(("isolated", "free", "precision", "without_float64", "default"), _MOST_FLOORS)
+        for name, most in {**bounds, **dict.fromkeys(("suspect", "noise_only", "kink", "lr"), 1.0)}.items():
+            value = getattr(self, name)
+            if not isinstance(value, (int, float)) or not 0 <= value < most:
+                raise UsageError(f"{name} of the calibrated policy must be from 0 to below {most:g}, not {value!r}")
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -35,6 +35,9 @@ from reprod_log.verdict import (
 )
 
 _MOST_KEYS = 20
+_FLOATING = ("float", "bfloat", "complex")
+_GIVEN = ("data", "lr")
+"""Phases of what a program is given; all others are results."""
 
 
 # A learning rate that never changes: a scheduler that was not stepped passes any comparison. Only where learning rates
@@ -229,16 +232,30 @@ def _limit_of(case: Case, row: Compared, metric: str) -> Limit | None:
 
 
 # Every result is accepted or allowed to be missing, whatever it is: only inputs and learning rates could have failed.
+# Nor could results fail that have no number: empty tensors, or zeros, infinities and NaN as a dead model has them.
 
 
 def _nothing_at_stake(case: Case) -> Iterable[Finding]:
     accept = case.policy.accept
     judged = {key: any(fnmatchcase(str(key), one) for one in accept) for key in case.judgements}
     judged |= dict.fromkeys(case.verdict.allowed, True)
-    results = [let_through for key, let_through in judged.items() if key.phase not in ("data", "lr")]
+    results = [let_through for key, let_through in judged.items() if key.phase not in _GIVEN]
     # Recordings of data alone, or of learning rates alone, have them at stake.
     if judged and all(results or judged.values()):
         yield told("cause.nothing_at_stake", patterns=Names((*accept, *case.policy.allow_unmatched)))
+    # Of plain logs it is not known what they hold: a metric may well be zero.
+    recorded = [row for row in case.rows.values() if row.key.phase and row.key.phase not in _GIVEN]
+    if recorded and not any(map(_has_a_number, recorded)):
+        keys = tuple(row.key for row in recorded)
+        yield told("cause.nothing_at_stake.dead", keys[:_MOST_KEYS], count=len(keys), keys=Names(map(str, keys)))
+
+
+def _has_a_number(row: Compared) -> bool:
+    measured = row.measurement
+    if measured is None or (measured.count and not row.reference_dtype.startswith(_FLOATING)):
+        return True
+    # NaN where no element is finite.
+    return bool(measured.count) and (measured.reference.abs_max > 0 or measured.candidate.abs_max > 0)
 
 
 # Recordings of other lengths, or of other passes: what one side never ran has no partner, whatever its name.
@@ -399,7 +416,7 @@ def _computed(case: Case) -> list[Compared]:
     return [
         row
         for row in case.rows.values()
-        if row.reference_dtype.startswith(("float", "bfloat", "complex")) and row.key.phase not in ("data", "lr")
+        if row.reference_dtype.startswith(_FLOATING) and row.key.phase not in _GIVEN
     ]
 
 
