@@ -414,9 +414,7 @@ def _identical(case: Case) -> int:
 def _computed(case: Case) -> list[Compared]:
     """The floating results; inputs do not count."""
     return [
-        row
-        for row in case.rows.values()
-        if row.reference_dtype.startswith(_FLOATING) and row.key.phase not in _GIVEN
+        row for row in case.rows.values() if row.reference_dtype.startswith(_FLOATING) and row.key.phase not in _GIVEN
     ]
 
 
