@@ -19,7 +19,7 @@ from reprod_log.frameworks.tensors import rounded
 from reprod_log.measure.comparison import measure_pair
 from reprod_log.messages import Foreign, Message, Name, Note, Number, message
 from reprod_log.pairing import Pair, Pairing
-from reprod_log.pairing.arguments import arranged, with_shared_outputs
+from reprod_log.pairing.arguments import arranged, begins_elsewhere, with_shared_outputs
 from reprod_log.pairing.by_values import ValuePairs
 from reprod_log.pairing.entries import keeps_weights
 from reprod_log.pairing.graphs import GraphPairs
@@ -304,7 +304,10 @@ class Experiments:
                 self._notes[place].extend(notes)
 
     def _both_calls(self, calls: Sequence[Call], candidate: Recording) -> tuple[list[Call], dict[str, Call]]:
-        """The calls of both sides; modules of the user's own are given arguments as they take them."""
+        """The calls of both sides; modules of the user's own are given arguments as they take them.
+
+        Layers of which one begins earlier (it pads its input, and the other is given it padded) have no call in common.
+        """
         own = {module.path for module in candidate.modules if module.path and not module.kind}
         seen = {call.path: call for call in runner_of(self.theirs.framework).calls(self.theirs, self.batches[0])}
         backward = self._both_can("gradient")
@@ -313,6 +316,9 @@ class Experiments:
         for call in calls:
             partner = self.partners.get(call.path, "")
             other = seen.get(partner)
+            if other is not None and begins_elsewhere(call, other):
+                self.partners.pop(call.path)
+                continue
             call = call if other is None else with_shared_outputs(call, other)
             # Without an output that is given a gradient, nothing goes back on either side.
             call = call if backward else replace(call, shared=frozenset())

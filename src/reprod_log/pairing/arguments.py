@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,6 +49,17 @@ def arranged(ours: Call, theirs: Call) -> Call | None:
     args = filled(theirs.args, given, "input")
     kwargs = filled(theirs.kwargs, given, "input")
     return replace(ours, args=args, kwargs=kwargs, roles=roles)
+
+
+def begins_elsewhere(ours: Call, theirs: Call) -> bool:
+    """Whether two layers give tensors of the same size and are given tensors of different sizes.
+
+    One of them then does more than the other (it pads its input, and the other is given it padded), and neither alone
+    says anything about the other.
+    """
+    given, given_there = ([array.size for _, array in _leaves(call)][:1] for call in (ours, theirs))
+    made, made_there = ([prod(shape) for shape in call.outputs.values()] for call in (ours, theirs))
+    return made == made_there and given != given_there
 
 
 def with_shared_outputs(ours: Call, theirs: Call) -> Call:

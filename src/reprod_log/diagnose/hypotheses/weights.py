@@ -331,36 +331,41 @@ def _shares(data: CaseData, path: str) -> tuple[float, float] | None:
     return (ours, theirs) if fits and abs(ours - theirs) > 1e-3 * ours else None
 
 
-# Running statistics of batch norm: another share of the old, the biased variance, or no update at all. From two steps
-# of the reference and its momentum the batch's own statistic follows; what the candidate made of the same batch then
-# shows which convention it has.
+# Running statistics of batch norm: another share of the old, the biased variance, or no update at all. What the layer
+# was given and the reference's momentum say what its statistics were before the first step; what the candidate made of
+# the same batch then shows which convention it has.
 
 
 def _statistics(case: Case) -> Iterable[Finding]:
-    data = case.data
+    data, step = case.data, case.data.steps[0]
     for path, (ours, theirs) in data.layers.items():
         statistics = running_statistics(ours)
         if not {"running_mean", "running_var"} <= statistics.keys():
             continue
         names = statistics["running_mean"], statistics["running_var"]
-        keys = [Key(f"{path}.{name}", "buffer", data.steps[0]) for name in names]
-        if not any(key in case.failed for key in keys):
-            # Another convention shows at once; what shows later comes from weights that have parted since.
-            continue
-        if any(Key(path, "forward", step, 0, "input.0") in case.failed for step in data.steps[:2]):
-            # It was given other values, so its statistics must differ.
-            continue
-        found = [data.best(Key(f"{path}.{name}", "buffer", step)) for name in names for step in data.steps[:2]]
-        both = [one for one in found if one is not None]
-        if len(both) == 4:
-            yield from _other_statistics(data, path, ours, theirs, *both)
+        keys = [Key(f"{path}.{name}", "buffer", step) for name in names]
+        given = Key(path, "forward", step, 0, "input.0")
+        # Another convention shows at once; what shows later comes from weights that have parted since. And what was
+        # given other values must have other statistics.
+        if given not in case.failed and any(key in case.failed for key in keys):
+            found = [data.best(key) for key in (given, *keys)]
+            both = [one for one in found if one is not None]
+            if len(both) == 3:
+                yield from _other_statistics(path, ours, theirs, *both)
 
 
 def _other_statistics(
-    data: CaseData, path: str, ours: ModuleInfo, theirs: ModuleInfo, m0: Both, m1: Both, v0: Both, v1: Both
+    path: str, ours: ModuleInfo, theirs: ModuleInfo, given: Both, means: Both, variances: Both
 ) -> Iterable[Finding]:
-    """From mean and variance after the first two steps: what the candidate does differently."""
-    if relative(m0[1], m1[1]) < 1e-7 and relative(v0[1], v1[1]) < 1e-7 and relative(v0[0], v1[0]) > 1e-5:
+    """From a batch, and mean and variance after it: what the candidate does differently."""
+    momentum = shared_setting(ours, "momentum")
+    share = 0.1 if momentum is None else float(momentum)
+    values = _by_channel(given[0], means[0].size)
+    if not 0 < share < 1 or values is None:
+        return
+    count = values.shape[1]
+    before = (means[0] - share * values.mean(1)) / (1 - share)
+    if relative(before, means[1]) < 1e-6 and relative(before, means[0]) > 1e-5:
         yield told(
             "cause.statistics.frozen",
             (Key(path),),
@@ -370,13 +375,10 @@ def _other_statistics(
             path=Name(path),
         )
         return
-    momentum = shared_setting(ours, "momentum")
-    share = 0.1 if momentum is None else float(momentum)
-    if not 0 < share < 1:
+    their_share = factor(values.mean(1) - before, means[1] - before, within=1e-3)
+    if their_share is None:
         return
-    batch_mean = m0[0] + (m1[0] - m0[0]) / share
-    their_share = factor(batch_mean - m0[1], m1[1] - m0[1], within=1e-3)
-    if their_share is not None and abs(their_share - share) > 1e-3 * share:
+    if abs(their_share - share) > 1e-3 * share:
         yield told(
             "cause.statistics.share",
             (Key(path),),
@@ -385,24 +387,25 @@ def _other_statistics(
             ours=Number(share, ".4g"),
         )
         return
-    batch_variance = v0[0] + (v1[0] - v0[0]) / share
-    their_batch = v0[1] + (v1[1] - v0[1]) / share
-    ratio = factor(batch_variance, their_batch, within=1e-4)
-    count = _values_per_channel(data, path, data.steps[0])
-    if their_share is None or ratio is None or count is None:
-        return
-    biased = min(abs(ratio - (count - 1) / count), abs(ratio - count / (count - 1)))
-    if biased < 0.1 / count:
-        yield told("cause.statistics.divisor", (Key(path),), path=Name(path), ratio=Number(ratio, ".6g"), count=count)
+    # N or N - 1 below the sum of squares: the difference is known, but for which side has which.
+    apart = share * values.var(1) / (count - 1)
+    for sign, ratio in ((1, count / (count - 1)), (-1, (count - 1) / count)):
+        if relative(sign * apart, variances[1] - variances[0]) < _OF_A_DIFFERENCE:
+            yield told(
+                "cause.statistics.divisor", (Key(path),), path=Name(path), ratio=Number(ratio, ".6g"), count=count
+            )
 
 
-def _values_per_channel(data: CaseData, path: str, step: int) -> int | None:
-    """N: how many values each statistic was computed from."""
-    given = data.values(Key(path, "forward", step, 0, "input.0"))
-    if given is None or given[0].ndim < 2:
+_OF_A_DIFFERENCE = 0.01
+"""A difference of two numbers has lost digits: of a thousandth between float32 numbers, this much is rounding."""
+
+
+def _by_channel(given: Array, channels: int) -> Array | None:
+    """The values that each statistic was computed from, a row each; None when there are too few."""
+    axis = next((axis for axis in (1, given.ndim - 1) if 0 < axis < given.ndim and given.shape[axis] == channels), None)
+    if axis is None or given.size < 2 * channels:
         return None
-    count = given[0].size // given[0].shape[1]
-    return count if count > 1 else None
+    return np.asarray(np.moveaxis(given, axis, 0).reshape(channels, -1), np.float64)
 
 
 # Weights that one side shares (an embedding and the head of a language model) and the other has twice. Outputs agree as
@@ -426,6 +429,6 @@ HYPOTHESES = (
     Hypothesis("average_of_weights", _average_of_weights, Where(failures=True)),
     Hypothesis("changed_before_call", _changed_before_call),
     Hypothesis("moving_average", _moving_average, Where(steps=2)),
-    Hypothesis("statistics", _statistics, Where(steps=2)),
+    Hypothesis("statistics", _statistics, Where(steps=1)),
     Hypothesis("tied_weights", _tied_weights, Where(steps=1)),
 )
