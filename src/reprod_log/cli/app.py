@@ -25,21 +25,21 @@ _WRONG_ARGUMENTS: Any = next(one for one in typer.BadParameter.__mro__ if one.__
 """What typer raises for wrong arguments. Newer versions bring their own click, so it is found by inheritance."""
 
 
-def exit_code_of(arguments: list[str]) -> int:
+def exit_code_of(arguments: list[str], *, own_process: bool = False) -> int:
     """The exit code of `reprod` with these arguments; messages go to standard error."""
     with tolerant_output(), documented() as document:
         code = INTERNAL_ERROR
         try:
-            code = _exit_code_of(arguments)
+            code = _exit_code_of(arguments, own_process)
         finally:
             document.end(code, next((one for one in arguments if not one.startswith("-")), ""))
         return code
 
 
-def _exit_code_of(arguments: list[str]) -> int:
+def _exit_code_of(arguments: list[str], own_process: bool) -> int:
     arguments = _understood(arguments)
     try:
-        with loading():
+        with loading(own_process):
             application = command(arguments)
         answer = application.main(args=arguments, prog_name="reprod", standalone_mode=False)
     except typer.Exit as leaving:
