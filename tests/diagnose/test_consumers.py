@@ -48,8 +48,11 @@ def with_noise(scale: float | None) -> Trace:
     return tape.trace
 
 
-def test_layer_that_takes_a_result_without_its_term_is_not_named() -> None:
-    assert names(find_culprits(with_noise(0.5), with_noise(None))) == ("mul", None)
+def test_layer_that_takes_a_result_without_its_term_is_not_at_fault() -> None:
+    found = find_culprits(with_noise(0.5), with_noise(None))
+    assert names(found) == ("mul", None)
+    assert found.instead is not None
+    assert found.instead.name == "linear"
 
 
 def test_sum_with_a_term_that_is_zero_is_named_and_not_the_layer_behind_it() -> None:

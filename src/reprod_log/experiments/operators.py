@@ -98,7 +98,7 @@ def _with_counterpart(forward: Culprits, reference: Trace, candidate: Trace) -> 
     it is not an operator that only one side has.
     """
     one = forward.candidate if forward.reference is None else forward.reference
-    if one is None or (forward.reference is not None and forward.candidate is not None):
+    if one is None or forward.instead is not None or (forward.reference is not None and forward.candidate is not None):
         return forward
     here, there = (reference, candidate) if forward.candidate is None else (candidate, reference)
     given = [here.values[number] for number in one.inputs if _tells(here.values[number])]
@@ -123,7 +123,9 @@ def _without_consumers(found: Culprits, reference: Trace, candidate: Trace) -> C
         return found
     here = _maker_at_fault(ours, reference, theirs, candidate)
     there = _maker_at_fault(theirs, candidate, ours, reference)
-    return found if here is None and there is None else Culprits(here, there)
+    if here is None and there is None:
+        return found
+    return Culprits(here, there, instead=ours if here is None else theirs if there is None else None)
 
 
 def _maker_at_fault(one: Operator, trace: Trace, culprit: Operator, other: Trace) -> Operator | None:
