@@ -100,9 +100,8 @@ class CaseData:
     @cached_property
     def joined(self) -> tuple[tuple[str, JoinedRecording], ...]:
         """The sides that were put together from the recordings of several ranks, by their names."""
-        sides = (("reference", self.reference), ("candidate", self.candidate))
         # Every comparison asks this and few have ranks, so the class itself is not loaded.
-        return tuple((name, cast("JoinedRecording", side)) for name, side in sides if type(side) is not Recording)
+        return tuple((name, cast("JoinedRecording", side)) for name, side in self.sides if type(side) is not Recording)
 
     @property
     def joined_in_part(self) -> bool:
@@ -120,10 +119,9 @@ class CaseData:
     @cached_property
     def stepped(self) -> bool:
         """Whether an optimizer did something in the first step, on either side."""
-        first = self.steps[0] if self.steps else 0
         return any(
-            entry.key.phase == "update" and entry.key.step == first and not entry.key.run
-            for recording in (self.reference, self.candidate)
+            entry.key.phase == "update" and entry.key.step == self.first and not entry.key.run
+            for _, recording in self.sides
             for entry in recording.entries
         )
 
@@ -147,12 +145,23 @@ class CaseData:
         wide = self.values(key.in_run(f"{key.run}.float64" if key.run else "float64"))
         return wide if wide is not None else self.values(key)
 
+    @property
+    def first(self) -> int:
+        """The first step."""
+        return self.steps[0] if self.steps else 0
+
+    @property
+    def sides(self) -> tuple[tuple[str, Recording], tuple[str, Recording]]:
+        return ("reference", self.reference), ("candidate", self.candidate)
+
+    def keys(self, phase: str, step: int | None = None) -> list[Key]:
+        """The keys of a phase of the program that have a partner, in execution order."""
+        keys = (pair.reference.key for pair in self.pairing.pairs)
+        return [key for key in keys if not key.run and key.phase == phase and step in (None, key.step)]
+
     def each(self, phase: str, step: int | None = None, role: str | None = None) -> Iterator[tuple[Key, Both]]:
         """Every comparable pair of a phase of the program, by its plain key, with its best values."""
-        for pair in self.pairing.pairs:
-            key = pair.reference.key
-            if key.run or key.phase != phase or (step is not None and key.step != step):
-                continue
+        for key in self.keys(phase, step):
             if role is not None and key.role != role:
                 continue
             both = self.best(key)
@@ -161,7 +170,7 @@ class CaseData:
 
     def initial(self, path: str) -> Both | None:
         """A parameter as it was before the first update; None when that cannot be told from what was recorded."""
-        now = self.best(Key(path, "parameter", self.steps[0] if self.steps else 0))
+        now = self.best(Key(path, "parameter", self.first))
         if now is None or path in self.written_by_hand:
             return None
         moved = self.best(Key(path, "update", self.steps[0]))
@@ -200,14 +209,7 @@ class CaseData:
     @property
     def parameters(self) -> tuple[str, ...]:
         """Paths of the paired parameters."""
-        first = self.steps[0] if self.steps else 0
-        return tuple(
-            pair.reference.key.path
-            for pair in self.pairing.pairs
-            if pair.reference.key.phase == "parameter"
-            and not pair.reference.key.run
-            and pair.reference.key.step == first
-        )
+        return tuple(key.path for key in self.keys("parameter", self.first))
 
     def place(self, path: str) -> int:
         """Where a parameter stands among the paired ones; behind them when it has no partner."""
@@ -219,7 +221,7 @@ class CaseData:
 
     def partner(self, path: str) -> str:
         """What the candidate calls a parameter of the reference."""
-        pair = self.pairs.get(Key(path, "parameter", self.steps[0] if self.steps else 0))
+        pair = self.pairs.get(Key(path, "parameter", self.first))
         return path if pair is None else pair.candidate.key.path
 
     def optimizers(self) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, Any]]]:

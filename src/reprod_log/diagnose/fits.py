@@ -76,6 +76,16 @@ def other_factor(ours: Array, theirs: Array, *, within: float = 1e-4) -> float |
     return ratio if 10 * left < abs(ratio - 1) * float(np.linalg.norm(ours)) else None
 
 
+def least(error: Callable[[float], float], values: Array) -> float:
+    """Where an error is least: near the best of these rising values, narrowed down to rounding."""
+    place = int(np.argmin([error(float(one)) for one in values]))
+    low, high = float(values[max(place - 1, 0)]), float(values[min(place + 1, len(values) - 1)])
+    for _ in range(80):
+        third = (high - low) / 3
+        low, high = (low, high - third) if error(low + third) < error(high - third) else (low + third, high)
+    return (low + high) / 2
+
+
 def shown_ratio(ratio: float) -> Number:
     """The ratio with as many digits as it takes to see that it is not 1."""
     apart = abs(ratio - 1)

@@ -14,7 +14,7 @@ import numpy as np
 from reprod_log.diagnose.case import Both, Case, CaseData
 from reprod_log.diagnose.engine import Hypothesis, Where
 from reprod_log.diagnose.finding import Finding, What, side, told, what
-from reprod_log.diagnose.fits import ROUNDINGS, epsilon, other_factor, shown_ratio
+from reprod_log.diagnose.fits import ROUNDINGS, epsilon, least, other_factor, shown_ratio
 from reprod_log.messages import Message, Name, Number, message
 from reprod_log.pairing.distance import factor, relative
 from reprod_log.recording import Array, Key
@@ -110,15 +110,10 @@ def _temperature(z: Array, here: _Labels, theirs: Array, fit: float) -> What | N
         scale = float(np.vdot(made, theirs)) / float(np.vdot(made, made) or 1.0)
         return float(np.linalg.norm(theirs - scale * made))
 
-    powers = np.linspace(-np.log(20), np.log(20), 241)
-    place = int(np.argmin([error(float(one)) for one in powers]))
-    low, high = float(powers[max(place - 1, 0)]), float(powers[min(place + 1, len(powers) - 1)])
-    for _ in range(60):
-        third = (high - low) / 3
-        low, high = (low, high - third) if error(low + third) < error(high - third) else (low + third, high)
-    if error((low + high) / 2) >= fit * float(np.linalg.norm(theirs)):
+    power = least(error, np.linspace(-np.log(20), np.log(20), 241))
+    if error(power) >= fit * float(np.linalg.norm(theirs)):
         return None
-    return what("word.loss.temperature", value=Number(float(np.exp((low + high) / 2)), ".4g"))
+    return what("word.loss.temperature", value=Number(float(np.exp(power)), ".4g"))
 
 
 def _weighted_rows(ours: Array, theirs: Array, fit: float) -> What | None:
@@ -391,11 +386,8 @@ def _is_output(key: Key, step: int) -> bool:
 def _last_output(data: CaseData, step: int) -> tuple[str, Both, Both | None] | None:
     """The output that the loss was computed from, with its gradient: the last one whose gradient differs."""
     last = None
-    for pair in reversed(data.pairing.pairs):
-        key = pair.reference.key
-        if key.run or key.phase != "forward" or key.step != step or key.role.startswith("input"):
-            continue
-        if (both := data.best(key)) is not None:
+    for key in reversed(data.keys("forward", step)):
+        if not key.role.startswith("input") and (both := data.best(key)) is not None:
             gradients = data.best(Key(key.path, "backward", step, key.call, key.role))
             last = last or (key.path, both, gradients)
             if gradients is not None and relative(*gradients) > _SAME:
@@ -406,8 +398,7 @@ def _last_output(data: CaseData, step: int) -> tuple[str, Both, Both | None] | N
 
 def _tokens(data: CaseData, step: int) -> list[Array]:
     """The integer inputs of the model: a language model's labels are taken from them."""
-    keys = (pair.reference.key for pair in data.pairing.pairs)
-    found = (data.values(key) for key in keys if key.phase == "data" and key.step == step and not key.run)
+    found = (data.values(key) for key in data.keys("data", step))
     return [both[0] for both in found if both is not None]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.engine import Hypothesis, Where
 from reprod_log.diagnose.finding import Finding, What, told, what
-from reprod_log.diagnose.fits import shown_ratio
+from reprod_log.diagnose.fits import least, shown_ratio
 from reprod_log.messages import Name, Number
 from reprod_log.recording import Array
 
@@ -206,17 +206,7 @@ def _best_top(left: Array, right: Array, largest: float, times: float) -> float 
         angle = np.arccos(np.clip(2 * left / top - 1, -1, 1))
         return float(np.abs(top * 0.5 * (1 + np.cos(times * angle)) - right).max())
 
-    tops = largest * np.linspace(1, 3, 400)
-    errors = [error(float(top)) for top in tops]
-    place = int(np.argmin(errors))
-    low, high = float(tops[max(place - 1, 0)]), float(tops[min(place + 1, len(tops) - 1)])
-    for _ in range(80):
-        third = (high - low) / 3
-        if error(low + third) < error(high - third):
-            high -= third
-        else:
-            low += third
-    best = min((low + high) / 2, float(tops[0]), key=error)
+    best = min(least(error, largest * np.linspace(1, 3, 400)), largest, key=error)
     return best if error(best) <= 1e-5 * largest else None
 
 

@@ -431,7 +431,7 @@ def _posing(case: Case) -> Iterable[Finding]:
         if framework and framework == other and claimed and framework not in claimed:
             evidence = message("evidence.posing.name", source=Name(source.source))
             yield _poses(name, framework, sorted(claimed)[0], evidence)
-    for name, recording in (("reference", case.data.reference), ("candidate", case.data.candidate)):
+    for name, recording in case.data.sides:
         claimed_name = recording.provenance.framework
         packages = {module.origin.partition(".")[0] for module in recording.modules} & set(known.values())
         if claimed_name in known.values() and packages and claimed_name not in packages:
@@ -485,7 +485,7 @@ def _odd_pass(case: Case) -> Iterable[Finding]:
 
 
 def _other_programs(case: Case) -> Iterable[Finding]:
-    for name, recording in (("reference", case.data.reference), ("candidate", case.data.candidate)):
+    for name, recording in case.data.sides:
         differing, unknown = differing_passes(recording), unknown_passes(recording)
         if differing:
             yield told("cause.odd_pass.programs", side=side(name), names=Names(differing))

@@ -30,11 +30,7 @@ def _between_layers(case: Case) -> Iterable[Finding]:
     step = data.steps[0]
     if any(key.phase == "data" and key.step == step for key in case.failed):
         return
-    forward = [
-        pair.reference.key
-        for pair in data.pairing.pairs
-        if pair.reference.key.phase == "forward" and pair.reference.key.step == step and not pair.reference.key.run
-    ]
+    forward = data.keys("forward", step)
     place = next((i for i, key in enumerate(forward) if key in case.failed), None)
     if place is None or not forward[place].role.startswith("input") or _has_own_error_before(case, forward, place):
         return
@@ -180,11 +176,7 @@ def _listed(calls: Iterable[int]) -> str:
 
 def _partly_cut(case: Case, step: int) -> Iterable[Finding]:
     """Outputs agree, the loss agrees, and from some layer on (backwards) gradients do not: a branch is cut."""
-    keys = [
-        pair.reference.key
-        for pair in case.data.pairing.pairs
-        if pair.reference.key.phase == "backward" and pair.reference.key.step == step and not pair.reference.key.run
-    ]
+    keys = case.data.keys("backward", step)
     wrong = [key for key in keys if key in case.failed]
     right = [key for key in keys if key not in case.failed]
     if not wrong or not right or "own" in case.states.values():
@@ -315,9 +307,8 @@ def _visible(case: Case) -> bool:
 def _around_kinks(data: CaseData) -> Iterator[tuple[Key, Both]]:
     """What goes into kinks or comes out of them, step by step in execution order, in the precision of the program."""
     rectified = _rectified(data)
-    for pair in data.pairing.pairs:
-        key = pair.reference.key
-        if key.phase != "forward" or key.run or key.path not in data.layers:
+    for key in data.keys("forward"):
+        if key.path not in data.layers:
             continue
         kind = layer_kind(data.layers[key.path][0].kind)
         kinked = kind is not None and kind.kinked

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -13,7 +13,8 @@ from reprod_log.diagnose.finding import Finding, Fix, side, told
 from reprod_log.layers.lookup import layer_kind
 from reprod_log.layers.settings import Difference, setting_differences
 from reprod_log.messages import Code, Name, message
-from reprod_log.recording import Key, ModuleInfo, Recording
+from reprod_log.pairing.distance import SAME, relative
+from reprod_log.recording import Entry, Key, ModuleInfo, Recording
 
 # A setting that differs between two paired layers (epsilon, padding, slope, momentum …), where the numbers differ too.
 # A setting alone proves nothing: it may not matter for this layer. So it is reported only when the layer fails alone;
@@ -93,12 +94,11 @@ def _missing_parameter(case: Case) -> Iterable[Finding]:
     if data.joined_in_part:
         # A rank's own version of a parameter has no partner, and one that was left out neither; it is not missing.
         return
-    first = data.steps[0] if data.steps else 0
     shared = {one.separate for one in shared_weights(case)}
     theirs = {there.path for _, there in data.layers.values()}
     for one in case.comparison.unmatched:
         key = one.key
-        if key.phase != "parameter" or key.run or key.step != first or key.path in shared:
+        if key.phase != "parameter" or key.run or key.step != data.first or key.path in shared:
             continue
         owner, _, name = key.path.rpartition(".")
         if owner not in (data.layers if one.side == "reference" else theirs):
@@ -189,7 +189,9 @@ def _other_layer(case: Case) -> Iterable[Finding]:
     kinds = _kinds(data)
     for path, other, anchor in _couples(here, there):
         ours, theirs = kinds[0].get(path), kinds[1].get(other)
-        if ours and theirs and ours.kind != theirs.kind and not _reached(case, anchor):
+        if not ours or not theirs or ours.kind == theirs.kind or _reached(case, anchor):
+            continue
+        if _differ(here[path].made, there[other].made):
             yield told(
                 "cause.other_layer",
                 (Key(path),),
@@ -202,6 +204,14 @@ def _other_layer(case: Case) -> Iterable[Finding]:
             )
 
 
+def _differ(ours: Entry, theirs: Entry) -> bool:
+    """Whether both layers give other numbers, in whatever order: two of another kind may compute the same."""
+    if "full" not in (ours.detail, theirs.detail) or ours.detail != theirs.detail:
+        return True
+    one, other = (np.sort(entry.array().astype(np.float64), None) for entry in (ours, theirs))
+    return relative(one, other) > SAME
+
+
 def _reached(case: Case, anchor: str) -> bool:
     """Whether the layer before it is already wrong."""
     return any(key.path == anchor and key.phase == "forward" and key.step == 0 and not key.run for key in case.failed)
@@ -212,6 +222,8 @@ class _LayerPlace:
     anchor: str
     """The paired layer (the reference's name) that ran before."""
     shape: tuple[int, ...]
+    made: Entry = field(compare=False)
+    """What it gives at its first call."""
 
 
 def _unpaired(recording: Recording, paired: set[str], names: Mapping[str, str]) -> dict[str, _LayerPlace]:
@@ -226,7 +238,7 @@ def _unpaired(recording: Recording, paired: set[str], names: Mapping[str, str]) 
         if key.path in paired:
             anchor = names[key.path]
         else:
-            found.setdefault(key.path, _LayerPlace(anchor, tuple(sorted(entry.shape))))
+            found.setdefault(key.path, _LayerPlace(anchor, tuple(sorted(entry.shape)), entry))
     return found
 
 

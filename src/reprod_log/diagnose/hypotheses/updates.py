@@ -62,8 +62,8 @@ def first_bad_update(case: Case) -> BadUpdates | None:
             if key.phase in _OF_OPTIMIZERS
         }
         if bad:
-            updated = {pair.reference.key for pair in data.pairing.pairs if pair.reference.key.phase == "update"}
-            agreeing = [path for path in data.parameters if path not in bad and Key(path, "update", step) in updated]
+            updated = {key.path for key in data.keys("update", step)}
+            agreeing = [path for path in data.parameters if path not in bad and path in updated]
             return BadUpdates(step, tuple(bad), tuple(agreeing), tuple(bad.values())[:5])
     return None
 

@@ -53,7 +53,7 @@ def _was_right(case: Case, path: str) -> bool:
     What stands at the end of a single step may have been written in it, after the layer was run.
     """
     data = case.data
-    step = data.steps[0] if data.steps else 0
+    step = data.first
     if not data.stepped or Key(path, "update", step) in data.pairs:
         return False
     owner = path.rpartition(".")[0]
