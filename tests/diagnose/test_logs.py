@@ -125,3 +125,10 @@ def test_logs_that_agree_get_no_cause(aligned: Callable[[Logs, Logs], Alignment]
     result = aligned({"x": INPUT, "logits": X}, {"x": INPUT, "logits": rounded_by_hand(X)})
     assert result.passed
     assert causes(result) == []
+
+
+def test_another_mean_and_deviation_of_each_channel_is_named(aligned: Callable[[Logs, Logs], Alignment]) -> None:
+    image = RNG.normal(size=(2, 3, 5, 5)).astype(np.float32)
+    mean, spread = (np.float32(one).reshape(1, 3, 1, 1) for one in ([0.5, 0.4, 0.3], [0.25, 0.5, 0.2]))
+    (found,) = causes(aligned({"image": image}, {"image": (image - mean) / spread}))
+    assert "4·x -2, 2·x -0.8, 5·x -1.5 per channel" in found

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.engine import find
-from reprod_log.diagnose.finding import Finding, Fix, ranked
+from reprod_log.diagnose.finding import Finding, Fix, ranked, told
 
 __all__ = ["Case", "Finding", "Fix", "diagnose", "diagnose_again", "ranked"]
 
@@ -16,7 +16,18 @@ def diagnose(case: Case) -> tuple[Finding, ...]:
     # An alignment that is only read and shown needs none of them.
     from reprod_log.diagnose.hypotheses import HYPOTHESES
 
-    return ranked(find(HYPOTHESES, case))
+    found = find(HYPOTHESES, case)
+    if _needs_live_models(case) and not any(one.kind == "cause" for one in found):
+        found.append(told("cause.recorded_only"))
+    return ranked(found)
+
+
+def _needs_live_models(case: Case) -> bool:
+    """Whether two scripts were recorded whose layers are known, so that live models would tell more."""
+    if case.recorded is None or case.recorded.joined or not case.failed:
+        return False
+    sides = case.recorded.reference, case.recorded.candidate
+    return all(one.source and one.modules and not any(run.startswith("isolated") for run in one.runs) for one in sides)
 
 
 def diagnose_again(case: Case, findings: Iterable[Finding]) -> tuple[Finding, ...]:
