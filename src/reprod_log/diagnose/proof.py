@@ -144,7 +144,7 @@ class _Prover:
         path = fix.layer if back else runs.partners.get(fix.layer)
         known = runs.calls if back else runs.their_calls.values()
         settings, calls = fix.back if back else fix.settings, [call for call in known if call.path == fix.layer]
-        if not calls or path is None or fix.layer not in self._wrong or not (settings or fix.weights):
+        if not calls or path is None or fix.layer not in self._wrong or not (settings or (fix.weights and not back)):
             return None
         entries: list[Entry] = []
         for dtype in (None, FLOAT64):
