@@ -10,6 +10,7 @@ import torch
 
 from reprod_log import Alignment
 from reprod_log.alignment.models import align_models
+from reprod_log.messages import words
 
 DATA = np.random.default_rng(0).normal(size=(5, 6)).astype(np.float32)
 
@@ -186,3 +187,14 @@ def test_saturated_softmax_of_paddle_is_explained() -> None:
         loss=(torch.nn.functional.cross_entropy, paddle.nn.functional.cross_entropy),
     )
     assert "stop at 64" in causes(alignment)["saturation"]
+
+
+def test_setting_that_only_a_constructor_reads_is_proven_in_a_copy_of_the_reference() -> None:
+    """Paddle's convolution works out its padding when it is made: another mode that is set later changes nothing."""
+    theirs = paddle.nn.Sequential(paddle.nn.Conv2D(2, 3, 3, stride=2, padding=1, padding_mode="replicate"))
+    data = np.random.default_rng(0).normal(size=(2, 2, 6, 6)).astype(np.float32)
+    found = align_models(torch.nn.Sequential(torch.nn.Conv2d(2, 3, 3, stride=2, padding=1)), theirs, data).findings
+    (cause,) = [one for one in found if one.kind == "cause"]
+    assert (cause.rule, cause.confidence) == ("layer_setting", "proven")
+    assert "padding_mode of 0 differs: zeros in the reference, replicate in the candidate" in str(cause.cause)
+    assert "the reference's layer gives what the candidate's gives" in words()(cause.evidence)
