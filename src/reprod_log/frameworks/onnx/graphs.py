@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from reprod_log.errors import CaptureError, UsageError, counted, listed
+from reprod_log.errors import UsageError, counted, listed
 from reprod_log.frameworks.module_tree import join
 from reprod_log.frameworks.onnx.engines import ENGINES, RUNTIME
 from reprod_log.frameworks.values import fits
@@ -91,10 +91,19 @@ class Graph:
         return frozenset(known)
 
     @cached_property
-    def moves_channels(self) -> bool:
+    def _has_channels_last(self) -> bool:
         """Whether it has its images with the channels last, and moves them to the front for its kernels."""
-        perms = (one.ints for node in self.nodes if node.op_type == "Transpose" for one in node.attribute)
-        return any(list(one)[:2] == [0, len(one) - 1] and len(one) > 2 for one in perms)
+        return next(filter(None, map(_channels_moved, self.nodes)), "") == "first"
+
+    @cached_property
+    def _with_channels_first(self) -> frozenset[str]:
+        """Tensors of such a graph that come from where channels were moved to the front, and not back yet."""
+        found: set[str] = set()
+        for node in self.nodes:
+            moved = _channels_moved(node)
+            if moved == "first" or (not moved and not found.isdisjoint(node.input)):
+                found.update(node.output)
+        return frozenset(found)
 
     @cached_property
     def _shapes(self) -> Mapping[str, tuple[int | None, ...]]:
@@ -107,15 +116,10 @@ class Graph:
 
     def arranged(self, name: str, array: Array) -> Array:
         """An image with its channels where this graph has them for a tensor; frameworks exchange them first."""
-        wanted = self._shapes.get(name) if self.moves_channels and array.ndim > 2 else None
-        if wanted is None:
+        if array.ndim < 4 or not self._has_channels_last or name in self._with_channels_first:
             return array
-        moved = np.moveaxis(array, 1, -1)
-        if not fits(moved.shape, wanted):
-            return array
-        if fits(array.shape, wanted):
-            raise CaptureError("the graph moves channels, and the shape of its input does not tell where it has them")
-        return moved
+        moved, wanted = np.moveaxis(array, 1, -1), self._shapes.get(name)
+        return moved if wanted is None or fits(moved.shape, wanted) else array
 
     def is_value(self, name: str) -> bool:
         """Whether a tensor carries values of the data through the graph."""
@@ -238,6 +242,15 @@ class Graph:
             ):
                 known.update(node.output)
         return sorted({one for place in inside for one in self.nodes[place].input if one and one not in known})
+
+
+def _channels_moved(node: Any) -> str:
+    """Where a node moves channels to: "first", "last", or nowhere."""
+    perm = next((list(one.ints) for one in node.attribute if node.op_type == "Transpose"), [])
+    if len(perm) < 4 or perm[0] != 0:
+        return ""
+    rest = list(range(1, len(perm)))
+    return {(rest[-1], *rest[:-1]): "first", (*rest[1:], rest[0]): "last"}.get(tuple(perm[1:]), "")
 
 
 def _has_graph(node: Any) -> bool:
