@@ -114,12 +114,19 @@ class Graph:
             if one.type.tensor_type.HasField("shape")
         }
 
+    def _is_last(self, name: str, array: Array) -> bool:
+        return array.ndim >= 4 and self._has_channels_last and name not in self._with_channels_first
+
     def arranged(self, name: str, array: Array) -> Array:
         """An image with its channels where this graph has them for a tensor; frameworks exchange them first."""
-        if array.ndim < 4 or not self._has_channels_last or name in self._with_channels_first:
+        if not self._is_last(name, array):
             return array
         moved, wanted = np.moveaxis(array, 1, -1), self._shapes.get(name)
         return moved if wanted is None or fits(moved.shape, wanted) else array
+
+    def exchanged(self, name: str, array: Array) -> Array:
+        """An image of this graph as the frameworks exchange it."""
+        return np.moveaxis(array, -1, 1) if self._is_last(name, array) else array
 
     def is_value(self, name: str) -> bool:
         """Whether a tensor carries values of the data through the graph."""

@@ -97,7 +97,7 @@ class OnnxPrograms(Programs):
         return [
             Call(
                 region.path,
-                tuple(found[one] for one in region.inputs),
+                tuple(graph.exchanged(one, found[one]) if region.path else found[one] for one in region.inputs),
                 {},
                 {
                     role: array.shape
