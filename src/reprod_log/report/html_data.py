@@ -17,7 +17,7 @@ from markupsafe import Markup, escape
 from reprod_log.alignment import Alignment
 from reprod_log.measure.measurement import Measurement, Worst
 from reprod_log.measure.picture import Picture
-from reprod_log.messages import Text, Words, known_languages, message, words
+from reprod_log.messages import Message, Text, Words, known_languages, message, words
 from reprod_log.recording import Key
 from reprod_log.report.causes import Cause, Causes
 from reprod_log.report.curves import Curve
@@ -93,7 +93,7 @@ def picture_data(picture: Picture) -> dict[str, Any]:
 
 def packed(text: str) -> str:
     """Text as it lies in a page until it is wanted: gzip in base64, a fraction of its size."""
-    return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()
+    return base64.b64encode(gzip.compress(text.encode(), 4, mtime=0)).decode()
 
 
 def _inherited(rows: Sequence[ReportRow], accounts: Causes) -> list[int]:
@@ -136,9 +136,17 @@ class Sentences:
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[str, ...], int] = {}
+        self._fixed: dict[str, int] = {}
+        """Those without arguments, by their ids: what thousands of entries rest on is one of a few."""
 
     def number(self, what: Text) -> int:
-        return self._numbers.setdefault(tuple(in_languages(what).values()), len(self._numbers))
+        fixed = what.id if isinstance(what, Message) and not what.arguments else ""
+        if fixed in self._fixed:
+            return self._fixed[fixed]
+        found = self._numbers.setdefault(tuple(in_languages(what).values()), len(self._numbers))
+        if fixed:
+            self._fixed[fixed] = found
+        return found
 
     def by_language(self) -> dict[str, list[str]]:
         """All sentences numbered so far, in their order."""

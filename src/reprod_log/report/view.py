@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from reprod_log.alignment import Alignment
 from reprod_log.diagnose.finding import without_places
@@ -123,12 +124,12 @@ class ReportRow:
         reference, candidate = self.compared.reference_dtype, self.compared.candidate_dtype
         return reference if reference == candidate else f"{reference} | {candidate}"
 
-    @property
+    @cached_property
     def check(self) -> Check | None:
         """The check that decided: the one that went furthest towards, or beyond, its limit."""
         return max(self.judgement.checks, key=lambda one: (not one.passed, _of_limit(one)), default=None)
 
-    @property
+    @cached_property
     def times_limit(self) -> float | None:
         """The deciding value in limits: beyond 1 it does not pass. Of an estimate only bounds are known."""
         measured = self.measurement
