@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from made_alignments import calibrated, many
 from reading import OpenPage, until
-from test_causes import LAYER, lined
+from test_cause_cards import LAYER, lined
 
 from reprod_log import Recording, align
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from made_alignments import HOSTILE, calibrated, classic, finding_of, fixed, hostile
 from reading import WRONG, WRONG_KEY, OpenPage, chart, rows, until
-from test_causes import LAYER, lined
+from test_cause_cards import LAYER, lined
 
 from reprod_log import Alignment, Recording, align
 from reprod_log.recording import Key

@@ -70,6 +70,11 @@ def overview(tmp_path: Path) -> Path:
 def test_page_of_several_steps_leads_to_each_and_changes_language_and_theme(overview: Path, page: Any) -> None:
     page.goto(overview.as_uri())
     assert page.locator("h1").inner_text().endswith("NOT ALIGNED: 0 of 2 steps of my port pass")
+    assert "torch 2.13.0" in page.locator(".sides").inner_text()
+    line = page.locator("tbody tr").first
+    assert "strong" in line.inner_text()
+    assert line.locator("svg circle[fill='#cf222e']").count() > 1
+    assert page.locator("tbody tr").nth(1).locator("svg").count() == 0
     page.locator("#language").click()
     assert page.locator("h1").inner_text().endswith("未对齐：my port 的 2 个步骤中有 0 个通过")
     assert "layer1.1.conv2 的 eps 不同" in page.locator("table").inner_text()

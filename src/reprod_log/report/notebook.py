@@ -4,7 +4,6 @@ weight map; without scripts, light or dark."""
 from __future__ import annotations
 
 import base64
-import math
 import struct
 import zlib
 from collections.abc import Iterable, Sequence
@@ -16,14 +15,13 @@ from reprod_log.alignment import Alignment
 from reprod_log.measure.dtypes import Array
 from reprod_log.measure.picture import Picture
 from reprod_log.messages import Words, words
+from reprod_log.report.depth import depth_picture
 from reprod_log.report.first_screen import Line, first_lines, first_screen, side_lines
 from reprod_log.report.map_view import map_headline, map_rows
 from reprod_log.report.view import MARKS, ReportRow, rows
 from reprod_log.report.writing import number, plain, times
 
 _MOST_ROWS = 20
-_MOST_POINTS = 400
-_WIDTH, _HEIGHT = 720, 160
 _COLUMNS = ("status", "entry", "rel_l2", "max_abs", "mean_abs", "times_limit")
 _BLUE, _ORANGE, _RED, _PURPLE = (11, 87, 184), (192, 80, 0), (179, 38, 30), (122, 46, 157)
 
@@ -38,12 +36,13 @@ def render(alignment: Alignment, *, language: str = "en") -> str:
     shown = screen.own_failures(everything)[:_MOST_ROWS]
     left = len(everything) - len(shown)
     picture = None if screen.divergence is None else alignment.pictures.get(screen.divergence.key)
+    depth = depth_picture(everything, phrase, width=720, height=160)
     parts = [
         *(_line(line, MARKS[screen.status]) for line in lines),
         _table([phrase.get(name) for name in _COLUMNS], (_row(row, phrase) for row in shown)) if shown else "",
         Markup("<div><small>+ {}</small></div>").format(left) if left else "",
         _tensor(picture, phrase) if picture is not None else "",
-        _depth(everything, phrase),
+        _folded(phrase.get("section.depth"), depth) if depth else "",
         _map(alignment, phrase),
     ]
     return str(
@@ -95,45 +94,6 @@ def _map(alignment: Alignment, phrase: Words) -> Markup:
         for row in map_rows(weights)
     )
     return _folded(plain(phrase(map_headline(weights))), _table(heads, lines))
-
-
-def _depth(everything: Sequence[ReportRow], phrase: Words) -> Markup:
-    """The relative error of every entry in the order of execution, on a logarithmic axis; what fails in red."""
-    measured = [(row, error) for row in everything if not row.key.run and (error := row.number("rel_l2")) is not None]
-    finite = [error for _, error in measured if error > 0 and math.isfinite(error)]
-    if len(finite) < 2:
-        return Markup("")
-    low, high = math.floor(math.log10(min(finite))), math.ceil(math.log10(max(finite))) or 0
-    high = max(high, low + 1)
-
-    def height(error: float) -> float:
-        # Nothing lies on the lower edge, what is not finite on the upper one.
-        share = 1.0 if not math.isfinite(error) else 0.0 if error <= 0 else (math.log10(error) - low) / (high - low)
-        return 8 + (_HEIGHT - 16) * (1 - share)
-
-    every = max(1, len(measured) // _MOST_POINTS)
-    kept = [one for place, one in enumerate(measured) if place % every == 0 or not one[0].status.passed]
-    kept = kept[:: max(1, len(kept) // _MOST_POINTS)]
-    dots = Markup("").join(
-        Markup('<circle cx="{:.0f}" cy="{:.0f}" r="3" fill="{}"><title>{}: {}</title></circle>').format(
-            44 + (_WIDTH - 56) * place / max(1, len(kept) - 1),
-            height(error),
-            Markup("#1a7f37" if row.status.passed else "#cf222e"),
-            plain(phrase(row.title)),
-            number(error),
-        )
-        for place, (row, error) in enumerate(kept)
-    )
-    text = Markup('<text x="0" y="{}" font-size="11" fill="currentColor">1e{}</text>')
-    picture = Markup('<svg viewBox="0 0 {} {}" width="100%" role="img" aria-label="{}">{}{}{}</svg>').format(
-        _WIDTH,
-        _HEIGHT,
-        phrase.get("section.depth"),
-        text.format(14, high),
-        text.format(_HEIGHT - 4, low),
-        dots,
-    )
-    return _folded(phrase.get("section.depth"), picture)
 
 
 def _tensor(picture: Picture, phrase: Words) -> Markup:

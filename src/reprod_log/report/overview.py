@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TextIO
 
+from reprod_log.alignment import Alignment
 from reprod_log.errors import UsageError
 from reprod_log.messages import Message, Name, Names, message, words
 from reprod_log.recording.files import replacing
 from reprod_log.report import Options, render_report
 from reprod_log.report.answer import answer_of
-from reprod_log.report.first_screen import screen_headline
+from reprod_log.report.depth import depth_picture
+from reprod_log.report.first_screen import certainty_of, screen_headline
 from reprod_log.report.formats.html import content_policy, page, render, scripts, write_assets
 from reprod_log.report.formats.markdown import LIMIT, Section, code, text
 from reprod_log.report.github import MOST_ANNOTATIONS, tell, workflow_command
-from reprod_log.report.view import MARKS, first_in_words
+from reprod_log.report.view import MARKS, ReportRow, first_in_words, rows
 from reprod_log.steps.overview import Overview, StepResult
 from reprod_log.verdict import Status
 from reprod_log.version import __version__
@@ -38,6 +41,21 @@ class OverviewRow:
     """The surest cause or note, else why it did not pass, else how much passed."""
     doubtful: bool = False
     """It passes although a doubt says that this proves nothing, because that was allowed."""
+    alignment: Alignment | None = None
+
+    @cached_property
+    def entries(self) -> tuple[ReportRow, ...]:
+        return () if self.alignment is None else rows(self.alignment)
+
+    @property
+    def sure(self) -> str:
+        """How much the verdict can be relied on, in a word; '' where there is none."""
+        return "" if self.alignment is None else certainty_of(self.alignment, None).level
+
+    @property
+    def margin(self) -> float | None:
+        """The entry that is furthest towards, or beyond, its limit, in limits."""
+        return max((row.times_limit for row in self.entries if row.times_limit is not None), default=None)
 
     @property
     def finding(self) -> str:
@@ -87,7 +105,8 @@ def _row(step: StepResult) -> OverviewRow:
         total = len(step.alignment.verdict.judgements)
         answer = message("plan.entries", total=total) if passed else screen_headline(step.alignment)
     doubtful = step.passed and bool(step.alignment.doubts)
-    return OverviewRow(step.name, step.alignment.status.value, first_in_words(step.alignment), answer, doubtful)
+    status = step.alignment.status.value
+    return OverviewRow(step.name, status, first_in_words(step.alignment), answer, doubtful, step.alignment)
 
 
 def write_overview(overview: Overview, path: Path, *, language: str = "en", full: bool = False) -> Path:
@@ -193,13 +212,16 @@ def _html(overview: Overview, path: Path, language: str) -> str:
     if links:
         write_assets(folder)
     script = scripts(*_SCRIPTS)
+    shown = rows_of(overview)
     return page(
         "overview.html.j2",
         language=language,
         summary=summary_of(overview),
-        rows=rows_of(overview),
+        rows=shown,
         remarks=remarks_of(overview),
         links=links,
+        sides=next((row.alignment for row in shown if row.alignment is not None), None),
+        curves=[depth_picture(row.entries, words(language), width=160, height=28) for row in shown],
         marks=MARKS,
         version=__version__,
         data={"statuses": []},
