@@ -187,7 +187,11 @@ function histogram(place, detail) {
   const made = figure({ x_axis_type: "log", y_axis_type: "log", height: 260, y_range: [0.5, Math.max(...top) * 2] });
   made.xaxis.axis_label = `|${t("difference")}|`; made.yaxis.axis_label = t("elements");
   const bars = made.quad({ left: { field: "left" }, right: { field: "right" }, top: { field: "top" }, bottom: 0.5, source: source({ left, right, top, size: left.map(shown) }), fill_color: colour("reference"), fill_alpha: 0.6, line_color: colour("back") });
-  for (const [name, shade, at] of bounds(detail)) made.line([at, at], [0.5, Math.max(...top) * 2], { line_color: colour(shade), line_width: 2, line_dash: "dashed", legend_label: t(name) });
+  // Named beside their lines: a legend would be wider than a phone.
+  bounds(detail).forEach(([name, shade, at], place) => {
+    made.line([at, at], [0.5, Math.max(...top) * 2], { line_color: colour(shade), line_width: 2, line_dash: "dashed" });
+    made.add_layout(new Bokeh.Label({ x: at, y: 190 - 14 * place, y_units: "screen", x_offset: 4, text: t(name), text_color: colour(shade === "fail" ? "fail" : "text"), text_font_size: "11px" }));
+  });
   equip(made, [["≥", "@size"], [t("elements"), "@top"]], [bars]);
   return show(made, place);
 }
