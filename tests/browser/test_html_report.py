@@ -237,7 +237,8 @@ def test_entry_page_has_numbers_pictures_and_the_way_back(open_report: OpenPage)
     text = page.locator("#entry").inner_text()
     for part in ("Checks", "Statistics", "Elements that differ most", "both in float64", "by its name", "2×8×4×4"):
         assert part in text
-    until(page, "document.querySelectorAll('#entry .grid .chart .bk-Figure, #entry .grid .chart .bk-Column').length === 2")
+    charts = "#entry .grid .chart .bk-Figure, #entry .grid .chart .bk-Column"
+    until(page, f"document.querySelectorAll('{charts}').length === 2")
     assert page.locator("#report").is_hidden()
     page.go_back()
     until(page, "document.getElementById('entry').hidden")

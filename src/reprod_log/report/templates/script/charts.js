@@ -177,7 +177,7 @@ function curveChart(place, curve) {
 function bounds(detail) {
   const size = toNumber(detail.sides?.[0][4]);
   const unit = { max_abs: 1, mean_abs: 1, rmse: 1, rms: 1, max: 1, rel_l2: size };
-  return (detail.checks ?? []).flatMap(([metric, , limit, , floor]) => unit[metric] ? [["entry.limit", "fail", toNumber(limit) * unit[metric]], ["floor", "noise", toNumber(floor) * unit[metric]]] : []).filter(([, , at]) => Number.isFinite(at) && at > 0);
+  return (detail.checks ?? []).flatMap(([metric, , limit, , floor]) => unit[metric] ? [["entry.limit", "fail", toNumber(limit) * unit[metric], metric], ["floor", "noise", toNumber(floor) * unit[metric], metric]] : []).filter(([, , at]) => Number.isFinite(at) && at > 0);
 }
 
 function histogram(place, detail) {
@@ -188,9 +188,9 @@ function histogram(place, detail) {
   made.xaxis.axis_label = `|${t("difference")}|`; made.yaxis.axis_label = t("elements");
   const bars = made.quad({ left: { field: "left" }, right: { field: "right" }, top: { field: "top" }, bottom: 0.5, source: source({ left, right, top, size: left.map(shown) }), fill_color: colour("reference"), fill_alpha: 0.6, line_color: colour("back") });
   // Named beside their lines: a legend would be wider than a phone.
-  bounds(detail).forEach(([name, shade, at], place) => {
+  bounds(detail).forEach(([name, shade, at, metric], place) => {
     made.line([at, at], [0.5, Math.max(...top) * 2], { line_color: colour(shade), line_width: 2, line_dash: "dashed" });
-    made.add_layout(new Bokeh.Label({ x: at, y: 190 - 14 * place, y_units: "screen", x_offset: 4, text: t(name), text_color: colour(shade === "fail" ? "fail" : "text"), text_font_size: "11px" }));
+    made.add_layout(new Bokeh.Label({ x: at, y: 140 - 16 * place, y_units: "screen", x_offset: 4, text: `${t(name)} (${metric})`, text_color: colour(shade === "fail" ? "fail" : "text"), text_font_size: "11px" }));
   });
   equip(made, [["≥", "@size"], [t("elements"), "@top"]], [bars]);
   return show(made, place);
