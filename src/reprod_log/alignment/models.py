@@ -141,7 +141,8 @@ def align_models(
         return alignment
     if not weights.agrees:
         return replace(alignment, findings=(_unproven(weights), *map(_less_sure, alignment.findings)))
-    findings = (*_crossed(weights, options.rename), *alignment.findings, *_by_values(weights))
+    doubts = (*_crossed(weights, options.rename), *_permuted(weights))
+    findings = (*doubts, *alignment.findings, *_computed(weights), *_by_values(weights))
     return replace(alignment, findings=findings, weight_map=with_file_names(weights, ours, theirs))
 
 
@@ -239,6 +240,32 @@ def _crossed(weights: WeightMap, rename: Mapping[str, str]) -> Iterator[Finding]
             ),
             evidence=(message("evidence.crossed"),),
             advice=(message("advice.crossed", rename=repr({one.one: one.other, one.two: one.another})),),
+        )
+
+
+def _permuted(weights: WeightMap) -> Iterator[Finding]:
+    """A doubt for weights whose elements stand in another order: loaded by name, they would be wrong."""
+    for link in weights.links:
+        if link.is_permuted:
+            yield Finding(
+                rule="permuted_weight",
+                kind="doubt",
+                cause=message("cause.permuted_weight", source=Name(link.sources[0]), target=Name(link.target)),
+                evidence=(message("evidence.permuted_weight"),),
+                advice=(message("advice.permuted_weight"),),
+            )
+
+
+def _computed(weights: WeightMap) -> Iterator[Finding]:
+    """The weights that several of the reference's make together, whose gradients cannot be compared one by one."""
+    names = [link.target for link in weights.links if link.is_computed]
+    if names:
+        yield Finding(
+            rule="computed_weights",
+            kind="remark",
+            confidence="proven",
+            cause=message("cause.computed_weights", count=len(names), names=Names(names[:_MOST_SHOWN])),
+            advice=(message("advice.computed_weights"),),
         )
 
 

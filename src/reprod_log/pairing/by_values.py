@@ -336,6 +336,8 @@ class _Finder:
             return None
         add = key.phase in ("gradient", "clip")
         links = self.weights.by_source.get(key.path, ())
+        if any(link.is_computed for link in links):
+            return None
         if not add and len(links) > 1 and not self.weights.is_apart(key.path):
             # Tied here and not there: its first copy is compared, the others are the candidate's own.
             links = links[:1]
@@ -378,9 +380,12 @@ class _Finder:
         key = entry.key
         if key.run.startswith("isolated") and not self._runs_alone(key.region):
             return False
+        links = self.weights.by_source.get(key.path)
+        if links is not None and any(link.is_computed for link in links):
+            # What several weights make together has a gradient of its own.
+            return False
         if key.phase == "gradient":
             return not entry.is_zero()
-        links = self.weights.by_source.get(key.path)
         if links is None:
             return key.path in self.moving[0]
         missing = any(str(replace(key, path=link.target)) not in self.there for link in links)
@@ -388,6 +393,9 @@ class _Finder:
 
     def is_lost_there(self, entry: Entry) -> bool:
         """The same for the candidate, and a copy of a weight that is one with another in the reference."""
+        link = self.weights.by_target.get(entry.key.path)
+        if link is not None and link.is_computed:
+            return False
         if entry.key.phase == "gradient":
             return not entry.is_zero()
         if entry.key.phase in ("parameter", "update") and entry.key.path in self.weights.by_target:

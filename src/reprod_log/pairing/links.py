@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import permutations
 from math import prod
+from typing import Any
 
 import numpy as np
 
+from reprod_log.errors import TransferError
 from reprod_log.layers.layouts import TensorView
 from reprod_log.layers.transform import Shape
 from reprod_log.recording import Array
@@ -35,8 +37,16 @@ class Recipe:
     added: bool = False
     heads: int = 0
     flip: tuple[int, ...] = ()
+    fold: Shape | None = None
+    """The form that a source is given before its axes are permuted."""
+    order: tuple[int, ...] | None = None
+    """For each element its place in the sources, laid one behind the other: where nothing plainer says it."""
 
     def apply(self, arrays: Sequence[Array], shape: Shape) -> Array:
+        if self.order is not None:
+            flat = [array.reshape(-1) for array in arrays]
+            joined: Array = flat[0] + flat[1] if self.added else np.concatenate(flat)
+            return np.take(joined, self.order).reshape(shape)
         made = [self._one(array) for array in arrays]
         if self.added:
             whole = made[0] + made[1]
@@ -47,6 +57,8 @@ class Recipe:
         return np.flip(whole, self.flip).reshape(shape) if self.flip else whole.reshape(shape)
 
     def _one(self, array: Array) -> Array:
+        if self.fold is not None:
+            array = array.reshape(self.fold)
         if self.axes is not None:
             array = array.transpose(self.axes)
         if self.part is not None:
@@ -68,6 +80,10 @@ class Recipe:
 
     def __str__(self) -> str:
         words = []
+        if self.order is not None:
+            words.append("in another order")
+        if self.fold is not None:
+            words.append(f"as {' × '.join(map(str, self.fold))}")
         if self.axes is not None:
             words.append("transposed" if len(self.axes) == 2 else f"axes {', '.join(map(str, self.axes))}")
         if self.part is not None:
@@ -87,6 +103,28 @@ AS_IS = Recipe()
 
 
 @dataclass(frozen=True)
+class Computed:
+    """A weight that several of the reference's make together, as a norm folded into the layer before it.
+
+    What it is follows from running the reference's own kernels, so there is no such weight without them.
+    """
+
+    made: Any = field(default=None, compare=False, repr=False)
+    """A function of the sources' arrays; None in a map that was read from a file."""
+
+    def apply(self, arrays: Sequence[Array], shape: Shape) -> Array:
+        if self.made is None:
+            raise TransferError(
+                "a weight that is computed from several others needs both models: run align_models again"
+            )
+        made: Array = self.made([np.asarray(array, np.float64) for array in arrays])
+        return made.reshape(shape)
+
+    def __str__(self) -> str:
+        return "computed from them"
+
+
+@dataclass(frozen=True)
 class Link:
     """One weight of the candidate: the names it is read from, and how."""
 
@@ -94,9 +132,21 @@ class Link:
     shape: Shape
     sources: tuple[str, ...]
     source_shapes: tuple[Shape, ...]
-    recipe: Recipe | TensorView
+    recipe: Recipe | TensorView | Computed
     proof: str = ""
     """What speaks for it: values, stated, name, structure."""
+
+    @property
+    def is_computed(self) -> bool:
+        return isinstance(self.recipe, Computed)
+
+    @property
+    def is_permuted(self) -> bool:
+        """Whether the elements of one weight stand in another order along its own axes: heads, channels."""
+        if not isinstance(self.recipe, Recipe) or (self.recipe.fold is None and self.recipe.order is None):
+            return False
+        forms = (sorted(n for n in shape if n > 1) for shape in (self.shape, *self.source_shapes))
+        return len(self.sources) == 1 and len({tuple(form) for form in forms}) == 1
 
     def apply(self, arrays: Sequence[Array]) -> Array:
         if isinstance(self.recipe, TensorView):
@@ -109,6 +159,8 @@ class Link:
 
         Of a sum each source has a place for every element.
         """
+        if isinstance(self.recipe, Computed):
+            return tuple(np.full(self.shape, -1) for _ in self.sources)
         if isinstance(self.recipe, Recipe) and self.recipe.added:
             one = replace(self.recipe, added=False)
             sizes = self.source_shapes
@@ -188,6 +240,8 @@ class WeightMap:
                 for name in link.sources
             ):
                 continue
+            if isinstance(link.recipe, Computed):
+                continue
             arrays = [given[name] for name in link.sources]
             # The gradient of a sum is that of each summand.
             added = isinstance(link.recipe, Recipe) and link.recipe.added
@@ -229,6 +283,48 @@ class WeightMap:
                         total[flat[own]] = values[own]
                     known[flat[own]] = True
         return total.reshape(shape) if known.all() else None
+
+
+def link_of_places(
+    target: str, shape: Shape, sources: Sequence[str], source_shapes: Sequence[Shape], places: Array
+) -> Link:
+    """The link that takes these elements, counted through all sources one behind the other, in the plainest words."""
+    names, shapes = tuple(sources), tuple(source_shapes)
+    wanted = places.reshape(shape)
+    known = single_recipes(shapes[0], shape) if len(shapes) == 1 else joined_recipes(shapes, shape)
+    numbered, start = [], 0
+    for one in shapes:
+        numbered.append(np.arange(start, start + prod(one)).reshape(one))
+        start += prod(one)
+    recipes = (recipe for recipe in known if not recipe.added)
+    for recipe in (*recipes, *(_folded(shapes[0], wanted) if len(shapes) == 1 else ())):
+        if np.array_equal(recipe.apply(numbered, shape), wanted):
+            return Link(target, shape, names, shapes, recipe, "values")
+    return Link(target, shape, names, shapes, Recipe(order=tuple(wanted.reshape(-1).tolist())), "values")
+
+
+def _folded(source: Shape, places: Array) -> Iterator[Recipe]:
+    """The source in a finer form whose axes are permuted, where the places are such ones."""
+    digits: list[tuple[int, int]] = []
+    for axis in range(places.ndim):
+        line = np.moveaxis(places, axis, 0).reshape(places.shape[axis], -1)[:, 0]
+        digits += _digits(line - line[0])
+    ranked = sorted((number for number in range(len(digits))), key=lambda number: -digits[number][1])
+    fold = tuple(digits[number][0] for number in ranked)
+    if prod(fold) == prod(source):
+        yield Recipe(fold=fold, axes=tuple(ranked.index(number) for number in range(len(digits))))
+
+
+def _digits(line: Array) -> list[tuple[int, int]]:
+    """Length and step of the axes, outermost first, that a line of places goes through."""
+    if line.size == 1:
+        return []
+    step = int(line[1])
+    bent = np.flatnonzero(line != step * np.arange(line.size))
+    length = int(bent[0]) if bent.size else line.size
+    if line.size % length or length < 2:
+        return [(line.size, 0)]
+    return [*_digits(line[::length]), (length, step)]
 
 
 def single_recipes(source: Shape, target: Shape, *, parts: bool = True) -> Iterator[Recipe]:

@@ -9,10 +9,10 @@ from typing import Any
 from reprod_log.layers.layouts import Piece, TensorView
 from reprod_log.layers.transform import Transform
 from reprod_log.messages import Message, message
-from reprod_log.pairing.links import Crossing, Link, Recipe, WeightMap
+from reprod_log.pairing.links import Computed, Crossing, Link, Recipe, WeightMap
 from reprod_log.recording.encoding import check_types
 
-_FORMS: dict[str, Any] = {one.__name__: one for one in (Recipe, TensorView, Piece, Transform, Link, Crossing)}
+_FORMS: dict[str, Any] = {one.__name__: one for one in (Recipe, Computed, TensorView, Piece, Transform, Link, Crossing)}
 _FORM = "form"
 
 
@@ -27,7 +27,8 @@ def map_from_dict(data: Mapping[str, Any]) -> WeightMap:
     for part in (found, *found.links):
         check_types(part)
     for link in found.links:
-        check_types(link.recipe)
+        if not link.is_computed:
+            check_types(link.recipe)
         if len(link.sources) != len(link.source_shapes) or not link.sources:
             raise ValueError(f"the link of {link.target!r} has {len(link.sources)} sources")
     return found
@@ -35,8 +36,10 @@ def map_from_dict(data: Mapping[str, Any]) -> WeightMap:
 
 def _plain(value: Any) -> Any:
     if is_dataclass(value):
-        made = {one.name: getattr(value, one.name) for one in fields(value)}
-        changed = {one.name: _plain(made[one.name]) for one in fields(value) if made[one.name] != one.default}
+        # How a weight is computed is a function of both live models, and no value.
+        kept = [one for one in fields(value) if one.compare]
+        made = {one.name: getattr(value, one.name) for one in kept}
+        changed = {one.name: _plain(made[one.name]) for one in kept if made[one.name] != one.default}
         return {_FORM: type(value).__name__} | {name: one for name, one in changed.items() if one != {}}
     if isinstance(value, Mapping):
         return {str(name): _plain(one) for name, one in value.items()}
@@ -56,7 +59,13 @@ def link_steps(link: Link) -> tuple[Message, ...]:
     if isinstance(recipe, TensorView):
         same = recipe.unchanged and link.source_shapes == (link.shape,)
         return (message("view.as_is"),) if same else recipe.steps
+    if isinstance(recipe, Computed):
+        return (message("view.computed", count=len(link.sources)),)
     found: list[Message] = []
+    if recipe.order is not None:
+        found.append(message("view.in_other_order"))
+    if recipe.fold is not None:
+        found.append(message("view.folded", shape=str(recipe.fold)))
     if recipe.axes is not None:
         transposed = recipe.axes == (1, 0)
         found.append(message("view.transposed") if transposed else message("view.axes", axes=str(recipe.axes)))
@@ -76,6 +85,6 @@ def link_steps(link: Link) -> tuple[Message, ...]:
         found.append(message("view.flipped", axes=str(recipe.flip)))
     if len(link.sources) == 1 and recipe.part is recipe.span is None:
         own = link.source_shapes[0]
-        if tuple(own[axis] for axis in recipe.axes or range(len(own))) != link.shape:
+        if recipe.fold is None and tuple(own[axis] for axis in recipe.axes or range(len(own))) != link.shape:
             found.append(message("view.reshaped"))
     return tuple(found) or (message("view.as_is"),)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import combinations, islice, permutations
 from math import prod
@@ -19,10 +19,13 @@ from typing import Any
 
 import numpy as np
 
+from reprod_log.layers.layouts import TensorView
 from reprod_log.layers.transform import Shape
 from reprod_log.pairing.anchors import SMALL, Anchor, Index, is_informative, view_of
+from reprod_log.pairing.answers import Answers
 from reprod_log.pairing.graph import Graph
-from reprod_log.pairing.links import Link, Recipe, WeightMap, joined_recipes, single_recipes
+from reprod_log.pairing.identify import CALL
+from reprod_log.pairing.links import Computed, Link, Recipe, WeightMap, joined_recipes, single_recipes
 from reprod_log.pairing.names import closeness
 from reprod_log.recording import Array
 
@@ -31,11 +34,14 @@ _LEVELS = ((1, 0), (2, 0), (3, 0), (2, 1), (6, 0), (4, 2))
 _TRIALS = 300
 """Per segment and level."""
 _OPTIONS = 64
-_CALL, _EFFORT, _PASSES = 3_000, 150_000_000, 20
+_EFFORT, _PASSES = 150_000_000, 20
 """What is replayed is bounded, in elements (a call counts as so many): so much, or so many passes of a large model.
 
 About ten seconds; a clock would let the answer depend on what else the machine does."""
 _MOST_POOL = 16
+_MOST_RIVALS = 6
+_LIKELY = 8
+"""Options that are tried before both programs are asked."""
 _UNLIKELY = 6.0
 """For a few rows of a tensor, and for a vector that is cut out of a matrix: taken last."""
 
@@ -55,8 +61,21 @@ class _Choice:
     """Everything that the options are made of: whoever shares a source competes."""
     pending: bool = True
     taken: tuple[Link, ...] = ()
-    fitted: int = 0
-    """How many options fitted so far."""
+    rivals: list[frozenset[str]] = field(default_factory=list)
+    """The sources of options of the same form that fit as well."""
+    unlikely: list[tuple[Link, ...]] = field(default_factory=list)
+    """Options for the case that identification has none."""
+    identified: bool = False
+    """Whether the options that identification finds are among them."""
+
+
+@dataclass(frozen=True)
+class _Segment:
+    """A part of the program that was decided: where it began, and the choices in it."""
+
+    start: int
+    trail: int
+    choices: tuple[_Choice, ...]
 
 
 @dataclass(frozen=True)
@@ -112,9 +131,16 @@ class Search:
         self.start_trail = 0
         self.level_trials = 0
         self.best: tuple[int, dict[str, Link]] = (-1, {})
-        once = sum(_CALL + array.size for array in candidate.program.arrays)
+        once = sum(CALL + array.size for array in candidate.program.arrays)
         self.effort, self.most_effort = 0, max(_EFFORT, _PASSES * once)
         self.diverged = False
+        self.answers = Answers(self)
+        self.asked: dict[Any, list[tuple[Link, ...]]] = {}
+        """What identification found, by the place and the links that were open then."""
+        self.closed: list[_Segment] = []
+        self.banned: tuple[Link, ...] = ()
+        self.retried: dict[int, int] = {}
+        """Where a segment had no solution, and where the one before it began that was opened again."""
         for number in range(len(candidate.program.arrays)):
             if candidate.data[number] and not candidate.behind[number]:
                 self._anchor(number, candidate.program.arrays[number])
@@ -144,11 +170,11 @@ class Search:
                 if self.diverged:
                     self._leave(place)
                     continue
-                place = self._back(self._behind_inputs(place) | self._unassigned(place), place)
+                place = self._back(self._behind_inputs(place) | self.unassigned(place), place)
 
     def _leave(self, place: int) -> None:
         """Behind a divergence shape, names and the order of use decide; where nothing fits, weights stay."""
-        mask = self._unassigned(place)
+        mask = self.unassigned(place)
         options = self._options(place, mask, 2) or self._options(place, mask, 2, self._next_free())
         if options:
             for link in options[0]:
@@ -165,29 +191,29 @@ class Search:
                 continue
             if not self.theirs.behind[kernel.outputs[0]] or kernel.outputs[0] in self.tensors:
                 continue
-            if self._unassigned(at):
+            if self.unassigned(at):
                 return at
             self._run(at)
         return None
 
-    def _unassigned(self, place: int) -> int:
+    def unassigned(self, place: int) -> int:
         return self.theirs.weights_into(place) & ~self.assigned
 
     def _run(self, place: int) -> bool:
         kernel = self.theirs.program.kernels[place]
         try:
-            given = {number: self._value(number) for number in kernel.inputs}
+            given = {number: self.value(number) for number in kernel.inputs}
             results = self.theirs.program.again(place, given)
         except Exception:  # weights of another shape may make a kernel raise anything
             return False
         for number, tensor in zip(kernel.outputs, results, strict=False):
-            self.effort += _CALL + self.theirs.program.arrays[number].size
+            self.effort += CALL + self.theirs.program.arrays[number].size
             self.tensors[number] = tensor
             self.trail.append(("tensor", number))
             self._anchor(number, self.theirs.program.array(tensor))
         return True
 
-    def _value(self, number: int) -> Any:
+    def value(self, number: int) -> Any:
         if number in self.tensors:
             return self.tensors[number]
         if not self.theirs.behind[number]:
@@ -204,7 +230,7 @@ class Search:
         elif number in self.theirs.maker and not self.theirs.data[number]:
             place = self.theirs.maker[number]
             kernel = self.theirs.program.kernels[place]
-            found = self.theirs.program.again(place, {one: self._value(one) for one in kernel.inputs})
+            found = self.theirs.program.again(place, {one: self.value(one) for one in kernel.inputs})
             made = found[kernel.outputs.index(number)]
         else:
             raise KeyError(number)
@@ -265,9 +291,9 @@ class Search:
     def _open(self, place: int) -> bool:
         """Take the first option that fits, or the first one that may fit later; False when there is none."""
         _, breadth = _LEVELS[self.level]
-        mask = self._unassigned(place)
+        mask = self.unassigned(place)
         options = self._options(place, mask, breadth)
-        if not options:
+        if not options and self.diverged:
             return False
         sources = frozenset(name for option in options for link in option for name in link.sources)
         choice = _Choice(place, mask, options, len(self.trail), self._behind_inputs(place), sources)
@@ -277,19 +303,70 @@ class Search:
             choice.pending, choice.options = False, []
             return True
         waiting = list(options)
-        while choice.options:
+        choice.options, choice.unlikely = options[:_LIKELY], options[_LIKELY:]
+        while choice.options or self._identify(choice):
             option = choice.options.pop(0)
             if self._try(choice, option):
+                self._find_rivals(choice)
                 return True
             self._rewind(choice.trail)
             if self.level_trials > _TRIALS or self.effort > self.most_effort:
                 break
-        if choice.pending and sum(one.pending for one in self.choices) <= _LEVELS[self.level][0]:
-            choice.options = waiting
+        if waiting and choice.pending and sum(one.pending for one in self.choices) <= _LEVELS[self.level][0]:
+            choice.options, choice.unlikely = waiting, []
             self._take(choice, choice.options.pop(0))
             return True
         self.choices.pop()
         return False
+
+    def _find_rivals(self, choice: _Choice) -> None:
+        """Which other weights, taken in the same way, fit as well as those that were taken."""
+        taken = choice.taken
+        alike = [option for option in choice.options if _same_form(option, taken)][:_MOST_RIVALS]
+        if not alike:
+            return
+        for option in alike:
+            self._rewind(choice.trail)
+            choice.pending = True
+            if self._try(choice, option):
+                choice.rivals.append(frozenset(name for link in option for name in link.sources))
+        self._rewind(choice.trail)
+        choice.pending = True
+        self._try(choice, taken)
+
+    def _is_settled(self, choice: _Choice, masks: list[int]) -> bool:
+        """Whether its rivals have places of their own, or it has met something that does not come from itself."""
+        if all(name in self.taken for rival in choice.rivals for name in rival):
+            return True
+        inner = choice.mask | choice.depends
+        for one in self.choices:
+            if one.depends & choice.mask or any(name in rival for rival in choice.rivals for name in _sources(one)):
+                inner |= one.mask
+        return any(mask & choice.mask == choice.mask and mask & ~inner for mask in masks)
+
+    def _identify(self, choice: _Choice) -> bool:
+        """Whether asking both programs gives further options; they are asked once."""
+        if choice.identified or self.diverged or self.effort > self.most_effort:
+            choice.options, choice.unlikely = choice.unlikely, []
+            return bool(choice.options)
+        choice.identified = True
+        self._rewind(choice.trail)
+        choice.options = self._identified(choice.place, self.unassigned(choice.place))
+        for link in (link for option in choice.options for link in option):
+            choice.mask |= 1 << self.theirs.names.index(link.target)
+        choice.sources |= {name for option in choice.options for link in option for name in link.sources}
+        if not choice.options:
+            # Not linear, or not alone: the less likely ones are left.
+            choice.options = choice.unlikely
+        choice.unlikely = []
+        return bool(choice.options)
+
+    def _identified(self, place: int, needed: int) -> list[tuple[Link, ...]]:
+        open_links = tuple(one for what, one in self.trail[self.start_trail :] if what == "link")
+        situation = (place, tuple((name, self.links[name]) for name, _ in open_links))
+        if situation not in self.asked:
+            self.asked[situation] = self.answers.options(place, needed)
+        return list(self.asked[situation])
 
     def _take(self, choice: _Choice, option: tuple[Link, ...], *, structure: bool = False) -> None:
         choice.taken = option
@@ -300,6 +377,8 @@ class Search:
 
     def _try(self, choice: _Choice, option: tuple[Link, ...]) -> bool:
         """Whether something new of the reference comes out before the next event."""
+        if self.banned and _same_links(option, self.banned):
+            return False
         self.trials += 1
         self.level_trials += 1
         self._take(choice, option)
@@ -349,12 +428,12 @@ class Search:
                 continue
             choice.pending = True
             self.choices.append(choice)
-            while choice.options:
+            while choice.options or self._identify(choice):
                 option = choice.options.pop(0)
                 if self._try(choice, option):
                     return choice.place
                 room = sum(one.pending for one in self.choices) <= _LEVELS[self.level][0]
-                if room and not choice.fitted:
+                if room:
                     return choice.place
                 self._rewind(choice.trail)
                 if self.level_trials > _TRIALS:
@@ -372,6 +451,8 @@ class Search:
         self.choices.clear()
         self._rewind(self.start_trail)
         self.level_trials = 0
+        if not exhausted and not self.level and self._reopen():
+            return self.start
         if self.level + 1 < len(_LEVELS) and not exhausted:
             self.level += 1
             return self.start
@@ -384,6 +465,33 @@ class Search:
                 self._assign(link, 1 << self.theirs.names.index(name))
                 self.by_structure.add(name)
         return self.start
+
+    def _reopen(self) -> bool:
+        """Whether the segment before this one is tried with another choice: it fitted, and nothing fits behind it.
+
+        A tensor before a norm that the candidate has folded into its weights is an anchor, and leads nowhere.
+        """
+        failed = self.start
+        waiting = next((place for place, start in self.retried.items() if start >= 0 and place > failed), None)
+        if waiting is not None and self.banned:
+            # The other choice was none: back to the first one.
+            self.banned = ()
+            self.retried[waiting] = -1
+            return True
+        behind = self._behind_inputs(failed) if failed < len(self.theirs.program.kernels) else 0
+        if failed in self.retried or not self.closed or not behind:
+            return False
+        segment = self.closed.pop()
+        at_fault = [choice for choice in segment.choices if choice.mask & behind]
+        if not at_fault:
+            self.closed.append(segment)
+            return False
+        self.retried[failed] = segment.start
+        self.banned = at_fault[-1].taken
+        self._rewind(segment.trail)
+        self.asked.clear()
+        self.start, self.start_trail = segment.start, segment.trail
+        return True
 
     def _close(self, place: int | None) -> None:
         """Make choices final when all that lives on is anchored and nothing that competes is apart."""
@@ -406,10 +514,17 @@ class Search:
                 for mask in masks:
                     if bool(mask & one.mask) != bool(mask & other.mask):
                         return
+        if not all(self._is_settled(choice, masks) for choice in self.choices if choice.rivals):
+            return
         for choice in self.choices:
             self.proven.update(link.target for link in choice.taken)
+        if self.choices:
+            self.closed.append(_Segment(self.start, self.start_trail, tuple(self.choices)))
+        if self.retried and at > max(self.retried):
+            self.banned = ()
         self.choices.clear()
         self.start, self.start_trail = at, len(self.trail)
+        self.asked.clear()
         self.level = self.level_trials = 0
         self.best = (-1, {})
 
@@ -421,7 +536,7 @@ class Search:
         for place in range(len(self.ours.program.kernels)):
             if self.ours.uses_data(place):
                 for name in self.ours.bits(self.ours.weights_into(place)):
-                    if not self._is_used(name):
+                    if not self.is_used(name):
                         found.setdefault(name, 0)
         return list(found.items())[:_MOST_POOL]
 
@@ -434,7 +549,7 @@ class Search:
         scored: list[tuple[float, tuple[Link, ...]]] = []
         for link_set in self._by_layer(targets, names):
             score = min(names.index(link.sources[0]) for link in link_set) - 20.0
-            scored.append((score - 4 * sum(self._likeness(link) for link in link_set) / len(link_set), link_set))
+            scored.append((score - 4 * sum(self.likeness(link) for link in link_set) / len(link_set), link_set))
         ranked = [self._links_to(target, pool) for target in sorted(targets, key=self._order_of_target)]
         for combination in islice(_best_first(ranked), 1600):
             links = tuple(link for _, link in combination)
@@ -449,12 +564,12 @@ class Search:
         return [links for _, links in scored[:_OPTIONS]]
 
     def _order_of_target(self, name: str) -> int:
-        return -len(self._shape(name))
+        return -len(self.shape(name))
 
-    def _shape(self, name: str) -> Shape:
+    def shape(self, name: str) -> Shape:
         return self.theirs.program.arrays[self.theirs.number[name]].shape
 
-    def _likeness(self, link: Link) -> float:
+    def likeness(self, link: Link) -> float:
         if link.sources[0] == link.target:
             return 1.5
         return closeness(link.sources[0], link.target)
@@ -469,15 +584,15 @@ class Search:
                 yield links
 
     def _links_to(self, target: str, pool: list[tuple[str, int]]) -> list[tuple[float, Link]]:
-        shape = self._shape(target)
+        shape = self.shape(target)
         found: list[tuple[float, Link]] = []
         for order, (name, distance) in enumerate(pool):
             source = self.read(name).shape
             for rank, recipe in enumerate(islice(single_recipes(source, shape), 24)):
                 link = Link(target, shape, (name,), (source,), recipe, "values")
-                free = self._is_free(link)
-                if free or self._is_tied(name):
-                    score = order + 10.0 * distance + 1.5 * rank - 4 * self._likeness(link) + (0.0 if free else 8.0)
+                free = self.is_free(link)
+                if free or self.is_tied(name):
+                    score = order + 10.0 * distance + 1.5 * rank - 4 * self.likeness(link) + (0.0 if free else 8.0)
                     score += _UNLIKELY if recipe.span is not None or _wide(source) > _wide(shape) else 0.0
                     found.append((score, link))
         if prod(shape) > 1:
@@ -489,9 +604,9 @@ class Search:
         sized = [
             (order + 10.0 * distance, name, self.read(name).shape)
             for order, (name, distance) in enumerate(pool[:_MOST_POOL])
-            if not self._is_used(name) or self._has_parts(name)
+            if not self.is_used(name) or self.has_parts(name)
         ]
-        small = [one for one in sized if prod(one[2]) <= prod(shape) and not self._is_used(one[1])]
+        small = [one for one in sized if prod(one[2]) <= prod(shape) and not self.is_used(one[1])]
         for count in (2, 3, 4):
             for chosen in islice(combinations(sized if count == 2 else small, count), 120):
                 total = sum(prod(one[2]) for one in chosen)
@@ -501,15 +616,15 @@ class Search:
                     shapes = tuple(one[2] for one in ordered)
                     for place, recipe in enumerate(islice(joined_recipes(shapes, shape), 12)):
                         link = Link(target, shape, tuple(one[1] for one in ordered), shapes, recipe, "values")
-                        if not self._is_free(link):
+                        if not self.is_free(link):
                             continue
                         score = 3.0 + max(one[0] for one in chosen) + 0.5 * rank + 0.5 * place
                         yield score + (4.0 if recipe.heads or recipe.added else 0.0), link
 
-    def _is_used(self, name: str) -> bool:
+    def is_used(self, name: str) -> bool:
         return name in self.taken
 
-    def _is_free(self, link: Link) -> bool:
+    def is_free(self, link: Link) -> bool:
         """Whether the source was not used yet, or only other parts of it were."""
         for name, places in zip(link.sources, link.places, strict=True) if self._touches(link) else ():
             used = self._used_places(name)
@@ -532,11 +647,11 @@ class Search:
                     used[places[places >= 0]] = True
         return used
 
-    def _has_parts(self, name: str) -> bool:
+    def has_parts(self, name: str) -> bool:
         used = self._used_places(name)
         return used is not None and not bool(used.all())
 
-    def _is_tied(self, name: str) -> bool:
+    def is_tied(self, name: str) -> bool:
         """Whether the reference uses the weight more than once."""
         if self._uses is None:
             self._uses = Counter(
@@ -581,15 +696,15 @@ class Search:
             for number in kernel.inputs:
                 mask = 0 if self.ours.data[number] else self.ours.behind[number]
                 for name in self.ours.bits(mask):
-                    free = not self._is_used(name) or self._has_parts(name)
+                    free = not self.is_used(name) or self.has_parts(name)
                     vector = _wide(self.read(name).shape) < 2
-                    if (free or self._is_tied(name)) and (vector or distance <= breadth):
+                    if (free or self.is_tied(name)) and (vector or distance <= breadth):
                         found.setdefault(name, distance)
                     if free and not vector:
                         cost = 1
                 # What meets the tensor here may be multiplied out on the other side.
                 for name in self.ours.bits(self.ours.behind[number] if self.ours.data[number] else 0):
-                    if not self._is_used(name) and distance <= breadth:
+                    if not self.is_used(name) and distance <= breadth:
                         found.setdefault(name, distance + 1)
             # A bias may be added by a kernel of its own: vectors are looked for one weight further.
             if distance + cost <= breadth + 1:
@@ -626,6 +741,33 @@ class Search:
             trials=self.trials,
             bounded=self.bounded,
         )
+
+
+def _sources(choice: _Choice) -> Iterator[str]:
+    return (name for link in choice.taken for name in link.sources)
+
+
+def _same_form(one: tuple[Link, ...], other: tuple[Link, ...]) -> bool:
+    """Whether two options differ in nothing but the weights that they take."""
+    return len(one) == len(other) and all(
+        a.target == b.target and a.source_shapes == b.source_shapes and _form(a) == _form(b) and a.sources != b.sources
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+def _same_links(one: tuple[Link, ...], other: tuple[Link, ...]) -> bool:
+    """Whether two options take the same elements, in whatever words."""
+    return len(one) == len(other) and all(
+        (a.target, a.sources) == (b.target, b.sources)
+        and isinstance(a.recipe, Computed) == isinstance(b.recipe, Computed)
+        and all(map(np.array_equal, a.places, b.places))
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+def _form(link: Link) -> Any:
+    recipe = link.recipe
+    return (recipe.pieces, recipe.joined) if isinstance(recipe, TensorView) else recipe
 
 
 def _used(graph: Graph) -> set[str]:

@@ -17,7 +17,7 @@ from reprod_log.errors import TransferError
 from reprod_log.frameworks.checkpoints import FORMATS, SCRIPT_FILES
 from reprod_log.layers.layouts import TensorView
 from reprod_log.layers.transform import Shape
-from reprod_log.pairing.links import Link, Recipe, WeightMap
+from reprod_log.pairing.links import Computed, Link, Recipe, WeightMap
 from reprod_log.recording.files import replacing
 from reprod_log.version import __version__
 
@@ -66,13 +66,16 @@ def _line(link: Link) -> str:
     if len(set(link.sources)) < len(link.sources):
         raise TransferError(f"{link.target!r} is made of one weight twice, which a script cannot take back")
     recipe = link.recipe
+    if isinstance(recipe, Computed) or (isinstance(recipe, Recipe) and recipe.order is not None):
+        raise TransferError(f"{link.target!r} ({recipe}) has no form as a script")
     made = _of_view(recipe, arguments, link.shape) if isinstance(recipe, TensorView) else _of_recipe(recipe, arguments)
     parts = f"({link.target!r}, {link.shape!r}", f"{{{sources}}}", f"lambda {', '.join(arguments)}: {made})"
     return ", ".join(parts) if sum(map(len, parts)) < _WIDTH else ",\n     ".join(parts)
 
 
 def _of_recipe(recipe: Recipe, arguments: list[str]) -> str:
-    made = [_transposed(one, recipe.axes) for one in arguments]
+    made = [one if recipe.fold is None else f"{one}.reshape{recipe.fold}" for one in arguments]
+    made = [_transposed(one, recipe.axes) for one in made]
     if recipe.part is not None:
         axis, index, count = recipe.part
         made = [f"np.split({one}, {count}, {axis})[{index}]" for one in made]

@@ -1,0 +1,234 @@
+"""What identification offers to the search: options for an event, as links to the reference's weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations, islice, permutations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from reprod_log.layers.transform import Shape
+from reprod_log.pairing.graph import Graph
+from reprod_log.pairing.identify import LINEAR, OPTIONS, Fit, Identification, merged
+from reprod_log.pairing.links import Computed, Link, Recipe, link_of_places
+from reprod_log.recording import Array
+
+if TYPE_CHECKING:
+    from reprod_log.pairing.search import Search
+
+_AHEAD = 24
+"""Kernels behind an event in which weights may be that only fit together with its own."""
+_MOST_ZEROS = 3
+_VECTORS = 12
+
+
+class Answers:
+    """Asks both programs of a search."""
+
+    def __init__(self, search: Search) -> None:
+        self.search = search
+
+    def options(self, place: int, needed: int) -> list[tuple[Link, ...]]:
+        roots = self._roots_there(place)
+        unknown = self._unassigned_after(place)
+        asked = Identification(self.search.ours, self.search.theirs, self.search.anchors, self._known, unknown)
+        for zeros in self._zeros(place, roots):
+            found = self._explained(asked, asked.fits(roots, zeros, needed))
+            self.search.effort, asked.effort = self.search.effort + asked.effort, 0
+            if found:
+                return found
+        return []
+
+    def _unassigned_after(self, place: int) -> int:
+        mask = 0
+        for at in range(place, min(place + _AHEAD, len(self.search.theirs.program.kernels))):
+            mask |= self.search.unassigned(at)
+        return mask
+
+    def _known(self, number: int) -> Array | None:
+        try:
+            return np.array(self.search.theirs.program.array(self.search.value(number)))
+        except Exception:  # not computed yet, or not with the weights that are known
+            return None
+
+    def _roots_there(self, place: int) -> list[int]:
+        """The nearest anchored tensors behind an event and behind what follows it."""
+        found: dict[int, None] = {}
+        seen: set[int] = set()
+        queue = [number for at in self._group(place) for number in self.search.theirs.data_inputs(at)]
+        while queue:
+            number = queue.pop()
+            if number not in seen:
+                seen.add(number)
+                if number in self.search.anchors:
+                    if self.search.theirs.program.arrays[number].dtype.kind == "f":
+                        found[number] = None
+                elif number in self.search.theirs.maker:
+                    queue.extend(self.search.theirs.data_inputs(self.search.theirs.maker[number]))
+        return list(found)
+
+    def _group(self, place: int) -> list[int]:
+        """The event, and those behind it whose inputs were computed by now or come from the event."""
+        made = set(self.search.theirs.program.kernels[place].outputs)
+        found = [place]
+        for at in range(place + 1, min(place + _AHEAD, len(self.search.theirs.program.kernels))):
+            inputs = self.search.theirs.data_inputs(at)
+            if any(number in made for number in inputs):
+                made.update(self.search.theirs.program.kernels[at].outputs)
+            if self.search.unassigned(at) and all(
+                one in made or one in self.search.tensors or one in self.search.anchors for one in inputs
+            ):
+                found.append(at)
+        return found
+
+    def _zeros(self, place: int, roots: list[int]) -> Iterator[list[tuple[int, int]]]:
+        """First states: tensors of zeros on both sides, of one shape, in every order."""
+        last = len(self.search.theirs.program.kernels)
+        there = _zeros_of(self.search.theirs, range(max(place - _AHEAD, 0), min(place + _AHEAD, last)))
+        users = [
+            at
+            for root in roots
+            for one in self.search.anchors[root]
+            for at in self.search.ours.users.get(one.number, ())
+        ]
+        first = min(users, default=0)
+        here = _zeros_of(self.search.ours, range(first, min(first + 2 * _AHEAD, len(self.search.ours.program.kernels))))
+        there, here = there[:_MOST_ZEROS], here[:_MOST_ZEROS]
+        shapes = {number: _wide_of(self.search.theirs.program.arrays[number].shape) for number in there}
+        if roots and not (there and here):
+            yield []
+        for ordered in permutations(here, min(len(here), len(there))) if there and here else ():
+            pairs = list(zip(there, ordered, strict=False))
+            if all(shapes[one] == _wide_of(self.search.ours.program.arrays[other].shape) for one, other in pairs):
+                yield pairs
+        if roots and there and here:
+            yield []
+
+    def _explained(self, asked: Identification, fits: list[Fit]) -> list[tuple[Link, ...]]:
+        """The options: each weight as the elements of the reference's weights that have its values."""
+        free = [
+            n for n in asked.sources if not self.search.is_used(n) or self.search.has_parts(n) or self.search.is_tied(n)
+        ]
+        table = Elements({name: self.search.read(name) for name in free})
+        found: list[tuple[float, tuple[Link, ...]]] = []
+        for several in islice(asked.combined(fits) if fits else (), OPTIONS):
+            values = merged(several)
+            targets = asked.weights_of(several[0].number)
+            links = [table.link(target, self.search.shape(target), values[asked.span(target)]) for target in targets]
+            computed = sum(link is None for link in links)
+            links = [
+                self._computed(asked, several, target, free) if link is None else link
+                for target, link in zip(targets, links, strict=True)
+            ]
+            made = tuple(link for link in links if link is not None)
+            if len(made) == len(targets) and all(
+                self.search.is_free(link) or all(map(self.search.is_tied, link.sources)) for link in made
+            ):
+                likeness = sum(map(self.search.likeness, made)) / len(made)
+                found.append((len(found) - 4 * likeness + 100 * computed, made))
+        found.sort(key=lambda one: one[0])
+        return [links for _, links in found]
+
+    def _computed(self, asked: Identification, fits: tuple[Fit, ...], target: str, free: list[str]) -> Link | None:
+        """The weight as what several unused weights make together.
+
+        One weight times a number, or plus one, could as well be a mistake of the port.
+        """
+        if any(self.search.theirs.behind[fit.number] & ~asked.unknown & ~asked.behind_roots for fit in fits):
+            return None
+        span = asked.span(target)
+        behind = {name for fit in fits for name in self.search.ours.bits(self.search.ours.behind[fit.partner])}
+        unused = [name for name in free if name in behind and not self.search.is_used(name)]
+        plain = {name: self.search.read(name) for name in unused}
+        values = merged(fits)[span]
+        needed = []
+        for name in unused:
+            factors = np.random.default_rng(0).uniform(1.1, 1.5, plain[name].shape)
+            changed = asked.again(fits, {name: plain[name] * factors})[span]
+            if not np.allclose(changed, values, rtol=1e-9, atol=1e-12, equal_nan=True):
+                needed.append(name)
+        if len(needed) < 2:
+            return None
+
+        def made(arrays: Sequence[Array]) -> Array:
+            return asked.again(fits, dict(zip(needed, arrays, strict=True)))[span]
+
+        shapes = tuple(plain[name].shape for name in needed)
+        return Link(target, self.search.shape(target), tuple(needed), shapes, Computed(made), "values")
+
+
+class Elements:
+    """The elements of the reference's weights, to be found by their values."""
+
+    def __init__(self, arrays: Mapping[str, Array], *, summed: bool = False) -> None:
+        self.summed = summed
+        self.names = list(arrays)
+        self.shapes = [array.shape for array in arrays.values()]
+        self.starts = np.cumsum([0, *(array.size for array in arrays.values())])
+        flat = [np.asarray(array, np.float64).reshape(-1) for array in arrays.values()]
+        self.values = np.concatenate(flat) if flat else np.zeros(0)
+        self.sorting = np.argsort(self.values)
+
+    def link(self, target: str, shape: tuple[int, ...], values: Array) -> Link | None:
+        """The link that gives a weight these values; None when one of them is stored nowhere."""
+        places = self._places(values)
+        if places is None:
+            return self._sum(target, shape, values)
+        owners = np.searchsorted(self.starts, places, side="right") - 1
+        order = list(dict.fromkeys(owners.tolist()))
+        moved = np.zeros(places.size, int)
+        start = 0
+        for owner in order:
+            own = owners == owner
+            moved[own] = places[own] - self.starts[owner] + start
+            start += int(np.prod(self.shapes[owner], dtype=int))
+        return link_of_places(
+            target, shape, [self.names[one] for one in order], [self.shapes[one] for one in order], moved
+        )
+
+    def _sum(self, target: str, shape: tuple[int, ...], values: Array) -> Link | None:
+        """The sum of two vectors of the reference: biases that are added one after the other."""
+        if self.summed or sum(n > 1 for n in shape) > 1:
+            return None
+        vectors = [number for number, one in enumerate(self.shapes) if len(one) == 1][:_VECTORS]
+        for one, other in combinations(vectors, 2):
+            if self.shapes[one] == self.shapes[other]:
+                pair = Elements({"": self._array(one) + self._array(other)}, summed=True)
+                link = pair.link(target, shape, values)
+                if link is not None and isinstance(link.recipe, Recipe):
+                    names, shapes = (self.names[one], self.names[other]), (self.shapes[one], self.shapes[other])
+                    return replace(link, sources=names, source_shapes=shapes, recipe=replace(link.recipe, added=True))
+        return None
+
+    def _array(self, number: int) -> Array:
+        return self.values[self.starts[number] : self.starts[number + 1]].reshape(self.shapes[number])
+
+    def _places(self, values: Array) -> Array | None:
+        if not self.values.size:
+            return None
+        ranked = self.values[self.sorting]
+        inner = np.clip(np.searchsorted(ranked, values), 1, max(ranked.size - 1, 1))
+        low, high = self.sorting[inner - 1], self.sorting[np.minimum(inner, ranked.size - 1)]
+        near = np.where(np.abs(self.values[low] - values) <= np.abs(self.values[high] - values), low, high)
+        good = np.abs(self.values[near] - values) <= LINEAR * np.maximum(np.abs(values), 1e-3)
+        return near if bool(good.all()) else None
+
+
+def _zeros_of(graph: Graph, places: range) -> list[int]:
+    """Tensors of zeros that kernels take which also use the batch or a weight."""
+    found: dict[int, None] = {}
+    for place in places:
+        kernel = graph.program.kernels[place]
+        if graph.uses_data(place) or graph.weights_into(place):
+            for number in kernel.inputs:
+                array = graph.program.arrays[number]
+                constant = not graph.data[number] and not graph.behind[number]
+                if constant and array.size > 1 and array.dtype.kind == "f" and not array.any():
+                    found[number] = None
+    return list(found)
+
+
+def _wide_of(shape: Shape) -> list[int]:
+    return [n for n in shape if n != 1]
