@@ -257,7 +257,7 @@ class Identification:
         stale = 0
         probed = list(shapes)
         for count in range(_PROBES):
-            if count * cost > _WORK or not fits or stale > 16 * len(probed):
+            if count * cost > _WORK or not fits or stale > len(probed) * (16 + 2 / share):
                 break
             setting = {number: np.zeros(shape) for number, shape in shapes.items()}
             if count:
