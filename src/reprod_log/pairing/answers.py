@@ -119,7 +119,7 @@ class Answers:
             links = [table.link(target, self.search.shape(target), values[asked.span(target)]) for target in targets]
             computed = sum(link is None for link in links)
             links = [
-                self._computed(asked, several, target, free) if link is None else link
+                self._computed(asked, several, target, table) if link is None else link
                 for target, link in zip(targets, links, strict=True)
             ]
             made = tuple(link for link in links if link is not None)
@@ -131,16 +131,18 @@ class Answers:
         found.sort(key=lambda one: one[0])
         return [links for _, links in found]
 
-    def _computed(self, asked: Identification, fits: tuple[Fit, ...], target: str, free: list[str]) -> Link | None:
+    def _computed(self, asked: Identification, fits: tuple[Fit, ...], target: str, table: Elements) -> Link | None:
         """The weight as what several unused weights make together.
 
         One weight times a number, or plus one, could as well be a mistake of the port.
         """
+        if table.holds(merged(fits)[asked.span(target)]):
+            return None
         if any(self.search.theirs.behind[fit.number] & ~asked.unknown & ~asked.behind_roots for fit in fits):
             return None
         span = asked.span(target)
         behind = {name for fit in fits for name in self.search.ours.bits(self.search.ours.behind[fit.partner])}
-        unused = [name for name in free if name in behind and not self.search.is_used(name)]
+        unused = [name for name in table.names if name in behind and not self.search.is_used(name)]
         plain = {name: self.search.read(name) for name in unused}
         values = merged(fits)[span]
         needed = []
@@ -176,6 +178,9 @@ class Elements:
         places = self._places(values)
         if places is None:
             return self._sum(target, shape, values)
+        if np.unique(places).size < places.size:
+            # No weight holds an element of another twice.
+            return None
         owners = np.searchsorted(self.starts, places, side="right") - 1
         order = list(dict.fromkeys(owners.tolist()))
         moved = np.zeros(places.size, int)
@@ -187,6 +192,10 @@ class Elements:
         return link_of_places(
             target, shape, [self.names[one] for one in order], [self.shapes[one] for one in order], moved
         )
+
+    def holds(self, values: Array) -> bool:
+        """Whether all of the values are stored somewhere."""
+        return self._places(values) is not None
 
     def _sum(self, target: str, shape: tuple[int, ...], values: Array) -> Link | None:
         """The sum of two vectors of the reference: biases that are added one after the other."""

@@ -29,7 +29,7 @@ _KERNELS = 48
 """Kernels behind an anchored tensor that are followed."""
 LINEAR = 1e-9
 _EQUAL = 1e-11
-OPTIONS = 24
+OPTIONS = 48
 _MOST_AXES = 5
 
 
@@ -386,7 +386,10 @@ class Identification:
         """Fits that tell all values of their weights: one alone, or several that each tell a part."""
         by_weights: dict[tuple[str, ...], dict[int, list[Fit]]] = {}
         for fit in fits:
-            by_weights.setdefault(tuple(self.weights_of(fit.number)), {}).setdefault(fit.number, []).append(fit)
+            same = by_weights.setdefault(tuple(self.weights_of(fit.number)), {}).setdefault(fit.number, [])
+            # A tensor and its views tell the same.
+            if not any(np.allclose(fit.values, one.values, rtol=LINEAR, equal_nan=True) for one in same):
+                same.append(fit)
         before: set[bytes] = set()
         for names, by_number in sorted(by_weights.items(), key=lambda one: len(one[0])):
             wanted = np.concatenate([np.arange(self.span(name).start, self.span(name).stop) for name in names])
