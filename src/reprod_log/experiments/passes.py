@@ -316,7 +316,7 @@ class Experiments:
         for call in calls:
             partner = self.partners.get(call.path, "")
             other = seen.get(partner)
-            if other is not None and begins_elsewhere(call, other):
+            if other is not None and call.path in self.partners and begins_elsewhere(call, other):
                 self.partners.pop(call.path)
                 continue
             call = call if other is None else with_shared_outputs(call, other)
