@@ -44,7 +44,7 @@ PLACES = (
     "capture.updates.Updates._after_step",
     "capture.updates.Updates.unscaled",
     # what happens there: a tensor is copied out, described, put in its place, a step ends
-    "capture.session.Session.wants",
+    "capture.session.StepSession.wants",
     "capture.session.Session.stage_parameter",
     "capture.staging.Stage.make",
     "capture.staging.Stage.add",
