@@ -79,6 +79,16 @@ class _Segment:
 
 
 @dataclass(frozen=True)
+class _Detour:
+    """A segment that was opened again, and how far its first solution had led."""
+
+    reached: int
+    failed: int
+    """Where nothing fitted behind it."""
+    segment: _Segment
+
+
+@dataclass(frozen=True)
 class Proposal:
     """Weights of one layer of the candidate that the tables of layers can fill from one layer of the reference."""
 
@@ -141,6 +151,7 @@ class Search:
         self.banned: tuple[Link, ...] = ()
         self.retried: dict[int, int] = {}
         """Where a segment had no solution, and where the one before it began that was opened again."""
+        self.detours: list[_Detour] = []
         for number in range(len(candidate.program.arrays)):
             if candidate.data[number] and not candidate.behind[number]:
                 self._anchor(number, candidate.program.arrays[number])
@@ -456,6 +467,8 @@ class Search:
         if self.level + 1 < len(_LEVELS) and not exhausted:
             self.level += 1
             return self.start
+        if self._returned():
+            return self.start
         # No map fits: what got furthest is kept, and from here on order and shape decide.
         self.bounded = True
         self.diverged = True
@@ -488,9 +501,32 @@ class Search:
             return False
         self.retried[failed] = segment.start
         self.banned = at_fault[-1].taken
+        self.detours.append(_Detour(max(self.best[0], len(self.reached)), failed, segment))
         self._rewind(segment.trail)
         self.asked.clear()
         self.start, self.start_trail = segment.start, segment.trail
+        return True
+
+    def _returned(self) -> bool:
+        """Whether a segment that was opened again is as it was at first, because the other choice led no further.
+
+        In a wrong port nothing fits behind the mistake, whatever is chosen before it.
+        """
+        detour = self.detours[0] if self.detours else None
+        self.detours.clear()
+        if detour is None or max(self.best[0], len(self.reached)) > detour.reached:
+            return False
+        segment = detour.segment
+        self._rewind(segment.trail)
+        self.closed = [*(one for one in self.closed if one.start < segment.start), segment]
+        self.banned, self.retried[detour.failed] = (), -1
+        for choice in segment.choices:
+            self._take(choice, choice.taken)
+        self._advance(segment.start)
+        self.asked.clear()
+        self.start, self.start_trail = detour.failed, len(self.trail)
+        self.level = self.level_trials = 0
+        self.best = (-1, {})
         return True
 
     def _close(self, place: int | None) -> None:
