@@ -20,6 +20,8 @@ PACKAGES = {"torch": "torch.nn", "paddle": "paddle.nn", "paddle.compat": "paddle
 """The package that offers a family's layers to a program."""
 TENSOR_MAKERS = {"torch": "torch.from_numpy", "paddle": "paddle.to_tensor"}
 """What a program calls to make a tensor of an array, by the top-level module."""
+ADDED_TO_A_NORM = {"torch": 1e-6}
+"""What a framework adds to the norm of all gradients before it divides by it to clip them; 0 elsewhere."""
 _DIALECTS = ("paddle.compat", "flax.mirrored")
 """Parts of a framework whose layers have columns of their own."""
 

@@ -301,8 +301,6 @@ OPTIMIZERS: tuple[OptimizerKind, ...] = (
 )
 
 _DECAY = ("weight_decay", "l1_decay")
-ADDED_TO_A_NORM = {"torch": 1e-6}
-"""What a framework adds to the norm of all gradients before it divides by it to clip them; 0 elsewhere."""
 _CLIPS = {"ClipGradByGlobalNorm": "global_norm", "ClipGradByNorm": "norm", "ClipGradByValue": "value"}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from reprod_log.layers.lookup import column_of, layer_kind
+from reprod_log.layers.lookup import ADDED_TO_A_NORM, column_of, layer_kind
 from reprod_log.recording import Entry, ModuleInfo, Recording
 from reprod_log.verdict.evidence import FloorEvidence
 
@@ -98,8 +98,6 @@ def with_clipping(
     clipped = {one.key.step for one in evidence if one.key.phase == "clip" and not one.mode}
     if not clipped:
         return evidence
-    from reprod_log.layers.optimizers import ADDED_TO_A_NORM
-
     added = [ADDED_TO_A_NORM.get(one.provenance.framework, 0.0) for one in (reference, candidate)]
     squares: dict[int | None, float] = {}
     for one in evidence:
