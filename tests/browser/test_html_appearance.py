@@ -1,6 +1,5 @@
 """The HTML report in a real Chromium: light and dark, narrow, in Chinese, without scripts, hostile names, large."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,6 @@ from reading import WRONG, OpenPage, chart, rows, until
 from reprod_log import Recording, align, write_report
 from reprod_log.report import view
 from reprod_log.report.writing import plain
-
-BUSY = 1.5 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
-"""How much longer things take because the processors are shared with other work."""
 
 # Light, dark, narrow, languages, no scripts
 
@@ -154,8 +150,9 @@ def test_five_thousand_entries_answer_at_once(browser: Any, tmp_path: Path) -> N
     page.evaluate("reading")
     # The best of several: other work on the machine is not the page's.
     took = {name: min(page.evaluate(TIMED, act) for _ in range(5)) for name, act in acts.items()}
-    assert painted < 1_000 * BUSY
-    assert {name: time for name, time in took.items() if time > 100 * BUSY} == {}
+    # Ten times what was measured on a quiet machine: a guard against work that grows with the square, not a stopwatch.
+    assert painted < 5_000
+    assert {name: time for name, time in took.items() if time > 1_000} == {}
 
 
 def test_rows_beyond_the_most_are_left_out_and_counted(open_report: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,7 +131,7 @@ def test_a_run_that_does_not_repeat_itself_is_told(
             return real(command, **options)
         layer = command[command.index("--layers") + 1]
         recorder = Recorder(command[command.index("-o") + 1])
-        recorder.add(f"step2/forward/{layer}#0:output", np.zeros((20, 30), np.float32))
+        recorder.add(f"step2/forward/{layer}#0:output", np.ones((20, 30), np.float32))
         recorder.close()
         return subprocess.CompletedProcess(command, 0)
 

@@ -13,7 +13,7 @@ from trust.watched_training import ERRORS, PLACES, Outcome, failing, train
 FRAMEWORKS = ("torch", "paddle")
 SCALER = ("Gradients.unscaled", "Losses.scaled", "Updates.unscaled", "Listening._skipped")
 """Paddle's scaler works on accelerators only."""
-AT_THE_END = ("Run._finish", "Recorder.close", "FolderWriter.close")
+AT_THE_END = ("ModelRun._finish", "Recorder.close", "FolderWriter.close")
 WRITER = ("recorder.Background.", "folder.FolderWriter.")
 
 

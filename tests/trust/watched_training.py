@@ -56,7 +56,7 @@ PLACES = (
     "recording.recorder.Background.put",
     "recording.folder.FolderWriter.write_shard",
     # the end
-    "capture.watching.Run._finish",
+    "capture.watching.ModelRun._finish",
     "recording.recorder.Recorder.close",
     "recording.folder.FolderWriter.close",
 )

@@ -200,7 +200,7 @@ def _said(one: What) -> Message:
 
 def _fitting(id: str, arguments: Mapping[str, object]) -> Message:
     """A message with those of the arguments that it has places for."""
-    return Message(id, {name: arguments[name] for name in places(id)})
+    return Message(id, {name: arguments[name] for name in sorted(places(id))})
 
 
 def _texts(sentence: str) -> tuple[str, ...]:
