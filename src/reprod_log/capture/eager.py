@@ -18,7 +18,14 @@ from reprod_log.capture.watching import watch
 from reprod_log.frameworks import Framework
 from reprod_log.frameworks.contract import Call, Cotangent, Evaluated, OwnTensor, Program, Runner, Trace
 from reprod_log.frameworks.hooks import Undo
-from reprod_log.frameworks.module_tree import buffers_of, join, kind_of_module, named_modules, parameters_of
+from reprod_log.frameworks.module_tree import (
+    buffers_of,
+    join,
+    kind_of_module,
+    modules_below,
+    named_modules,
+    parameters_of,
+)
 from reprod_log.frameworks.nests import flatten, is_portable, mapped
 from reprod_log.frameworks.side import Batch, Masks, Scope, Side, as_mapping
 from reprod_log.frameworks.tensors import cast_floating, plain_batch, to_numpy
@@ -194,6 +201,12 @@ def _without_dropout(framework: Framework, module: Any) -> None:
 
 
 EAGER = EagerRunner()
+
+
+def is_compiled(side: Side) -> bool:
+    """Whether a module of the side's models runs as something else than its Python code."""
+    models = as_mapping(side.model).values()
+    return any(side.framework.eager.opaque(one) for model in models for one in modules_below(side.framework, model))
 
 
 @contextmanager

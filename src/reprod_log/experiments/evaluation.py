@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from reprod_log.capture.eager import EAGER, runner_of
+from reprod_log.capture.eager import EAGER, is_compiled, runner_of
 from reprod_log.errors import ValuesNotRecorded
-from reprod_log.frameworks.module_tree import modules_below
-from reprod_log.frameworks.side import Batch, Scope, Side, as_mapping
+from reprod_log.frameworks.side import Batch, Scope, Side
 from reprod_log.recording import Entry, Recording
 
 _ROUNDED = 1e-4
@@ -40,18 +39,13 @@ def evaluated(sides: Sequence[Side], batch: Batch, mains: Sequence[Recording]) -
 
 def _run(side: Side, batch: Batch, scope: Scope) -> Recording | None:
     """None where the model cannot be run by itself, or would not be run as it is: evaluation runs uncompiled."""
-    if runner_of(side.framework) is not EAGER or _is_compiled(side):
+    if runner_of(side.framework) is not EAGER or is_compiled(side):
         return None
     alone: Any = replace(side, loss=None, step=None, optimizer=None)
     try:
         return EAGER.run(alone, [batch], scope)
     except Exception:  # a model may need what its own loop gives it, and raise anything without
         return None
-
-
-def _is_compiled(side: Side) -> bool:
-    models = as_mapping(side.model).values()
-    return any(side.framework.eager.opaque(one) for model in models for one in modules_below(side.framework, model))
 
 
 def _results(recording: Recording | None) -> list[Entry] | None:
