@@ -65,7 +65,6 @@ MISTAKES = [
     (models.ConvNet, {"eps": 1e-3}, ("bn1",)),
     (models.ConvNet, {"padding": "SAME"}, ("conv1",)),
     (models.ConvNet, {"counted": False}, ("fc", "")),
-    (models.ConvNet, {"rows": False}, ("fc", "")),
     (models.Stack, {"slope": 0.2}, ("blocks.1.conv2", "blocks.1", "")),
     (models.Stack, {"scale": 0.5}, ("blocks.1", "")),
     (models.Block, {"scaled": False}, ("attn.out", "attn")),
@@ -82,6 +81,14 @@ def test_wrong_port_is_placed(kind, setting, places):
     found = align_models(model, port_of(kind, **setting), batch)
     assert found.status is Status.FAIL, str(found)
     assert first(found).path in places, str(found)
+
+
+def test_rows_behind_a_flatten_in_another_order_are_told_and_not_proven():
+    found = align_models(
+        models.made(models.ConvNet), port_of(models.ConvNet, rows=False), models.batch_for(models.ConvNet)
+    )
+    assert found.status is Status.UNPROVEN, str(found)
+    assert any(one.kind == "doubt" and "fc.kernel" in str(one.cause) for one in found.findings)
 
 
 def test_wrong_setting_is_named_and_proven():
