@@ -141,8 +141,8 @@ def align_models(
         return alignment
     if not weights.agrees:
         return replace(alignment, findings=(_unproven(weights), *map(_less_sure, alignment.findings)))
-    doubts = (*_crossed(weights, options.rename), *_permuted(weights))
-    findings = (*doubts, *alignment.findings, *_computed(weights), *_by_values(weights))
+    doubts = (*_crossed(weights, options.rename), *_permuted(weights), *_computed(weights))
+    findings = (*doubts, *alignment.findings, *_by_values(weights))
     return replace(alignment, findings=findings, weight_map=with_file_names(weights, ours, theirs))
 
 
@@ -257,14 +257,17 @@ def _permuted(weights: WeightMap) -> Iterator[Finding]:
 
 
 def _computed(weights: WeightMap) -> Iterator[Finding]:
-    """The weights that several of the reference's make together, whose gradients cannot be compared one by one."""
+    """A doubt for weights that several of the reference's make together.
+
+    A layer that was merged on purpose (a folded norm) and one that was forgotten are the same to every output.
+    """
     names = [link.target for link in weights.links if link.is_computed]
     if names:
         yield Finding(
             rule="computed_weights",
-            kind="remark",
-            confidence="proven",
+            kind="doubt",
             cause=message("cause.computed_weights", count=len(names), names=Names(names[:_MOST_SHOWN])),
+            evidence=(message("evidence.computed_weights"),),
             advice=(message("advice.computed_weights"),),
         )
 
