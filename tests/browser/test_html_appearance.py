@@ -150,7 +150,7 @@ def test_five_thousand_entries_answer_at_once(browser: Any, tmp_path: Path) -> N
     page.evaluate("reading")
     # The best of several: other work on the machine is not the page's.
     took = {name: min(page.evaluate(TIMED, act) for _ in range(5)) for name, act in acts.items()}
-    # Ten times what was measured on a quiet machine: a guard against work that grows with the square, not a stopwatch.
+    # A guard against work that grows with the square. The bar of 100 ms was not measured on a quiet machine yet.
     assert painted < 5_000
     assert {name: time for name, time in took.items() if time > 1_000} == {}
 
