@@ -73,8 +73,8 @@ test-frameworks: $(NEXT)/ready ## run the tests of further frameworks, in an env
 	@touch $@
 
 test-real: .venv-real/ready .venv-paddlenlp/ready ## compare models of public libraries, in environments of their own (long)
-	.venv-real/bin/python tests/real/run.py
-	.venv-paddlenlp/bin/python tests/real/run.py
+	@status=0; .venv-real/bin/python tests/real/run.py || status=1; .venv-paddlenlp/bin/python tests/real/run.py || status=1; \
+		.venv-paddlenlp/bin/python tests/real/run.py --page; exit $$status
 
 # MindSpore needs numpy before version 2, so nothing else lives with it: it records there, and is compared in .venv.
 $(MINDSPORE)/ready: pyproject.toml constraints.txt

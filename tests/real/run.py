@@ -1,21 +1,23 @@
-"""Run `align_models` on models of public libraries, and print what it says beside what is true.
+"""Run `align_models` on models of public libraries, and print what it finds beside what is true.
 
 .venv-real/bin/python tests/real/run.py [WORD …]            torchvision, timm, transformers, diffusers, paddle.vision
-.venv-paddlenlp/bin/python tests/real/run.py paddlenlp
+.venv-paddlenlp/bin/python tests/real/run.py [WORD …]       paddlenlp
+… --half scored      the models nobody looks into: only totals are printed
+… --page             docs/real_models.md from the outcomes of earlier runs
 
-`make test-real` makes both environments and runs all of it.
+`make test-real` makes both environments and runs all of it. Outcomes are kept in build/real-*.json; a run of some
+cases replaces theirs.
 """
 
 from __future__ import annotations
 
-import json
+import argparse
 import os
 import resource
 import sys
 import time
 import warnings
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
@@ -23,22 +25,9 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from real.cases import LIBRARIES, PADDLENLP, SAME, Case, all_cases
-
-
-@dataclass(frozen=True)
-class Outcome:
-    name: str
-    truth: str
-    verdict: str
-    """The verdict, or the name of an error."""
-    right: bool
-    placed: bool
-    named: bool
-    first: str
-    causes: list[str]
-    seconds: float
-    megabytes: int
+from real.cases import LIBRARIES, PADDLENLP, Case, all_cases
+from real.outcome import Outcome, outcome, totals, write_kept
+from real.page import write_page
 
 
 def run(name: str) -> Outcome:
@@ -56,8 +45,7 @@ def run(name: str) -> Outcome:
         pair = case.build()
         found = align_models(pair.reference, pair.candidate, pair.inputs, **pair.options)
     except Exception as error:
-        text = f"{type(error).__name__}: {error}"
-        return _outcome(case, type(error).__name__, text[:700], [], start)
+        return outcome(case, type(error).__name__, f"{error}"[:700], [], *_cost(start))
     first = found.verdict.first_divergence
     place = "" if first is None else str(first.key)
     causes = [
@@ -65,53 +53,47 @@ def run(name: str) -> Outcome:
         for one in found.findings
         if one.kind == "cause"
     ]
-    return _outcome(case, str(found.verdict.status), place, causes, start)
+    return outcome(case, str(found.verdict.status), place, causes, *_cost(start))
 
 
-def _outcome(case: Case, verdict: str, first: str, causes: list[str], start: float) -> Outcome:
-    right = (verdict in ("PASS", "SUSPECT") and not causes) if case.truth == SAME else verdict == "FAIL"
-    return Outcome(
-        case.name,
-        case.truth,
-        verdict,
-        right,
-        case.truth != SAME and right and case.place in first,
-        case.truth != SAME and bool(causes) and case.cause in " ".join(causes),
-        first,
-        causes,
-        time.process_time() - start,
-        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
-    )
+def _cost(start: float) -> tuple[float, int]:
+    """Processor seconds of the case, and the peak of its process in megabytes."""
+    return time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+
+def apart(case: Case) -> Outcome:
+    """The case in a process of its own: a crash is one outcome, and memory is that of one case."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        future = pool.submit(run, case.name)
+        died = future.exception()
+        return future.result() if died is None else outcome(case, "died", repr(died), [], 0.0, 0)
 
 
 def main() -> int:
-    words = sys.argv[1:]
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("words", nargs="*", help="only cases whose names have one of these")
+    parser.add_argument("--half", choices=("development", "scored"))
+    parser.add_argument("--page", action="store_true", help="run nothing; write the page from the outcomes kept")
+    chosen = parser.parse_args()
+    if chosen.page:
+        write_page()
+        return 0
+    if chosen.half == "scored" and chosen.words:
+        parser.error("single cases of the scored half are not shown; run all of it")
     here = PADDLENLP if find_spec("paddlenlp") else LIBRARIES
-    chosen = [
-        case
-        for case in all_cases()
-        if case.environment == here and (not words or any(word in case.name for word in words))
-    ]
     outcomes = []
-    for case in chosen:
-        # A process of its own: a crash is one outcome, and memory is that of one case.
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-            future = pool.submit(run, case.name)
-            died = future.exception()
-            one = future.result() if died is None else _outcome(case, "died", repr(died), [], time.process_time())
+    for case in all_cases():
+        if case.environment != here or chosen.half not in (None, case.half):
+            continue
+        if chosen.words and (case.half == "scored" or not any(word in case.name for word in chosen.words)):
+            continue
+        one = apart(case)
         outcomes.append(one)
-        mark = "ok   " if one.right else "WRONG"
-        print(f"{mark} {one.name}: {one.verdict} {one.first[:300]} {one.seconds:.0f} s {one.megabytes} MB", flush=True)
-        for cause in one.causes[:3]:
-            print(f"        {cause[:300]}", flush=True)
-    same = [one for one in outcomes if one.truth == SAME]
-    wrong = [one for one in outcomes if one.truth != SAME]
-    print(f"{sum(one.right for one in same)} of {len(same)} that are the same pass")
-    found, placed, named = (sum(getattr(one, grade) for one in wrong) for grade in ("right", "placed", "named"))
-    print(f"{found} of {len(wrong)} that differ are found, {placed} placed, {named} named")
-    target = Path(__file__).resolve().parents[2] / "build" / f"real-{here}.json"
-    target.parent.mkdir(exist_ok=True)
-    target.write_text(json.dumps([asdict(one) for one in outcomes], indent=1, ensure_ascii=False) + "\n")
+        write_kept(here, one)
+        if case.half == "development":
+            print(one.line(), flush=True)
+    for half, lines in totals(outcomes).items():
+        print(half, *lines, sep="\n  ")
     return 0 if all(one.right for one in outcomes) else 1
 
 
