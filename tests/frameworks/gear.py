@@ -223,7 +223,7 @@ class Gear(Eager):
     def cast(self, tensor, dtype):
         return Tensor(tensor.array.astype(dtype)) if tensor.array.dtype.kind == "f" else tensor
 
-    def multiply(self, tensor, factors):
+    def multiply(self, tensor, factors, *, in_place=False):
         return tensor * factors
 
     def is_optimizer(self, thing):

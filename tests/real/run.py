@@ -26,17 +26,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from real.cases import LIBRARIES, PADDLENLP, Case, all_cases
+from real.libraries import paddlenlp, transformers
 from real.outcome import Outcome, outcome, totals, write_kept
 from real.page import write_page
 
 
 def run(name: str) -> Outcome:
     """One case in this process; an error is an outcome too."""
-    warnings.simplefilter("ignore")
-    import paddle  # noqa: F401  before whatever else links to the same libraries
-    import torch
-
-    torch.set_num_threads(1)
     from reprod_log import align_models
 
     case = next(one for one in all_cases() if one.name == name)
@@ -61,9 +57,23 @@ def _cost(start: float) -> tuple[float, int]:
     return time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
+def load(here: str) -> None:
+    """Import what takes longest, once for all cases."""
+    warnings.simplefilter("ignore")
+    import paddle  # noqa: F401  before whatever else links to the same libraries
+    import torch
+
+    import reprod_log.alignment.models  # noqa: F401
+
+    torch.set_num_threads(1)
+    transformers()
+    if here == PADDLENLP:
+        paddlenlp()
+
+
 def apart(case: Case) -> Outcome:
     """The case in a process of its own: a crash is one outcome, and memory is that of one case."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(1, mp_context=get_context("fork")) as pool:
         future = pool.submit(run, case.name)
         died = future.exception()
         return future.result() if died is None else outcome(case, "died", repr(died), [], 0.0, 0)
@@ -81,6 +91,7 @@ def main() -> int:
     if chosen.half == "scored" and chosen.words:
         parser.error("single cases of the scored half are not shown; run all of it")
     here = PADDLENLP if find_spec("paddlenlp") else LIBRARIES
+    load(here)
     outcomes = []
     for case in all_cases():
         if case.environment != here or chosen.half not in (None, case.half):

@@ -89,7 +89,7 @@ def align_models(
 
     `rename`, `policy`, `limits`, `allow_unmatched`, `accept`, `allow_unproven`, `equal_nan` and `threads` are those of
     `align`.
-    Neither model is trained: all runs use copies. Dropout layers get the same masks on both sides.
+    Neither model is trained: all runs use copies. Every dropout gets the same masks on both sides.
     """
     left = patterns(allow_left, name="allow_left")
     options = AlignOptions.of(

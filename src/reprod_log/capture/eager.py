@@ -13,7 +13,7 @@ import numpy as np
 
 from reprod_log.capture.operators import OperatorTrace, ProgramRecorder
 from reprod_log.capture.run import Run
-from reprod_log.capture.stand_ins import Feeding, draws, shared_masks
+from reprod_log.capture.stand_ins import Feeding, shared_masks
 from reprod_log.capture.watching import watch
 from reprod_log.frameworks import Framework
 from reprod_log.frameworks.contract import Call, Cotangent, Evaluated, OwnTensor, Program, Runner, Trace
@@ -61,7 +61,7 @@ class EagerRunner:
         with _started(side, None, Scope()) as model, ExitStack() as undo:
             for path, module in named_modules(framework, model):
                 undo.callback(_record_first_call(framework, path, module, calls))
-            undo.enter_context(shared_masks(framework, model, Masks()))
+            undo.enter_context(shared_masks(framework, Masks()))
             inputs, targets = side.tensors(batch[0], side.narrow), side.tensors(batch[1], None)
             if side.step is None:
                 side.call(model, inputs)
@@ -75,7 +75,7 @@ class EagerRunner:
         framework = side.framework
         with _started(side, path, scope) as module:
             given, leaves = as_leaves(framework, (call.args, dict(call.kwargs)), scope.dtype or side.narrow)
-            with shared_masks(framework, module, Masks()):
+            with shared_masks(framework, Masks()):
                 output = _canonical(framework, module, module(*given[0], **given[1]))
             outputs = {role: to_numpy(tensor) for role, tensor in framework.tensors_in(output, "output")}
             gradients: tuple[dict[str, Array], dict[str, Array]] = ({}, {})
@@ -110,7 +110,7 @@ class EagerRunner:
         with _started(side, path, scope) as module:
             (args, kwargs), _ = as_leaves(framework, (call.args, dict(call.kwargs)), scope.dtype)
             listener.given((args, kwargs))
-            with shared_masks(framework, module, Masks()), listener.recording():
+            with shared_masks(framework, Masks()), listener.recording():
                 output = _canonical(framework, module, module(*args, **kwargs))
             listener.gave(output)
             _backward_from(framework, output, cotangent)
@@ -121,7 +121,7 @@ class EagerRunner:
         listener = OperatorTrace(framework)
         with _started(side, None, scope) as model:
             wanted = None if batch[1] is None else side.tensors(batch[1], scope.dtype)
-            with shared_masks(framework, model, Masks()):
+            with shared_masks(framework, Masks()):
                 outputs = side.call(model, side.tensors(batch[0], scope.dtype))
             listener.given((outputs, wanted))
 
@@ -140,6 +140,7 @@ class EagerRunner:
             modules = dict(named_modules(framework, model))
             for module in modules.values():
                 _without_dropout(framework, module)
+            undo.enter_context(framework.eager.masked(lambda shape, rate: None))
             recorder = ProgramRecorder(framework, _own(framework, model, _kept_tensors), scope.spool)
             inputs, targets = (side.tensors(one, scope.dtype) for one in batch)
             recorder.given(inputs, "input")
@@ -193,11 +194,9 @@ def _kept_tensors(own: list[OwnTensor]) -> list[tuple[str, Any]]:
 
 
 def _without_dropout(framework: Framework, module: Any) -> None:
-    settings = framework.eager.settings(module)
-    names = ("p", "dropout") if draws(kind_of_module(framework, module)) else ("dropout",)
-    for name in names:
-        if isinstance(settings.get(name), float):
-            framework.eager.set_setting(module, name, 0.0)
+    """Take away the dropout that a layer has inside a kernel of its own (a recurrent one between its layers)."""
+    if isinstance(framework.eager.settings(module).get("dropout"), float):
+        framework.eager.set_setting(module, "dropout", 0.0)
 
 
 EAGER = EagerRunner()
@@ -278,7 +277,9 @@ def _run(side: Side, batches: Sequence[Batch], scope: Scope) -> Recording:
     with _started(side, None, scope, compiled=not scope.emulated) as model, ExitStack() as undo:
         optimizer, scheduler = side.make_optimizer(model)
         masks = Masks()
-        undo.enter_context(shared_masks(framework, model, masks))
+        if not is_compiled(side):
+            # Compiled code has its random numbers inside.
+            undo.enter_context(shared_masks(framework, masks))
         seen: list[Run] = []
 
         def after_backward(well: bool) -> None:

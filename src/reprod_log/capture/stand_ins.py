@@ -9,12 +9,10 @@ from functools import partial
 from typing import Any
 
 from reprod_log.frameworks import Framework
-from reprod_log.frameworks.hooks import Undo
 from reprod_log.frameworks.module_tree import kind_of_module, named_modules
 from reprod_log.frameworks.nests import mapped
 from reprod_log.frameworks.side import Masks, StandIns
 from reprod_log.layers.arrangement import canonical_output
-from reprod_log.layers.lookup import layer_kind
 from reprod_log.recording import Array, Key
 
 
@@ -72,37 +70,20 @@ class Feeding:
 
 
 @contextmanager
-def shared_masks(framework: Framework, model: Any, masks: Masks) -> Iterator[None]:
-    """While it lasts, every Dropout module in training mode multiplies its input by the next shared mask."""
-    modules = framework.eager
+def shared_masks(framework: Framework, masks: Masks) -> Iterator[None]:
+    """While it lasts, every dropout multiplies what it is given by the next shared mask.
 
-    def attach(module: Any) -> Undo:
-        given: list[Any] = []
+    Which one is the next is kept in the seed of the framework's own random numbers: code that puts these back to run a
+    part a second time (checkpointing) is given the same masks again.
+    """
+    eager = framework.eager
+    begun: dict[int, int] = {}
 
-        def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            given.append(next(iter((*args, *kwargs.values())), None))
+    def draw(shape: tuple[int, ...], rate: float) -> Array:
+        seed = next(iter(eager.seeds().values()))
+        masks.call = seed - begun.setdefault(masks.step, seed)
+        eager.seed(seed + 1)
+        return masks.draw(shape, rate)
 
-        def after(output: Any) -> Any:
-            tensor, settings = given.pop(), modules.settings(module)
-            rate = float(settings.get("p", 0.0))
-            if output is None or not modules.is_training(module) or rate == 0.0:
-                return None
-            mask = masks.draw(tuple(int(size) for size in tensor.shape), rate)
-            if settings.get("mode") == "downscale_in_infer":
-                # The other way to scale: training only drops values, evaluation scales them down.
-                mask = mask * (1.0 - rate)
-            return framework.eager.multiply(tensor, mask)
-
-        return framework.eager.on_call(module, before, after)
-
-    with ExitStack() as undo:
-        for module in {id(one): one for _, one in named_modules(framework, model)}.values():
-            if draws(kind_of_module(framework, module)):
-                undo.callback(attach(module))
+    with eager.masked(draw):
         yield
-
-
-def draws(kind: str) -> bool:
-    """Whether a layer of this kind draws a mask of random numbers."""
-    row = layer_kind(kind)
-    return row is not None and row.random

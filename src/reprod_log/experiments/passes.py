@@ -61,7 +61,7 @@ class Experiments:
         self.ours, self.theirs, self.batches, self.rename, self.quick = ours, theirs, batches, rename, quick
         self.detailed = detailed
         self._progress = progress or (lambda what, done, total: None)
-        self._done, self._total = 0, 7 if quick else 12
+        self._done, self._total = 0, 8 if quick else 13
         self._notes: tuple[list[Note], list[Note]] = ([], list(notes))
         if self._storage.need is not None:
             self._notes[0].append(self._storage.need.note())
@@ -89,7 +89,8 @@ class Experiments:
             for name, side in (("reference", self.ours), ("candidate", self.theirs))
         ]
         reference, candidate = mains
-        self._check_repeats(reference)
+        self._check_repeats("reference", self.ours, reference)
+        self._check_repeats("candidate", self.theirs, candidate)
         self.emulated = self._narrow_type(reference, candidate)
         extra: tuple[list[Entry], list[Entry]] = ([], [])
         for place, (name, side) in enumerate((("reference", self.ours), ("candidate", self.theirs))):
@@ -207,19 +208,19 @@ class Experiments:
         recording: Recording = self._reported(what, run, side, batches, replace(scope, spool=self.spool))
         return recording
 
-    def _check_repeats(self, reference: Recording) -> None:
-        """Another seed must not change anything: random numbers outside of Dropout layers cannot be shared."""
+    def _check_repeats(self, name: str, side: Side, recording: Recording) -> None:
+        """Another seed must not change anything: random numbers other than masks of dropout cannot be shared."""
         scope = Scope(run="repeat", seed=1)
-        again = self._run("reference again, other seed", self.ours, self.batches[:1], scope)
+        again = self._run(f"{name} again, other seed", side, self.batches[:1], scope)
         for entry in again.entries:
             first = str(entry.key.in_run(""))
-            if first not in reference:
+            if first not in recording:
                 continue
-            measured = measure_pair(Pair(reference[first], entry)).measurement
+            measured = measure_pair(Pair(recording[first], entry)).measurement
             if measured is not None and (measured.differing or measured.nonfinite_mismatched):
                 raise CaptureError(
-                    f"the reference does not repeat itself: {first} differs by {measured.max_abs:.3g} between two runs "
-                    "with other seeds. It draws random numbers outside of Dropout layers, or its kernels are not "
+                    f"the {name} does not repeat itself: {first} differs by {measured.max_abs:.3g} between two runs "
+                    "with other seeds. It draws random numbers that are no masks of dropout, or its kernels are not "
                     "deterministic. Put the models in eval mode, or draw the numbers once and pass them as inputs."
                 )
 

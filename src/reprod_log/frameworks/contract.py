@@ -460,8 +460,12 @@ class Eager(Protocol):
     def cast(self, tensor: Any, dtype: str) -> Any:
         """The tensor in another dtype when it is a floating one, else the tensor itself."""
 
-    def multiply(self, tensor: Any, factors: Array) -> Any:
+    def multiply(self, tensor: Any, factors: Array, *, in_place: bool = False) -> Any:
         """Element by element, with gradient."""
+
+    def masked(self, draw: Draw) -> AbstractContextManager[None]:
+        """While it lasts, every dropout, of a layer or called by itself, multiplies by the mask drawn for it."""
+        return nullcontext()
 
     # what an optimizer does, and the state that it keeps
 
@@ -547,6 +551,8 @@ class Eager(Protocol):
         return []
 
 
+Draw = Callable[[tuple[int, ...], float], Array | None]
+"""Gives a mask of this shape that drops elements at this rate; None: nothing is dropped."""
 OperatorHook = Callable[..., None]
 """Called after an operator as (name, what it was given, what it gave, its class if its backward is written by hand)."""
 KernelHook = Callable[

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import wraps
+from inspect import signature
 from typing import Any
 
-from reprod_log.frameworks.contract import Eager, KeptForm
+from reprod_log.frameworks.contract import Draw, Eager, KeptForm
 from reprod_log.frameworks.hooks import (
     After,
     AnyBefore,
@@ -23,6 +24,8 @@ from reprod_log.frameworks.hooks import (
 )
 
 _NORMS = ("WeightNorm", "SpectralNorm")
+_OF_CHANNELS = ("dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout")
+_DROPOUTS = ("dropout", "alpha_dropout", *_OF_CHANNELS)
 
 
 class Hooked(Eager):
@@ -35,6 +38,38 @@ class Hooked(Eager):
     flat_weights: str
     """The attribute with the list that a recurrent layer keeps its weights in a second time."""
     hook_attributes: tuple[str, ...]
+    functions: Any
+    """The module of functions that layers call, too."""
+
+    @contextmanager
+    def masked(self, draw: Draw) -> Iterator[None]:
+        with ExitStack() as undo:
+            for name in _DROPOUTS:
+                function = getattr(self.functions, name, None)
+                if function is not None:
+                    undo.callback(replaced(self.functions, name, self._masked(function, draw)))
+            yield
+
+    def _masked(self, function: Callable[..., Any], draw: Draw) -> Callable[..., Any]:
+        parameters = signature(function)
+
+        @wraps(function)
+        def instead(*args: Any, **kwargs: Any) -> Any:
+            given = parameters.bind(*args, **kwargs)
+            given.apply_defaults()
+            settings = given.arguments
+            tensor, rate = next(iter(settings.values())), float(settings["p"])
+            if not settings["training"] or rate == 0.0:
+                return function(*args, **kwargs)
+            mask = draw(_mask_shape(function.__name__, tensor, settings), rate)
+            if mask is None:
+                return tensor
+            if settings.get("mode") == "downscale_in_infer":
+                # The other way to scale: training only drops values, evaluation scales them down.
+                mask = mask * (1.0 - rate)
+            return self.multiply(tensor, mask, in_place=bool(settings.get("inplace")))
+
+        return instead
 
     def is_module(self, thing: object) -> bool:
         return isinstance(thing, self.module_class)
@@ -129,3 +164,15 @@ def evaluation_mode(modules: Iterable[Any]) -> Iterator[None]:
             undo.callback(setattr, one, "training", one.training)
             one.training = False
         yield
+
+
+def _mask_shape(name: str, tensor: Any, settings: Mapping[str, Any]) -> tuple[int, ...]:
+    """The shape in which a dropout draws: of single elements, of whole channels, or along the axes that are asked."""
+    shape = tuple(int(size) for size in tensor.shape)
+    axes = settings.get("axis")
+    if axes is None and name not in _OF_CHANNELS:
+        return shape
+    if axes is None:
+        axes = (0, len(shape) - 1 if str(settings.get("data_format", "")).endswith("C") else 1)
+    drawn = (axes,) if isinstance(axes, int) else tuple(axes)
+    return tuple(size if place in drawn else 1 for place, size in enumerate(shape))

@@ -223,7 +223,7 @@ class MindSpore(Eager):
     def cast(self, tensor: Any, dtype: str) -> Any:
         return tensor.astype(getattr(mindspore, dtype)) if str(tensor.dtype) in _FLOATS else tensor
 
-    def multiply(self, tensor: Any, factors: Array) -> Any:
+    def multiply(self, tensor: Any, factors: Array, *, in_place: bool = False) -> Any:
         return tensor * mindspore.Tensor(factors.astype(np.float32))
 
     # optimizers

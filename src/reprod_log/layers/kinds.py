@@ -311,7 +311,7 @@ ATTENTION = (
 DROPOUTS = (
     _plain(
         "dropout", "Dropout", "Dropout", compared=("p", "mode"), absent={"mode": "upscale_in_train"},
-        row_wise=True, mode=True, random=True,
+        row_wise=True, mode=True,
     ),
     _plain("dropout1d", "Dropout1d", compared=("p",), mode=True),
     _plain("dropout2d", "Dropout2d", "Dropout2D", compared=("p",), mode=True),

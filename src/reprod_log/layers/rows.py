@@ -200,8 +200,6 @@ class LayerKind:
     """The gradient jumps at a value that rounding can cross."""
     mode: bool = False
     """Does something else in train mode than in eval mode."""
-    random: bool = False
-    """Draws a mask of random numbers; both sides are given the same one."""
     scale_only: bool = False
     """Zeros have a meaning (the padding row of an embedding): perturbed by factors only."""
     spans: str = ""

@@ -26,6 +26,8 @@ from reprod_log.recording import Array
 
 
 class PaddleHooks(Hooked):
+    functions = paddle.nn.functional
+
     def on_backward(self, before: BeforeBackward, after: Callable[[bool], None]) -> Undo:
         # `Tensor.backward` and `paddle.autograd.backward` both end here.
         names = (("run_backward", True), ("run_partial_grad", False))
@@ -105,8 +107,9 @@ class PaddleHooks(Hooked):
     def cast(self, tensor: Any, dtype: str) -> Any:
         return tensor.astype(dtype) if tensor.is_floating_point() else tensor
 
-    def multiply(self, tensor: Any, factors: Array) -> Any:
-        return tensor * paddle.to_tensor(np.array(factors)).astype(tensor.dtype)
+    def multiply(self, tensor: Any, factors: Array, *, in_place: bool = False) -> Any:
+        given = paddle.to_tensor(np.array(factors)).astype(tensor.dtype)
+        return tensor.multiply_(given) if in_place else tensor * given
 
 
 def _clips(optimizer: Any) -> list[Any]:

@@ -126,11 +126,9 @@ def _replaced(
     only: tuple[str, ...] | None = None,
 ) -> Iterator[None]:
     """While it lasts, every kernel, or those named, and these methods of tensors are wrapped."""
-    kernels = {
-        id(kernel): around(name, kernel)
-        for name, kernel in vars(paddle._C_ops).items()
-        if callable(kernel) and not name.startswith("_") and (only is None or name in only)
-    }
+    # Those that are named are called in today's way only.
+    chosen = _kernels(paddle._C_ops, *(() if only else (paddle._legacy_C_ops,)))
+    kernels = {id(kernel): around(name, kernel) for name, kernel in chosen if only is None or name in only}
     with ExitStack() as undo:
         for module, name in _places_of_kernels(frozenset(one for one in sys.modules if one.startswith("paddle"))):
             value = vars(module).get(name)
@@ -145,13 +143,21 @@ def _replaced(
         yield
 
 
+def _kernels(*modules: ModuleType) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """The kernels of these modules; activations inside of layers (`act="relu"`) are called in the older way."""
+    for module in modules:
+        for name, kernel in vars(module).items():
+            if callable(kernel) and not name.startswith("_"):
+                yield name, kernel
+
+
 @cache
 def _places_of_kernels(loaded: frozenset[str]) -> tuple[tuple[ModuleType, str], ...]:
     """Where kernels stand: many functions of paddle keep a reference of their own to one.
 
     Looking takes as long as a small model runs, so it is done again only when more modules of paddle are loaded.
     """
-    kernels = {id(one) for name, one in vars(paddle._C_ops).items() if callable(one) and not name.startswith("_")}
+    kernels = {id(kernel) for _, kernel in _kernels(paddle._C_ops, paddle._legacy_C_ops)}
     modules = [sys.modules[name] for name in loaded if name.partition(".")[0] == "paddle"]
     return tuple((one, name) for one in modules for name, value in list(vars(one).items()) if id(value) in kernels)
 

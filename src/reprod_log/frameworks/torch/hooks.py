@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import wraps
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
+from reprod_log.frameworks.contract import Draw
 from reprod_log.frameworks.hooked import Hooked
 from reprod_log.frameworks.hooks import (
     After,
@@ -19,6 +22,7 @@ from reprod_log.frameworks.hooks import (
     ScalerMethods,
     Undo,
     around_backward,
+    replaced,
     unhooked,
 )
 from reprod_log.frameworks.torch.tensors import tensor
@@ -26,6 +30,8 @@ from reprod_log.recording import Array
 
 
 class TorchHooks(Hooked):
+    functions = nn.functional
+
     def on_call(self, module: Any, before: Before, after: After) -> Undo:
         if isinstance(module, nn.TransformerEncoderLayer):
             before, after = _unfused(module, before, after)
@@ -75,8 +81,53 @@ class TorchHooks(Hooked):
     def cast(self, tensor: Any, dtype: str) -> Any:
         return tensor.to(getattr(torch, dtype)) if tensor.is_floating_point() else tensor
 
-    def multiply(self, tensor: Any, factors: Array) -> Any:
-        return tensor * torch.from_numpy(np.array(factors)).to(tensor)
+    def multiply(self, tensor: Any, factors: Array, *, in_place: bool = False) -> Any:
+        given = torch.from_numpy(np.array(factors)).to(tensor)
+        return tensor.mul_(given) if in_place else tensor * given
+
+    @contextmanager
+    def masked(self, draw: Draw) -> Iterator[None]:
+        attention, flips = nn.functional.scaled_dot_product_attention, torch.Tensor.bernoulli_
+
+        @wraps(attention)
+        def by_hand(query: Any, key: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
+            written_out = _attention(query, key, value, *args, **kwargs)
+            return attention(query, key, value, *args, **kwargs) if written_out is None else written_out
+
+        @wraps(flips)
+        def flipped(tensor: Any, p: Any = 0.5, **kwargs: Any) -> Any:
+            # Stochastic depth is written with it.
+            mask = draw(tuple(tensor.shape), 1.0 - p) if isinstance(p, float) else None
+            return flips(tensor, p, **kwargs) if mask is None else tensor.copy_(torch.from_numpy(mask > 0))
+
+        with super().masked(draw), ExitStack() as undo:
+            undo.callback(replaced(nn.functional, attention.__name__, by_hand))
+            undo.callback(replaced(torch.Tensor, flips.__name__, flipped))
+            yield
+
+
+def _attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """Attention with a dropout of its own, written out, since the fused one draws where nobody can give it a mask."""
+    if not dropout_p:
+        return None
+    if enable_gqa:
+        key, value = (one.repeat_interleave(query.shape[-3] // one.shape[-3], -3) for one in (key, value))
+    scores = query @ key.transpose(-2, -1) * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if is_causal:
+        attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+    if attn_mask is not None:
+        is_bool = attn_mask.dtype == torch.bool
+        scores = scores.masked_fill(~attn_mask, float("-inf")) if is_bool else scores + attn_mask
+    return nn.functional.dropout(scores.softmax(-1), dropout_p) @ value
 
 
 def _unfused(module: Any, before: Before, after: After) -> tuple[Before, After]:
