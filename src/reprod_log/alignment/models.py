@@ -117,7 +117,7 @@ def align_models(
     tables: tuple[str, ...] = ()
     found = _weight_map(ours, theirs, batches[0], storage.spool)
     # A weight that one side shares and the other has twice is the same function and another training.
-    decided = found.agrees and all(map(found.is_apart, found.by_source))
+    decided = (found.agrees or found.is_known) and all(map(found.is_apart, found.by_source))
     if transfer and (fixed := _fixed(ours, theirs)):
         notes += fixed
     elif transfer and not (decided and _obeys(found, options.rename)):
@@ -138,6 +138,8 @@ def align_models(
     recordings = runs.recordings()
     alignment = prove(align_with(*recordings, options, weights), runs, *recordings)
     if weights is None:
+        return alignment
+    if weights.is_known and not alignment.passed:
         return alignment
     if not weights.agrees:
         return replace(alignment, findings=(_unproven(weights), *map(_less_sure, alignment.findings)))

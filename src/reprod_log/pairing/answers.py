@@ -136,7 +136,7 @@ class Answers:
 
         One weight times a number, or plus one, could as well be a mistake of the port.
         """
-        if table.holds(merged(fits)[asked.span(target)]):
+        if self.search.effort + asked.effort > self.search.most_effort or table.holds(merged(fits)[asked.span(target)]):
             return None
         if any(self.search.theirs.behind[fit.number] & ~asked.unknown & ~asked.behind_roots for fit in fits):
             return None

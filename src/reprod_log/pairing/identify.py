@@ -353,6 +353,7 @@ class Identification:
         made = [replace(fit, values=np.full(self.codes.size, np.nan)) for fit in fits]
         for count, (setting, told) in enumerate(self.history):
             ours = part.probe(self._mirrored(setting, self.zeros))
+            self.effort += CALL * len(part.places) + sum(array.size for array in ours.values())
             if not count:
                 self.start = ours
             for fit in made:

@@ -202,6 +202,8 @@ class WeightMap:
     left_in_candidate: tuple[str, ...] = ()
     complete: bool = False
     """Whether every weight that a result of either side depends on is in it."""
+    bridged: bool = False
+    """Whether both compute the same once the candidate is given the reference's tensors where it computes others."""
     inner: tuple[str, ...] = ()
     """Results that only the reference returns, and that the candidate computes on its way: a cache, hidden states."""
     crossings: tuple[Crossing, ...] = ()
@@ -214,6 +216,11 @@ class WeightMap:
     candidate_files: Mapping[str, str] = field(default_factory=dict)
     models: tuple[str, ...] = ()
     """The names of the models, where there are several; each name in the map begins with one."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the map of a wrong port is beyond doubt: only weights between its mistakes' ends could be others."""
+        return self.bridged and self.complete and not self.unproven
 
     @cached_property
     def by_target(self) -> Mapping[str, Link]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from itertools import combinations, islice, permutations
 from math import prod
@@ -42,6 +42,10 @@ _MOST_POOL = 16
 _MOST_RIVALS = 6
 _LIKELY = 8
 """Options that are tried before both programs are asked."""
+_BRIDGES, _WAYS, _EVENTS = 3, 4, 4
+"""How many mistakes are bridged, how many ways are tried for each, and how many events one may stretch over."""
+_AFTER_BRIDGE = 2
+"""Levels of the search behind a bridge: a second mistake is likelier there than another formulation."""
 _UNLIKELY = 6.0
 """For a few rows of a tensor, and for a vector that is cut out of a matrix: taken last."""
 
@@ -86,6 +90,19 @@ class _Detour:
     failed: int
     """Where nothing fitted behind it."""
     segment: _Segment
+
+
+@dataclass
+class _Bridge:
+    """A place where the candidate is given tensors of the reference, because it computes others there."""
+
+    start: int
+    trail: int
+    ways: Iterator[int]
+    """Each builds the bridge in another way, and is the place behind it."""
+    behind: int | None = None
+    structure: frozenset[str] = frozenset()
+    """What was decided by structure before it."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +169,7 @@ class Search:
         self.retried: dict[int, int] = {}
         """Where a segment had no solution, and where the one before it began that was opened again."""
         self.detours: list[_Detour] = []
+        self.bridges: list[_Bridge] = []
         for number in range(len(candidate.program.arrays)):
             if candidate.data[number] and not candidate.behind[number]:
                 self._anchor(number, candidate.program.arrays[number])
@@ -186,7 +204,7 @@ class Search:
     def _leave(self, place: int) -> None:
         """Behind a divergence shape, names and the order of use decide; where nothing fits, weights stay."""
         mask = self.unassigned(place)
-        options = self._options(place, mask, 2) or self._options(place, mask, 2, self._next_free())
+        options = self._by_structure(place)
         if options:
             for link in options[0]:
                 self._assign(link, 1 << self.theirs.names.index(link.target))
@@ -281,6 +299,9 @@ class Search:
                 self.reached.difference_update(one[1])
             elif what == "pending":
                 one.pending = True
+            elif what == "given":
+                self.tensors.pop(one[0], None)
+                self.tensors |= {} if one[1] is None else {one[0]: one[1]}
             else:
                 name, mask = one
                 link = self.links.pop(name)
@@ -464,10 +485,10 @@ class Search:
         self.level_trials = 0
         if not exhausted and not self.level and self._reopen():
             return self.start
-        if self.level + 1 < len(_LEVELS) and not exhausted:
+        if self.level + 1 < (_AFTER_BRIDGE if self.bridges else len(_LEVELS)) and not exhausted:
             self.level += 1
             return self.start
-        if self._returned():
+        if self._returned() or (not (exhausted and self.bridges) and self._bridge()):
             return self.start
         # No map fits: what got furthest is kept, and from here on order and shape decide.
         self.bounded = True
@@ -563,6 +584,158 @@ class Search:
         self.asked.clear()
         self.level = self.level_trials = 0
         self.best = (-1, {})
+
+    # ---- bridges ----------------------------------------------------------------------------------------------------
+
+    def _bridge(self) -> bool:
+        """Whether the search goes on behind a mistake, with tensors of the reference in place of the wrong ones.
+
+        What is found behind it then is proven by values again, and the mistake is known to lie in front of it.
+        """
+        bridge = self.bridges[-1] if self.bridges else None
+        if bridge is None or (bridge.behind is not None and self.start > bridge.behind):
+            if len(self.bridges) == _BRIDGES:
+                return False
+            start = self._furthest()
+            bridge = _Bridge(start, len(self.trail), self._ways(start), structure=frozenset(self.by_structure))
+            self.bridges.append(bridge)
+        self._rewind(bridge.trail)
+        self.by_structure = set(bridge.structure)
+        for behind in bridge.ways:
+            bridge.behind = self.start = behind
+            self.start_trail = len(self.trail)
+            self.level = self.level_trials = 0
+            self.best, self.banned = (-1, {}), ()
+            for memory in (self.asked, self.closed, self.retried, self.detours):
+                memory.clear()
+            if len(self.bridges) == 1:
+                self.most_effort = self.effort + _EFFORT // 4
+            return True
+        self.bridges.pop()
+        self.start, self.start_trail = bridge.start, bridge.trail
+        return False
+
+    def _ways(self, start: int) -> Iterator[int]:
+        """The mistake lies before the event, if what that uses is no anchor, or in what the event's weights do."""
+        trail, structure = len(self.trail), set(self.by_structure)
+        for rank in range(_WAYS):
+            if self._give(start, rank):
+                yield start
+            self._rewind(trail)
+        if start >= len(self.theirs.program.kernels):
+            return
+        for option in self._by_structure(start)[:_WAYS]:
+            place, taken = start, option
+            for _ in range(_EVENTS):
+                for link in taken:
+                    self._assign(link, 1 << self.theirs.names.index(link.target))
+                    self.by_structure.add(link.target)
+                place = self._to_event(place)
+                before = len(self.trail)
+                if self._give(place, 0):
+                    yield place
+                    break
+                self._rewind(before)
+                # What this event makes has no counterpart by itself: the mistake ends further on.
+                following = self._by_structure(place) if place < len(self.theirs.program.kernels) else []
+                if not following:
+                    break
+                taken = following[0]
+            self._rewind(trail)
+            self.by_structure = set(structure)
+
+    def _by_structure(self, place: int) -> list[tuple[Link, ...]]:
+        mask = self.unassigned(place)
+        return self._options(place, mask, 2) or self._options(place, mask, 2, self._next_free())
+
+    def _to_event(self, place: int) -> int:
+        found = self._advance(place)
+        return len(self.theirs.program.kernels) if found is None else found
+
+    def _furthest(self) -> int:
+        """Take again what led furthest in this segment, as long as it leads to anchors; the place behind it."""
+        links, place = self.best[1], self.start
+        kept = (len(self.trail), place)
+        reached = len(self.reached)
+        taken: list[tuple[Link, frozenset[int]]] = []
+        while place < len(self.theirs.program.kernels):
+            names = list(self.theirs.bits(self.unassigned(place)))
+            if any(name not in links for name in names):
+                break
+            roots = frozenset(self._roots(place))
+            taken += [(links[name], roots) for name in names]
+            for name in names:
+                self._assign(links[name], 1 << self.theirs.names.index(name))
+            place = self._to_event(place)
+            if len(self.reached) > reached:
+                kept, reached = (len(self.trail), place), len(self.reached)
+        self._rewind(kept[0])
+        # Two weights on one tensor give each other's tensors as well: what tells them apart lay behind the mistake.
+        for (one, roots), (other, others) in combinations(taken, 2):
+            twins = roots & others and _same_form((one,), (replace(other, target=one.target),))
+            if twins and one.target in self.links and other.target in self.links and self._names_cross(one, other):
+                self.by_structure |= {one.target, other.target}
+        return kept[1]
+
+    def _names_cross(self, one: Link, other: Link) -> bool:
+        straight = self.likeness(one) + self.likeness(other)
+        crossed = self.likeness(replace(one, target=other.target)) + self.likeness(replace(other, target=one.target))
+        return crossed >= straight
+
+    def _give(self, place: int, rank: int) -> bool:
+        """Whether every tensor that is used from here on and is no anchor was replaced by one of the reference's."""
+        arrays = {n: a for n, a in enumerate(self.theirs.program.arrays) if n in self.theirs.maker}
+        arrays |= {n: self.theirs.program.array(tensor) for n, tensor in self.tensors.items()}
+        lost = [
+            number
+            for number, array in arrays.items()
+            if self.theirs.data[number]
+            and (number in self.tensors or not self.theirs.behind[number])
+            and self.theirs.maker.get(number, place) < place <= self.theirs.last_use.get(number, -1)
+            and (number not in self.anchors or self._is_wrong_result(number))
+            and is_informative(array)
+        ]
+        taken: set[int] = set()
+        for number in sorted(lost):
+            found = [one for one in self._counterparts(number) if one not in taken]
+            if len(found) <= rank:
+                return False
+            self._put(number, found[rank])
+            taken.add(found[rank])
+        return bool(lost)
+
+    def _is_wrong_result(self, number: int) -> bool:
+        results = self.theirs.program.results.items()
+        return any(one == number and not self._result_fits(role, number) for role, one in results)
+
+    def _counterparts(self, number: int) -> list[int]:
+        """Tensors of the reference that may stand where the candidate has this one, the likeliest first."""
+        for role, result in self.theirs.program.results.items():
+            if result == number and role in self.roles:
+                return [self.ours.program.results[self.roles[role]]]
+        linked = (self.links[name] for name in self.theirs.bits(self.theirs.behind[number]) if name in self.links)
+        names = {name for link in linked for name in link.sources}
+        bits = sum(1 << bit for bit, name in enumerate(self.ours.names) if name in names)
+        shape = self.theirs.program.arrays[number].shape
+        ranked = []
+        for one, array in enumerate(self.ours.program.arrays):
+            if array.size != prod(shape) or array.dtype.kind != "f" or not self.ours.data[one] or one in self.reached:
+                continue
+            if one in self.ours.last_use and is_informative(array):
+                users = self.ours.users.get(one, ())
+                free = any(not self.is_used(n) for at in users for n in self.ours.bits(self.ours.weights_into(at)))
+                apart = (self.ours.behind[one] ^ bits).bit_count()
+                ranked.append((apart, _form_apart(array.shape, shape), not free, -one, one))
+        return [one for *_, one in sorted(ranked)]
+
+    def _put(self, number: int, partner: int) -> None:
+        """Let the candidate go on with a tensor of the reference."""
+        array, shape = self.ours.program.arrays[partner], self.theirs.program.arrays[number].shape
+        axes = _turned(array.shape, shape)
+        turned = array if axes is None else array.reshape([n for n in array.shape if n > 1]).transpose(axes)
+        self.trail.append(("given", (number, self.tensors.get(number))))
+        self.tensors[number] = self.theirs.program.tensor(np.array(turned).reshape(shape))
+        self._anchor(number, self.theirs.program.array(self.tensors[number]))
 
     # ---- options ----------------------------------------------------------------------------------------------------
 
@@ -759,24 +932,47 @@ class Search:
             for role, number in results.items()
             if self.theirs.behind[number]
         ]
-        agrees = bool(self.roles) and bool(fits) and all(fits) and not self.diverged
+        fitting = bool(self.roles) and bool(fits) and all(fits) and not self.diverged
         more = [role for role in self.ours.program.results if role not in self.roles.values()]
         links = tuple(self.links[name] for name in self.theirs.names if name in self.links)
         used = {name for link in links for name in link.sources}
         left = tuple(name for name in self.ours.names if name not in used)
         lacking = tuple(name for name in self.theirs.names if name not in self.links and name not in self.own)
         complete = not (_used(self.ours) & set(left) or _used(self.theirs) & set(lacking))
+        unproven = tuple(name for name in self.by_structure if not self._is_left_over(name, left))
         return WeightMap(
             links,
-            agrees,
-            tuple(self.by_structure),
+            fitting and not self.bridges,
+            unproven,
             left,
             lacking,
             complete=complete,
+            bridged=fitting and bool(self.bridges),
             inner=tuple(role for role in more if self.ours.program.results[role] in self.reached),
             trials=self.trials,
             bounded=self.bounded,
         )
+
+    def _is_left_over(self, name: str, left: tuple[str, ...]) -> bool:
+        """Whether a weight behind which nothing agrees can come from nowhere else: the table of layers says how."""
+        link = self.links.get(name)
+        if link is None or not isinstance(link.recipe, TensorView):
+            return False
+        return not any(self.read(one).size == prod(link.shape) for one in left)
+
+
+def _form_apart(one: Shape, other: Shape) -> int:
+    """0: the same axes; 1: the same in another order; 2: others."""
+    first, second = ([n for n in shape if n > 1] for shape in (one, other))
+    return 0 if first == second else 1 if sorted(first) == sorted(second) else 2
+
+
+def _turned(source: Shape, target: Shape) -> tuple[int, ...] | None:
+    """The order of axes (without those of one element) that makes the one shape the other; None: as they are."""
+    one, other = ([n for n in shape if n > 1] for shape in (source, target))
+    if _form_apart(source, target) != 1:
+        return None
+    return next(axes for axes in permutations(range(len(one))) if [one[axis] for axis in axes] == other)
 
 
 def _sources(choice: _Choice) -> Iterator[str]:
