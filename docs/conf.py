@@ -37,7 +37,8 @@ suppress_warnings = ["myst.header"]
 # The order of the navigation. A page that is not there is left out; one that is not named here comes last.
 START = ["install", "quickstart", "gallery", "workflow", "my_numbers_differ", "migrating"]
 UNDERSTAND = [
-    "verdict", "precision", "diagnosis", "weight_map", "steps", "recording", "zoo", "group_norm", "speed", "promises",
+    "verdict", "precision", "diagnosis", "weight_map", "steps", "recording", "zoo", "real_models", "group_norm",
+    "speed", "promises",
 ]  # fmt: skip
 LOOK_UP = ["commands", "exit_codes", "metrics", "formats", "testing", "messages", "glossary", "house"]
 CHINESE = [

@@ -155,6 +155,14 @@ def test_random_numbers_outside_of_dropout_layers_give_no_verdict() -> None:
         align_models(Noisy(), PaddleNet(), INPUTS, transfer=False)
 
 
+def test_loss_that_trains_nothing_is_refused_in_the_reference_and_found_in_the_candidate() -> None:
+    inputs = RNG.normal(size=(4, 3)).astype(np.float32)
+    ours, frozen = torch.nn.Linear(3, 2), torch.nn.Linear(3, 2).requires_grad_(False)
+    with pytest.raises(UsageError, match="no weight that takes a gradient"):
+        align_models(frozen, torch.nn.Linear(3, 2), inputs, loss=squares)
+    assert not align_models(ours, frozen, inputs, loss=squares).passed
+
+
 def test_candidate_that_lacks_a_layer_is_refused_by_name() -> None:
     class Short(paddle.nn.Layer):
         def __init__(self) -> None:

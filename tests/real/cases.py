@@ -194,13 +194,12 @@ def _twice_scored() -> Iterator[Case]:
     for name, dtype in (("qwen3", "bfloat16"), ("albert", "bfloat16"), ("gpt_neox", "float16"), ("deit", "bfloat16")):
         yield Case(f"precision/{name} {dtype}", partial(twice, name, to(dtype)))
     yield Case("precision/phi autocast", partial(autocast, "phi", "bfloat16"))
-    yield Case("forms/gpt_neox tuple", partial(without_container, "gpt_neox"))
+    yield Case("forms/electra tuple", partial(without_container, "electra"))
     yield Case("diffusers/autoencoder", autoencoder)
 
 
 _FORMS = (
     Case("forms/bert tuple", partial(without_container, "bert")),
-    Case("forms/gpt2 tuple", partial(without_container, "gpt2")),
     Case("forms/bert hidden states", partial(with_extras, "bert")),
 )
 

@@ -167,17 +167,21 @@ def autocast(name: str, dtype: str) -> Pair:
     """A model against itself under autocast."""
     import torch
 
-    class Cast(torch.nn.Module):
-        def __init__(self, inner: Any, enabled: bool) -> None:
+    class Plain(torch.nn.Module):
+        def __init__(self, inner: Any) -> None:
             super().__init__()
-            self.inner, self.enabled = inner, enabled
+            self.inner = inner
 
         def forward(self, **inputs: Any) -> Any:
-            with torch.autocast("cpu", dtype=getattr(torch, dtype), enabled=self.enabled):
-                return self.inner(**inputs)
+            return self.inner(**inputs)
+
+    class Cast(Plain):
+        def forward(self, **inputs: Any) -> Any:
+            with torch.autocast("cpu", dtype=getattr(torch, dtype)):
+                return super().forward(**inputs)
 
     pair = twice(name)
-    return Pair(Cast(pair.reference, False).eval(), Cast(pair.candidate, True).eval(), pair.inputs)
+    return Pair(Plain(pair.reference).eval(), Cast(pair.candidate).eval(), pair.inputs)
 
 
 def without_container(name: str) -> Pair:

@@ -73,10 +73,10 @@ class EagerRunner:
 
     def call(self, side: Side, path: str, call: Call, scope: Scope, cotangent: Cotangent) -> Evaluated:
         framework = side.framework
-        with _started(side, path, scope) as module:
+        # Masks last for the backward pass, which runs checkpointed parts again.
+        with _started(side, path, scope) as module, shared_masks(framework, Masks()):
             given, leaves = as_leaves(framework, (call.args, dict(call.kwargs)), scope.dtype or side.narrow)
-            with shared_masks(framework, Masks()):
-                output = _canonical(framework, module, module(*given[0], **given[1]))
+            output = _canonical(framework, module, module(*given[0], **given[1]))
             outputs = {role: to_numpy(tensor) for role, tensor in framework.tensors_in(output, "output")}
             gradients: tuple[dict[str, Array], dict[str, Array]] = ({}, {})
             if _backward_from(framework, output, cotangent):
@@ -107,10 +107,10 @@ class EagerRunner:
     def operators_of_call(self, side: Side, path: str, call: Call, scope: Scope, cotangent: Cotangent) -> Trace:
         framework = side.framework
         listener = OperatorTrace(framework)
-        with _started(side, path, scope) as module:
+        with _started(side, path, scope) as module, shared_masks(framework, Masks()):
             (args, kwargs), _ = as_leaves(framework, (call.args, dict(call.kwargs)), scope.dtype)
             listener.given((args, kwargs))
-            with shared_masks(framework, Masks()), listener.recording():
+            with listener.recording():
                 output = _canonical(framework, module, module(*args, **kwargs))
             listener.gave(output)
             _backward_from(framework, output, cotangent)
@@ -119,10 +119,9 @@ class EagerRunner:
     def operators_of_loss(self, side: Side, batch: Batch, scope: Scope) -> Trace:
         framework = side.framework
         listener = OperatorTrace(framework)
-        with _started(side, None, scope) as model:
+        with _started(side, None, scope) as model, shared_masks(framework, Masks()):
             wanted = None if batch[1] is None else side.tensors(batch[1], scope.dtype)
-            with shared_masks(framework, Masks()):
-                outputs = side.call(model, side.tensors(batch[0], scope.dtype))
+            outputs = side.call(model, side.tensors(batch[0], scope.dtype))
             listener.given((outputs, wanted))
 
             def loss() -> Any:

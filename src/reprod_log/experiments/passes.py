@@ -8,7 +8,7 @@ from typing import Any
 
 from reprod_log.capture.eager import runner_of
 from reprod_log.capture.live import live_model
-from reprod_log.errors import CaptureError, ReprodLogError, first_line
+from reprod_log.errors import CaptureError, ReprodLogError, UsageError, first_line
 from reprod_log.experiments.evaluation import evaluated
 from reprod_log.experiments.need import Storage
 from reprod_log.experiments.regions import run_alone
@@ -89,6 +89,11 @@ class Experiments:
             for name, side in (("reference", self.ours), ("candidate", self.theirs))
         ]
         reference, candidate = mains
+        if self.ours.loss is not None and not any(entry.key.phase == "gradient" for entry in reference.entries):
+            raise UsageError(
+                "the loss of the reference depends on no weight that takes a gradient: are all of them frozen, or was "
+                "the output detached? Leave loss and optimizer out to compare the forward pass alone."
+            )
         self._check_repeats("reference", self.ours, reference)
         self._check_repeats("candidate", self.theirs, candidate)
         self.emulated = self._narrow_type(reference, candidate)

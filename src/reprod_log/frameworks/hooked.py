@@ -133,7 +133,9 @@ class Hooked(Eager):
 
     def backward(self, compute: Callable[[], Any]) -> Any:
         value = compute()
-        value.backward()
+        if self.takes_gradient(value):
+            # Otherwise no gradient is there to compare, which shows where the other side has one.
+            value.backward()
         return value
 
 
