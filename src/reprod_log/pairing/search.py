@@ -958,7 +958,8 @@ class Search:
         link = self.links.get(name)
         if link is None or not isinstance(link.recipe, TensorView):
             return False
-        return not any(self.read(one).size == prod(link.shape) for one in left)
+        others = (one for target in self.by_structure - {name} for one in self.links[target].sources)
+        return not any(self.read(one).size == prod(link.shape) for one in (*left, *others))
 
 
 def _form_apart(one: Shape, other: Shape) -> int:

@@ -1,0 +1,113 @@
+"""The map of a wrong port behind its mistake: weights there are proven by values once the mistake is bridged."""
+
+import numpy as np
+import paddle
+import torch
+
+from reprod_log import align_models
+from reprod_log.alignment.models import batches_for, sides_of
+from reprod_log.pairing.live_map import find_weight_map
+from reprod_log.pairing.links import WeightMap
+
+
+class Reference(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = torch.nn.Linear(6, 8), torch.nn.Linear(8, 8)
+        self.c, self.d = torch.nn.Linear(8, 8), torch.nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.tanh(self.b(torch.nn.functional.gelu(self.a(x))))
+        return self.d(torch.sigmoid(self.c(x)))
+
+
+class Port(paddle.nn.Layer):
+    """Registered in another order and under names that say nothing."""
+
+    def __init__(self, approximate: bool = False, last: bool = False) -> None:
+        super().__init__()
+        self.approximate, self.last = approximate, last
+        self.p, self.q = paddle.nn.Linear(8, 8), paddle.nn.Linear(8, 3)
+        self.r, self.s = paddle.nn.Linear(8, 8), paddle.nn.Linear(6, 8)
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        x = paddle.tanh(self.r(paddle.nn.functional.gelu(self.s(x), approximate=self.approximate)))
+        x = self.q(paddle.nn.functional.sigmoid(self.p(x)))
+        return paddle.nn.functional.relu(x) if self.last else x
+
+
+INPUTS = {"x": np.random.default_rng(0).normal(size=(5, 6)).astype("float32")}
+
+
+def found(port: Port) -> WeightMap:
+    torch.manual_seed(0)
+    ours, theirs = sides_of(Reference(), port)
+    return find_weight_map(ours, theirs, batches_for(ours, INPUTS)[0])
+
+
+def pairs(weights: WeightMap) -> dict[str, str]:
+    return {link.target: link.sources[0] for link in weights.links if link.target.endswith("weight")}
+
+
+RIGHT = {"s.weight": "a.weight", "r.weight": "b.weight", "p.weight": "c.weight", "q.weight": "d.weight"}
+
+
+def test_weights_behind_a_mistake_are_found_by_values() -> None:
+    weights = found(Port(approximate=True))
+    assert not weights.agrees
+    assert weights.is_known
+    assert pairs(weights) == RIGHT
+
+
+def test_weights_before_a_mistake_at_the_end_are_found_by_values() -> None:
+    weights = found(Port(last=True))
+    assert not weights.agrees
+    assert weights.is_known
+    assert pairs(weights) == RIGHT
+
+
+def test_two_mistakes_are_bridged() -> None:
+    weights = found(Port(approximate=True, last=True))
+    assert weights.is_known
+    assert pairs(weights) == RIGHT
+
+
+def test_a_right_port_needs_no_bridge() -> None:
+    weights = found(Port())
+    assert weights.agrees
+    assert not weights.bridged
+    assert pairs(weights) == RIGHT
+
+
+def test_a_mistake_in_a_port_with_other_names_has_a_cause_and_no_doubt() -> None:
+    torch.manual_seed(0)
+    alignment = align_models(Reference(), Port(approximate=True), INPUTS)
+    assert not alignment.passed
+    assert not alignment.doubts
+    assert [one.confidence for one in alignment.findings if one.kind == "cause"]
+
+
+class Twins(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two, self.out = torch.nn.Linear(6, 8), torch.nn.Linear(6, 8), torch.nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.out(torch.tanh(self.one(x)) * self.two(x))
+
+
+class TwinsPort(paddle.nn.Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.u, self.v, self.w = paddle.nn.Linear(6, 8), paddle.nn.Linear(6, 8), paddle.nn.Linear(8, 3)
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        return self.w(paddle.nn.functional.sigmoid(self.u(x)) * self.v(x))
+
+
+def test_weights_that_only_the_mistake_tells_apart_stay_in_doubt() -> None:
+    torch.manual_seed(0)
+    ours, theirs = sides_of(Twins(), TwinsPort())
+    weights = find_weight_map(ours, theirs, batches_for(ours, INPUTS)[0])
+    assert not weights.agrees
+    assert not weights.is_known
