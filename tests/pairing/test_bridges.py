@@ -6,8 +6,8 @@ import torch
 
 from reprod_log import align_models
 from reprod_log.alignment.models import batches_for, sides_of
-from reprod_log.pairing.live_map import find_weight_map
 from reprod_log.pairing.links import WeightMap
+from reprod_log.pairing.live_map import find_weight_map
 
 
 class Reference(torch.nn.Module):
