@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich.text import Text
-
 from reprod_log.alignment import Alignment
 from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOT_PROVEN, NOTHING_COMPARED
-from reprod_log.cli.ending import STDOUT, give, give_to, tell_next
+from reprod_log.cli.ending import STDOUT, give, tell_next, tell_written
 from reprod_log.cli.groups import Output
 from reprod_log.errors import ReprodLogError
-from reprod_log.messages import Name, message, words
+from reprod_log.messages import words
 from reprod_log.report import write_report
 from reprod_log.report.answer import answer_of
 from reprod_log.report.github import announce
@@ -35,10 +32,10 @@ def answer(alignment: Alignment, output: Output) -> int:
     _tell_since(alignment, output)
     saved = None if output.json in (None, STDOUT) else output.json
     if saved is not None:
-        tell_written(alignment.save(saved), output.language)
+        tell_written(alignment.save(saved))
     write_reports(alignment, output)
     give(lambda: answer_of(alignment))
-    tell_next(after_alignment(alignment, saved), output.language)
+    tell_next(*after_alignment(alignment, saved))
     announce(alignment, sys.stdout)
     return exit_code(alignment)
 
@@ -69,34 +66,26 @@ def _tell_since(alignment: Alignment, output: Output) -> None:
 def write_reports(alignment: Alignment, output: Output) -> None:
     """Write the reports and name each."""
     for path in output.report:
-        tell_written(write_report(alignment, path, full=output.full, language=output.language), output.language)
+        tell_written(write_report(alignment, path, full=output.full, language=output.language))
 
 
-def tell_written(path: Path, language: str = "en") -> None:
-    """Print where something was written."""
-    give_to("written", str(path))
-    line = words(language)(message("written", path=Name(path)))
-    terminal().print(Text(plain(line), style="dim"), soft_wrap=True)
-
-
-def after_alignment(alignment: Alignment, saved: Path | None = None) -> str:
+def after_alignment(alignment: Alignment, saved: Path | None = None) -> list[str]:
     """The command that takes an answer further: to its cause, to a report, or to what was not recorded."""
     sides = [one.source for one in (alignment.reference, alignment.candidate)]
     first = alignment.first_divergence
     if not all(sides):
-        return "reprod --help" if saved is None else shlex.join(["reprod", "report", str(saved), "report.html"])
-    compare = ["reprod", "compare", *sides]
+        return ["reprod", "--help"] if saved is None else ["reprod", "report", str(saved), "report.html"]
     if alignment.status is Status.NOTHING:
-        return shlex.join(["reprod", "show", sides[1]])
+        return ["reprod", "show", sides[1]]
     if first is not None and first.evidence.is_estimate:
-        return shlex.join(["reprod", "zoom", *sides, "-o", "zoom"])
+        return ["reprod", "zoom", *sides, "-o", "zoom"]
     if first is None or alignment.passed:
-        return shlex.join([*compare, "--report", "report.html"])
+        return ["reprod", "compare", *sides, "--report", "report.html"]
     if saved is None:
-        return shlex.join([*compare, "--json", "last.json", "--report", "report.html"])
+        return ["reprod", "compare", *sides, "--json", "last.json", "--report", "report.html"]
     if first.key.phase in ("forward", "backward"):
-        return shlex.join(["reprod", "repro", str(saved), "-o", "repro"])
-    return shlex.join(["reprod", "report", str(saved), "report.html"])
+        return ["reprod", "repro", str(saved), "-o", "repro"]
+    return ["reprod", "report", str(saved), "report.html"]
 
 
 def show(alignment: Alignment, output: Output) -> None:

@@ -1,4 +1,5 @@
-"""How every command ends: with the next one to type and, after `--json -`, with one JSON document.
+"""What a command tells, in the language it was asked for, and how it ends: with the next command to type and, after
+`--json -`, with one JSON document.
 
 Nothing else is then on standard output, whatever a command or a script prints.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,7 +20,7 @@ from typing import Any, TextIO
 import typer
 
 from reprod_log.errors import UsageError
-from reprod_log.messages import Code, message, words
+from reprod_log.messages import Code, Name, Text, message, words
 from reprod_log.report.writing import plain
 
 STDOUT = Path("-")
@@ -26,9 +28,10 @@ _SCHEMA, _VERSION = "reprod_log answer", 1
 
 
 class Document:
-    """What one command answers, if it was asked for JSON."""
+    """What one command answers, in which language, and whether it was asked for JSON."""
 
     def __init__(self) -> None:
+        self.language = "en"
         self.asked = False
         self.content: dict[str, Any] = {}
         self._stdout: TextIO | None = None
@@ -75,6 +78,11 @@ def _plain(value: Any) -> Any:
 _DOCUMENT: ContextVar[Document | None] = ContextVar("document", default=None)
 
 
+def _document() -> Document:
+    """That of the command that runs; outside of one nothing is kept."""
+    return _DOCUMENT.get() or Document()
+
+
 @contextmanager
 def documented() -> Iterator[Document]:
     """The document of the command that runs in the block."""
@@ -88,32 +96,44 @@ def documented() -> Iterator[Document]:
 
 def give(make: Callable[[], dict[str, Any]]) -> None:
     """Add fields to the document; they are not even made when nobody asked for one."""
-    document = _DOCUMENT.get()
-    if document is not None and document.asked:
+    document = _document()
+    if document.asked:
         document.content |= make()
 
 
-def give_to(name: str, value: object) -> None:
-    """Add to a list of the document."""
-    give(lambda: {name: [*_content().get(name, ()), value]})
+def tell(what: Text, *, before: str = "", err: bool = False) -> None:
+    """Print a sentence in the command's language."""
+    typer.echo(f"{before}{plain(words(_document().language)(what))}", err=err)
 
 
-def _content() -> dict[str, Any]:
-    document = _DOCUMENT.get()
-    return {} if document is None else document.content
+def tell_note(what: Text, *, err: bool = False) -> None:
+    """Print a sentence that begins as notes do."""
+    tell(what, before=f"{words(_document().language).get('note')}: ", err=err)
 
 
-def tell_next(command: str, language: str = "en") -> None:
+def tell_written(path: Path) -> None:
+    """Print where something was written."""
+    give(lambda: {"written": [*_document().content.get("written", ()), str(path)]})
+    tell(message("written", path=Name(path)))
+
+
+def tell_next(*command: str | Path) -> None:
     """Print the command that one is likely to want next."""
-    give(lambda: {"next": command})
-    typer.echo(plain(words(language)(message("run.next", command=Code(command)))))
+    line = shlex.join(map(str, command))
+    give(lambda: {"next": line})
+    tell(message("run.next", command=Code(line)))
+
+
+def speak(language: str) -> str:
+    """The callback of `--language`."""
+    _document().language = language
+    return language
 
 
 def begin_if_asked(path: Path | None) -> Path | None:
     """The callback of `--json`: - begins a document, any other path is left to the command."""
-    document = _DOCUMENT.get()
-    if path == STDOUT and document is not None:
-        document.begin()
+    if path == STDOUT:
+        _document().begin()
     return path
 
 

@@ -1,4 +1,4 @@
-"""Groups of options, for commands that have a verdict.
+"""Groups of options, for commands that have a verdict; apart from the others, because those need no engine to start.
 
 A command whose parameter has one of these as its type offers all options in it (cli/app.py).
 """

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from reprod_log.cli.ending import begin_if_asked, only_stdout
+from reprod_log.cli.ending import begin_if_asked, only_stdout, speak
 from reprod_log.errors import MissingPackage, UsageError
 from reprod_log.messages import known_languages
 
@@ -115,7 +115,7 @@ if TYPE_CHECKING:
     _Languages = str
 else:
     _Languages = Literal[known_languages()]
-Language = Annotated[_Languages, typer.Option("--language", help="The language of screen and reports.")]
+Language = Annotated[_Languages, typer.Option("--language", callback=speak, help="The language of screen and reports.")]
 
 
 def recorded(path: Path) -> Path:

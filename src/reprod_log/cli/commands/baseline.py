@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +11,8 @@ import typer
 
 from reprod_log.alignment import align_with
 from reprod_log.cli import ALIGNED
-from reprod_log.cli.answer import answer, tell_written
-from reprod_log.cli.ending import tell_next
+from reprod_log.cli.answer import answer
+from reprod_log.cli.ending import tell_next, tell_written
 from reprod_log.cli.groups import Judging, TableOutput
 from reprod_log.cli.scripts import BothPasses, Script, ScriptCommand, ScriptFile
 from reprod_log.errors import UsageError
@@ -44,9 +43,8 @@ def run(
     if action == "record":
         code = program.record(folder)
         if code == ALIGNED:
-            tell_written(folder, output.language)
-            line = ["reprod", "baseline", "check", str(folder), str(script), *context.args]
-            tell_next(shlex.join(line), output.language)
+            tell_written(folder)
+            tell_next("reprod", "baseline", "check", folder, script, *context.args)
         return code
     if not folder.exists():
         raise UsageError(

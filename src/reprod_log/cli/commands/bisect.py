@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from reprod_log.alignment import Alignment, align_with
+from reprod_log.alignment import Alignment, AlignOptions, align_with
 from reprod_log.cli import ALIGNED, NOT_ALIGNED
-from reprod_log.cli.answer import tell_written
-from reprod_log.cli.ending import give, tell_next
+from reprod_log.cli.ending import give, tell, tell_next, tell_written
 from reprod_log.cli.groups import Judging
 from reprod_log.cli.options import AsJson, Language
 from reprod_log.cli.scripts import BothPasses, Script, ScriptCommand, ScriptFile
 from reprod_log.cli.versions import Commits, Releases, first_change
 from reprod_log.errors import ReprodLogError, UsageError
-from reprod_log.messages import Foreign, Message, Name, Names, Words, message, words
+from reprod_log.messages import Foreign, Message, Name, Names, message
 from reprod_log.report.view import first_in_words
-from reprod_log.report.writing import plain
 from reprod_log.verdict import Status
 
 NAME = "bisect"
@@ -51,37 +48,34 @@ def run(
     program = Script(script, tuple(context.args), float64, language=language)
     versions = Commits.between(good, bad, script) if package is None else Releases.between(package, good, bad)
     folder.mkdir(parents=True, exist_ok=True)
-    search = _Search(program, versions, folder, judging, words(language))
+    search = _Search(program, versions, folder, judging.options())
     if search.same_at_the_end():
-        search.tell(message("bisect.none"))
+        tell(message("bisect.none"))
         give(lambda: {"first_change": None})
         return ALIGNED
     before, after = first_change(len(versions.names), search.same)
     saved = search.found[after].save(folder / "first_change.json")
     titles = [versions.title(name) for name in versions.names[: after + 1]]
-    search.tell(message("bisect.found", version=Name(titles[after]), first=search.first(after) or ""))
+    tell(message("bisect.found", version=Name(titles[after]), first=search.first(after) or ""))
     for one in search.found[after].findings:
         if one.kind == "cause":
-            search.tell(message("bisect.cause", cause=one.cause))
+            tell(message("bisect.cause", cause=one.cause))
     if after - before > 1:
-        search.tell(message("bisect.between", versions=Names(titles[before + 1 : after])))
+        tell(message("bisect.between", versions=Names(titles[before + 1 : after])))
     give(lambda: {"last_same": versions.names[before], "first_change": versions.names[after], "alignment": str(saved)})
-    tell_written(saved, language)
-    tell_next(shlex.join(["reprod", "report", str(saved), "report.html"]), language)
+    tell_written(saved)
+    tell_next("reprod", "report", saved, "report.html")
     return NOT_ALIGNED
 
 
 class _Search:
     """Records versions as they are asked for, and holds each against the first."""
 
-    def __init__(
-        self, script: Script, versions: Commits | Releases, folder: Path, judging: Judging, render: Words
-    ) -> None:
-        self._script, self._versions, self._folder = script, versions, folder
-        self._options, self._render = judging.options(), render
+    def __init__(self, script: Script, versions: Commits | Releases, folder: Path, options: AlignOptions) -> None:
+        self._script, self._versions, self._folder, self._options = script, versions, folder, options
         self.found: dict[int, Alignment] = {}
         self._reference = self._recorded(0)
-        self.tell(message("bisect.begin", versions=len(versions.names), good=self._title(0)))
+        tell(message("bisect.begin", versions=len(versions.names), good=self._title(0)))
 
     def same_at_the_end(self) -> bool:
         """Whether the last version computes the same as the first."""
@@ -96,26 +90,23 @@ class _Search:
         try:
             alignment = align_with(self._reference, self._recorded(place), self._options)
         except ReprodLogError as error:
-            self.tell(message("bisect.unusable", why=Foreign(error)))
+            tell(message("bisect.unusable", why=Foreign(error)))
             return None
         self.found[place] = alignment
         first = self.first(place)
         if first is not None:
-            self.tell(message("bisect.differs", version=self._title(place), first=first))
+            tell(message("bisect.differs", version=self._title(place), first=first))
             return False
         # What is equal to the last bit in two versions of one program is what is hoped for, and no reason for doubt.
         if alignment.passed or alignment.status is Status.UNPROVEN:
-            self.tell(message("bisect.same", version=self._title(place)))
+            tell(message("bisect.same", version=self._title(place)))
             return True
-        self.tell(message("bisect.unusable", why=Foreign(f"{self._title(place)}: {alignment.status.value}")))
+        tell(message("bisect.unusable", why=Foreign(f"{self._title(place)}: {alignment.status.value}")))
         return None
 
     def first(self, place: int) -> Message | None:
         """Where a version first differs."""
         return first_in_words(self.found[place])
-
-    def tell(self, what: Message) -> None:
-        typer.echo(plain(self._render(what)))
 
     def _title(self, place: int) -> Name:
         return Name(self._versions.title(self._versions.names[place]))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -11,14 +9,14 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOT_PROVEN, NOTHING_COMPARED
-from reprod_log.cli.answer import tell_written
-from reprod_log.cli.ending import give, tell_next
+from reprod_log.cli import NOTHING_COMPARED
+from reprod_log.cli.ending import tell
 from reprod_log.cli.options import AllowUnproven, AsJson, Language, Limits, OverviewReports, Trust
+from reprod_log.cli.overview import answer_overview
 from reprod_log.messages import Name, Words, message, words
 from reprod_log.report.first_screen import screen_headline
-from reprod_log.report.overview import announce_overview, overview_answer, remarks_of, summary_of, write_overview
-from reprod_log.report.terminal import STYLES, terminal
+from reprod_log.report.overview import remarks_of
+from reprod_log.report.terminal import STYLES
 from reprod_log.report.writing import plain
 from reprod_log.steps.hand_in import check_folder
 from reprod_log.steps.overview import Overview, StepResult
@@ -39,26 +37,18 @@ def run(
     """Judge a finished hand-in: pair the logs by their names and compare all pairs."""
     render = words(language)
     hand_in = check_folder(folder, limits=limit, trust=trust, allow_unproven=allow_unproven)
-    console = terminal()
     if not hand_in.steps:
-        nothing = plain(render(message("check.nothing", folder=Name(folder))))
-        console.print(Text(nothing, style="bold red"))
+        tell(message("check.nothing", folder=Name(folder)))
         return NOTHING_COMPARED
     failed = [step for step in hand_in.steps if not step.passed]
-    console.print(Text(plain(render(summary_of(hand_in))), style=STYLES[hand_in.status]))
-    console.print(_table(hand_in, render))
-    for step in failed:
-        console.print(Text(plain(f"{step.name}: {_why(step, render)}")))
-    for remark in remarks_of(hand_in):
-        console.print(Text(plain(render(remark)), style="dim"), soft_wrap=True)
-    for path in report:
-        tell_written(write_overview(hand_in, path, language=language), language)
-    give(lambda: overview_answer(hand_in))
+    shown: list[Table | Text] = [
+        _table(hand_in, render),
+        *(Text(plain(f"{step.name}: {_why(step, render)}")) for step in failed),
+        *(Text(plain(render(remark)), style="dim") for remark in remarks_of(hand_in)),
+    ]
     first = next((step for step in failed if step.reference and step.candidate), None)
-    if first is not None:
-        tell_next(shlex.join(["reprod", "compare", str(first.reference), str(first.candidate)]), language)
-    announce_overview(hand_in, sys.stdout)
-    return {Status.PASS: ALIGNED, Status.UNPROVEN: NOT_PROVEN}.get(hand_in.status, NOT_ALIGNED)
+    then = ("reprod", "compare", str(first.reference), str(first.candidate)) if first else ()
+    return answer_overview(hand_in, shown, then, report=report, language=language)
 
 
 def _table(hand_in: Overview, render: Words) -> Table:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from reprod_log.cli.ending import give, tell_next
+from reprod_log.cli.ending import give, tell, tell_next
 from reprod_log.cli.options import AsJson, Language, Trust, recorded
 from reprod_log.errors import UsageError
-from reprod_log.messages import Name, message, words
+from reprod_log.messages import Name, message
 from reprod_log.recording.stores import load, save
-from reprod_log.report.writing import plain
 
 NAME = "convert"
 
@@ -29,13 +27,12 @@ def run(
     json: AsJson = None,
 ) -> int:
     """Write a recording in the format that DST's suffix names."""
-    render = words(language)
     if source.resolve() == target.resolve():
         raise UsageError(f"{source} and {target} are the same; give another name to write to")
     recording = load(source, trust=trust)
     written = save(recording, target)
     facts = message("entries.count", count=len(recording))
-    typer.echo(plain(render(message("recording.title", path=Name(written), facts=facts))))
+    tell(message("recording.title", path=Name(written), facts=facts))
     give(lambda: {"written": [str(written)], "entries": len(recording)})
-    tell_next(shlex.join(["reprod", "show", str(written)]), language)
+    tell_next("reprod", "show", written)
     return 0

@@ -35,7 +35,7 @@ def run(language: Language = "en", json: AsJson = None) -> int:
     show(*traps or [message("doctor.no_conflict")], title=message("doctor.imports"))
     show(*_switches(), title=message("doctor.switches"))
     give(lambda: {"packages": installed_versions(_OWN_PACKAGES), "frameworks": found, "switches": _set_switches()})
-    tell_next("reprod run --float64 -o ref SCRIPT", language)
+    tell_next("reprod", "run", "--float64", "-o", "ref", "SCRIPT")
     return 0
 
 

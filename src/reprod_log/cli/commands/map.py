@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,8 +12,7 @@ import typer
 from reprod_log.alignment import Alignment
 from reprod_log.alignment.maps import map_weights
 from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOT_PROVEN
-from reprod_log.cli.answer import tell_written
-from reprod_log.cli.ending import give, tell_next
+from reprod_log.cli.ending import give, tell_next, tell_written
 from reprod_log.cli.options import AsJson, Language
 from reprod_log.errors import UsageError
 from reprod_log.messages import words
@@ -57,16 +55,15 @@ def run(
     json: AsJson = None,
 ) -> int:
     """Print the map of weights under which both models compute the same, and write it as a converter."""
-    phrase = words(language)
     found = _saved(reference) if candidate is None else _searched(reference, candidate, inputs, targets, loss)
-    print_map(found, terminal(), phrase)
-    give(lambda: {"weight_map": map_to_dict(found), "written": [str(output)] if output else []})
+    print_map(found, terminal(), words(language))
+    give(lambda: {"weight_map": map_to_dict(found), "written": []})
     if output is not None:
-        tell_written(write_converter(found, output), language)
-        tell_next(shlex.join(["python", str(output), "--help"]), language)
+        tell_written(write_converter(found, output))
+        tell_next("python", output, "--help")
     elif found.agrees:
         given = [reference, *([candidate, "--inputs", inputs] if candidate and inputs else [])]
-        tell_next(shlex.join(["reprod", "map", *given, "-o", "convert.py"]), language)
+        tell_next("reprod", "map", *given, "-o", "convert.py")
     if not found.agrees:
         return NOT_ALIGNED
     return NOT_PROVEN if found.crossings else ALIGNED

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,25 +11,14 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOT_PROVEN, NOTHING_COMPARED
-from reprod_log.cli.answer import tell_written
-from reprod_log.cli.ending import give, tell_next
 from reprod_log.cli.options import AllowUnproven, AsJson, Language, OverviewReports
+from reprod_log.cli.overview import answer_overview
 from reprod_log.messages import Name, Words, message, words
-from reprod_log.report.overview import (
-    OverviewRow,
-    announce_overview,
-    overview_answer,
-    rows_of,
-    summary_of,
-    write_overview,
-)
+from reprod_log.report.overview import OverviewRow, rows_of
 from reprod_log.report.terminal import STYLES, terminal
 from reprod_log.report.writing import plain
-from reprod_log.steps.overview import Overview
 from reprod_log.steps.plan import Options
 from reprod_log.steps.processes import run_plan
-from reprod_log.verdict import Status
 
 NAME = "plan"
 _MOST_LETTERS = 160
@@ -67,29 +54,17 @@ def run(
         overview = run_plan(
             plan, options, only=only, stop=stop, together=together, allow_unproven=allow_unproven, progress=update
         )
-    console = terminal()
     rows = rows_of(overview)
-    console.print(Text(plain(render(summary_of(overview))), style=STYLES[overview.status]))
-    console.print(_table(rows, render))
-    for row in rows:
-        finding = render(row.answer)
-        if len(finding) > _MOST_LETTERS:
-            console.print(Text(plain(f"{row.name}: {finding}")))
-    console.print(Text(plain(render(message("plan.folder", folder=Name(output)))), style="dim"))
-    for path in report:
-        tell_written(write_overview(overview, path, language=language), language)
-    give(lambda: overview_answer(overview))
-    tell_next(_next(overview, output), language)
-    announce_overview(overview, sys.stdout)
-    return _exit_code(overview)
-
-
-def _next(overview: Overview, output: Path) -> str:
-    """The report of the first step that does not pass; of a plan that passes, all of them in a browser."""
+    long = ((row.name, finding) for row in rows if len(finding := render(row.answer)) > _MOST_LETTERS)
+    shown: list[Table | Text] = [
+        _table(rows, render),
+        *(Text(plain(f"{name}: {finding}")) for name, finding in long),
+        Text(plain(render(message("plan.folder", folder=Name(output)))), style="dim"),
+    ]
+    # The report of the first step that does not pass; of a plan that passes, all of them in a browser.
     first = next((step for step in overview.steps if step.alignment is not None and not step.passed), None)
-    if first is None:
-        return shlex.join(["reprod", "serve", str(output)])
-    return shlex.join(["reprod", "report", str(output / first.name / "alignment.json"), "report.html"])
+    then = ("report", output / first.name / "alignment.json", "report.html") if first else ("serve", output)
+    return answer_overview(overview, shown, ("reprod", *then), report=report, language=language)
 
 
 def _table(lines: tuple[OverviewRow, ...], render: Words) -> Table:
@@ -123,12 +98,3 @@ def _step_status(render: Words) -> Iterator[Callable[[str, int, int], None]]:
             status.update(render(message("align.running", number=done + 1, total=total, what=Name(what))))
 
         yield update
-
-
-def _exit_code(overview: Overview) -> int:
-    if overview.status is not Status.FAIL:
-        return ALIGNED if overview.passed else NOT_PROVEN
-    compared = [step for step in overview.steps if step.alignment is not None]
-    nothing = all(step.status is Status.NOTHING for step in compared)
-    failed = any(step.problem for step in overview.steps)
-    return NOTHING_COMPARED if nothing and not failed else NOT_ALIGNED

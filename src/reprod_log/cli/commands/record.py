@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -11,14 +10,13 @@ import numpy as np
 import typer
 
 from reprod_log.capture.eager import runner_of
-from reprod_log.cli.ending import give, tell_next
+from reprod_log.cli.ending import give, tell, tell_next
 from reprod_log.cli.options import AsJson, Language
 from reprod_log.errors import UsageError
 from reprod_log.frameworks.side import Scope, Side
-from reprod_log.messages import Name, message, words
+from reprod_log.messages import Name, message
 from reprod_log.recording import Array
 from reprod_log.recording.stores import save
-from reprod_log.report.writing import plain
 
 NAME = "record"
 
@@ -41,9 +39,9 @@ def run(
         recording = replace(recording, entries=(*recording.entries, *wide.entries))
     save(recording, output)
     facts = message("entries.count", count=len(recording))
-    typer.echo(plain(words(language)(message("recording.title", path=Name(output), facts=facts))))
+    tell(message("recording.title", path=Name(output), facts=facts))
     give(lambda: {"recording": str(output), "entries": len(recording), "complete": recording.complete})
-    tell_next(shlex.join(["reprod", "compare", str(output), "CANDIDATE"]), language)
+    tell_next("reprod", "compare", output, "CANDIDATE")
     return 0
 
 

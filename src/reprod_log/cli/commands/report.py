@@ -39,6 +39,6 @@ def run(
         show(alignment, output)
     give(lambda: answer_of(alignment))
     if not outputs:
-        tell_next(after_alignment(alignment, saved), language)
+        tell_next(*after_alignment(alignment, saved))
     announce(alignment, sys.stdout)
     return exit_code(alignment)

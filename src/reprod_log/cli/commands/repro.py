@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from reprod_log.alignment import Alignment
-from reprod_log.cli.ending import give, tell_next
+from reprod_log.cli.ending import give, tell, tell_next
 from reprod_log.cli.options import AsJson, Language
 from reprod_log.diagnose.repro import write_repro
 from reprod_log.errors import UsageError
-from reprod_log.messages import Name, message, words
+from reprod_log.messages import Name, message
 from reprod_log.recording.stores import load
-from reprod_log.report.writing import plain
 
 NAME = "repro"
 
@@ -30,7 +28,6 @@ def run(
     json: AsJson = None,
 ) -> int:
     """Write a script that runs the divergent layer alone in both frameworks."""
-    render = words(language)
     found = Alignment.load(alignment)
     recordings = []
     for side, source, moved in (
@@ -44,9 +41,9 @@ def run(
             )
         recordings.append(load(moved or Path(source)))
     script = write_repro(recordings[0], recordings[1], layer=layer or _divergent(found), folder=output)
-    typer.echo(plain(render(message("repro.written", path=Name(script)))))
+    tell(message("repro.written", path=Name(script)))
     give(lambda: {"written": [str(script)]})
-    tell_next(shlex.join(["python", str(script)]), language)
+    tell_next("python", script)
     return 0
 
 

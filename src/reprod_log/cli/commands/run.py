@@ -18,18 +18,17 @@ import typer
 from reprod_log.capture.program import file_digest
 from reprod_log.capture.script import run_script
 from reprod_log.cli import ALIGNED, INCOMPLETE, INTERRUPTED, NOT_ALIGNED
-from reprod_log.cli.ending import give, tell_next
+from reprod_log.cli.ending import give, tell, tell_next, tell_note
 from reprod_log.cli.options import AsJson, Language
 from reprod_log.cli.output import program_output
 from reprod_log.cli.scripts import ScriptCommand, ScriptFile, arranged, note_on
 from reprod_log.errors import CaptureError, ReprodLogError, UsageError
-from reprod_log.messages import Message, Name, Words, message, words
+from reprod_log.messages import Message, Name, message
 from reprod_log.recording import Recording, join_passes
 from reprod_log.recording.program import ONE_PRECISION, Program, known_program
 from reprod_log.recording.stores import load, save, store_for
 from reprod_log.report.facts import passes_of
 from reprod_log.report.terminal import drop_output
-from reprod_log.report.writing import plain
 
 NAME = "run"
 _MOST = 5
@@ -43,8 +42,7 @@ class Command(ScriptCommand):
         ours, alike = arranged(args, self)
         rest = super().parse_args(ctx, ours)
         if alike:
-            render = words(ctx.params["language"])
-            typer.echo(f"{render.get('note')}: {plain(render(note_on(alike)))}", err=True)
+            tell_note(note_on(alike), err=True)
         return rest
 
 
@@ -112,7 +110,6 @@ def run(
     Options stand before the script; everything after it is the script's own. Models are watched from their first call,
     optimizers from their first step. For the calibrated verdict record both passes:  reprod run --float64 -o ref SCRIPT
     """
-    render = words(language)
     # A suffix that no store knows should not come out after the script has run.
     store_for(output)
     if float64:
@@ -125,7 +122,7 @@ def run(
     wide = dtype == "float64"
     replaced = _replaced(output, wide)
     record = partial(run_script, script, context.args, dtype=dtype, run="float64" if wide else "", **scope.options)
-    failed = _record_pass(record, context, wide=wide, render=render)
+    failed = _record_pass(record, context, wide=wide)
     if failed is not None:
         return failed
     if not output.exists():
@@ -133,13 +130,13 @@ def run(
     recording = load(output)
     give(lambda: {"recording": str(output), "entries": len(recording), "complete": recording.complete})
     try:
-        _print_recorded(recording, output, replaced, render)
+        _print_recorded(recording, output, replaced)
         # Some frameworks run a script in its own precision only.
         alone = bool(recording.provenance.extra.get(ONE_PRECISION))
         if not wide and not another and not alone:
-            tell_next(_command(context, "--dtype", "float64"), language)
+            tell_next(*_command(context, "--dtype", "float64"))
         elif wide or alone:
-            tell_next(shlex.join(["reprod", "compare", str(output), "CANDIDATE"]), language)
+            tell_next("reprod", "compare", output, "CANDIDATE")
     except ValueError:
         pass  # the script has closed its output
     except OSError:
@@ -147,7 +144,7 @@ def run(
     return ALIGNED if recording.complete else INCOMPLETE
 
 
-def _record_pass(record: partial[Recording], context: typer.Context, *, wide: bool, render: Words) -> int | None:
+def _record_pass(record: partial[Recording], context: typer.Context, *, wide: bool) -> int | None:
     """Record one pass; a float64 pass joins the plain one that is there. The exit code if the script failed."""
     script, output = Path(context.params["script"]), Path(context.params["output"])
     extra = wide and output.exists()
@@ -155,7 +152,7 @@ def _record_pass(record: partial[Recording], context: typer.Context, *, wide: bo
         _refuse_other(output, Program(script=file_digest(script), arguments=tuple(context.args)), context)
     with tempfile.TemporaryDirectory(prefix=".reprod-", dir=output.resolve().parent if extra else None) as folder:
         target = Path(folder) / "pass" if extra else output
-        failed = _failed(partial(record, save=target), script, lambda: _kept(target, output, extra), render)
+        failed = _failed(partial(record, save=target), script, lambda: _kept(target, output, extra))
         # Half a pass is not evidence, and would make a complete recording an incomplete one.
         if failed is None and extra and target.exists():
             _add_pass(output, load(target), context)
@@ -174,9 +171,9 @@ def _plain_pass_first(context: typer.Context) -> int:
             continue
 
 
-def _command(context: typer.Context, *more: str) -> str:
+def _command(context: typer.Context, *more: str) -> list[str]:
     """The command to type for another pass of the same program."""
-    return shlex.join(["reprod", "run", *more, *_options(context), *_script(context)])
+    return ["reprod", "run", *more, *_options(context), *_script(context)]
 
 
 def _script(context: typer.Context) -> list[str]:
@@ -212,23 +209,19 @@ def _replaced(output: Path, wide: bool) -> Message | None:
     return message("run.replaces", facts=(message("entries.count", count=len(before)), passes_of(before), *made))
 
 
-def _print_recorded(recording: Recording, output: Path, replaced: Message | None, render: Words) -> None:
+def _print_recorded(recording: Recording, output: Path, replaced: Message | None) -> None:
     facts = message("entries.count", count=len(recording)), passes_of(recording)
-    typer.echo(plain(render(message("recording.title", path=Name(output), facts=facts))))
+    tell(message("recording.title", path=Name(output), facts=facts))
     if replaced is not None:
-        typer.echo(plain(render(replaced)))
+        tell(replaced)
     for note in recording.notes:
-        typer.echo(f"{render.get('note')}: {plain(render(note))}")
+        tell_note(note)
     if not recording.complete:
-        typer.echo(render.get("run.incomplete"))
+        tell(message("run.incomplete"))
 
 
-def _failed(record: Callable[[], object], script: Path, kept: Callable[[], Message], render: Words) -> int | None:
+def _failed(record: Callable[[], object], script: Path, kept: Callable[[], Message]) -> int | None:
     """Record the script; the exit code if it did not run to its end, and None if it did."""
-
-    def tell(what: Message, before: str = "") -> None:
-        typer.echo(f"{before}reprod: {render(what)}", err=True)
-
     try:
         with program_output():
             record()
@@ -238,17 +231,15 @@ def _failed(record: Callable[[], object], script: Path, kept: Callable[[], Messa
         shown = _script_traceback(error, script)
         if shown is None:
             raise
-        tell(message("run.failed", kept=kept()), shown)
+        tell(message("run.failed", kept=kept()), before=f"{shown}reprod: ", err=True)
         return NOT_ALIGNED
     except KeyboardInterrupt:
-        tell(message("run.interrupted", kept=kept()))
+        tell(message("run.interrupted", kept=kept()), before="reprod: ", err=True)
         return INTERRUPTED
     except SystemExit as leaving:
         if leaving.code:
-            if isinstance(leaving.code, int):
-                tell(message("run.exited", code=leaving.code, kept=kept()))
-            else:
-                tell(message("run.exited.message", kept=kept()))
+            told = "run.exited" if isinstance(leaving.code, int) else "run.exited.message"
+            tell(message(told, code=leaving.code, kept=kept()), before="reprod: ", err=True)
             raise
     return None
 
@@ -279,7 +270,8 @@ def _add_pass(path: Path, more: Recording, context: typer.Context) -> None:
     recording = load(path)
     if not recording.of_run(""):
         raise UsageError(
-            f"{path} has only a float64 pass. Record both with one command: {_command(context, '--float64')}"
+            f"{path} has only a float64 pass. Record both with one command: "
+            f"{shlex.join(_command(context, '--float64'))}"
         )
     for run in more.runs:
         program = known_program(more, run)
@@ -298,7 +290,7 @@ def _refuse_other(path: Path, program: Program, context: typer.Context) -> None:
         raise UsageError(
             f"the float64 pass is not of the same program as the plain pass in {path}: "
             f"{'; '.join(other[:_MOST])}. A difference of two programs would count as rounding. "
-            f"Record both again with one command: {_command(context, '--float64')}"
+            f"Record both again with one command: {shlex.join(_command(context, '--float64'))}"
         )
 
 

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
+from reprod_log.cli.ending import tell
 from reprod_log.cli.options import Language
-from reprod_log.messages import Code, Name, message, words
+from reprod_log.messages import Code, Name, message
 from reprod_log.report.serve import serving
 from reprod_log.report.serve.server import new_token
-from reprod_log.report.writing import plain
 
 NAME = "serve"
 
@@ -27,11 +27,10 @@ def run(
     language: Language = "en",
 ) -> int:
     """Serve a page that lists what is in DIR, opens reports, and follows recordings while a program trains."""
-    render = words(language)
     with serving(folder, host=host, port=port, token=token or new_token()) as server:
-        typer.echo(plain(render(message("serve.address", folder=Name(folder), address=Code(server.address)))))
+        tell(message("serve.address", folder=Name(folder), address=Code(server.address)))
         try:
             server.serve_forever()
         except KeyboardInterrupt:
-            typer.echo(render.get("serve.stopped"))
+            tell(message("serve.stopped"))
     return 0

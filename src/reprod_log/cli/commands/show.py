@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -58,7 +57,7 @@ def run(
         more = message("table.more", count=len(content) - len(shown), how=Code("--all"))
         console.print(Text(render(more), style="dim"))
     give(lambda: _answer(content))
-    tell_next(shlex.join(["reprod", "compare", str(recording), "CANDIDATE"]), language)
+    tell_next("reprod", "compare", recording, "CANDIDATE")
     return 0
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from reprod_log.alignment import Alignment
-from reprod_log.cli.answer import tell_written
-from reprod_log.cli.ending import give, tell_next
+from reprod_log.cli.ending import give, tell_next, tell_written
 from reprod_log.cli.options import AsJson, Language
 from reprod_log.errors import UsageError
 from reprod_log.report.overview import overview_answer, write_overview
@@ -32,9 +30,9 @@ def run(
         raise UsageError(f"there is no saved alignment below {folder}; reprod compare REF CAND --json FILE makes one")
     overview = Overview("plan", folder.resolve().name, folder, steps)
     output.mkdir(parents=True, exist_ok=True)
-    tell_written(write_overview(overview, output / "index.html", language=language), language)
+    tell_written(write_overview(overview, output / "index.html", language=language))
     give(lambda: overview_answer(overview))
-    tell_next(shlex.join(["python", "-m", "http.server", "--directory", str(output)]), language)
+    tell_next("python", "-m", "http.server", "--directory", output)
     return 0
 
 

@@ -10,11 +10,11 @@ from typing import Annotated
 
 import typer
 
+from reprod_log.cli.ending import tell
 from reprod_log.cli.options import Language, Reference
 from reprod_log.cli.scripts import BothPasses, Script, ScriptCommand, ScriptFile
-from reprod_log.messages import Name, message, words
+from reprod_log.messages import Name, message
 from reprod_log.report.terminal import terminal
-from reprod_log.report.writing import plain
 
 NAME = "watch"
 Command = ScriptCommand
@@ -42,7 +42,7 @@ def run(
         done += 1
         if done == rounds:
             return code
-        typer.echo(plain(words(language)(message("watch.waiting", folder=Name(script.parent)))))
+        tell(message("watch.waiting", folder=Name(script.parent)))
         while _saved(script) == seen:
             time.sleep(_LOOK_EVERY)
 

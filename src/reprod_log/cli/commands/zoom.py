@@ -17,14 +17,14 @@ import typer
 
 from reprod_log.alignment import Alignment, AlignOptions, align_with
 from reprod_log.cli.answer import answer, exit_code
+from reprod_log.cli.ending import tell, tell_note
 from reprod_log.cli.groups import Judging, Output
 from reprod_log.cli.options import Candidate, Reference, Renames, Trust, rename_map
 from reprod_log.errors import RecordingError, UsageError
-from reprod_log.messages import Code, Message, Name, Names, Words, message, words
+from reprod_log.messages import Code, Message, Name, Names, message, words
 from reprod_log.recording import Recording
 from reprod_log.recording.stores import load
 from reprod_log.report.first_screen import screen_headline
-from reprod_log.report.writing import plain
 from reprod_log.verdict import Status
 
 NAME = "zoom"
@@ -76,9 +76,8 @@ def run(
     sides = load(reference, trust=trust), load(candidate, trust=trust)
     options = judging.options(rename=rename_map(rename))
     rough = align_with(*sides, options)
-    render = words(output.language)
     if rough.passed or rough.status is Status.UNPROVEN:
-        typer.echo(plain(render(message("zoom.nothing", headline=screen_headline(rough)))))
+        tell(message("zoom.nothing", headline=screen_headline(rough)))
         return exit_code(rough)
     place = first_place(rough, places)
     targets = folder / "reference", folder / "candidate"
@@ -88,29 +87,24 @@ def run(
         for side, target, script in zip(sides, targets, scripts, strict=True)
     ]
     if rough.first_divergence is not None:
-        typer.echo(plain(render(message("zoom.first", key=Name(rough.first_divergence.key)))))
-    typer.echo(plain(render(place.message)))
+        tell(message("zoom.first", key=Name(rough.first_divergence.key)))
+    tell(place.message)
     for command, there in commands:
-        line = message("zoom.command", folder=Name(there), command=Code(shlex.join(command)))
-        typer.echo(f"  {plain(render(line))}")
-    if not yes and not typer.confirm(render.get("zoom.run")):
+        tell(message("zoom.command", folder=Name(there), command=Code(shlex.join(command))), before="  ")
+    if not yes and not typer.confirm(words(output.language).get("zoom.run")):
         return exit_code(rough)
     for (command, there), target in zip(commands, targets, strict=True):
         _run(command, there, target)
-    return answer(_close_up(sides, targets, place, options, render), replace(output, all_rows=True))
+    return answer(_close_up(sides, targets, place, options), replace(output, all_rows=True))
 
 
 def _close_up(
-    sides: tuple[Recording, Recording],
-    targets: tuple[Path, Path],
-    place: Place,
-    options: AlignOptions,
-    render: Words,
+    sides: tuple[Recording, Recording], targets: tuple[Path, Path], place: Place, options: AlignOptions
 ) -> Alignment:
     """The new recordings compared, after a look at whether the runs repeated themselves."""
     fine = load(targets[0]), load(targets[1])
     for side, again, which in zip(sides, fine, ("reference", "candidate"), strict=True):
-        _check_repeats(side, again, which, render)
+        _check_repeats(side, again, which)
     given = {old: new for old, new in options.rename.items() if _is_there(old, fine[0])}
     return align_with(*fine, replace(options, rename={**given, **_renames(place, fine[0])}))
 
@@ -187,13 +181,15 @@ def _run(command: list[str], folder: str, target: Path) -> None:
         )
 
 
-def _check_repeats(before: Recording, again: Recording, which: str, render: Words) -> None:
+def _check_repeats(before: Recording, again: Recording, which: str) -> None:
     """Print a note when a run did not repeat itself: then the new recording is of another run."""
     both = [(before[entry.key], entry) for entry in again if entry.key in before]
     moved = [str(entry.key) for known, entry in both if known.hash and entry.hash and known.hash != entry.hash]
     if moved:
-        found = message("zoom.not_repeated", side=message(which), moved=len(moved), total=len(both), keys=Names(moved))
-        typer.echo(f"{render.get('note')}: {plain(render(found))}", err=True)
+        side = message(which)
+        tell_note(
+            message("zoom.not_repeated", side=side, moved=len(moved), total=len(both), keys=Names(moved)), err=True
+        )
 
 
 def _is_there(old: str, recording: Recording) -> bool:
