@@ -15,6 +15,7 @@ from reprod_log.alignment.recordings import align_with
 from reprod_log.capture.live import live_model
 from reprod_log.capture.session import suppress_recording
 from reprod_log.diagnose import Finding
+from reprod_log.diagnose.finding import told
 from reprod_log.diagnose.proof import own_tables, replaced_tables
 from reprod_log.diagnose.rounds import proven
 from reprod_log.errors import ReprodLogError, TransferError, UsageError
@@ -122,7 +123,7 @@ def align_models(
         notes += fixed
     elif transfer and not (decided and _obeys(found, options.rename)):
         try:
-            theirs, notes, tables = _transfer(ours, theirs, batches[0][0], options.rename, left)
+            theirs, notes, tables = transferred(ours, theirs, batches[0][0], options.rename, left)
         except TransferError:
             # Of a wrong port one wants to know where it goes wrong: as far as values speak for a map, it holds.
             if not found.complete or not _obeys(found, options.rename):
@@ -142,9 +143,10 @@ def align_models(
     if weights.is_known and not alignment.passed:
         return alignment
     if not weights.agrees:
-        return replace(alignment, findings=(_unproven(weights), *map(_less_sure, alignment.findings)))
-    doubts = (*_crossed(weights, options.rename), *_permuted(weights), *_computed(weights))
-    findings = (*doubts, *alignment.findings, *_by_values(weights))
+        # The weights were transferred by a map under which the programs do not agree in float64.
+        unproven = told("cause.unproven_map", names=Names(weights.unproven[:_MOST_SHOWN]))
+        return replace(alignment, findings=(unproven, *map(_less_sure, alignment.findings)))
+    findings = (*_doubts(weights, options.rename), *alignment.findings, *_by_values(weights))
     return replace(alignment, findings=findings, weight_map=with_file_names(weights, ours, theirs))
 
 
@@ -185,17 +187,6 @@ def _names(side: Side) -> Iterator[str]:
             yield from (join(prefix, join(module.path, name)) for name in module.inside)
 
 
-def _unproven(weights: WeightMap) -> Finding:
-    """A doubt: the weights were transferred by a map under which the programs do not agree in float64."""
-    return Finding(
-        rule="unproven_map",
-        kind="doubt",
-        cause=message("cause.unproven_map", names=Names(weights.unproven[:_MOST_SHOWN])),
-        evidence=(message("evidence.unproven_map"),),
-        advice=(message("advice.unproven_map"),),
-    )
-
-
 def _less_sure(finding: Finding) -> Finding:
     """The finding where weights may be in wrong places: a cause is only what a re-run with its fix has made agree."""
     sure = finding.kind != "cause" or finding.confidence == "proven"
@@ -216,62 +207,29 @@ def _by_values(weights: WeightMap) -> Iterator[Finding]:
     found = renamed_layers(weights.by_target)
     if found:
         pairs = Parts(message("word.goes_to", one=Name(one), other=Name(other)) for one, other in found[:_MOST_SHOWN])
-        yield Finding(
-            rule="weight_map",
-            kind="remark",
-            confidence="proven",
-            cause=message("cause.weight_map", count=len(found), pairs=pairs),
-            advice=(message("advice.weight_map"),),
-        )
+        yield told("cause.weight_map", count=len(found), pairs=pairs)
 
 
-def _crossed(weights: WeightMap, rename: Mapping[str, str]) -> Iterator[Finding]:
-    """A doubt for every two layers that agree only against their names, unless the user's own map says so."""
+def _doubts(weights: WeightMap, rename: Mapping[str, str]) -> Iterator[Finding]:
+    """What goes against the names of layers, unless the user's own map says so; weights in another order, which would
+    be wrong if they were loaded by name; weights that several of the reference's make together: a layer that was merged
+    on purpose (a folded norm) and one that was forgotten are the same to every output."""
     for one in weights.crossings:
-        if any(is_front(old, path) for old in rename for path in (one.one, one.two)):
-            continue
-        yield Finding(
-            rule="crossed_names",
-            kind="doubt",
-            cause=message(
+        if not any(is_front(old, path) for old in rename for path in (one.one, one.two)):
+            yield told(
                 "cause.crossed",
                 one=Name(one.one),
                 other=Name(one.other),
                 two=Name(one.two),
                 another=Name(one.another),
-            ),
-            evidence=(message("evidence.crossed"),),
-            advice=(message("advice.crossed", rename=repr({one.one: one.other, one.two: one.another})),),
-        )
-
-
-def _permuted(weights: WeightMap) -> Iterator[Finding]:
-    """A doubt for weights whose elements stand in another order: loaded by name, they would be wrong."""
+                rename=repr({one.one: one.other, one.two: one.another}),
+            )
     for link in weights.links:
         if link.is_permuted:
-            yield Finding(
-                rule="permuted_weight",
-                kind="doubt",
-                cause=message("cause.permuted_weight", source=Name(link.sources[0]), target=Name(link.target)),
-                evidence=(message("evidence.permuted_weight"),),
-                advice=(message("advice.permuted_weight"),),
-            )
-
-
-def _computed(weights: WeightMap) -> Iterator[Finding]:
-    """A doubt for weights that several of the reference's make together.
-
-    A layer that was merged on purpose (a folded norm) and one that was forgotten are the same to every output.
-    """
+            yield told("cause.permuted_weight", source=Name(link.sources[0]), target=Name(link.target))
     names = [link.target for link in weights.links if link.is_computed]
     if names:
-        yield Finding(
-            rule="computed_weights",
-            kind="doubt",
-            cause=message("cause.computed_weights", count=len(names), names=Names(names[:_MOST_SHOWN])),
-            evidence=(message("evidence.computed_weights"),),
-            advice=(message("advice.computed_weights"),),
-        )
+        yield told("cause.computed_weights", count=len(names), names=Names(names[:_MOST_SHOWN]))
 
 
 def _weight_map(ours: Side, theirs: Side, batch: Batch, spool: Spool | None) -> WeightMap:
@@ -374,7 +332,7 @@ def _of(given: Any, side: int) -> Any:
     return given
 
 
-def _transfer(
+def transferred(
     ours: Side, theirs: Side, inputs: Any, rename: Mapping[str, str], allowed: Sequence[str]
 ) -> tuple[Side, list[Message], tuple[str, ...]]:
     """The candidate with the reference's weights, what was taken on trust, and which of its tables were replaced."""

@@ -102,13 +102,11 @@ def _align_forward(
     The weights are compared as they are; with `transfer` the candidate gets the reference's first.
     """
     ours, theirs = Trainer.of(reference), Trainer.of(candidate)
-    if limits:
-        if transfer:
-            theirs = theirs.with_weights_of(ours, rename=rename, inputs=inputs)
-        return _record_forward(ours, inputs=inputs), _record_forward(theirs, inputs=inputs)
-    return align_models(
-        ours.model, theirs.model, inputs, step=(ours.step, theirs.step), transfer=transfer, rename=rename
-    )
+    if not limits:
+        steps = ours.step, theirs.step
+        return align_models(ours.model, theirs.model, inputs, step=steps, transfer=transfer, rename=rename)
+    theirs = theirs.with_weights_of(ours, rename=rename, inputs=inputs) if transfer else theirs
+    return _record_forward(ours, inputs=inputs), _record_forward(theirs, inputs=inputs)
 
 
 forward = Subject(

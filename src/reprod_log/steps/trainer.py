@@ -7,10 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from reprod_log.errors import UsageError
-from reprod_log.frameworks.side import Side, as_mapping
-from reprod_log.pairing.rename import rules_of_model
-from reprod_log.transfer import transfer_weights
+from reprod_log.alignment.models import transferred
+from reprod_log.frameworks.side import Side
 
 
 @dataclass(frozen=True)
@@ -54,16 +52,4 @@ class Trainer(Side):
     def with_weights_of(self, reference: Trainer, *, rename: Mapping[str, str] | None, inputs: Any) -> Trainer:
         """This side with a copy of its model that has the reference's weights; its own model is not touched."""
         side = replace(self, model=copy.deepcopy(self.model))
-        there = as_mapping(side.model)
-        for name, source in as_mapping(reference.model).items():
-            if name not in there:
-                raise UsageError(f"the candidate has no model {name!r}; it has {', '.join(map(repr, there))}")
-            # Several models have inputs of each other's making, so only a single one can be run for proof.
-            transfer_weights(
-                source,
-                there[name],
-                rename=rules_of_model(rename, name),
-                inputs=inputs if name == "" else None,
-                on_difference="report",
-            )
-        return side
+        return replace(side, model=transferred(reference, side, inputs, rename or {}, ())[0].model)

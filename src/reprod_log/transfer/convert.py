@@ -167,17 +167,8 @@ def _job(
 
 def _row(move: Move, weights: Mapping[str, Array]) -> TransferRow:
     same = move.view.unchanged and [weights[name].shape for name in move.sources] == [move.shape]
-    return TransferRow(
-        target=move.target,
-        source=move.sources,
-        rule=move.pair.source.title,
-        how=move.pair.how,
-        verified="unverified",
-        reason=message("transfer.check.names_only"),
-        notes=() if same else (message("view.done", steps=move.view.steps),),
-        layer=move.pair.target.path,
-        source_layer=move.pair.source.path,
-    )
+    notes = () if same else (message("view.done", steps=move.view.steps),)
+    return TransferRow.of(move, "unverified", message("transfer.check.names_only"), notes)
 
 
 def _add_second_names(weights: dict[str, Array], found: Survey) -> None:

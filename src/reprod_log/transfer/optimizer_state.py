@@ -160,18 +160,6 @@ def _refuse_lost_moments(there: _Side, move: Move, state: Mapping[str, Array], k
 
 
 def _rows(move: Move, state: Mapping[str, Array]) -> list[TransferRow]:
-    return [
-        TransferRow(
-            target=f"{move.target}:{slot}",
-            source=tuple(f"{name}:{slot}" for name in move.sources),
-            rule=move.pair.source.title,
-            how=move.pair.how,
-            verified="unverified",
-            reason=message("transfer.check.follows_weight"),
-            notes=() if move.view.unchanged else (message("view.done", steps=move.view.steps),),
-            layer=move.pair.target.path,
-            source_layer=move.pair.source.path,
-        )
-        for slot in state
-        if slot != STEP
-    ]
+    notes = () if move.view.unchanged else (message("view.done", steps=move.view.steps),)
+    why = message("transfer.check.follows_weight")
+    return [TransferRow.of(move, "unverified", why, notes, f":{slot}") for slot in state if slot != STEP]

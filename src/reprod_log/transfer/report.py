@@ -1,13 +1,15 @@
 """The report of a transfer: what went where by which rule, how it was paired and checked, and what was left."""
 
-from collections.abc import Iterator, Mapping
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
 from reprod_log.errors import TransferError, counted, listed
 from reprod_log.messages import Message, Name, Words, message, words
-from reprod_log.pairing.weight_map import TransferPlan
+from reprod_log.pairing.weight_map import Move, TransferPlan
 from reprod_log.transfer.verification import Status
 
 _WIDTH = 80
@@ -30,6 +32,28 @@ class TransferRow:
     notes: tuple[Message, ...] = ()
     layer: str = ""
     source_layer: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        move: Move,
+        verified: Status,
+        reason: Message | None,
+        notes: Iterable[Message],
+        slot: str = "",
+    ) -> TransferRow:
+        """The row of a move; `slot` is that of an optimizer's state, where this and not the weight was moved."""
+        return cls(
+            target=f"{move.target}{slot}",
+            source=tuple(f"{name}{slot}" for name in move.sources),
+            rule=move.pair.source.title,
+            how=move.pair.how,
+            verified=verified,
+            reason=reason,
+            notes=tuple(notes),
+            layer=move.pair.target.path,
+            source_layer=move.pair.source.path,
+        )
 
     @property
     def note(self) -> str:

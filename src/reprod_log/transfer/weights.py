@@ -146,17 +146,7 @@ def _row(source: Survey, target: Survey, move: Move, check: Check | None) -> Tra
     own = target.dtype(move.target)
     if dtypes != [own]:
         notes.append(message("note.transfer.cast", before=tuple(dtypes), after=own))
-    return TransferRow(
-        target=move.target,
-        source=move.sources,
-        rule=move.pair.source.title,
-        how=move.pair.how,
-        verified=check.status,
-        reason=check.why,
-        notes=tuple(notes),
-        layer=move.pair.target.path,
-        source_layer=move.pair.source.path,
-    )
+    return TransferRow.of(move, check.status, check.why, notes)
 
 
 def _refuse_conflicts(source: Survey, target: Survey, plan: TransferPlan) -> None:
