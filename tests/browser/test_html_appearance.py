@@ -123,7 +123,7 @@ def test_five_thousand_entries_stay_usable(open_report: OpenPage, tmp_path: Path
     assert "layer1.1.conv2" in rows(page)[0]
     page.locator("#table th[data-sort=entry]").click()
     page.locator("#entries").evaluate("one => one.scrollTo(0, 1e9)")
-    until(page, "document.querySelectorAll('#table tbody tr').length > 150")
+    until(page, "document.querySelectorAll('#table tbody tr').length > BATCH")
     page.evaluate("openEntry(data.keys.length - 1)")
     until(page, "!document.getElementById('entry').hidden")
     page.keyboard.press("Escape")
@@ -131,7 +131,11 @@ def test_five_thousand_entries_stay_usable(open_report: OpenPage, tmp_path: Path
 
 
 TIMED = """(act) => { const begun = performance.now(); new Function(act)(); document.body.offsetHeight;
+    document.getElementById("entries").offsetHeight; return performance.now() - begun; }"""
+LOOP = """() => { const begun = performance.now(), seen = new Map();
+    for (let one = 0; one < 300000; one++) seen.set(one % 1000, String(one));
     return performance.now() - begun; }"""
+"""Ten milliseconds on a quiet machine: what else it is doing makes this longer, as it does everything on the page."""
 
 
 def test_five_thousand_entries_answer_at_once(browser: Any, tmp_path: Path) -> None:
@@ -148,11 +152,13 @@ def test_five_thousand_entries_answer_at_once(browser: Any, tmp_path: Path) -> N
         "language": "switchLanguage()",
     }
     page.evaluate("reading")
-    # The best of several: other work on the machine is not the page's.
-    took = {name: min(page.evaluate(TIMED, act) for _ in range(5)) for name, act in acts.items()}
-    # A guard against work that grows with the square. The bar of 100 ms was not measured on a quiet machine yet.
-    assert painted < 5_000
-    assert {name: time for name, time in took.items() if time > 1_000} == {}
+    page.evaluate("document.getElementById('layers').scrollIntoView()")
+    # In milliseconds of a quiet machine: the loop beside each tells what this one is doing besides.
+    took = {
+        name: min(page.evaluate(TIMED, act) / page.evaluate(LOOP) * 10 for _ in range(7)) for name, act in acts.items()
+    }
+    assert painted < 1_000 * max(1.0, page.evaluate(LOOP) / 10)
+    assert {name: time for name, time in took.items() if time > 100} == {}
 
 
 def test_rows_beyond_the_most_are_left_out_and_counted(open_report: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from reprod_log.recording import Key
 from reprod_log.report import render_report
 from reprod_log.report.answer import answer_of
 from reprod_log.report.causes import Causes
-from reprod_log.report.first_screen import first_screen, headline
+from reprod_log.report.first_screen import FirstScreen, headline
 from reprod_log.report.github import workflow_commands
 
 LAYER = "layer1.1.conv2"
@@ -25,7 +25,7 @@ def with_cause(alignment: Alignment, *keys: Key, cause: str = "it is wrong") -> 
 
 
 def accounts_of(alignment: Alignment) -> Causes:
-    return first_screen(alignment).accounts
+    return FirstScreen(alignment).accounts
 
 
 def test_cause_at_the_wrong_layer_explains_what_follows_when_nothing_else_is_wrong_alone() -> None:

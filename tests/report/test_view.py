@@ -14,14 +14,14 @@ from reprod_log.messages import Name, message, words
 from reprod_log.recording import Key, Provenance
 from reprod_log.report.curves import Curve, curves
 from reprod_log.report.facts import coverage, policy_rules, provenance_facts
-from reprod_log.report.first_screen import first_screen
+from reprod_log.report.first_screen import FirstScreen
 from reprod_log.report.groups import ModuleGroup, groups, heat_maps, module_tree
 from reprod_log.report.html_data import entry_pages
 from reprod_log.report.view import remarks, rows
 
 
 def said(alignment: Alignment) -> list[str]:
-    return [words()(one) for one in first_screen(alignment).advice]
+    return [words()(one) for one in FirstScreen(alignment).advice]
 
 
 def aligned(reference: dict[str, object], candidate: dict[str, object], **options: object) -> Alignment:
@@ -34,7 +34,7 @@ def aligned(reference: dict[str, object], candidate: dict[str, object], **option
 
 
 def test_first_screen_names_the_first_divergence_and_the_last_agreement() -> None:
-    screen = first_screen(fixed())
+    screen = FirstScreen(fixed())
     assert not screen.passed
     assert screen.divergence is not None
     assert screen.divergence.key == "step0/forward/layer1.1.conv2#0:output"
@@ -54,13 +54,13 @@ def test_advice_of_findings_comes_before_general_advice() -> None:
 def test_causes_are_ranked_by_confidence() -> None:
     explained = finding_of("a", "first", "e", "explained")
     proven = finding_of("b", "second", "e", "proven")
-    screen = first_screen(replace(fixed(), findings=(explained, proven)))
+    screen = FirstScreen(replace(fixed(), findings=(explained, proven)))
     assert [str(one.cause) for one in screen.causes] == ["second", "first"]
 
 
 def test_a_hint_is_never_in_the_place_of_a_cause() -> None:
     hint = finding_of("a", "first", "e", "hint")
-    screen = first_screen(replace(fixed(), findings=(hint,)))
+    screen = FirstScreen(replace(fixed(), findings=(hint,)))
     assert hint.kind == "hint"
     assert screen.causes == ()
     assert screen.cause, "no cause is known, and the report has to tell so"
@@ -77,7 +77,7 @@ def test_only_the_surest_causes_are_on_the_first_screen_and_advice_is_not_repeat
         for rule, cause in zip(rules, causes, strict=True)
     )
     made = replace(fixed(), findings=many)
-    screen = first_screen(made)
+    screen = FirstScreen(made)
     assert [one.finding.cause for one in screen.shown_causes] == [causes[place] for place in (0, 2, 3)]
     assert [one.cause for one in screen.more_causes] == [causes[place] for place in (1, 4)]
     assert said(made) == ["the advice"]
@@ -89,16 +89,16 @@ def test_two_mistakes_of_one_rule_are_both_on_the_first_screen() -> None:
         finding_of("a", cause, "e", "explained", keys=(Key("conv.weight"),))
         for cause in ("conv.weight is zero", "conv.weight is turned")
     ]
-    screen = first_screen(replace(fixed(), findings=tuple(two)))
+    screen = FirstScreen(replace(fixed(), findings=tuple(two)))
     assert [one.finding for one in screen.shown_causes] == two
 
 
 def test_doubts_are_no_causes_and_weaken_the_verdict() -> None:
     odd = finding_of("a", "a constant", "e", kind="doubt")
     plain, doubted = fixed(wrong=False), replace(fixed(wrong=False), findings=(odd,))
-    assert first_screen(doubted).causes == ()
-    assert first_screen(doubted).doubts == (odd,)
-    assert (first_screen(plain).certainty.level, first_screen(doubted).certainty.level) == ("fair", "weak")
+    assert FirstScreen(doubted).causes == ()
+    assert FirstScreen(doubted).doubts == (odd,)
+    assert (FirstScreen(plain).certainty.level, FirstScreen(doubted).certainty.level) == ("fair", "weak")
 
 
 @pytest.mark.parametrize(
@@ -111,21 +111,21 @@ def test_doubts_are_no_causes_and_weaken_the_verdict() -> None:
     ],
 )
 def test_certainty_follows_the_evidence(alignment: Alignment, level: str) -> None:
-    assert first_screen(alignment).certainty.level == level
+    assert FirstScreen(alignment).certainty.level == level
 
 
 def test_incomplete_recording_weakens_the_verdict() -> None:
     whole = fixed(wrong=False)
     growing = replace(whole, candidate=replace(whole.candidate, complete=False))
-    assert first_screen(growing).certainty.level == "weak"
-    assert "candidate is incomplete" in words()(first_screen(growing).certainty.doubts[0])
+    assert FirstScreen(growing).certainty.level == "weak"
+    assert "candidate is incomplete" in words()(FirstScreen(growing).certainty.doubts[0])
 
 
 def test_accepted_difference_passes_and_weakens_the_verdict() -> None:
     values = {"x": np.ones(3), "y": np.ones(3)}
     found = aligned(values, {**values, "y": np.zeros(3)}, policy=replace(Policy.fixed(), accept=("y",)))
     assert found.passed
-    screen = first_screen(found)
+    screen = FirstScreen(found)
     assert screen.certainty.level == "weak"
     assert [words()(one) for one in screen.certainty.doubts] == ["1 entry differs and was accepted by the policy"]
     assert "accepted although they differ: 'y'" in [words()(one) for one in remarks(found)]
@@ -143,7 +143,7 @@ def test_exact_kinds_are_never_called_rounding() -> None:
 
 
 def test_nothing_in_common_advises_a_rename() -> None:
-    screen = first_screen(aligned({"a": np.ones(1)}, {"b": np.ones(1)}))
+    screen = FirstScreen(aligned({"a": np.ones(1)}, {"b": np.ones(1)}))
     assert screen.status is Status.NOTHING
     assert "rename" in words()(screen.advice[0])
 
@@ -164,7 +164,7 @@ def test_suspect_entries_are_in_the_headline_of_an_aligned_result() -> None:
     whole = calibrated(wrong=False)
     first, *rest = whole.verdict.judgements
     odd = replace(whole.verdict, status=Status.SUSPECT, judgements=(replace(first, status=Status.SUSPECT), *rest))
-    text = words()(first_screen(replace(whole, verdict=odd)).headline)
+    text = words()(FirstScreen(replace(whole, verdict=odd)).headline)
     assert text == f"ALIGNED: all {len(rest) + 1} entries pass, 1 of them is worth a look"
 
 
@@ -361,7 +361,7 @@ def test_pairs_found_by_order_are_no_doubt_when_values_prove_them() -> None:
     def doubts(rows: tuple[Compared, ...]) -> list[str]:
         made = fixed(wrong=False)
         made = replace(made, comparison=replace(made.comparison, rows=rows))
-        return [words()(one) for one in first_screen(made).certainty.doubts]
+        return [words()(one) for one in FirstScreen(made).certainty.doubts]
 
     by_order = tuple(row._replace(how="order", confidence=0.8) for row in fixed(wrong=False).comparison.rows)
     assert doubts(by_order) == []
@@ -394,8 +394,8 @@ def test_every_evidence_of_the_calibrated_rule_has_its_words() -> None:
     made = calibrated(wrong=False)
     exact = tuple(replace(one, evidence="exact kind") for one in made.verdict.judgements[:3])
     judged = replace(made.verdict, judgements=(*exact, *made.verdict.judgements[3:]))
-    found = first_screen(replace(made, verdict=judged)).certainty
-    assert found.level == first_screen(made).certainty.level == "strong"
+    found = FirstScreen(replace(made, verdict=judged)).certainty
+    assert found.level == FirstScreen(made).certainty.level == "strong"
     assert any("compared exactly" in words()(one) for one in found.grounds)
 
 
@@ -403,11 +403,11 @@ def test_cause_is_not_shown_when_a_looser_policy_lets_everything_pass() -> None:
     wrong = fixed()
     cause = finding_of("made_up", "fc has no bias", "the difference is 0.5", "explained", "add bias=True", (Key("fc"),))
     found = replace(wrong, findings=(cause,))
-    assert first_screen(found).causes == (cause,)
+    assert FirstScreen(found).causes == (cause,)
     loose = found.judged_by(Policy.fixed(["max_abs:inf"], allow_unmatched=["*"], allow_unproven=True))
     assert loose.passed
-    assert first_screen(loose).causes == ()
+    assert FirstScreen(loose).causes == ()
     assert "add bias" not in " ".join(
-        words()(one) if not isinstance(one, str) else one for one in first_screen(loose).advice
+        words()(one) if not isinstance(one, str) else one for one in FirstScreen(loose).advice
     )
-    assert first_screen(loose.judged_by(wrong.policy)).causes == (cause,)
+    assert FirstScreen(loose.judged_by(wrong.policy)).causes == (cause,)

@@ -12,7 +12,7 @@ from reprod_log import Recording, align
 from reprod_log.errors import UsageError, counted
 from reprod_log.messages import Message, Name, Number, known_languages, message, words
 from reprod_log.recording.key import PHASES
-from reprod_log.report.first_screen import first_screen
+from reprod_log.report.first_screen import FirstScreen
 from reprod_log.verdict import CalibratedPolicy, Policy
 
 LANGUAGES = known_languages()
@@ -92,11 +92,11 @@ def test_advice_after_a_pass_fits_what_was_found() -> None:
     same = Recording.from_arrays({f"loss_{step}": np.full(1, 1.0 + step / 7, "float32") for step in range(6)})
     odd = finding_of("made", "it could not fail", "", "explained", "", kind="doubt")
     whole = align(same, Recording.from_arrays({"loss_0": same["loss_0"].array()}), allow_unmatched="*")
-    told = [words()(one) for one in first_screen(replace(whole, findings=(odd,))).advice]
+    told = [words()(one) for one in FirstScreen(replace(whole, findings=(odd,))).advice]
     assert told == [words().get("advice.unproven")]
-    let = [words()(one) for one in first_screen(replace(whole, policy=ALLOWED, findings=(odd,))).advice]
+    let = [words()(one) for one in FirstScreen(replace(whole, policy=ALLOWED, findings=(odd,))).advice]
     assert let == [words().get("advice.allowed_unproven")]
-    calm = [words()(one) for one in first_screen(replace(whole, findings=())).advice]
+    calm = [words()(one) for one in FirstScreen(replace(whole, findings=())).advice]
     assert calm == [words().get("advice.passed.fixed")]
 
 

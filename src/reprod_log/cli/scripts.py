@@ -33,7 +33,7 @@ class Script:
         if not self.path.is_file():
             raise UsageError(f"{self.path} is not a file; give the script to record, then its arguments")
 
-    def record(self, output: Path, *, python: str = sys.executable, folder: Path | None = None) -> int:
+    def record(self, output: Path, *, python: str = "", folder: Path | None = None) -> int:
         """Record in a process of its own, so that every module is read again; its exit code.
 
         `folder` is where it runs, if not here. What the script prints is not shown; its errors are.
@@ -41,7 +41,7 @@ class Script:
         options = ["--float64"] if self.float64 else []
         options += ["--detail", self.detail, "--language", self.language, "-o", str(output.resolve())]
         apart = ["--"] if any(one.startswith("-") for one in self.arguments) else []
-        line = [python, "-m", "reprod_log", "run", *options, str(self.path), *apart, *self.arguments]
+        line = [python or sys.executable, "-m", "reprod_log", "run", *options, str(self.path), *apart, *self.arguments]
         return subprocess.run(line, cwd=folder, stdout=subprocess.DEVNULL, check=False).returncode
 
 

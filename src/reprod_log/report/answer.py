@@ -14,8 +14,8 @@ from reprod_log.diagnose import Finding
 from reprod_log.messages import Message, Text
 from reprod_log.recording import Key
 from reprod_log.report.causes import Causes, source_lines
-from reprod_log.report.first_screen import first_screen
-from reprod_log.report.view import ReportRow, rows
+from reprod_log.report.first_screen import FirstScreen
+from reprod_log.report.view import ReportRow
 
 MOST_PLACES = 50
 """Entries that an answer lists; all of them are in the saved alignment (--json FILE)."""
@@ -23,10 +23,9 @@ MOST_PLACES = 50
 
 def answer_of(alignment: Alignment) -> dict[str, Any]:
     """Everything that the first screen tells, with keys and ids in place of sentences alone."""
-    everything = rows(alignment)
-    screen = first_screen(alignment, all_rows=everything)
-    by_key = {row.key: row for row in everything}
-    failing = [row for row in everything if not row.status.passed]
+    screen = FirstScreen(alignment)
+    by_key = {row.key: row for row in screen.rows}
+    failing = [row for row in screen.rows if not row.status.passed]
     there = frozenset(one.key for one in alignment.comparison.unmatched if one.side == "candidate")
     return {
         "status": alignment.status.value,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -26,42 +25,91 @@ MOST_CAUSES = 3
 
 @dataclass(frozen=True)
 class FirstScreen:
-    """The answers, as sentences that any language can say."""
+    """The answers of an alignment, as sentences that any language can say; each is made when it is asked for."""
 
-    status: Status
-    passed: bool
-    headline: Message
-    counts: tuple[tuple[Status, int], ...]
-    """How many entries have each status that occurs, the worst first."""
-    certainty: Certainty
-    divergence: ReportRow | None
-    last_agreement: ReportRow | None
-    causes: tuple[Finding, ...]
-    """What is proven or explained, the surest first."""
-    accounts: Causes
-    """The same as mistakes, each with the entries that do not pass because of it."""
-    hints: tuple[Finding, ...]
-    """What is worth a look: nothing proves or explains it."""
-    doubts: tuple[Finding, ...]
-    """Why a pass proves nothing."""
-    observations: tuple[Finding, ...]
-    advice: tuple[Text, ...]
-    warnings: tuple[Message, ...] = ()
-    """What was asked for and had no effect."""
+    alignment: Alignment
 
     @cached_property
+    def rows(self) -> tuple[ReportRow, ...]:
+        return rows(self.alignment)
+
+    @cached_property
+    def _by_key(self) -> dict[Key, ReportRow]:
+        return {row.key: row for row in self.rows}
+
+    @property
+    def status(self) -> Status:
+        return self.alignment.status
+
+    @property
+    def passed(self) -> bool:
+        return self.alignment.passed
+
+    @property
+    def counts(self) -> tuple[tuple[Status, int], ...]:
+        """How many entries have each status that occurs, the worst first."""
+        counts = self.alignment.verdict.counts
+        return tuple((status, counts[status]) for status in reversed(SEVERITY) if status in counts)
+
+    @cached_property
+    def divergence(self) -> ReportRow | None:
+        first = self.alignment.verdict.first_divergence
+        return None if first is None else self._by_key[first.key]
+
+    @cached_property
+    def last_agreement(self) -> ReportRow | None:
+        last = self.alignment.verdict.last_agreement
+        return None if last is None else self._by_key[last.key]
+
+    @cached_property
+    def causes(self) -> tuple[Finding, ...]:
+        """What is proven or explained, the surest first."""
+        return tuple(sorted(self._of_kind("cause"), key=lambda one: one.confidence != "proven"))
+
+    @cached_property
+    def accounts(self) -> Causes:
+        """The same as mistakes, each with the entries that do not pass because of it."""
+        return causes_of(self.alignment, self.rows, self.causes)
+
+    @property
+    def hints(self) -> tuple[Finding, ...]:
+        """What is worth a look: nothing proves or explains it."""
+        return self._of_kind("hint")
+
+    @property
+    def doubts(self) -> tuple[Finding, ...]:
+        """Why a pass proves nothing."""
+        return self.alignment.doubts
+
+    @property
+    def observations(self) -> tuple[Finding, ...]:
+        return tuple(one for one in self.alignment.findings if one.kind == "remark")
+
+    def _of_kind(self, kind: Kind) -> tuple[Finding, ...]:
+        """The causes or hints there are; none when every entry passes, as under a looser policy than found them."""
+        if set(self.alignment.verdict.counts) == {Status.PASS}:
+            return ()
+        return tuple(one for one in self.alignment.findings if one.kind == kind)
+
+    @cached_property
+    def warnings(self) -> tuple[Message, ...]:
+        """What was asked for and had no effect."""
+        return tuple(map(_warning, unused_patterns(self.alignment.comparison, self.alignment.policy)))
+
+    @cached_property
+    def certainty(self) -> Certainty:
+        return certainty_of(self.alignment, self.divergence)
+
+    @property
     def where(self) -> tuple[Message, ...]:
         """Where it first goes wrong, in what way, and the last place where it was right."""
-        first = self.divergence
+        first, last = self.divergence, self.last_agreement
         if first is None:
             return ()
-        before = (
-            message("last.agreement", entry=self.last_agreement.title) if self.last_agreement else message("last.none")
-        )
         return (
             message("first.divergence", entry=first.title, status=first.status.value),
             message("reason", reason=first.reason),
-            before,
+            message("last.agreement", entry=last.title) if last else message("last.none"),
         )
 
     @property
@@ -76,47 +124,85 @@ class FirstScreen:
         return tuple(one for one in self.causes if one not in shown)
 
     @property
-    def other_advice(self) -> tuple[Text, ...]:
-        """What to do besides the advice that stands with the causes."""
-        with_causes = [one.finding.advice for one in self.shown_causes]
-        return tuple(one for one in self.advice if one not in with_causes)
-
-    def own_failures(self, everything: Iterable[ReportRow]) -> tuple[ReportRow, ...]:
+    def own_failures(self) -> tuple[ReportRow, ...]:
         """What does not pass, without what it inherited from a cause that is named."""
-        return tuple(row for row in everything if not row.status.passed and row.key not in self.accounts.inherited)
+        return tuple(row for row in self.rows if not row.status.passed and row.key not in self.accounts.inherited)
 
     @property
     def cause(self) -> tuple[Message, ...]:
         """What to say about the cause when no rule found one; nothing when the verdict needs no cause."""
         return () if self.passed or self.causes or self.divergence is None else (message("cause.unknown"),)
 
+    @cached_property
+    def headline(self) -> Message:
+        """The answer in one line."""
+        verdict = self.alignment.verdict
+        total, counts = len(verdict.judgements), verdict.counts
+        if verdict.status is Status.NOTHING:
+            return message("headline.nothing")
+        if verdict.status in (Status.INCOMPLETE, Status.UNPROVEN):
+            return message(f"headline.{verdict.status.value.lower()}", total=total)
+        suspects, known = counts.get(Status.SUSPECT, 0), counts.get(Status.ACCEPTED, 0)
+        passed = counts.get(Status.PASS, 0) + suspects
+        if verdict.passed:
+            whole = message("headline.pass", total=total)
+            if known:
+                whole = message("headline.accepted", passed=passed, total=total, accepted=known)
+            return message("headline.suspect", sentence=whole, suspects=suspects) if suspects else whole
+        if self.accounts.explained:
+            return message(
+                "headline.causes" if self.accounts.ran_alone else "headline.causes.behind",
+                causes=len(self.accounts.causes),
+                explained=self.accounts.explained,
+                differences=self.accounts.differences,
+            )
+        parts = tuple(
+            message("status.count", count=count, status=status.value, word=status.value.lower())
+            for status, count in self.counts
+            if not status.passed or status is Status.ACCEPTED
+        )
+        return message("headline.fail", parts=parts, passed=passed, total=total)
 
-def first_screen(alignment: Alignment, *, all_rows: tuple[ReportRow, ...] | None = None) -> FirstScreen:
-    """The answers of `alignment`; give `all_rows` when they are made already."""
-    everything = rows(alignment) if all_rows is None else all_rows
-    by_key = {row.judgement.key: row for row in everything}
-    verdict = alignment.verdict
-    first, last = verdict.first_divergence, verdict.last_agreement
-    divergence = None if first is None else by_key[first.key]
-    causes = _sure_causes(alignment)
-    accounts = causes_of(alignment, everything, causes)
-    counts = tuple((status, verdict.counts[status]) for status in reversed(SEVERITY) if status in verdict.counts)
-    return FirstScreen(
-        status=verdict.status,
-        passed=verdict.passed,
-        headline=screen_headline(alignment, accounts),
-        counts=counts,
-        certainty=certainty_of(alignment, divergence),
-        divergence=divergence,
-        last_agreement=None if last is None else by_key[last.key],
-        causes=causes,
-        accounts=accounts,
-        hints=tuple(_shown(alignment, "hint")),
-        doubts=alignment.doubts,
-        observations=tuple(one for one in alignment.findings if one.kind == "remark"),
-        advice=_advice(alignment, divergence, causes),
-        warnings=tuple(map(_warning, unused_patterns(alignment.comparison, alignment.policy))),
-    )
+    @cached_property
+    def advice(self) -> tuple[Text, ...]:
+        """The advice of the findings; without any, where to look first for a divergence of this kind."""
+        of_causes = list(dict.fromkeys(one.advice for one in self.causes if one.advice))
+        found: list[Text] = [*of_causes[:MOST_CAUSES]] or [self._general_advice()]
+        precision = self.status is Status.PRECISION
+        if self.divergence is not None and (precision or may_be_rounding(self.divergence)):
+            found.append(message("advice.precision" if precision else "advice.near"))
+        return tuple(found)
+
+    @property
+    def other_advice(self) -> tuple[Text, ...]:
+        """What to do besides the advice that stands with the causes."""
+        with_causes = [one.finding.advice for one in self.shown_causes]
+        return tuple(one for one in self.advice if one not in with_causes)
+
+    def _general_advice(self) -> Message:
+        status, first = self.status, self.divergence
+        if status is Status.NOTHING:
+            return message("advice.nothing")
+        if status in (Status.INCOMPLETE, Status.UNPROVEN):
+            return message(f"advice.{status.value.lower()}")
+        if first is None:
+            return self._advice_after_a_pass() if self.passed else message("advice.unmatched")
+        if first.status is Status.INCOMPARABLE:
+            estimated = first.judgement.evidence.is_estimate
+            return message("advice.estimated" if estimated else "advice.incomparable", key=Name(first.key))
+        phase = first.key.phase or "classic"
+        alone = ".alone" if phase == "forward" and first.key.run.startswith("isolated") else ""
+        return message(f"advice.{phase}{alone}", path=Name(first.key.path))
+
+    def _advice_after_a_pass(self) -> Message:
+        """What is left to do when all passes: most for a pass that proves nothing."""
+        if self.doubts:
+            return message("advice.allowed_unproven")
+        if self.status is Status.SUSPECT:
+            return message("advice.suspect")
+        if accepted_keys(self.alignment):
+            return message("advice.accepted")
+        return message("advice.passed" if self.alignment.floor is not None else "advice.passed.fixed")
 
 
 def _warning(one: UnusedPattern) -> Message:
@@ -125,90 +211,9 @@ def _warning(one: UnusedPattern) -> Message:
     return message(id, option=one.option, pattern=Name(one.pattern), **({"near": near} if near else {}))
 
 
-def _shown(alignment: Alignment, kind: Kind) -> Iterator[Finding]:
-    """The causes or hints there are; none when every entry passes, as under a looser policy than found them."""
-    if set(alignment.verdict.counts) != {Status.PASS}:
-        yield from (one for one in alignment.findings if one.kind == kind)
-
-
-def _sure_causes(alignment: Alignment) -> tuple[Finding, ...]:
-    return tuple(sorted(_shown(alignment, "cause"), key=lambda one: one.confidence != "proven"))
-
-
 def headline(alignment: Alignment, *, language: str = "en") -> str:
     """The answer in one line."""
-    return words(language)(screen_headline(alignment))
-
-
-def screen_headline(alignment: Alignment, accounts: Causes | None = None) -> Message:
-    """The answer as a sentence that any language can say; give `accounts` when they are made already."""
-    verdict = alignment.verdict
-    total, counts = len(verdict.judgements), verdict.counts
-    if verdict.status is Status.NOTHING:
-        return message("headline.nothing")
-    if verdict.status in (Status.INCOMPLETE, Status.UNPROVEN):
-        return message(f"headline.{verdict.status.value.lower()}", total=total)
-    suspects, known = counts.get(Status.SUSPECT, 0), counts.get(Status.ACCEPTED, 0)
-    passed = counts.get(Status.PASS, 0) + suspects
-    if verdict.passed:
-        whole = message("headline.pass", total=total)
-        if known:
-            whole = message("headline.accepted", passed=passed, total=total, accepted=known)
-        return message("headline.suspect", sentence=whole, suspects=suspects) if suspects else whole
-    accounts = accounts or causes_of(alignment, rows(alignment), _sure_causes(alignment))
-    if accounts.explained:
-        return message(
-            "headline.causes" if accounts.ran_alone else "headline.causes.behind",
-            causes=len(accounts.causes),
-            explained=accounts.explained,
-            differences=accounts.differences,
-        )
-    parts = tuple(
-        message("status.count", count=count, status=status.value, word=status.value.lower())
-        for status in reversed(SEVERITY)
-        if (not status.passed or status is Status.ACCEPTED) and (count := counts.get(status, 0))
-    )
-    return message("headline.fail", parts=parts, passed=passed, total=total)
-
-
-def _advice(alignment: Alignment, divergence: ReportRow | None, causes: tuple[Finding, ...]) -> tuple[Text, ...]:
-    """The advice of the findings; without any, where to look first for a divergence of this kind."""
-    advice = list(dict.fromkeys(one.advice for one in causes if one.advice))
-    found: list[Text] = [*advice[:MOST_CAUSES]]
-    if not found:
-        found += _general_advice(alignment, divergence)
-    if divergence is not None and (may_be_rounding(divergence) or alignment.status is Status.PRECISION):
-        found.append(message("advice.precision" if alignment.status is Status.PRECISION else "advice.near"))
-    return tuple(found)
-
-
-def _advice_after_a_pass(alignment: Alignment) -> Message:
-    """What is left to do when all passes: most for a pass that proves nothing."""
-    if alignment.doubts:
-        return message("advice.allowed_unproven")
-    if alignment.status is Status.SUSPECT:
-        return message("advice.suspect")
-    if accepted_keys(alignment):
-        return message("advice.accepted")
-    return message("advice.passed" if alignment.floor is not None else "advice.passed.fixed")
-
-
-def _general_advice(alignment: Alignment, divergence: ReportRow | None) -> tuple[Message, ...]:
-    if alignment.status is Status.NOTHING:
-        return (message("advice.nothing"),)
-    if alignment.status in (Status.INCOMPLETE, Status.UNPROVEN):
-        return (message(f"advice.{alignment.status.value.lower()}"),)
-    if divergence is None:
-        if not alignment.passed:
-            return (message("advice.unmatched"),)
-        return (_advice_after_a_pass(alignment),)
-    if divergence.status is Status.INCOMPARABLE:
-        estimated = divergence.judgement.evidence.is_estimate
-        return (message("advice.estimated" if estimated else "advice.incomparable", key=Name(divergence.key)),)
-    path = Name(divergence.key.path)
-    alone: Literal["", ".alone"] = ".alone" if divergence.key.run.startswith("isolated") else ""
-    phase = divergence.key.phase or "classic"
-    return (message(f"advice.{phase}{alone if phase == 'forward' else ''}", path=path),)
+    return words(language)(FirstScreen(alignment).headline)
 
 
 Role = Literal["headline", "where", "cause", "detail", "advice", "warning", "side", "note"]

@@ -9,8 +9,7 @@ from typing import TextIO
 
 from reprod_log.alignment import Alignment
 from reprod_log.report.causes import Cause, source_lines
-from reprod_log.report.first_screen import FirstScreen, first_screen, headline
-from reprod_log.report.view import rows
+from reprod_log.report.first_screen import FirstScreen
 from reprod_log.report.writing import plain, shortened
 from reprod_log.verdict import Status
 
@@ -50,20 +49,21 @@ def tell(
 
 def workflow_commands(alignment: Alignment) -> list[str]:
     """The annotations: causes with what to do, the verdict, then entries that do not pass; a notice when all do."""
-    screen = first_screen(alignment)
+    screen = FirstScreen(alignment)
+    verdict = str(screen.headline)
     if screen.passed:
-        lines = [workflow_command("notice", "reprod_log", headline(alignment))]
+        lines = [workflow_command("notice", "reprod_log", verdict)]
         return [*lines, *_doubts(screen)][: MOST_ANNOTATIONS + 1]
     if alignment.status is Status.UNPROVEN:
-        return [workflow_command("warning", "reprod_log", headline(alignment)), *_doubts(screen)][:MOST_ANNOTATIONS]
-    failed = [row for row in rows(alignment) if not row.status.passed]
+        return [workflow_command("warning", "reprod_log", verdict), *_doubts(screen)][:MOST_ANNOTATIONS]
+    failed = [row for row in screen.rows if not row.status.passed]
     first = screen.divergence
     if first is not None:
         failed = [first, *(row for row in failed if row.place != first.place)]
     if alignment.status is Status.NOTHING or not failed:
-        return [workflow_command("error", "reprod_log", headline(alignment))]
+        return [workflow_command("error", "reprod_log", verdict)]
     lines = [_cause(found) for found in screen.shown_causes]
-    lines.append(workflow_command("error", "reprod_log", headline(alignment)))
+    lines.append(workflow_command("error", "reprod_log", verdict))
     lines += [workflow_command("error", f"{row.status.value} {row.title}", str(row.reason)) for row in failed]
     return lines[:MOST_ANNOTATIONS]
 

@@ -14,7 +14,7 @@ from reprod_log.recording.files import replacing
 from reprod_log.report import Options, render_report
 from reprod_log.report.answer import answer_of
 from reprod_log.report.depth import depth_picture
-from reprod_log.report.first_screen import certainty_of, screen_headline
+from reprod_log.report.first_screen import FirstScreen
 from reprod_log.report.formats.html import content_policy, page, render, scripts, write_assets
 from reprod_log.report.formats.markdown import LIMIT, Section, code, text
 from reprod_log.report.github import MOST_ANNOTATIONS, tell, workflow_command
@@ -50,7 +50,7 @@ class OverviewRow:
     @property
     def sure(self) -> str:
         """How much the verdict can be relied on, in a word; '' where there is none."""
-        return "" if self.alignment is None else certainty_of(self.alignment, None).level
+        return "" if self.alignment is None else FirstScreen(self.alignment).certainty.level
 
     @property
     def margin(self) -> float | None:
@@ -103,7 +103,7 @@ def _row(step: StepResult) -> OverviewRow:
     if not answer:
         passed = step.alignment.passed
         total = len(step.alignment.verdict.judgements)
-        answer = message("plan.entries", total=total) if passed else screen_headline(step.alignment)
+        answer = message("plan.entries", total=total) if passed else FirstScreen(step.alignment).headline
     doubtful = step.passed and bool(step.alignment.doubts)
     status = step.alignment.status.value
     return OverviewRow(step.name, status, first_in_words(step.alignment), answer, doubtful, step.alignment)

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from reprod_log.messages import Words, message, words
-from reprod_log.report.first_screen import Role, first_lines, first_screen, headline, note_lines, side_lines
+from reprod_log.report.first_screen import FirstScreen, Role, first_lines, headline, note_lines, side_lines
 from reprod_log.report.groups import ModuleGroup, module_tree
 from reprod_log.report.view import MARKS, ReportRow, rows
 from reprod_log.report.writing import plain, shortened, times
@@ -90,14 +90,14 @@ def drop_output(stream: IO[str]) -> None:
 def print_alignment(alignment: Alignment, console: Console, *, all_rows: bool = False, language: str = "en") -> None:
     """Print the first screen, the table and the notes."""
     phrase = words(language)
-    everything = rows(alignment)
-    screen = first_screen(alignment, all_rows=everything)
+    screen = FirstScreen(alignment)
+    everything = screen.rows
     for line in first_lines(screen, phrase) + side_lines(alignment, phrase):
         style = STYLES[alignment.status] if line.role == "headline" else ROLE_STYLES[line.role]
         print_indented(line.text, line.indent, console, style)
     shown = everything
     if not all_rows and len(everything) > _USUAL_ROWS:
-        shown = screen.own_failures(everything)[:_MOST_FAILURES]
+        shown = screen.own_failures[:_MOST_FAILURES]
     if shown:
         console.print(_table(shown, phrase, console.width))
     hidden = len(everything) - len(shown)

@@ -14,7 +14,7 @@ from reprod_log.cli.ending import tell
 from reprod_log.cli.options import AllowUnproven, AsJson, Language, Limits, OverviewReports, Trust
 from reprod_log.cli.overview import answer_overview
 from reprod_log.messages import Name, Words, message, words
-from reprod_log.report.first_screen import screen_headline
+from reprod_log.report.first_screen import FirstScreen
 from reprod_log.report.overview import remarks_of
 from reprod_log.report.terminal import STYLES
 from reprod_log.report.writing import plain
@@ -86,7 +86,7 @@ def _why(step: StepResult, render: Words) -> str:
     if step.alignment.status is Status.UNPROVEN:
         return render(step.alignment.doubts[0].cause)
     first = step.alignment.first_divergence
-    answer = screen_headline(step.alignment)
+    answer = FirstScreen(step.alignment).headline
     if first is None:
         return render(answer)
     return render(message("check.failed", answer=answer, key=Name(first.key), reason=first.reason or ""))

@@ -24,7 +24,7 @@ from reprod_log.errors import RecordingError, UsageError
 from reprod_log.messages import Code, Message, Name, Names, message, words
 from reprod_log.recording import Recording
 from reprod_log.recording.stores import load
-from reprod_log.report.first_screen import screen_headline
+from reprod_log.report.first_screen import FirstScreen
 from reprod_log.verdict import Status
 
 NAME = "zoom"
@@ -77,7 +77,7 @@ def run(
     options = judging.options(rename=rename_map(rename))
     rough = align_with(*sides, options)
     if rough.passed or rough.status is Status.UNPROVEN:
-        tell(message("zoom.nothing", headline=screen_headline(rough)))
+        tell(message("zoom.nothing", headline=FirstScreen(rough).headline))
         return exit_code(rough)
     place = first_place(rough, places)
     targets = folder / "reference", folder / "candidate"

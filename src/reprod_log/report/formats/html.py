@@ -17,7 +17,7 @@ from reprod_log.recording.files import replacing
 from reprod_log.report import USUAL, Options
 from reprod_log.report.curves import curves
 from reprod_log.report.facts import coverage, policy_rules, provenance_facts
-from reprod_log.report.first_screen import first_screen
+from reprod_log.report.first_screen import FirstScreen
 from reprod_log.report.groups import groups, heat_maps, module_tree
 from reprod_log.report.html_data import (
     HtmlParts,
@@ -52,9 +52,9 @@ _SCRIPTS = tuple(
 
 def render(alignment: Alignment, options: Options = USUAL) -> str:
     """The whole page. The short and the full form are the same: the reader folds and filters."""
-    everything = rows(alignment)
+    screen = FirstScreen(alignment)
+    everything = screen.rows
     shown = _shown(everything)
-    screen = first_screen(alignment, all_rows=everything)
     place = {row.key: row.place for row in shown}
     found_curves = curves(shown)
     columns = entry_columns(shown)

@@ -12,10 +12,10 @@ from reprod_log.recording import Key
 from reprod_log.report import USUAL, Options
 from reprod_log.report.curves import Curve, curves
 from reprod_log.report.facts import Fact, provenance_facts
-from reprod_log.report.first_screen import FirstScreen, first_screen
+from reprod_log.report.first_screen import FirstScreen
 from reprod_log.report.groups import groups
 from reprod_log.report.map_view import map_rows
-from reprod_log.report.view import MARKS, ReportRow, remarks, rows
+from reprod_log.report.view import MARKS, ReportRow, remarks
 from reprod_log.report.writing import number, plain, shortened, times
 
 SUFFIXES = (".md", ".markdown")
@@ -29,8 +29,8 @@ _NUMBERS = ("mean_abs", "max_abs", "mean_rel", "max_rel", "cosine_distance")
 def render(alignment: Alignment, options: Options = USUAL) -> str:
     """The short form, or with `full` every entry; what does not fit into a comment is counted and left out."""
     phrase = words(options.language)
-    everything = rows(alignment)
-    screen = first_screen(alignment, all_rows=everything)
+    screen = FirstScreen(alignment)
+    everything = screen.rows
     shown = everything if options.full else tuple(row for row in everything if not row.status.passed)
     sections = [
         _answer(alignment, screen, phrase, full=options.full),

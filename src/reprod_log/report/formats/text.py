@@ -5,8 +5,8 @@ from __future__ import annotations
 from reprod_log.alignment import Alignment
 from reprod_log.messages import Words, message, words
 from reprod_log.report import USUAL, Options
-from reprod_log.report.first_screen import first_lines, first_screen, note_lines, side_lines
-from reprod_log.report.view import ReportRow, rows
+from reprod_log.report.first_screen import FirstScreen, first_lines, note_lines, side_lines
+from reprod_log.report.view import ReportRow
 from reprod_log.report.writing import plain
 
 SUFFIXES = (".txt", ".log")
@@ -17,10 +17,9 @@ _MOST_ROWS = 20
 def render(alignment: Alignment, options: Options = USUAL) -> str:
     """The first screen and the entries that do not pass; all entries in the full form."""
     phrase = words(options.language)
-    everything = rows(alignment)
-    screen = first_screen(alignment, all_rows=everything)
+    screen = FirstScreen(alignment)
     lines = first_lines(screen, phrase) + side_lines(alignment, phrase)
-    shown = everything if options.full else screen.own_failures(everything)
+    shown = screen.rows if options.full else screen.own_failures
     if shown == (screen.divergence,):
         # It stands above with all there is to say.
         shown = ()
@@ -28,7 +27,7 @@ def render(alignment: Alignment, options: Options = USUAL) -> str:
     if shown:
         most = len(shown) if options.full else _MOST_ROWS
         text += ["", *(_line(row, phrase) for row in shown[:most])]
-        left = sum(not row.status.passed for row in everything) - min(len(shown), most)
+        left = sum(not row.status.passed for row in screen.rows) - min(len(shown), most)
         if left and not options.full:
             text.append(f"  {phrase(message('table.more', count=left, how='--full'))}")
     notes = note_lines(alignment, phrase)

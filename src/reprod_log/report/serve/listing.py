@@ -17,7 +17,7 @@ from reprod_log.alignment import SCHEMA, Alignment
 from reprod_log.errors import ReprodLogError
 from reprod_log.messages import message, words
 from reprod_log.recording.files import check_inside
-from reprod_log.report.first_screen import screen_headline
+from reprod_log.report.first_screen import FirstScreen
 from reprod_log.report.html_data import in_languages
 from reprod_log.report.view import MARKS, first_in_words
 from reprod_log.report.writing import plain
@@ -161,13 +161,13 @@ class Listing:
         except ReprodLogError as error:
             return replace(plain_item, headline=plain(str(error)), mark="!")
         opened(path, found)
-        first = first_in_words(found)
+        first, headline = first_in_words(found), FirstScreen(found).headline
         return replace(
             plain_item,
             status=found.status.value,
             mark=MARKS[Status(found.status)],
-            headline=words()(screen_headline(found)),
-            says=in_languages(screen_headline(found)),
+            headline=words()(headline),
+            says=in_languages(headline),
             first=plain(words()(first)) if first is not None else "",
             sides=(_side(found.reference), _side(found.candidate)),
         )

@@ -1,5 +1,5 @@
 // The table of entries: search, filter, sort. Rows become elements only as far as the reader has scrolled.
-const BATCH = 150;
+const BATCH = 60;
 const body = document.querySelector("#table tbody");
 // By the names of both sides and by the words that stand in the table.
 const searched = data.keys.map((_, row) => `${keysOf(row)} ${inWords(row)}`.toLowerCase());
@@ -8,6 +8,7 @@ const causes = data.causes.map((rows) => new Set(rows));
 const inherited = new Set(data.inherited);
 let order = data.keys.map((_, row) => row);
 let visible = order;
+let scrolled = false;
 
 const short = (value) => {
   const number = toNumber(value);
@@ -47,7 +48,9 @@ function drawRows(most) {
 function redraw() {
   body.replaceChildren();
   drawRows(BATCH);
-  document.getElementById("entries").scrollTop = 0;
+  // Asking for the place lays the page out, so it is asked only of a reader who has scrolled.
+  if (scrolled) document.getElementById("entries").scrollTop = 0;
+  scrolled = false;
 }
 
 // The line of a row, drawn now if the reader has not come so far yet; undefined if it is filtered out.
@@ -137,7 +140,7 @@ function setUpTable() {
     openEntry(Number(line.id.slice(1)));
   });
   const box = document.getElementById("entries");
-  box.addEventListener("scroll", () => { if (box.scrollTop + box.clientHeight > box.scrollHeight - 800) drawRows(body.rows.length + BATCH); });
+  box.addEventListener("scroll", () => { scrolled = true; if (box.scrollTop + box.clientHeight > box.scrollHeight - 800) drawRows(body.rows.length + BATCH); });
   document.getElementById("filter-step").addEventListener("change", (event) => { filter.step = event.target.value; applyFilter(); });
   document.getElementById("filter-phase").addEventListener("change", (event) => { filter.phase = event.target.value; applyFilter(); });
   document.getElementById("module").addEventListener("click", () => { filter.module = ""; filter.cause = null; applyFilter(); });
