@@ -41,6 +41,7 @@ def test_search_asks_as_few_versions_as_halving_needs() -> None:
     assert len(asked) == 10
 
 
+@pytest.mark.usefixtures("torch_is_loaded")
 def test_baseline_passes_as_it_was_and_fails_when_the_program_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -62,6 +63,7 @@ def test_baseline_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.Capt
     assert "there is no baseline" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("torch_is_loaded")
 def test_bisect_names_the_commit_and_the_layer_that_changed_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

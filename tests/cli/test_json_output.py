@@ -97,6 +97,7 @@ def test_every_command_has_the_option() -> None:
             assert any("--json" in option.opts for option in one.params), name
 
 
+@pytest.mark.usefixtures("torch_is_loaded")
 def test_script_and_its_programs_print_elsewhere(folder: Path) -> None:
     (folder / "train.py").write_text(SCRIPT + "import subprocess\nsubprocess.run(['echo', 'words of its program'])\n")
     line = [sys.executable, "-m", "reprod_log", "run", "--float64", "-o", "ref", "--json", "-", "train.py"]

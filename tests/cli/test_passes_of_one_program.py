@@ -104,6 +104,7 @@ def test_recording_again_says_what_it_replaces(place: Path, capsys: pytest.Captu
     assert load(place / "rec").runs == ("",)
 
 
+@pytest.mark.usefixtures("torch_is_loaded")
 def test_one_command_records_both_passes(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (place / "train.py").write_text(SCRIPT + "\nprint('steps', sys.argv[1:])\n")
     command = ["run", "--float64", "--steps", "1", "-o", "both", "train.py", "--", "--steps", "7"]
@@ -117,6 +118,7 @@ def test_one_command_records_both_passes(place: Path, capfd: pytest.CaptureFixtu
     assert differing_passes(recording) == ()
 
 
+@pytest.mark.usefixtures("torch_is_loaded")
 def test_plain_pass_that_fails_ends_the_command(place: Path) -> None:
     (place / "train.py").write_text(SCRIPT + "\nsys.exit(7)\n")
     assert run(["run", "--float64", "-o", "both", "train.py"]) == 7

@@ -18,6 +18,7 @@ net(torch.ones(2, 4) * {factor})
 """
 
 
+@pytest.mark.usefixtures("torch_is_loaded")
 def test_watch_records_and_compares_again_when_the_script_is_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
