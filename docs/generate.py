@@ -60,7 +60,7 @@ def commands_page() -> str:
     remark = ["<!-- with: folder_of_files -->"]
     for name in names:
         found = group.commands[name]
-        usage = " ".join(["reprod", name, *(_metavar(one) for one in found.params if not _is_option(one)), "[OPTIONS]"])
+        usage = " ".join(["reprod", name, *(_argument(one) for one in found.params if not _is_option(one)), "[OPTIONS]"])
         lines += ["", f"## reprod {name}", "", *_paragraphs(found), "", "```text", usage, "```", ""]
         rows = [_row(one) for one in found.params if one.name != "help"]
         if rows:
@@ -82,6 +82,11 @@ def _paragraphs(command: Any) -> list[str]:
 
 def _is_option(parameter: Any) -> bool:
     return str(parameter.param_type_name) == "option"
+
+
+def _argument(parameter: Any) -> str:
+    name = _metavar(parameter) if parameter.required else f"[{_metavar(parameter)}]"
+    return name if parameter.nargs == 1 else f"{name}..."
 
 
 def _metavar(parameter: Any) -> str:

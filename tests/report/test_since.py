@@ -25,8 +25,8 @@ def made(*wrong: int, causes: tuple[str, ...] = ()) -> Alignment:
 
 def test_entries_causes_and_divergence_that_changed_are_named() -> None:
     found = since(made(1, 2, causes=("a", "b")), made(2, 3, causes=("b", "c")), "last.json")
-    assert found.fixed == (KEYS[1],)
-    assert found.broken == (KEYS[3],)
+    assert found.entries["fixed"] == (KEYS[1],)
+    assert found.entries["broken"] == (KEYS[3],)
     assert [str(one) for one in found.messages] == [
         "since last time (last.json): 1 more entry passes, 1 entry that passed fails",
         "fixed: a",
@@ -41,8 +41,8 @@ def test_cause_at_another_layer_is_the_same_mistake() -> None:
         return replace(made(1), findings=(replace(finding_of("made_up", "x", confidence="explained"), cause=cause),))
 
     found = since(at("layer1"), at("layer2"), "last.json")
-    assert (found.causes_fixed, found.causes_new, len(found.causes_moved)) == ((), (), 1)
-    assert since(at("layer1"), at("layer1"), "last.json").causes_moved == ()
+    assert (found.causes["fixed"], found.causes["new"], len(found.causes["moved"])) == ((), (), 1)
+    assert since(at("layer1"), at("layer1"), "last.json").causes["moved"] == ()
 
 
 def test_a_pass_has_fixed_every_cause() -> None:

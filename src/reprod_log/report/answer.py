@@ -5,7 +5,6 @@ docs/agents.md has the fields. The version rises when one is renamed, removed or
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -85,11 +84,11 @@ def _entry(row: ReportRow, there: frozenset[Key]) -> dict[str, Any]:
     return {
         **_names(row, there),
         "status": row.status.value,
-        "times_rounding": _number(row.times_floor),
-        "times_rounding_allowed": _number(allowed),
-        "times_limit": _number(row.times_limit),
-        "rel_l2": _number(row.number("rel_l2")),
-        "max_abs": _number(row.number("max_abs")),
+        "times_rounding": row.times_floor,
+        "times_rounding_allowed": allowed,
+        "times_limit": row.times_limit,
+        "rel_l2": row.number("rel_l2"),
+        "max_abs": row.number("max_abs"),
         "reason": _message(row.reason) if row.reason else None,
     }
 
@@ -98,8 +97,3 @@ def _message(what: Text) -> dict[str, Any]:
     if isinstance(what, tuple):
         return {"id": "several", "arguments": {}, "text": "; ".join(map(str, what)), "parts": list(map(_message, what))}
     return what.to_dict() if isinstance(what, Message) else {"id": "text", "arguments": {}, "text": what}
-
-
-def _number(value: float | None) -> float | str | None:
-    """A number that JSON can hold: NaN and the infinities by name."""
-    return value if value is None or math.isfinite(value) else str(value)

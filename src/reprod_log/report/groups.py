@@ -39,6 +39,12 @@ class Group:
         return max(self.rows, key=_badness)
 
 
+def share(counts: Counter[Status]) -> str:
+    """How many do not pass, of how many: 3/12; only how many there are where all pass."""
+    bad = sum(count for status, count in counts.items() if not status.passed)
+    return f"{bad}/{counts.total()}" if bad else str(counts.total())
+
+
 def groups(rows: Iterable[ReportRow]) -> tuple[Group, ...]:
     """The entries by pass, step and phase, in the order in which they first occur."""
     found: dict[tuple[str, int | None, str], list[ReportRow]] = {}

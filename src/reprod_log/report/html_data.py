@@ -22,7 +22,7 @@ from reprod_log.recording import Key
 from reprod_log.report.causes import Cause, Causes
 from reprod_log.report.curves import Curve
 from reprod_log.report.groups import HeatMap
-from reprod_log.report.view import MARKS, SEVERITY, ReportRow, both_names
+from reprod_log.report.view import MARKS, SEVERITY, ReportRow, both_names, in_run
 from reprod_log.report.writing import number, plain, times
 from reprod_log.verdict import Status
 
@@ -225,7 +225,7 @@ def _element(one: Worst) -> list[Any]:
 def _curve(curve: Curve) -> dict[str, Any]:
     points = curve.points
     return {
-        "name": plain(f"{curve.run}@{curve.name}" if curve.run else curve.name),
+        "name": plain(in_run(curve.run, curve.name)),
         "kind": curve.kind,
         "step": [point.step for point in points],
         "reference": [short(point.reference, 9) for point in points],
@@ -354,8 +354,7 @@ def heat_table(heat: HeatMap) -> HeatTable:
         )
         for layer in shown
     )
-    title = f"{heat.run}@{heat.phase}" if heat.run else heat.phase
-    return HeatTable(title, heat.steps, lines, len(heat.layers) - len(shown), len(heat.layers))
+    return HeatTable(in_run(heat.run, heat.phase), heat.steps, lines, len(heat.layers) - len(shown), len(heat.layers))
 
 
 def _cell(row: ReportRow | None) -> Markup:

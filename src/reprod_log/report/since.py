@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,33 +17,23 @@ _MOST_KEYS = 50
 
 @dataclass(frozen=True)
 class Since:
-    """What changed; `Finding`s are those of the earlier alignment where they are gone, else those of the later one."""
+    """What changed. A cause that is gone is a finding of the earlier alignment, any other one of the later."""
 
     path: str
     """Where the earlier alignment is."""
-    fixed: tuple[Key, ...]
-    """Entries that pass and did not."""
-    broken: tuple[Key, ...]
-    """Entries that do not pass and did."""
-    causes_fixed: tuple[Finding, ...]
-    causes_new: tuple[Finding, ...]
-    causes_moved: tuple[Finding, ...]
-    """The same mistake at other entries than before."""
+    entries: Mapping[str, tuple[Key, ...]]
+    """Those that pass and did not (fixed), and those that do not pass and did (broken)."""
+    causes: Mapping[str, tuple[Finding, ...]]
+    """Those that are gone (fixed), new, or the same mistake at other entries than before (moved)."""
     first: tuple[Message | None, Message | None]
     """The first divergence before and now."""
 
     @property
     def messages(self) -> tuple[Message, ...]:
         """As sentences, what counts first."""
-        counts = [("since.fixed", len(self.fixed)), ("since.broken", len(self.broken))]
-        parts = tuple(message(id, count=count) for id, count in counts if count)
+        parts = tuple(message(f"since.{how}", count=len(keys)) for how, keys in self.entries.items() if keys)
         lines = [message("since", path=Name(self.path), parts=parts or message("since.same"))]
-        for id, causes in (
-            ("since.cause.fixed", self.causes_fixed),
-            ("since.cause.new", self.causes_new),
-            ("since.cause.moved", self.causes_moved),
-        ):
-            lines += [message(id, cause=one.cause) for one in causes]
+        lines += [message(f"since.cause.{how}", cause=one.cause) for how, found in self.causes.items() for one in found]
         before, now = self.first
         if before is not None and now is not None and before != now:
             lines.append(message("since.first", before=before, now=now))
@@ -50,36 +41,39 @@ class Since:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values for programs."""
-        before, now = self.first
         return {
             "path": self.path,
-            "entries_fixed": [str(key) for key in self.fixed[:_MOST_KEYS]],
-            "entries_fixed_total": len(self.fixed),
-            "entries_broken": [str(key) for key in self.broken[:_MOST_KEYS]],
-            "entries_broken_total": len(self.broken),
-            "causes_fixed": [one.cause.to_dict() for one in self.causes_fixed],
-            "causes_new": [one.cause.to_dict() for one in self.causes_new],
-            "causes_moved": [one.cause.to_dict() for one in self.causes_moved],
-            "first_divergence_before": None if before is None else before.to_dict(),
-            "first_divergence_now": None if now is None else now.to_dict(),
+            **{f"entries_{how}": [str(key) for key in keys[:_MOST_KEYS]] for how, keys in self.entries.items()},
+            **{f"entries_{how}_total": len(keys) for how, keys in self.entries.items()},
+            **{f"causes_{how}": [one.cause.to_dict() for one in found] for how, found in self.causes.items()},
+            **{
+                f"first_divergence_{when}": None if first is None else first.to_dict()
+                for when, first in zip(("before", "now"), self.first, strict=True)
+            },
         }
 
 
 def since(before: Alignment, now: Alignment, path: str) -> Since:
     """What changed from the alignment saved at `path` to this one; entries that only one of them has do not count."""
     earlier = {one.key: one.status.passed for one in before.verdict.judgements}
-    later = {one.key: one.status.passed for one in now.verdict.judgements}
-    both = [key for key in later if key in earlier]
+    changed = {
+        one.key: one.status.passed
+        for one in now.verdict.judgements
+        if one.key in earlier and earlier[one.key] != one.status.passed
+    }
     old, new = _mistakes(before), _mistakes(now)
+    moved = [mistake for mistake in new if mistake in old and _causes(new[mistake]) != _causes(old[mistake])]
     return Since(
         path=path,
-        fixed=tuple(key for key in both if later[key] and not earlier[key]),
-        broken=tuple(key for key in both if earlier[key] and not later[key]),
-        causes_fixed=tuple(found[0] for mistake, found in old.items() if mistake not in new),
-        causes_new=tuple(found[0] for mistake, found in new.items() if mistake not in old),
-        causes_moved=tuple(
-            found[0] for mistake, found in new.items() if mistake in old and _causes(found) != _causes(old[mistake])
-        ),
+        entries={
+            "fixed": tuple(key for key, passes in changed.items() if passes),
+            "broken": tuple(key for key, passes in changed.items() if not passes),
+        },
+        causes={
+            "fixed": tuple(found[0] for mistake, found in old.items() if mistake not in new),
+            "new": tuple(found[0] for mistake, found in new.items() if mistake not in old),
+            "moved": tuple(new[mistake][0] for mistake in moved),
+        },
         first=(first_in_words(before), first_in_words(now)),
     )
 

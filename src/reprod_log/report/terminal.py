@@ -13,7 +13,7 @@ from rich.text import Text
 
 from reprod_log.messages import Words, message, words
 from reprod_log.report.first_screen import FirstScreen, Role, first_lines, headline, note_lines, side_lines
-from reprod_log.report.groups import ModuleGroup, module_tree
+from reprod_log.report.groups import ModuleGroup, module_tree, share
 from reprod_log.report.view import MARKS, ReportRow, rows
 from reprod_log.report.writing import plain, shortened, times
 from reprod_log.verdict import Status
@@ -137,10 +137,7 @@ def _grow(tree: Tree, node: ModuleGroup) -> None:
         label.append(f" ↔ {plain(node.partner)}")
     if node.layer_type and node.layer_type != node.name:
         label.append(f" {plain(node.layer_type)}", style="dim")
-    total = sum(node.counts.values())
-    bad = sum(count for status, count in node.counts.items() if not status.passed)
-    share = f"{bad}/{total}" if bad else str(total)
-    label.append(f"  {share}  rel L2 {node.worst.text('rel_l2')}", style="dim")
+    label.append(f"  {share(node.counts)}  rel L2 {node.worst.text('rel_l2')}", style="dim")
     branch = tree.add(label)
     for child in node.children:
         _grow(branch, child)

@@ -209,6 +209,11 @@ def first_in_words(alignment: Alignment) -> Message | None:
     return entry_in_words(first.key, None if first.status is Status.UNMATCHED else next(partners, None))
 
 
+def in_run(run: str, name: str) -> str:
+    """float64@forward; only the name in the program as it is."""
+    return f"{run}@{name}" if run else name
+
+
 def both_names(reference: str, candidate: str) -> str:
     """One name where both sides have the same, else both."""
     return reference if reference == candidate else f"{reference} ↔ {candidate}"

@@ -32,7 +32,7 @@ def run(
         typer.Argument(metavar="REF", help="FILE.py:FUNCTION that makes the reference; or a saved alignment (JSON)."),
     ],
     candidate: Annotated[
-        str | None, typer.Argument(metavar="[CAND]", help="FILE.py:FUNCTION that makes the candidate.")
+        str | None, typer.Argument(metavar="CAND", help="FILE.py:FUNCTION that makes the candidate.")
     ] = None,
     inputs: Annotated[
         str | None,

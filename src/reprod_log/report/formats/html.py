@@ -18,7 +18,7 @@ from reprod_log.report import USUAL, Options
 from reprod_log.report.curves import curves
 from reprod_log.report.facts import coverage, policy_rules, provenance_facts
 from reprod_log.report.first_screen import FirstScreen
-from reprod_log.report.groups import groups, heat_maps, module_tree
+from reprod_log.report.groups import groups, heat_maps, module_tree, share
 from reprod_log.report.html_data import (
     HtmlParts,
     Sentences,
@@ -30,7 +30,7 @@ from reprod_log.report.html_data import (
     page_data,
 )
 from reprod_log.report.map_view import map_headline, map_remarks, map_rows
-from reprod_log.report.view import MARKS, ReportRow, remarks, rows
+from reprod_log.report.view import MARKS, ReportRow, in_run, remarks, rows
 from reprod_log.report.writing import plain
 from reprod_log.version import __version__
 
@@ -155,7 +155,7 @@ def page(template: str, *, language: str = "en", **values: Any) -> str:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    environment.filters["plain"] = plain
+    environment.filters |= {"plain": plain, "share": share, "in_run": in_run}
     return environment.get_template(template).render(
         p=HtmlParts(words(language), Sentences()),
         style=(TEMPLATES / "report.css").read_text(encoding="utf-8"),

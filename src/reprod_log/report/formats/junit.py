@@ -14,7 +14,7 @@ from reprod_log.report import USUAL, Options
 from reprod_log.report.first_screen import headline
 from reprod_log.report.formats import text
 from reprod_log.report.groups import Group, groups
-from reprod_log.report.view import ReportRow, rows
+from reprod_log.report.view import ReportRow, in_run, rows
 from reprod_log.report.writing import plain, shortened
 from reprod_log.verdict import Status
 
@@ -47,8 +47,7 @@ def render(alignment: Alignment, options: Options = USUAL) -> str:
 
 
 def _suite(group: Group) -> str:
-    prefix = f"{group.run}@" if group.run else ""
-    return _safe(f"{prefix}step{group.step}/{group.phase}" if group.phase else f"{prefix}entries")
+    return _safe(in_run(group.run, f"step{group.step}/{group.phase}" if group.phase else "entries"))
 
 
 def _case(suite: ElementTree.Element, row: ReportRow, phrase: Words) -> None:

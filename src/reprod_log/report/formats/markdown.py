@@ -13,9 +13,9 @@ from reprod_log.report import USUAL, Options
 from reprod_log.report.curves import Curve, curves
 from reprod_log.report.facts import Fact, provenance_facts
 from reprod_log.report.first_screen import FirstScreen
-from reprod_log.report.groups import groups
+from reprod_log.report.groups import groups, share
 from reprod_log.report.map_view import map_rows
-from reprod_log.report.view import MARKS, ReportRow, remarks
+from reprod_log.report.view import MARKS, ReportRow, in_run, remarks
 from reprod_log.report.writing import number, plain, shortened, times
 
 SUFFIXES = (".md", ".markdown")
@@ -114,16 +114,14 @@ def _steps(everything: Iterable[ReportRow], phrase: Words) -> Section:
     columns = [phrase.get(name) for name in ("step", "phase", "status", "worst", "entries", "rel_l2", "times_limit")]
     lines = []
     for group in groups(everything):
-        bad = sum(count for status, count in group.counts.items() if not status.passed)
-        total = len(group.rows)
-        phase = f"{group.run}@{group.phase}" if group.run else group.phase
+        phase = in_run(group.run, group.phase)
         lines.append(
             (
                 "–" if group.step is None else str(group.step),
                 text(phase) if phase else phrase.get("classic"),
                 f"{MARKS[group.status]} {group.status.value}",
                 code(phrase(group.worst.title)),
-                f"{bad}/{total}" if bad else str(total),
+                share(group.counts),
                 group.worst.text("rel_l2"),
                 times(group.worst.times_limit),
             )
@@ -167,13 +165,8 @@ def _curve(curve: Curve, phrase: Words) -> Section:
         )
         for point in curve.points
     ]
-    name = Name(f"{curve.run}@{curve.name}" if curve.run else curve.name)
-    return Section(
-        phrase(message("curve.title", name=name), name=code),
-        [phrase.get(name) for name in names],
-        lines,
-        right=len(names) - 2,
-    )
+    title = phrase(message("curve.title", name=Name(in_run(curve.run, curve.name))), name=code)
+    return Section(title, [phrase.get(name) for name in names], lines, right=len(names) - 2)
 
 
 def _map(alignment: Alignment, phrase: Words) -> Section:
