@@ -113,13 +113,13 @@ def _attention(
     attn_mask: Any = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
+    **settings: Any,
 ) -> Any:
     """Attention with a dropout of its own, written out, since the fused one draws where nobody can give it a mask."""
     if not dropout_p:
         return None
-    if enable_gqa:
+    scale = settings.get("scale")
+    if settings.get("enable_gqa"):
         key, value = (one.repeat_interleave(query.shape[-3] // one.shape[-3], -3) for one in (key, value))
     scores = query @ key.transpose(-2, -1) * (query.shape[-1] ** -0.5 if scale is None else scale)
     if is_causal:
