@@ -167,7 +167,9 @@ def test_policy_survives_when_written_and_read() -> None:
     assert Policy.from_dict(data) == policy
     assert Policy.from_dict({**data, "allow_unmatched": ["a"], "accept": ["b"]}) == policy
     del data["accept"]
-    assert Policy.from_dict({**data, "name": 7}) == Policy(policy.limits, "7", equal_nan=True, allow_unmatched=("a",))
+    assert Policy.from_dict(data) == Policy(policy.limits, equal_nan=True, allow_unmatched=("a",))
+    with pytest.raises(TypeError, match=r"Policy\.name"):
+        Policy.from_dict({**data, "name": 7})
 
 
 def rough(source: str = "sketches", **bounds: tuple[float, float]) -> Estimate:

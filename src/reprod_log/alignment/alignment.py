@@ -23,8 +23,8 @@ from reprod_log.measure.picture import Picture
 from reprod_log.pairing.links import WeightMap
 from reprod_log.pairing.saved_map import map_from_dict, map_to_dict
 from reprod_log.recording import Key
-from reprod_log.recording.encoding import check_types
 from reprod_log.recording.files import replacing
+from reprod_log.recording.plain import from_plain
 from reprod_log.recording.recording import Source
 from reprod_log.verdict import (
     CalibratedPolicy,
@@ -152,9 +152,8 @@ class Alignment:
             findings = tuple(Finding.from_dict(one) for one in data["findings"])
             # Files of earlier versions have none.
             weights = map_from_dict(data["weight_map"]) if data.get("weight_map") is not None else None
-            for part in (comparison, policy, floor, reference, candidate, *findings):
-                if part is not None:
-                    check_types(part)
+            for finding in findings:
+                from_plain(Finding, finding)
             verdict = verdict_of(comparison, policy, floor, reference.complete and candidate.complete)
             found = cls(reference, candidate, comparison, policy, verdict, findings, floor, weights)
             if found.passed and not Status(data["status"]).passed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, NamedTuple
 
@@ -17,11 +17,12 @@ from reprod_log.measure.metrics import rows_measured
 from reprod_log.measure.sketch import estimate_notes, estimate_pair, has_values, shapes_differ
 from reprod_log.measure.small import is_small, measure_small
 from reprod_log.measure.spread import spread
-from reprod_log.messages import Foreign, Message, Note, message, notes_from_dict, notes_to_dict
+from reprod_log.messages import Foreign, Message, Note, message
 from reprod_log.pairing import Pair, Pairing
 from reprod_log.pairing.pairing import How
 from reprod_log.recording import Key
 from reprod_log.recording.entry import gc_paused
+from reprod_log.recording.plain import Plain, from_plain, to_plain
 from reprod_log.recording.portable import portable_entry
 
 _SAMPLES_IN_ALL = 30_000
@@ -35,10 +36,6 @@ _MOST_HINTS = 100_000
 """Likeness is quadratic to find; a thousand missing names need no hints."""
 _MOST_LETTERS = _MOST_HINTS * 60**2
 """Names of usual length; comparing two takes as long as the product of their lengths."""
-
-
-_SENTENCES = ("incomparable", "view")
-"""Fields that are messages: a file has their English text, and their ids beside it."""
 
 
 class Compared(NamedTuple):
@@ -64,36 +61,17 @@ class Compared(NamedTuple):
     worst_elements: tuple[Worst, ...] = ()
     """The elements that differ most, largest difference first."""
 
+    def contradictions(self) -> Iterator[str]:
+        """What cannot be true of any pair."""
+        if self.measurement is not None and self.measurement.count != prod(self.reference_shape):
+            yield f"{self.measurement.count} elements of {list(self.reference_shape)} were measured"
+
     def to_dict(self) -> dict[str, Any]:
-        data = self._asdict()
-        data["key"], data["candidate_key"] = str(self.key), str(self.candidate_key)
-        for name in _SENTENCES:
-            sentence: Message | None = data[name]
-            data[name] = "" if sentence is None else str(sentence)
-            if sentence is not None:
-                data[f"{name}_id"] = sentence.to_dict(text=False)
-        data["measurement"] = None if self.measurement is None else self.measurement.to_dict()
-        data["worst_elements"] = [one.to_dict() for one in self.worst_elements]
-        return data
+        return to_plain(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Compared:
-        values = {name: value for name, value in data.items() if name in cls._fields}
-        values["key"], values["candidate_key"] = Key.parse(values["key"]), Key.parse(values["candidate_key"])
-        for name in _SENTENCES:
-            text, id = values.get(name, ""), data.get(f"{name}_id")
-            values[name] = Message.from_dict({**id, "text": text} if id else text) if text else None
-        values["reference_shape"] = tuple(values["reference_shape"])
-        values["candidate_shape"] = tuple(values["candidate_shape"])
-        if values["measurement"] is not None:
-            values["measurement"] = Measurement.from_dict(values["measurement"])
-            if values["measurement"].count != prod(values["reference_shape"]):
-                raise ValueError(
-                    f"{values['measurement'].count} elements of {list(values['reference_shape'])} were measured"
-                )
-        values["samples"] = tuple((float(ours), float(theirs)) for ours, theirs in values.get("samples", ()))
-        values["worst_elements"] = tuple(Worst.from_dict(one) for one in values.get("worst_elements", ()))
-        return cls(**values)
+        return from_plain(cls, data)
 
 
 @dataclass(frozen=True)
@@ -107,7 +85,7 @@ class Unmatched:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Plain):
     """Everything that was measured, in the reference's execution order."""
 
     rows: tuple[Compared, ...]
@@ -115,25 +93,6 @@ class Comparison:
     notes: tuple[Note, ...] = ()
     structural: tuple[str, ...] = ()
     """Modules without parameters that only one side has as modules; there was nothing to compare them with."""
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "rows": [row.to_dict() for row in self.rows],
-            "unmatched": [{**asdict(one), "key": str(one.key)} for one in self.unmatched],
-            **notes_to_dict(self.notes),
-            "structural": list(self.structural),
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Comparison:
-        return cls(
-            rows=tuple(Compared.from_dict(row) for row in data["rows"]),
-            unmatched=tuple(
-                Unmatched(Key.parse(one["key"]), one["side"], tuple(one.get("near", ()))) for one in data["unmatched"]
-            ),
-            notes=notes_from_dict(data),
-            structural=tuple(data.get("structural", ())),
-        )
 
 
 class Task(NamedTuple):

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from reprod_log.messages import Note, notes_from_dict, notes_to_dict
+from reprod_log.messages import Note
+from reprod_log.recording.plain import from_plain, to_plain
 
 
 class SideSummary(NamedTuple):
@@ -38,18 +39,6 @@ class Worst(NamedTuple):
     reference: float | complex | int | bool | str
     candidate: float | complex | int | bool | str
 
-    def to_dict(self) -> dict[str, Any]:
-        """Index and values as JSON can hold them; a complex number becomes {"re": …, "im": …}."""
-        return {
-            "index": list(self.index),
-            "reference": _jsonable(self.reference),
-            "candidate": _jsonable(self.candidate),
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Worst:
-        return cls(tuple(data["index"]), _number(data["reference"]), _number(data["candidate"]))
-
 
 @dataclass(frozen=True)
 class Estimate:
@@ -61,11 +50,6 @@ class Estimate:
     """Relative standard error of `rel_l2` and `rmse`; NaN when they are not known at all."""
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """For each metric that something is known of: between which numbers it lies (three errors wide)."""
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Estimate:
-        bounds = {str(name): (float(low), float(high)) for name, (low, high) in data["bounds"].items()}
-        return cls(str(data["source"]), float(data["error"]), bounds)
 
 
 SIZES = ("max_abs", "mean_abs", "min_abs", "rmse", "max_rel", "mean_rel", "rel_l2", "cosine_distance")
@@ -158,39 +142,21 @@ class Measurement(NamedTuple):
         """Whether every element is the same on both sides and none is NaN."""
         return self.comparable == self.count and self.differing == 0 and self.estimate is None
 
+    @staticmethod
+    def brief() -> tuple[str, ...]:
+        """What a file leaves out where there is none: most are measured, and by elements."""
+        return "estimate", "rows"
+
+    def contradictions(self) -> Iterator[str]:
+        """What cannot be true of any pair of arrays. A file can be edited; a verdict must not stand on nonsense."""
+        return _contradictions(self)
+
     def to_dict(self) -> dict[str, Any]:
-        """The measurement as JSON can hold it; a complex number becomes {"re": …, "im": …}."""
-        data = self._asdict()
-        data["reference"], data["candidate"] = self.reference._asdict(), self.candidate._asdict()
-        data["worst"] = None if self.worst is None else self.worst.to_dict()
-        data.update(notes_to_dict(self.notes))
-        if self.estimate is not None:
-            data["estimate"] = asdict(self.estimate)
-        else:
-            # Most are measured and have none.
-            del data["estimate"]
-        if not self.rows:
-            del data["rows"]
-        return data
+        return to_plain(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Measurement:
-        """The measurement that `to_dict` wrote; fields of a later version are left out."""
-        values = {name: value for name, value in data.items() if name in cls._fields}
-        values["reference"] = SideSummary(**values["reference"])
-        values["candidate"] = SideSummary(**values["candidate"])
-        if values.get("worst") is not None:
-            values["worst"] = Worst.from_dict(values["worst"])
-        values["octaves"] = tuple((int(e), int(n)) for e, n in values.get("octaves", ()))
-        values["notes"] = notes_from_dict(data)
-        if values.get("estimate") is not None:
-            values["estimate"] = Estimate.from_dict(values["estimate"])
-        values["rows"] = tuple((str(name), float(value)) for name, value in values.get("rows", ()))
-        found = cls(**values)
-        wrong = next(_contradictions(found), None)
-        if wrong is not None:
-            raise ValueError(f"numbers that no measurement gives: {wrong}")
-        return found
+        return from_plain(cls, data)
 
 
 _CLOSE = 1e-6
@@ -198,7 +164,6 @@ _CLOSE = 1e-6
 
 
 def _contradictions(one: Measurement) -> Iterator[str]:
-    """What cannot be true of any pair of arrays. A file can be edited; a verdict must not stand on nonsense."""
     counts = (one.count, one.nan_both, one.nonfinite_mismatched, one.comparable, one.beyond_limit or 0)
     if min(counts) < 0 or max(counts) > one.count:
         yield f"counts {counts}"
@@ -239,11 +204,3 @@ def _worst_contradiction(one: Measurement) -> Iterator[str]:
 
 
 _TINIEST = 1e-300
-
-
-def _jsonable(value: Any) -> Any:
-    return {"re": value.real, "im": value.imag} if isinstance(value, complex) else value
-
-
-def _number(value: Any) -> Any:
-    return complex(value["re"], value["im"]) if isinstance(value, Mapping) else value

@@ -10,7 +10,7 @@ from reprod_log.layers.layouts import Piece, TensorView
 from reprod_log.layers.transform import Transform
 from reprod_log.messages import Message, message
 from reprod_log.pairing.links import Computed, Crossing, Link, Recipe, WeightMap
-from reprod_log.recording.encoding import check_types
+from reprod_log.recording.plain import from_plain
 
 _FORMS: dict[str, Any] = {one.__name__: one for one in (Recipe, Computed, TensorView, Piece, Transform, Link, Crossing)}
 _FORM = "form"
@@ -24,11 +24,8 @@ def map_to_dict(weights: WeightMap) -> dict[str, Any]:
 def map_from_dict(data: Mapping[str, Any]) -> WeightMap:
     """The map that `map_to_dict` described."""
     found = WeightMap(**{str(name): _made(value) for name, value in data.items()})
-    for part in (found, *found.links):
-        check_types(part)
+    from_plain(WeightMap, found)
     for link in found.links:
-        if not link.is_computed:
-            check_types(link.recipe)
         if len(link.sources) != len(link.source_shapes) or not link.sources:
             raise ValueError(f"the link of {link.target!r} has {len(link.sources)} sources")
     return found

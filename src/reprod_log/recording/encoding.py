@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import types
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, is_dataclass
-from enum import Enum
-from functools import cache
 from math import prod
 from sys import intern
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
 import numpy as np
 
@@ -45,9 +41,6 @@ FORMAT_VERSION = 1
 STORABLE = frozenset(SAFETENSORS_CODES)
 """dtypes that safetensors has a code for."""
 _HARMLESS_BYTES = 1 << 26
-_TypeCheck = Callable[[Any], bool]
-_LARGEST = 1 << 64
-"""Seeds come near it; beyond it nothing is counted, and the text of a number can be without end."""
 
 
 def encode(array: Array, *, key: str = "", native: frozenset[str] = STORABLE) -> Array:
@@ -186,8 +179,6 @@ def facts_from(described: Mapping[str, Any], *, complete: bool, where: str) -> d
     try:
         provenance = Provenance.from_dict(described.get("provenance", {}))
         modules = tuple(ModuleInfo.from_dict(one) for one in described.get("modules", ()))
-        for one in (provenance, *modules):
-            check_types(one)
         notes = notes_from_dict(described)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise UnreadableFile(f"{where}: the description of its origin is damaged ({error!r})") from error
@@ -229,67 +220,3 @@ def entry_from(described: Any, read: Callable[[], Array], *, where: object) -> E
     layer_type, digest = str(described.get("layer_type", "")), str(described.get("hash", ""))
     # Interned: ten thousand entries then share one name.
     return Entry(Key.parse(key), shape, intern(dtype), read, layer_type, detail, digest, meta)
-
-
-def check_types(value: Any) -> None:
-    """Raise TypeError, with the name of the field, unless every field of this value has its declared type."""
-    kind: Any = type(value)
-    for name, fits in _field_checks(kind):
-        if not fits(getattr(value, name)):
-            raise TypeError(
-                f"{type(value).__name__}.{name} cannot be a {type(getattr(value, name)).__name__} like this"
-            )
-
-
-@cache
-def _field_checks(kind: Any) -> tuple[tuple[str, _TypeCheck], ...]:
-    hints = get_type_hints(kind)
-    names = kind._fields if issubclass(kind, tuple) else [field.name for field in fields(kind)]
-    return tuple((name, _check_of(hints[name])) for name in names)
-
-
-def _check_of(hint: Any) -> _TypeCheck:
-    origin, given = get_origin(hint), get_args(hint)
-    if origin in (Union, types.UnionType):
-        options = [_check_of(one) for one in given]
-        return lambda value: any(fits(value) for fits in options)
-    if origin is Literal:
-        return lambda value: isinstance(value, str) and value in given
-    if origin is tuple:
-        return _tuple_check(given)
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        keys, values = _check_of(given[0]), _check_of(given[1])
-        return lambda value: isinstance(value, Mapping) and all(keys(k) and values(v) for k, v in value.items())
-    return _simple_check(hint)
-
-
-def _tuple_check(given: tuple[Any, ...]) -> _TypeCheck:
-    if given[-1] is Ellipsis:
-        item = _check_of(given[0])
-        return lambda value: isinstance(value, tuple) and all(map(item, value))
-    items = [_check_of(one) for one in given]
-    return lambda value: (
-        isinstance(value, tuple) and len(value) == len(items) and all(f(v) for f, v in zip(items, value, strict=True))
-    )
-
-
-def _simple_check(hint: Any) -> _TypeCheck:
-    if hint in (Any, object):
-        return lambda value: True
-    if hint is int:
-        return lambda value: type(value) is int and -_LARGEST < value < _LARGEST
-    if hint is float:
-        # JSON does not tell 1.0 from 1.
-        return lambda value: type(value) is float or (type(value) is int and -_LARGEST < value < _LARGEST)
-    if isinstance(hint, type) and (is_dataclass(hint) or hasattr(hint, "_fields")):
-        return _value_check(hint)
-    if isinstance(hint, type) and issubclass(hint, (str, bool, complex, type(None), Enum)):
-        return lambda value: isinstance(value, hint)
-    raise AssertionError(f"no check for fields of type {hint!r}")
-
-
-def _value_check(kind: Any) -> _TypeCheck:
-    def fits(value: Any) -> bool:
-        return value.__class__ is kind and all(one(getattr(value, name)) for name, one in _field_checks(kind))
-
-    return fits

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from reprod_log.errors import UsageError, listed
+from reprod_log.errors import RecordingError, UsageError, listed
 from reprod_log.messages import Message, Names, Parts, message
+from reprod_log.recording.plain import Plain
 from reprod_log.recording.recording import Recording
 
 FACT = "passes"
@@ -17,7 +18,7 @@ ONE_PRECISION = "one_precision"
 
 
 @dataclass(frozen=True)
-class Program:
+class Program(Plain):
     """A script with everything that decides what it computes. Contents and values are kept as hashes."""
 
     script: str = ""
@@ -31,14 +32,6 @@ class Program:
     """Environment variables that the script or its framework reads; '' for one that is not set."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Switches of the framework, and the settings of layers and optimizers, under dotted names."""
-
-    def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "arguments": list(self.arguments)}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Program:
-        known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
-        return cls(**{**known, "arguments": tuple(known.get("arguments", ()))})
 
     def differences(self, other: Program) -> dict[str, tuple[Any, Any]]:
         """What differs, by its name, with both values; what only one of them recorded does not count."""
@@ -65,7 +58,10 @@ def programs_of(recording: Recording) -> dict[str, Program]:
     known = recording.provenance.extra.get(FACT, {})
     if not isinstance(known, Mapping):
         return {}
-    return {str(run): Program.from_dict(one) for run, one in known.items() if isinstance(one, Mapping)}
+    try:
+        return {str(run): Program.from_dict(one) for run, one in known.items() if isinstance(one, Mapping)}
+    except TypeError as error:
+        raise RecordingError(f"cannot read what ran in {recording.source or 'a recording'} ({error})") from error
 
 
 def known_program(recording: Recording, run: str) -> Program | None:

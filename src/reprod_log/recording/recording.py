@@ -8,7 +8,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
@@ -17,9 +17,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from reprod_log.errors import RecordingError, UsageError, counted, listed, near_names
-from reprod_log.messages import Note, notes_from_dict, notes_to_dict
+from reprod_log.messages import Note
 from reprod_log.recording.entry import Array, Entry, dtype_name, exact_array
 from reprod_log.recording.key import Key
+from reprod_log.recording.plain import Plain, from_plain
 from reprod_log.version import __version__
 
 # Longer numbers are not counts, and Python refuses to read numbers of thousands of digits.
@@ -27,7 +28,7 @@ _STEP_NUMBER = re.compile(r"\d{1,18}")
 
 
 @dataclass(frozen=True)
-class Provenance:
+class Provenance(Plain):
     """What produced a recording. Everything is optional: classic files have none of it."""
 
     framework: str = ""
@@ -49,17 +50,15 @@ class Provenance:
     """Hash of the inputs that were fed, when they were recorded."""
     extra: Mapping[str, Any] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if value not in ("", None, {})}
+    @staticmethod
+    def brief() -> tuple[str, ...]:
+        return tuple(Provenance.__dataclass_fields__)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Provenance:
-        known = {item.name for item in fields(cls)}
-        values = {name: value for name, value in data.items() if name in known}
-        unknown = {name: value for name, value in data.items() if name not in known}
-        if unknown:
-            values["extra"] = {**values.get("extra", {}), **unknown}
-        return cls(**values)
+        """What was written; facts that have no field here go to the others."""
+        unknown = {name: value for name, value in data.items() if name not in cls.__dataclass_fields__}
+        return from_plain(cls, {**data, "extra": {**data.get("extra", {}), **unknown}} if unknown else data)
 
     def differences(self, other: Provenance) -> dict[str, tuple[Any, Any]]:
         """Every field in which the two differ, with both values."""
@@ -116,7 +115,7 @@ def _thread_count() -> int | None:
 
 
 @dataclass(frozen=True)
-class ModuleInfo:
+class ModuleInfo(Plain):
     """One module of the recorded model: enough to match it with another model's."""
 
     path: str
@@ -135,30 +134,9 @@ class ModuleInfo:
     line: str = ""
     """`file:line` where the program makes it, or where its own forward pass is written; '' when that is not known."""
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "path": self.path,
-            "type": self.type,
-            "kind": self.kind,
-            "origin": self.origin,
-            "parameters": {name: list(shape) for name, shape in self.parameters.items()},
-            "settings": dict(self.settings),
-            **({"unseen": True} if self.unseen else {}),
-            **({"line": self.line} if self.line else {}),
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> ModuleInfo:
-        return cls(
-            path=str(data["path"]),
-            type=str(data.get("type", "")),
-            kind=str(data.get("kind", "")),
-            origin=str(data.get("origin", "")),
-            parameters={str(n): tuple(int(d) for d in s) for n, s in dict(data.get("parameters", {})).items()},
-            settings=dict(data.get("settings", {})),
-            unseen=bool(data.get("unseen", False)),
-            line=str(data.get("line", "")),
-        )
+    @staticmethod
+    def brief() -> tuple[str, ...]:
+        return "unseen", "line"
 
 
 @dataclass(frozen=True)
@@ -274,7 +252,7 @@ def entry_of(key: str | Key, array: Array, **facts: Any) -> Entry:
 
 
 @dataclass(frozen=True)
-class Source:
+class Source(Plain):
     """What a report shows of a recording: where it came from and whether it is complete."""
 
     source: str
@@ -290,26 +268,9 @@ class Source:
         lines = {one.path: one.line for one in recording.modules if one.line}
         return cls(recording.source, len(recording), recording.provenance, recording.complete, recording.notes, lines)
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "source": self.source,
-            "entries": self.entries,
-            "provenance": self.provenance.to_dict(),
-            "complete": self.complete,
-            **notes_to_dict(self.notes),
-            **({"lines": dict(self.lines)} if self.lines else {}),
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Source:
-        return cls(
-            source=str(data["source"]),
-            entries=int(data["entries"]),
-            provenance=Provenance.from_dict(data["provenance"]),
-            complete=bool(data["complete"]),
-            notes=notes_from_dict(data),
-            lines={str(path): str(line) for path, line in dict(data.get("lines", {})).items()},
-        )
+    @staticmethod
+    def brief() -> tuple[str, ...]:
+        return ("lines",)
 
 
 def series(keys: Iterable[Key]) -> dict[str, tuple[tuple[int, Key], ...]]:

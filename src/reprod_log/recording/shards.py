@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reprod_log.errors import RecordingError
+from reprod_log.recording.plain import Plain, from_plain
 
 MESH_FACT = "mesh"
 """What the place of a process is called in a recording's provenance."""
@@ -46,8 +47,7 @@ class MeshPlace:
 
     @classmethod
     def from_dict(cls, fact: Mapping[str, Any]) -> MeshPlace:
-        axis = Axis(str(fact["name"]), int(fact["size"]), bool(fact["batch"]))
-        return cls(axis, int(fact["index"]))
+        return cls(from_plain(Axis, fact), int(fact["index"]))
 
 
 def is_batch(name: str) -> bool:
@@ -74,7 +74,7 @@ def places_of(provenance_extra: Mapping[str, Any]) -> tuple[MeshPlace, ...]:
 
 
 @dataclass(frozen=True)
-class Shard:
+class Shard(Plain):
     """How a tensor is distributed over the named axes of a run; the same on every rank."""
 
     whole: tuple[int, ...]
@@ -99,17 +99,9 @@ class Shard:
         parts += [f"parts of a mean along {axis}" for axis in self.averaged]
         return f"{' and '.join(parts) or 'copies'} of {list(self.whole)}"
 
-    def to_dict(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"whole": list(self.whole), "axes": list(self.axes)}
-        if self.cuts:
-            found["cuts"] = [[axis, dim] for axis, dim in self.cuts]
-        if self.summed:
-            found["summed"] = list(self.summed)
-        if self.averaged:
-            found["averaged"] = list(self.averaged)
-        if self.flat:
-            found["flat"] = True
-        return found
+    @staticmethod
+    def brief() -> tuple[str, ...]:
+        return "cuts", "summed", "averaged", "flat"
 
 
 def shard_of(meta: Mapping[str, Any]) -> Shard | None:
@@ -118,13 +110,6 @@ def shard_of(meta: Mapping[str, Any]) -> Shard | None:
     if fact is None:
         return None
     try:
-        return Shard(
-            whole=tuple(int(size) for size in fact["whole"]),
-            axes=tuple(str(axis) for axis in fact["axes"]),
-            cuts=tuple((str(axis), int(dim)) for axis, dim in fact.get("cuts", ())),
-            summed=tuple(str(axis) for axis in fact.get("summed", ())),
-            averaged=tuple(str(axis) for axis in fact.get("averaged", ())),
-            flat=bool(fact.get("flat", False)),
-        )
+        return Shard.from_dict(fact)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RecordingError(f"cannot read how an entry is distributed: {fact!r} ({error!r})") from error

@@ -266,7 +266,7 @@ def _lr(one: FloorEvidence, floor: NoiseFloor, policy: CalibratedPolicy) -> Judg
     ]
     limit = policy.lr * max(rates)
     error = next((found for found in errors if not found.max_abs <= limit), errors[0])
-    check = Check("max_abs", error.max_abs, limit, bool(error.max_abs <= limit))
+    check = Check.of("max_abs", error.max_abs, limit)
     reason = message("reason.rates.not_finite")
     if error.worst:
         reason = message("reason.rates", reference=Code(error.worst.reference), candidate=Code(error.worst.candidate))
@@ -455,8 +455,7 @@ def _in_floors(
 
 
 def _check(name: str, value: float, floor: float, factor: float, *, constant: float = 0.0) -> Check:
-    limit = factor * floor + constant
-    return Check(name, value, limit, bool(value <= limit), floor=floor)
+    return Check.of(name, value, factor * floor + constant, floor=floor)
 
 
 def _sentence(checks: tuple[Check, ...]) -> Message | None:

@@ -11,12 +11,11 @@ A program may be recorded in several passes (runs) of itself. A run's name is it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from reprod_log.measure.measurement import Measurement
 from reprod_log.recording import Key
+from reprod_log.recording.plain import Plain
 from reprod_log.verdict.status import Basis
 
 FLOAT64 = "float64"
@@ -28,7 +27,6 @@ EPS = 2.0**-24
 _ROUNDING = NARROW | {"float8": 2.0**-4}
 _MARGIN = 8.0
 """Rounding of a narrow type is not exactly that of float32 made larger."""
-_MEASURED = ("noise", "float64", "float32", "emulated")
 
 Series = tuple[str, str, str, str | None]
 
@@ -44,7 +42,7 @@ def share_of_float32(dtype: str) -> float:
 
 
 @dataclass(frozen=True)
-class FloorEvidence:
+class FloorEvidence(Plain):
     """What was measured of one entry in one mode. All numbers are kept, so that it can be judged again."""
 
     key: Key
@@ -75,18 +73,3 @@ class FloorEvidence:
     def series(self) -> Series:
         """What names the same tensor over the steps."""
         return self.key.phase, self.key.path, self.key.role, self.key.region
-
-    def to_dict(self) -> dict[str, Any]:
-        data = {**vars(self), "key": str(self.key), "basis": str(self.basis)}
-        for name in _MEASURED:
-            found = getattr(self, name)
-            data[name] = None if found is None else found.to_dict()
-        return data
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> FloorEvidence:
-        values = {**data, "key": Key.parse(data["key"]), "basis": Basis(data["basis"])}
-        for name in _MEASURED:
-            if values.get(name) is not None:
-                values[name] = Measurement.from_dict(values[name])
-        return cls(**values)

@@ -45,44 +45,36 @@ def judge_row(row: Compared, policy: Policy) -> Judgement:
     if not found:
         missing = message("reason.no_limit", dtype=row.reference_dtype, key=Code(repr(str(row.key))))
         return Judgement(row.key, Status.INCOMPARABLE, reason=missing)
-    checks = []
-    for name, limit in found.items():
-        value = metric(name).value(measurement)
-        # `<=` and not `not >`: a NaN never passes.
-        checks.append(Check(name, value, limit.value, bool(value <= limit.value)))
+    checks = tuple(Check.of(name, metric(name).value(measurement), limit.value) for name, limit in found.items())
     if measurement.count and not measurement.comparable and policy.equal_nan and not measurement.nonfinite_mismatched:
         return Judgement(row.key, Status.PASS, reason=message("reason.all_nan"))
     nonfinite = nonfinite_problem(measurement, equal_nan=policy.equal_nan)
     if nonfinite is not None:
-        return Judgement(row.key, Status.FAIL, tuple(checks), nonfinite)
+        return Judgement(row.key, Status.FAIL, checks, nonfinite)
     if measurement.estimate is not None:
         return _judge_estimate(row.key, measurement, measurement.estimate, found)
     if all(check.passed for check in checks):
-        return Judgement(
-            row.key, Status.PASS, tuple(checks), message("reason.empty") if measurement.count == 0 else None
-        )
-    return Judgement(row.key, Status.FAIL, tuple(checks), mismatch(row, tuple(checks)))
+        return Judgement(row.key, Status.PASS, checks, message("reason.empty") if measurement.count == 0 else None)
+    return Judgement(row.key, Status.FAIL, checks, mismatch(row, checks))
 
 
 def _judge_estimate(key: Key, measurement: Measurement, estimate: Estimate, limits: Mapping[str, Limit]) -> Judgement:
     """The status of a pair without values: it passes or fails only where the bounds leave no other way."""
     evidence = Basis.STATISTICS if estimate.source == "statistics" else Basis.SKETCHES
     checks, bounds = [], []
-    failed = undecided = False
+    failed = False
     for name, limit in limits.items():
         low, high = estimate.bounds.get(name, (0.0, math.inf))
         if name == "nonfinite":
             low = high = float(measurement.nonfinite_mismatched)
-        passed = bool(high <= limit.value)
-        checks.append(Check(name, high, limit.value, passed))
+        checks.append(Check.of(name, high, limit.value))
         failed = failed or bool(low > limit.value)
-        undecided = undecided or not passed
         bound = message("reason.bound", metric=name, between=_between(low, high), limit=Number(limit.value, "g"))
         bounds.append(bound)
     reason = message("reason.estimated", source=_estimated(measurement, estimate), bounds=Parts(bounds))
     if failed:
         return Judgement(key, Status.FAIL, tuple(checks), reason, evidence)
-    if undecided:
+    if not all(check.passed for check in checks):
         undecided_reason = message("reason.undecided", reason=reason)
         return Judgement(key, Status.INCOMPARABLE, tuple(checks), undecided_reason, evidence)
     return Judgement(key, Status.PASS, tuple(checks), reason, evidence)

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 from reprod_log.layers.lookup import names_of_statistic
 from reprod_log.measure.comparison import Comparison, Task, measure_tasks
 from reprod_log.measure.measurement import Measurement
-from reprod_log.messages import Message, Name, Note, Number, message, notes_from_dict, notes_to_dict
+from reprod_log.messages import Message, Name, Note, Number, message
 from reprod_log.pairing import Pair, Pairing
 from reprod_log.recording import Entry, Key, Recording
+from reprod_log.recording.plain import Plain
 from reprod_log.verdict.evidence import EMULATED, EPS, FLOAT64, NARROW, FloorEvidence, Series
 from reprod_log.verdict.kept_constants import KeptConstants, with_clipping
 from reprod_log.verdict.kinks import with_flips
@@ -24,7 +24,7 @@ MODES = ("isolated", "", "injected")
 
 
 @dataclass(frozen=True)
-class NoiseFloor:
+class NoiseFloor(Plain):
     """The evidence for every entry, in the order in which a rule looks at it: isolated, free, injected."""
 
     evidence: tuple[FloorEvidence, ...]
@@ -98,13 +98,6 @@ class NoiseFloor:
             ),
             self.notes,
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"evidence": [one.to_dict() for one in self.evidence], **notes_to_dict(self.notes)}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> NoiseFloor:
-        return cls(tuple(FloorEvidence.from_dict(one) for one in data["evidence"]), notes_from_dict(data))
 
 
 def calibrate(

@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Any
 
 from reprod_log.measure.comparison import Comparison, Unmatched
 from reprod_log.messages import Message, Names, message
 from reprod_log.recording import PHASES, Key
+from reprod_log.recording.plain import Plain
 from reprod_log.verdict.policy import CalibratedPolicy, Policy
 from reprod_log.verdict.status import Basis, Status
 
@@ -29,6 +29,11 @@ class Check:
     floor: float | None = None
     """What rounding alone would give; None for fixed limits."""
 
+    @classmethod
+    def of(cls, metric: str, value: float, limit: float, *, floor: float | None = None) -> Check:
+        """The value held against the limit: `<=` and not `not >`, so that a NaN never passes."""
+        return cls(metric, value, limit, bool(value <= limit), floor)
+
     @property
     def ratio(self) -> float | None:
         """The value in noise floors."""
@@ -36,7 +41,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class Judgement(Plain):
     """The status of one entry, with every check behind it."""
 
     key: Key
@@ -46,20 +51,6 @@ class Judgement:
     """Why it did not pass, or what a reader should know of an entry that passes."""
     evidence: Basis = Basis.FIXED_LIMIT
     """What the judgement stands on."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain values: sentences in English, and beside them the messages that they are made from."""
-        found: dict[str, Any] = {
-            "key": str(self.key),
-            "status": str(self.status),
-            # Not asdict, which copies every value deeply: tens of thousands are written.
-            "checks": [dict(vars(one)) for one in self.checks],
-            "reason": "" if self.reason is None else str(self.reason),
-            "evidence": str(self.evidence),
-        }
-        if self.reason is not None:
-            found["reason_id"] = self.reason.to_dict(text=False)
-        return found
 
 
 def judged(

@@ -81,8 +81,8 @@ def judge_in(one: FloorEvidence, dtype: str, factor: float = _FORWARD) -> Judgem
     """One entry by what the type explains."""
     floor = _floor(one, dtype)
     assert one.float32 is not None
-    value, limit = one.float32.rmse, factor * floor
-    check = Check("rms", value, limit, bool(value <= limit), floor=floor)
+    value = one.float32.rmse
+    check = Check.of("rms", value, factor * floor, floor=floor)
     suspect = one.mode == "" and one.key.phase in GRADIENTS and moved_at_most(one, _KINKS)
     objection = Status.SUSPECT if suspect else Status.PRECISION if one.float64 is not None else Status.FAIL
     times = Number(value / floor if floor else math.inf)

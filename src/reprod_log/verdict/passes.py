@@ -178,7 +178,7 @@ def _apart(side: SideName, rows: list[FloorEvidence], floor: NoiseFloor, policy:
 
     The candidate's float64 pass agrees with the reference's where the verdict passes, so either may stand for it.
     """
-    telling = [one for one in rows if one.key.phase != "lr" and _is_floating(one) and _is_measured(one)]
+    telling = [one for one in rows if one.key.phase != "lr" and _is_floating(one) and one.float32 is not None]
     if any(_is_coarse(_measured(one, side)) for one in telling):
         return None
     distances = list(_distances(side, telling, floor, policy))
@@ -300,10 +300,6 @@ def _sudden(
         anything = max(anything, share)
         measured = measured if found is None else max(measured, share)
     return None
-
-
-def _is_measured(one: FloorEvidence) -> bool:
-    return one.float32 is not None
 
 
 def _median(values: Iterable[float]) -> float:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import Any
 
 from reprod_log.errors import UsageError, near_pattern
 from reprod_log.measure.comparison import Comparison
 from reprod_log.measure.metrics import metric
 from reprod_log.messages import Message, message
+from reprod_log.recording.plain import Plain
 
 
 def patterns(given: str | Iterable[str], *, name: str) -> tuple[str, ...]:
@@ -33,7 +33,7 @@ EXACT_KINDS = ("int", "uint", "bool", "str", "object")
 
 
 @dataclass(frozen=True)
-class Limit:
+class Limit(Plain):
     """`metric` must not exceed `value`, for entries whose key fits `keys` and whose dtype fits `dtype` (patterns)."""
 
     metric: str
@@ -60,19 +60,6 @@ class Limit:
         return (self.keys == "*" or fnmatchcase(key, self.keys)) and (
             self.dtype == "*" or fnmatchcase(dtype, self.dtype)
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        found = {"metric": self.metric, "value": self.value, "keys": self.keys, "dtype": self.dtype}
-        found["reason"] = str(self.reason)
-        return found | ({"reason_id": self.reason.to_dict(text=False)} if isinstance(self.reason, Message) else {})
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Limit:
-        values = dict(data)
-        written = values.pop("reason_id", None)
-        if written is not None:
-            values["reason"] = Message.from_dict({**written, "text": values["reason"]})
-        return cls(**values)
 
     @classmethod
     def parse(cls, text: str) -> Limit:
@@ -135,7 +122,7 @@ def _check_shares(limits: Iterable[Limit]) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Loosened:
+class _Loosened(Plain):
     """What any policy may let through. Each of these is shown."""
 
     equal_nan: bool = False
@@ -217,21 +204,6 @@ class Policy(_Loosened):
     def _known(self) -> dict[str, dict[str, Limit]]:
         return {}
 
-    def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "limits": [limit.to_dict() for limit in self.limits]}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Policy:
-        return cls(
-            limits=tuple(Limit.from_dict(limit) for limit in data["limits"]),
-            name=str(data["name"]),
-            equal_nan=bool(data["equal_nan"]),
-            allow_unmatched=tuple(data["allow_unmatched"]),
-            accept=tuple(data.get("accept", ())),
-            allow_incomplete=bool(data.get("allow_incomplete", False)),
-            allow_unproven=bool(data.get("allow_unproven", False)),
-        )
-
 
 _MOST_FLOORS = 1e5
 """So many times the rounding of float32 is a hundredth of the values: a limit beyond it lets anything through."""
@@ -268,16 +240,6 @@ class CalibratedPolicy(_Loosened):
             value = getattr(self, name)
             if not isinstance(value, (int, float)) or not 0 <= value < most:
                 raise UsageError(f"{name} of the calibrated policy must be from 0 to below {most:g}, not {value!r}")
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> CalibratedPolicy:
-        values = dict(data)
-        values["allow_unmatched"] = tuple(values.get("allow_unmatched", ()))
-        values["accept"] = tuple(values.get("accept", ()))
-        return cls(**values)
 
 
 @dataclass(frozen=True)
