@@ -173,7 +173,7 @@ def test_tensor_that_has_no_values_is_noted_and_training_goes_on():
         model(torch.ones(2, 3))
     assert "step0/forward/#0:output.0" in run.recording
     assert any(
-        "step0/forward/:output.1 was skipped: a tensor on the meta" in note for note in map(str, run.recording.notes)
+        "step0/forward/#0:output.1 was skipped: a tensor on the meta" in note for note in map(str, run.recording.notes)
     )
 
 

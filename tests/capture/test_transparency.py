@@ -183,9 +183,9 @@ def test_memory_does_not_grow_with_the_steps_when_writing_to_disk(lab, trained, 
     optimizer = lab.sgd(model.parameters())
     with watch(model, optimizer=optimizer, save=tmp_path / "rec") as run:
         trained(lab, model, optimizer, steps=3)
-        waiting = len(run._session.stage.waiting), len(run._recorder._batch), len(run._session.stage._arrays)
+        waiting = len(run.session.stage.waiting), len(run._recorder._batch), len(run.session.stage._arrays)
         trained(lab, model, optimizer, steps=6)
-        assert (len(run._session.stage.waiting), len(run._recorder._batch), len(run._session.stage._arrays)) == waiting
+        assert (len(run.session.stage.waiting), len(run._recorder._batch), len(run.session.stage._arrays)) == waiting
 
 
 def test_copy_of_a_watched_model_is_not_recorded(lab):

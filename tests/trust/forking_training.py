@@ -52,7 +52,7 @@ def locked(training: Torch | Paddle, path: Path) -> None:
         for number in range(STEPS):
             training.step(number)
             if number == 1:
-                held = threading.Thread(target=run._session.guard.attempt, args=(record,))
+                held = threading.Thread(target=run.session.guard.attempt, args=(record,))
                 held.start()
                 inside.wait(60)
                 child(lambda: trained(training))

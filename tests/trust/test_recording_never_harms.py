@@ -11,7 +11,7 @@ from reprod_log.recording.stores import load
 from trust.watched_training import ERRORS, PLACES, Outcome, failing, train
 
 FRAMEWORKS = ("torch", "paddle")
-SCALER = ("Gradients.unscaled", "Losses.scaled", "Updates.unscaled", "Listening._skipped")
+SCALER = ("Gradients.unscaled", "Losses.scaled", "Updates.unscaled", "ModelRun._skipped")
 """Paddle's scaler works on accelerators only."""
 AT_THE_END = ("ModelRun._finish", "Recorder.close", "FolderWriter.close")
 WRITER = ("recorder.Background.", "folder.FolderWriter.")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
 from reprod_log.capture.session import Session, StepSession
-from reprod_log.capture.staging import Staged
+from reprod_log.capture.staging import Place, Staged
 from reprod_log.errors import CaptureError
 from reprod_log.frameworks.hooks import Undo, passing
 from reprod_log.frameworks.module_tree import Node, Slot
@@ -74,16 +74,19 @@ class Gradients:
         self.touched.clear()
         self.new.clear()
 
-    def _on_gradient_of(self, slot: Slot) -> Callable[[Any], None]:
+    def _on_gradient_of(self, slot: Slot, *, gathered: bool = False) -> Callable[[Any], None]:
+        """What receives the gradient of a parameter, or of the whole that was `gathered` of its pieces."""
+
         def receive(gradient: Any) -> None:
             session = self._session
             session.passes.reached = True
             if not session.listening:
                 return
-            self._fresh.pop(slot, None)
-            self._fresh[slot] = None
+            if not gathered:
+                self._fresh.pop(slot, None)
+                self._fresh[slot] = None
             self._touch(slot)
-            if session.ranks > 1 and "gradient" in session.selection.phases:
+            if (gathered or session.ranks > 1) and "gradient" in session.selection.phases:
                 session.stage.add(session.stage_parameter("gradient", slot, gradient, role="local"))
 
         return receive
@@ -101,20 +104,11 @@ class Gradients:
             if stand_in is None or stand_in is slot.tensor or id(stand_in) in self._stand_ins:
                 continue
             if self._session.is_tensor(stand_in):
-                undo = self._session.eager.on_gradient(stand_in, self._session.guard(self._on_gathered_gradient(slot)))
+                undo = self._session.eager.on_gradient(
+                    stand_in, self._session.guard(self._on_gradient_of(slot, gathered=True))
+                )
                 if undo is not None and undo is not passing:
                     self._stand_ins[id(stand_in)] = stand_in, undo
-
-    def _on_gathered_gradient(self, slot: Slot) -> Callable[[Any], None]:
-        def receive(gradient: Any) -> None:
-            session = self._session
-            session.passes.reached = True
-            if session.listening:
-                self._touch(slot)
-                if "gradient" in session.selection.phases:
-                    session.stage.add(session.stage_parameter("gradient", slot, gradient, role="local"))
-
-        return receive
 
     def _delivered(self) -> None:
         """Gradients of distributed parameters are put into their place when all is reduced; no hook is called."""
@@ -172,11 +166,15 @@ class Gradients:
         for slot in slots:
             gradient = session.eager.gradient(slot.tensor)
             if slot in self.touched and gradient is not None:
-                facts = {"scale": scale, **self._facts(slot)}
-                staged = session.stage_parameter("gradient", slot, gradient, role="unscaled", meta=facts)
-                session.stage.add(staged)
-                if staged is not None:
-                    self._last[slot] = staged.hash
+                self._put("gradient", "unscaled", slot, gradient, {"scale": scale})
+
+    def _put(self, phase: str, role: str, slot: Slot, gradient: Any, facts: Mapping[str, Any]) -> None:
+        """Record a gradient in its place, as what was last read."""
+        facts = {**facts, **self._facts(slot)}
+        staged = self._session.stage_parameter(phase, slot, gradient, role=role, meta=facts)
+        self._session.stage.add(staged)
+        if staged is not None:
+            self._last[slot] = staged.hash
 
     def used(self, gradients: Sequence[tuple[Slot, Any]]) -> None:
         """These are what the optimizer is about to use."""
@@ -187,10 +185,7 @@ class Gradients:
         if all(session.stage.digest(gradient) == self._last[slot] for slot, gradient in read):
             return
         for slot, gradient in read:
-            staged = session.stage_parameter("clip", slot, gradient, role="clipped", meta=self._facts(slot))
-            session.stage.add(staged)
-            if staged is not None:
-                self._last[slot] = staged.hash
+            self._put("clip", "clipped", slot, gradient, {})
 
 
 _BEFORE_A_LOSS = ("data", "forward", "loss")
@@ -225,7 +220,7 @@ class Losses:
             loss = tensor if known is None else known[1]
             # Anything but one number is a gradient handed in from outside, not a loss.
             if session.wants("loss") and _count(loss) == 1:
-                staged = session.stage.make("loss", loss, step=session.steps.number, root=None, inside="loss")
+                staged = session.stage.make(Place("loss", session.steps.number, "loss"), loss)
                 if staged is not None:
                     self._found.append(staged)
 
@@ -243,7 +238,7 @@ class Losses:
         same = self._same(staged, found=True)
         if same is not None:
             # It is the one that the backward pass started from; now its name is known.
-            same.inside, same.role, same.found = staged.inside, staged.role, False
+            same.place, same.found = same.place._replace(inside=staged.place.inside, role=staged.place.role), False
             return
         self._session.stage.add(staged, position=self._position())
 

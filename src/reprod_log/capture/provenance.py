@@ -23,11 +23,10 @@ from reprod_log.recording.shards import MESH_FACT, MeshPlace, counted_through
 _RANK_VARIABLES = (("RANK", "WORLD_SIZE"), ("PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM"))
 
 
-def rank_and_size(environment: Mapping[str, str] | None = None) -> tuple[int, int]:
+def rank_and_size() -> tuple[int, int]:
     """Which of how many processes this is, as `torchrun` or `paddle.distributed.launch` say it: (0, 1) when alone."""
-    variables = os.environ if environment is None else environment
     for rank_name, size_name in _RANK_VARIABLES:
-        rank, size = variables.get(rank_name, ""), variables.get(size_name, "")
+        rank, size = os.environ.get(rank_name, ""), os.environ.get(size_name, "")
         if rank.isdigit() and size.isdigit() and int(size) > 1:
             return int(rank), int(size)
     return 0, 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -12,10 +12,10 @@ from typing import Any
 
 from reprod_log.capture.gradients import Losses, check_scalar
 from reprod_log.capture.guard import Guard, described, warn
-from reprod_log.capture.provenance import path_of_rank, rank_and_size
+from reprod_log.capture.provenance import DataHash, path_of_rank, rank_and_size
 from reprod_log.capture.selection import RunOptions
 from reprod_log.capture.session import Steps, StepSession
-from reprod_log.capture.staging import Stage
+from reprod_log.capture.staging import Place, Stage
 from reprod_log.errors import CaptureError, ReprodLogError, UsageError, WriteFailed, counted, listed
 from reprod_log.frameworks import Framework
 from reprod_log.frameworks.nests import flatten
@@ -64,11 +64,13 @@ class Run(ABC):
         shard = distributed.shard if self._ranks > 1 and distributed is not None else None
         stage = Stage(self._recorder, self._options, view=view_any, shard=shard)
         steps = Steps(has_optimizers=bool(self._optimizers), after=self._options.step_after)
+        self._data_hash, self._undo = DataHash(), ExitStack()
         self._listen(stage, steps, Guard(self._stopped))
 
     # what each kind of run does in its own way
 
     session: StepSession
+    _losses: Losses
 
     @abstractmethod
     def _listen(self, stage: Stage, steps: Steps, guard: Guard) -> None:
@@ -87,12 +89,16 @@ class Run(ABC):
         """Take the listeners off, and release models and optimizers."""
 
     @abstractmethod
-    def _step_is_over(self, *, whole: bool = True) -> None:
+    def _record_standing(self, *, whole: bool) -> None:
         """Record what stands at the end of a step, if it came to it."""
 
-    @property
     @abstractmethod
-    def _losses(self) -> Losses: ...
+    def _forget_step(self) -> None:
+        """A new step begins."""
+
+    def _stop(self) -> None:
+        """No step from now on is wanted."""
+        self.session.over = True
 
     @property
     @abstractmethod
@@ -158,6 +164,18 @@ class Run(ABC):
             # What a step that broke off leaves behind is not what stands at its end.
             self._step_is_over(whole=error is None)
         self._finish()
+
+    def _step_is_over(self, *, whole: bool = True) -> None:
+        """Give all of the step to the recorder, with what stands at its end (if it came to it), and count on."""
+        session = self.session
+        self._record_standing(whole=whole)
+        self._data_hash.update(staged.hash for staged in session.stage.waiting if staged.phase == "data")
+        session.stage.flush()
+        self._forget_step()
+        self._losses.reset()
+        session.steps.advance()
+        if session.selection.is_over(session.steps.number) or session.stage.recorder.failed:
+            self._stop()
 
     def stop(self, error: BaseException) -> None:
         """Record nothing more, because of an error on our side."""
@@ -285,7 +303,7 @@ class Run(ABC):
             if (read.path, read.role) != (name, role):
                 raise UsageError(f"{name!r} cannot be a name: '#', ':' and '/' have a meaning in keys; use '.' or '_'")
             session.is_tensor(leaf) or view(leaf)
-            staged = session.stage.make(phase, leaf, step=self.step_number, root=None, inside=name, role=role)
+            staged = session.stage.make(Place(phase, self.step_number, name, role=role), leaf)
             if staged is not None and phase == "loss":
                 self._losses.given(staged)
             else:

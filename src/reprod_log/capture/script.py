@@ -15,12 +15,12 @@ from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
 from reprod_log.capture.guard import Guard, described
+from reprod_log.capture.listening import ModelRun
 from reprod_log.capture.program import ScriptFiles, file_digest, program_of
 from reprod_log.capture.run import Run
 from reprod_log.capture.selection import RunOptions, selection
 from reprod_log.capture.session import RecordingLevel
 from reprod_log.capture.values import ValueRun
-from reprod_log.capture.watching import ModelRun
 from reprod_log.errors import CaptureError, ReprodLogError, UsageError, listed
 from reprod_log.frameworks import Framework, is_loaded, known_names, loaded, watchable_names
 from reprod_log.frameworks.contract import Listener

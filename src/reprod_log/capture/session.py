@@ -13,7 +13,7 @@ import numpy as np
 
 from reprod_log.capture.guard import Guard
 from reprod_log.capture.selection import Selection
-from reprod_log.capture.staging import Forms, Stage, Staged
+from reprod_log.capture.staging import Forms, Place, Stage, Staged
 from reprod_log.frameworks.contract import Framework
 from reprod_log.frameworks.module_tree import Node, Slot, Tree
 from reprod_log.frameworks.nests import flatten
@@ -254,13 +254,8 @@ class Session(StepSession):
     ) -> Staged | None:
         """An entry about an input or output of a call, or its gradient, not yet in its place."""
         return self.stage.make(
-            phase,
+            Place(phase, step, node.inside, node.root, role, call),
             tensor,
-            step=step,
-            root=node.root,
-            inside=node.inside,
-            call=call,
-            role=role,
             layer_type=node.type,
             meta=meta,
             form=lambda rank: self.forms.of_activation(node, role, rank),
@@ -275,12 +270,8 @@ class Session(StepSession):
             # What is kept for a parameter lies as it does; counters do not.
             meta = {**(meta or {}), SHARD_FACT: piece.to_dict()}
         return self.stage.make(
-            phase,
+            Place(phase, self.steps.number, slot.inside, slot.node.root, role),
             value,
-            step=self.steps.number,
-            root=slot.node.root,
-            inside=slot.inside,
-            role=role,
             layer_type=slot.node.type,
             meta=meta,
             form=lambda rank: self.forms.of_parameter(slot, rank),

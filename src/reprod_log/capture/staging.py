@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -66,21 +66,31 @@ def _as_it_is(rank: int) -> SketchOrder:
     return SketchOrder()
 
 
-@dataclass(eq=False, slots=True)
-class Staged:
-    """An entry in the making. Its path is put together when it is written, since roots may get their names later."""
+class Place(NamedTuple):
+    """Where an entry stands. Its path is put together when it is written, since roots may get their names later."""
 
     phase: str
     step: int
-    root: Root | None
     inside: str
-    call: int | None
-    role: str
+    root: Root | None = None
+    role: str = ""
+    call: int | None = None
+
+    def key(self, run: str) -> Key:
+        path = self.inside if self.root is None else self.root.path(self.inside)
+        return Key(path=path, phase=self.phase, step=self.step, call=self.call, role=self.role, run=run)
+
+
+@dataclass(eq=False, slots=True)
+class Staged:
+    """An entry in the making."""
+
+    place: Place
     shape: tuple[int, ...]
     dtype: str
     hash: str
-    array: Array | None
-    detail: Detail
+    array: Array | None = None
+    detail: Detail = "full"
     layer_type: str = ""
     meta: dict[str, Any] = field(default_factory=dict)
     source: Staged | None = None
@@ -88,9 +98,9 @@ class Staged:
     found: bool = False
     """A loss that was found in the backward pass, not given by the user."""
 
-    def key(self, run: str) -> Key:
-        path = self.inside if self.root is None else self.root.path(self.inside)
-        return Key(path=path, phase=self.phase, step=self.step, call=self.call, role=self.role, run=run)
+    @property
+    def phase(self) -> str:
+        return self.place.phase
 
 
 class Stage:
@@ -122,14 +132,9 @@ class Stage:
 
     def make(
         self,
-        phase: str,
+        place: Place,
         tensor: Any,
         *,
-        step: int,
-        root: Root | None,
-        inside: str,
-        call: int | None = None,
-        role: str = "",
         layer_type: str = "",
         meta: dict[str, Any] | None = None,
         form: Callable[[int], SketchOrder] = _as_it_is,
@@ -141,24 +146,17 @@ class Stage:
         try:
             array, fresh = self._view(tensor)
         except UsageError as error:
-            self._problem(f"step{step}/{phase}/{inside if root is None else root.path(inside)}:{role}", error)
+            self._problem(place.key(self._run), error)
             return None
         plain = np.asarray(array, order="C")
         shard = None if self._shard is None else self._shard(tensor)
         if shard is not None:
             meta = {**(meta or {}), SHARD_FACT: shard.to_dict()}
         staged = Staged(
-            phase=phase,
-            step=step,
-            root=root,
-            inside=inside,
-            call=call,
-            role=role,
+            place,
             shape=plain.shape,
             dtype=dtype_name(plain.dtype),
             hash=content_hash(plain) if plain.dtype.kind not in "USO" else "",
-            array=None,
-            detail="full",
             layer_type=layer_type,
             meta=meta or {},
         )
@@ -205,7 +203,7 @@ class Stage:
             self._spent += nbytes
             return True
         if not self._degraded:
-            key = Name(staged.key(self._run))
+            key = Name(staged.place.key(self._run))
             self.recorder.note(message("note.capture.budget", bytes=self._budget, key=key))
         self._degraded += 1
         return False
@@ -243,22 +241,22 @@ class Stage:
             return
         self.waiting.insert(len(self.waiting) if position is None else position, staged)
         self.count += 1
-        if staged.phase == "data" or (staged.phase == "forward" and not staged.role.startswith("input")):
+        if staged.phase == "data" or (staged.phase == "forward" and not staged.place.role.startswith("input")):
             self._producers[staged.hash] = staged
 
     def flush(self) -> None:
         """The step is over: give everything to the recorder."""
         names: dict[str, int] = {}
         for staged in self.waiting:
-            key = staged.key(self._run)
+            key = staged.place.key(self._run)
             again = names.get(str(key), 0)
             names[str(key)] = again + 1
             if again:
                 # Read several times in one step, e.g. by two optimizers.
-                staged.call = again
-                key = staged.key(self._run)
+                staged.place = staged.place._replace(call=again)
+                key = staged.place.key(self._run)
             if staged.source is not None:
-                staged.meta["from"] = str(staged.source.key(self._run))
+                staged.meta["from"] = str(staged.source.place.key(self._run))
             self.recorder.put(_entry(staged, key), staged.array)
         self._last_outputs = frozenset(hash for hash, one in self._producers.items() if one.phase == "forward")
         self.drop()
@@ -278,7 +276,7 @@ class Stage:
         if self._problems > _MOST_PROBLEMS:
             self.recorder.note(message("note.capture.not_copied", count=self._problems - _MOST_PROBLEMS))
 
-    def _problem(self, where: str, error: UsageError) -> None:
+    def _problem(self, where: Key, error: UsageError) -> None:
         self._problems += 1
         if self._problems <= _MOST_PROBLEMS:
             self.recorder.note(message("note.capture.left_out", key=Name(where), why=Foreign(error)))

@@ -8,7 +8,7 @@ import numpy as np
 
 from reprod_log.capture.gradients import Gradients
 from reprod_log.capture.session import Session
-from reprod_log.capture.staging import Staged
+from reprod_log.capture.staging import Place, Staged
 from reprod_log.capture.unseen import Unseen
 from reprod_log.frameworks.hooks import Undo
 from reprod_log.frameworks.module_tree import Slot
@@ -80,7 +80,7 @@ class Updates:
         if session.wants("lr"):
             step = session.steps.number
             self._rates[name] = [
-                session.stage.make("lr", float(rate), step=step, root=None, inside=name, role=f"group{group}")
+                session.stage.make(Place("lr", step, name, role=f"group{group}"), float(rate))
                 for group, rate in enumerate(session.eager.rates(optimizer))
             ]
         if session.wants("update"):

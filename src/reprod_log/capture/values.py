@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Hashable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
 from reprod_log.capture.gradients import Losses
 from reprod_log.capture.guard import Guard
-from reprod_log.capture.provenance import DataHash
 from reprod_log.capture.run import Run
 from reprod_log.capture.session import Steps, StepSession
-from reprod_log.capture.staging import Stage
+from reprod_log.capture.staging import Place, Stage
 from reprod_log.errors import CaptureError
 from reprod_log.frameworks.contract import Listener, Programs
 from reprod_log.recording import Array, ModuleInfo, current_provenance
@@ -34,13 +33,11 @@ class ValueRun(Run):
 
     def _listen(self, stage: Stage, steps: Steps, guard: Guard) -> None:
         self.session = StepSession(self._framework, self._options.selection, stage=stage, steps=steps, guard=guard)
-        self._found_losses = Losses(self.session)
+        self._losses = Losses(self.session)
         self._modules: list[ModuleInfo] = []
         self._calls = _Calls()
         self._standing: dict[tuple[str, str], Array] = {}
-        self._data_hash = DataHash()
         self._dtype = ""
-        self._off = ExitStack()
 
     @property
     def _programs(self) -> Programs:
@@ -53,7 +50,7 @@ class ValueRun(Run):
         guard = self.session.guard
         if self._models:
             listener = Listener(self._models, guard(self.found), guard(self.report), guard(self.know), guard.beside)
-            self._off.enter_context(self._programs.listening(listener))
+            self._undo.enter_context(self._programs.listening(listener))
         self._describe()
 
     def found(self, name: str, modules: Sequence[ModuleInfo]) -> None:
@@ -107,8 +104,8 @@ class ValueRun(Run):
         if role.startswith("input") and phase == "forward" and not session.selection.has_inputs(steps.number):
             return
         if phase == "loss":
-            self._found_losses.found([array])
-            self._found_losses.settle(are_ours=True)
+            self._losses.found([array])
+            self._losses.settle(are_ours=True)
             return
         if phase in _STANDING:
             self._standing[phase, path] = array
@@ -118,10 +115,8 @@ class ValueRun(Run):
     def _put(
         self, phase: str, path: str, array: Array, role: str = "", call: int | None = None, layer_type: str = ""
     ) -> None:
-        stage, step = self.session.stage, self.session.steps.number
-        stage.add(
-            stage.make(phase, array, step=step, root=None, inside=path, call=call, role=role, layer_type=layer_type)
-        )
+        stage, place = self.session.stage, Place(phase, self.session.steps.number, path, role=role, call=call)
+        stage.add(stage.make(place, array, layer_type=layer_type))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -152,19 +147,14 @@ class ValueRun(Run):
             self._programs.settle()
         super().log(name, value, phase)
 
-    def _step_is_over(self, *, whole: bool = True) -> None:
-        session = self.session
+    def _record_standing(self, *, whole: bool) -> None:
         for phase in _STANDING if whole else ():
             for path in [path for kind, path in self._standing if kind == phase]:
                 self._put(phase, path, self._standing[phase, path])
+
+    def _forget_step(self) -> None:
         self._standing.clear()
-        self._data_hash.update(staged.hash for staged in session.stage.waiting if staged.phase == "data")
-        session.stage.flush()
         self._calls = _Calls()
-        self._found_losses.reset()
-        session.steps.advance()
-        if session.selection.is_over(session.steps.number) or session.stage.recorder.failed:
-            session.over = True
 
     def _finish(self) -> None:
         self.session.stage.close()
@@ -172,11 +162,7 @@ class ValueRun(Run):
 
     def _forget(self) -> None:
         self.session.over = True
-        self._off.close()
-
-    @property
-    def _losses(self) -> Losses:
-        return self._found_losses
+        self._undo.close()
 
     @property
     def _any_called(self) -> bool:

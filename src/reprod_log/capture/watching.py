@@ -4,133 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from reprod_log.capture.gradients import Losses
-from reprod_log.capture.guard import Guard
-from reprod_log.capture.listening import Listening
+from reprod_log.capture.listening import ModelRun
 from reprod_log.capture.program import running_program
-from reprod_log.capture.provenance import caveat_notes, extra_facts, idle_notes, provenance_of, silence_notes
 from reprod_log.capture.run import Run
 from reprod_log.capture.selection import RunOptions, selection
-from reprod_log.capture.session import Session, Steps, names_of
-from reprod_log.capture.staging import Stage
 from reprod_log.capture.values import ValueRun
 from reprod_log.errors import UsageError, listed
 from reprod_log.frameworks import Framework, framework_of
-from reprod_log.frameworks.module_tree import Node, Root, Slot
-from reprod_log.messages import Message
 from reprod_log.recording.program import FACT
 from reprod_log.recording.stores import store_for
 
-__all__ = ["ModelRun", "Run", "named_optimizers", "watch"]
-
-
-class ModelRun(Run):
-    """A run of models that are modules of an eager framework."""
-
-    def _listen(self, stage: Stage, steps: Steps, guard: Guard) -> None:
-        selection = self._options.selection
-        self.session = self._session = Session(
-            self._framework, selection, stage=stage, steps=steps, guard=guard, ranks=self._ranks
-        )
-        self._listening = Listening(self._session)
-
-    def _forget(self) -> None:
-        self._listening.forget()
-
-    def _step_is_over(self, *, whole: bool = True) -> None:
-        self._listening.close_step(whole=whole)
-
-    @property
-    def _losses(self) -> Losses:
-        return self._listening.losses
-
-    @property
-    def _any_called(self) -> bool:
-        return bool(self._listening.calls.called)
-
-    def _begin(self) -> None:
-        for name, model in self._models.items():
-            self.add_model(Root(name, model))
-        for name, optimizer in self._optimizers.items():
-            self.add_optimizer(name, optimizer)
-        self._check_layers()
-        self._listening.to_process()
-        self.describe()
-
-    def add_model(self, root: Root) -> None:
-        """Listen to one more model."""
-        self._listening.to_model(root)
-
-    def replace_module(self, node: Node, module: Any) -> None:
-        """Listen to `module` under the name of a node whose own module is no longer used."""
-        self._session.tree.replace_module(node, module)
-        self._listening.calls.attach(node)
-
-    def node_of(self, module: Any) -> Node | None:
-        return self._session.tree.node_of(module)
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether a watched module or a backward pass is running, or nothing is to be recorded."""
-        return self._listening.is_busy
-
-    @property
-    def is_inside(self) -> bool:
-        """Whether a watched module or a backward pass is running."""
-        return self._listening.is_inside
-
-    def add_optimizer(self, name: str, optimizer: Any) -> None:
-        """Listen to one more optimizer."""
-        self._listening.to_optimizer(name, optimizer)
-
-    def describe(self) -> None:
-        """Put into the recording where it comes from, as far as it is known now."""
-        session = self._session
-        origin = provenance_of(
-            session.framework, session.tree, self._listening.updates.optimizers, session.stage, self._options.mesh
-        )
-        self._recorder.describe(replace(origin, extra={**origin.extra, **self._facts}), session.tree.infos())
-
-    def _check_layers(self) -> None:
-        tree = self._session.tree
-        things: list[Node | Slot] = [*tree.nodes, *tree.slots]
-        if not things or any(self._session.chosen(thing) for thing in things):
-            return
-        paths = [node.path for node in tree.nodes if node.path]
-        raise UsageError(f"{'; '.join(map(str, self._idle_patterns()))}; the model has {listed(paths)}")
-
-    def _idle_patterns(self) -> list[Message]:
-        """What to say of the patterns of layers that fit nothing."""
-        tree = self._session.tree
-        things: list[Node | Slot] = [*tree.nodes, *tree.slots]
-        names = {name for thing in things for name in names_of(thing)}
-        return idle_notes(self._options.selection.layers, names)
-
-    def _finish(self) -> None:
-        session, recorder = self._session, self._recorder
-        session.stage.close()
-        tree, called = session.tree, self._listening.calls.called
-        if called:
-            for note in self._idle_patterns():
-                recorder.note(note)
-        unseen = self._listening.unseen
-        silence = silence_notes(tree, called, unseen.nodes)
-        for note in (*tree.notes, *silence, *unseen.notes(), *caveat_notes(tree, called, session.eager.caveat)):
-            recorder.note(note)
-        self._describe_again()
-
-    def _describe_again(self) -> None:
-        """Add what was not known at the start: parameters and optimizers made since, the data."""
-        session, recorder = self._session, self._recorder
-        known = extra_facts(session.framework, session.tree, self._listening.updates.optimizers, self._options.mesh)
-        recorder.modules = session.tree.infos()
-        recorder.provenance = replace(
-            recorder.provenance, data_hash=str(self._listening.data_hash), extra={**known, **self._facts}
-        )
+__all__ = ["Run", "named_optimizers", "watch"]
 
 
 def watch(
