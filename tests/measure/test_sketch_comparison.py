@@ -18,7 +18,6 @@ from reprod_log.pairing import Pair, View
 from reprod_log.recording import Entry, Key, Recording
 from reprod_log.recording.entry import content_hash
 from reprod_log.recording.portable import portable_entry
-from reprod_log.recording.recorder import Recorder
 from reprod_log.recording.sketch import Sketching, SketchOrder, sketch_of
 from reprod_log.report import write_report
 from reprod_log.verdict import CalibratedPolicy, Status
@@ -200,10 +199,7 @@ def test_every_report_says_what_is_estimated_and_how_sure(
 
 @pytest.mark.parametrize("suffix", ["", ".npz", ".safetensors"])
 def test_sketches_come_back_from_every_store(arrays: tuple[Array, Array], tmp_path: Path, suffix: str) -> None:
-    recorder = Recorder()
-    for name, array in zip(("a", "b"), arrays, strict=True):
-        recorder.add(name, array, detail="sketch")
-    kept = recorder.close()
+    kept = Recording(tuple(replace(entry(one), key=Key.parse(name)) for name, one in zip("ab", arrays, strict=True)))
     kept.save(tmp_path / f"rec{suffix}")
     from reprod_log.recording.stores import load
 
@@ -214,9 +210,7 @@ def test_sketches_come_back_from_every_store(arrays: tuple[Array, Array], tmp_pa
 
 @pytest.mark.parametrize("detail", DETAILS)
 def test_entries_of_every_detail_can_be_sent_to_another_process(arrays: tuple[Array, Array], detail: str) -> None:
-    recorder = Recorder()
-    recorder.add("step0/forward/layer#0:output", arrays[0], detail=detail, meta=entry(arrays[0], "summary").meta)  # type: ignore[arg-type]
-    one = recorder.close().entries[0]
+    one = entry(arrays[0], detail)
     sent = pickle.loads(pickle.dumps(portable_entry(one)))
     found, known = (measure_pair(Pair(side, entry(arrays[1]))).measurement for side in (sent, one))
     assert found == known or detail == "summary"

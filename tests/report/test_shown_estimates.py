@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from reprod_log import Recording, align
 from reprod_log.alignment import Alignment
-from reprod_log.recording.recorder import Recorder
+from reprod_log.recording import entry_of
+from reprod_log.recording.entry import content_hash
+from reprod_log.recording.sketch import sketch_of
 from reprod_log.report import render_report
 from reprod_log.report.terminal import print_alignment, terminal
 from reprod_log.report.view import rows
 
 
 def recorded(values: np.ndarray, detail: str) -> Recording:
-    recorder = Recorder()
-    recorder.add("step0/forward/fc#0:output", values, detail=detail)  # type: ignore[arg-type]
-    return recorder.close()
+    key, found = "step0/forward/fc#0:output", sketch_of(values)
+    whole = entry_of(key, values, hash=content_hash(values))
+    if detail == "full":
+        return Recording((whole,))
+    meta = {"summary": found.summary, "sketch": found.facts()} if detail == "sketch" else {}
+    return Recording((replace(whole, detail=detail, meta=meta, read=lambda: found.values),))  # type: ignore[arg-type]
 
 
 def alignment(detail: str) -> Alignment:

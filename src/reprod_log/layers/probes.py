@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import numpy as np
 
@@ -52,14 +53,6 @@ def _convolved(layer: LayerFacts, random: np.random.Generator, *, transposed: bo
     # Room for more than one position of the kernel, so that stride and padding show in the output.
     space = [d * (k - 1) + 1 + s for k, d, s in zip(kernel, dilation, stride, strict=True)]
     return (random.standard_normal((2, channels, *space)),)
-
-
-def _plain_convolved(layer: LayerFacts, random: np.random.Generator) -> Arrays:
-    return _convolved(layer, random, transposed=False)
-
-
-def _transposed_convolved(layer: LayerFacts, random: np.random.Generator) -> Arrays:
-    return _convolved(layer, random, transposed=True)
 
 
 def _normalized_image(layer: LayerFacts, random: np.random.Generator) -> Arrays:
@@ -124,8 +117,8 @@ def _step_back(layer: LayerFacts, outputs: Arrays) -> Arrays:
 ROWS = Probe(_rows)
 TWO_ROWS = Probe(_two_rows)
 INDICES = Probe(_indices)
-CONVOLVED = Probe(_plain_convolved, _move_channels_in, _move_channels_back)
-CONVOLVED_BACK = Probe(_transposed_convolved, _move_channels_in, _move_channels_back)
+CONVOLVED = Probe(partial(_convolved, transposed=False), _move_channels_in, _move_channels_back)
+CONVOLVED_BACK = Probe(partial(_convolved, transposed=True), _move_channels_in, _move_channels_back)
 NORMALIZED_IMAGE = Probe(_normalized_image, _move_channels_in, _move_channels_back)
 NORMALIZED_ROWS = Probe(_normalized_rows)
 IMAGE = Probe(_image, _move_channels_in, _move_channels_back)

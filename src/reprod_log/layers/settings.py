@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from operator import not_
 from typing import Any
 
 from reprod_log.layers.lookup import column_of, family_of, layer_kind, layer_kinds, of_the_tables
@@ -139,10 +140,6 @@ def _without(module: ModuleInfo, name: str, meaning: Any) -> _Shared:
     return _Shared(meaning, setting.native, None, setting.convert)
 
 
-def _opposite(value: Any) -> Any:
-    return not value
-
-
 def _kept(share: Any) -> Any:
     return round(1 - share, 12)
 
@@ -151,4 +148,4 @@ def _tanh(value: Any) -> Any:
     return {"tanh": True, "none": False, True: "tanh", False: "none"}.get(value, value)
 
 
-_CONVERSIONS: Mapping[Convention, Callable[[Any], Any]] = {"not": _opposite, "kept": _kept, "tanh": _tanh}
+_CONVERSIONS: Mapping[Convention, Callable[[Any], Any]] = {"not": not_, "kept": _kept, "tanh": _tanh}

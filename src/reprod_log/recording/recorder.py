@@ -14,11 +14,10 @@ import numpy as np
 
 from reprod_log.errors import UnreadableFile, WriteFailed
 from reprod_log.messages import Foreign, Message, Name, Note, message
-from reprod_log.recording.entry import Array, Detail, Entry, content_hash, dtype_name, no_values
+from reprod_log.recording.entry import Array, Entry, content_hash
 from reprod_log.recording.folder import FolderWriter, open_recording
 from reprod_log.recording.key import Key, SeenKeys
-from reprod_log.recording.recording import ModuleInfo, Provenance, Recording, current_provenance
-from reprod_log.recording.sketch import sketch_of
+from reprod_log.recording.recording import ModuleInfo, Provenance, Recording, current_provenance, entry_of
 from reprod_log.recording.spool import Spool
 
 Batch = Sequence[tuple[Entry, Array | None]]
@@ -48,14 +47,13 @@ class Recorder:
         path: str | Path | None = None,
         *,
         provenance: Provenance | None = None,
-        modules: Sequence[ModuleInfo] = (),
         spool: Spool | None = None,
     ) -> None:
         self.provenance = provenance or current_provenance()
         self._spool = spool
         # What is written to disk is let go of after each step, so its memory serves the next one.
         self._copied = np.copy if path is None else Pool().copy
-        self.modules = tuple(modules)
+        self.modules: tuple[ModuleInfo, ...] = ()
         self.notes: list[Note] = []
         self._batch: list[tuple[Entry, Array | None]] = []
         # Data loaders and several models may record from threads of their own.
@@ -77,41 +75,12 @@ class Recorder:
                 why = Foreign(error.strerror or error)
                 self.notes.append(message("note.recording.not_writable", path=Name(self._path), why=why))
 
-    def add(
-        self,
-        key: Key | str,
-        array: Array,
-        *,
-        dtype: str = "",
-        layer_type: str = "",
-        detail: Detail = "full",
-        meta: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Record an array that will not change any more (the caller has copied it).
-
-        `dtype` is the framework's name for it when numpy's differs. With a `detail` below full only a sketch, or the
-        description and `meta` (statistics), are kept, not the values.
-        """
+    def add(self, key: Key | str, array: Array, *, layer_type: str = "", meta: Mapping[str, Any] | None = None) -> None:
+        """Record an array that will not change any more (the caller has copied it)."""
         array = np.asarray(array)
-        name = dtype or dtype_name(array.dtype)
-        numeric = name not in ("str", "object")
-        facts = dict(meta or {})
-        digest = content_hash(array) if numeric else ""
-        kept: Array | None = self.kept(array, digest, fresh=True) if detail == "full" else None
-        if detail == "sketch":
-            sketch = sketch_of(array)
-            kept, facts = sketch.values, {**facts, "summary": sketch.summary, "sketch": sketch.facts()}
-        entry = Entry(
-            key=Key.of(key),
-            shape=array.shape,
-            dtype=name,
-            read=no_values if kept is None else lambda: kept,
-            layer_type=layer_type,
-            detail=detail,
-            hash=digest,
-            meta=facts,
-        )
-        self.put(entry, kept)
+        digest = content_hash(array) if array.dtype.kind not in "UO" else ""
+        kept = self.kept(array, digest, fresh=True)
+        self.put(entry_of(key, kept, layer_type=layer_type, hash=digest, meta=dict(meta or {})), kept)
 
     def kept(self, array: Array, digest: str, *, fresh: bool) -> Array:
         """The array where this recorder keeps arrays; a `fresh` one, which will not change, is not copied."""
