@@ -26,7 +26,7 @@ def answer_overview(
     console = terminal()
     console.print(Text(plain(words(language)(summary_of(overview))), style=STYLES[overview.status]))
     for one in shown:
-        console.print(one, soft_wrap=isinstance(one, Text) and one.style == "dim")
+        console.print(one)
     for path in report:
         tell_written(write_overview(overview, path, language=language))
     give(lambda: overview_answer(overview))

@@ -44,7 +44,7 @@ def run(
     shown: list[Table | Text] = [
         _table(hand_in, render),
         *(Text(plain(f"{step.name}: {_why(step, render)}")) for step in failed),
-        *(Text(plain(render(remark)), style="dim") for remark in remarks_of(hand_in)),
+        *(Text(plain(render(one)), style="dim") for one in remarks_of(hand_in)),
     ]
     first = next((step for step in failed if step.reference and step.candidate), None)
     then = ("reprod", "compare", str(first.reference), str(first.candidate)) if first else ()
