@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from real.cases import DEVELOPMENT, LIBRARIES, PADDLENLP, SAME, Case, all_cases
+from real.cases import DEVELOPMENT, LIBRARIES, PADDLENLP, SAME, SCORED, Case, all_cases
 from real.outcome import Outcome, kept, totals
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -22,7 +22,7 @@ A pair that is the same function is *right* when it passes and no cause is given
 fails, *placed* when the first place reported is where it differs, and *named* when a cause gives the reason. Of the
 scored half only totals are shown: its models are not looked into, so that nothing is fitted to them.
 """
-_HALVES = ("half", "the same function", "differing")
+_HALVES = ("half", "cases that were run", "the same function", "differing")
 _ALIKE = ("pair", "verdict", "right", "processor seconds", "peak MB")
 _APART = ("pair", "verdict", "first place", "placed", "named", "first cause")
 
@@ -35,10 +35,12 @@ def write_page() -> None:
 
 
 def _body(rows: list[tuple[Case, Outcome]]) -> Iterator[str]:
-    yield f"{len(rows)} of {len(all_cases())} cases were run.\n"
     yield from _header(_HALVES)
-    for half, (same, differing) in totals([one for _, one in rows]).items():
-        yield f"| {half} | {same} | {differing} |"
+    graded = totals([one for _, one in rows])
+    for half in (DEVELOPMENT, SCORED):
+        run, all_of_it = (sum(case.half == half for case in some) for some in ([case for case, _ in rows], all_cases()))
+        same, differing = graded.get(half, ("not run", "not run"))
+        yield f"| {half} | {run} of {all_of_it} | {same} | {differing} |"
     shown = [(case, one) for case, one in rows if case.half == DEVELOPMENT]
     yield "\n## The same function\n"
     yield from _header(_ALIKE)

@@ -102,7 +102,7 @@ def twice(
     attention: str = "eager",
     training: bool = False,
     loss: bool = False,
-    padded: bool = False,
+    padded: str = "",
     seed: int = 0,
     both: dict[str, Any] | None = None,
     **changed: Any,
@@ -111,7 +111,7 @@ def twice(
 
     training   both in training mode, with their dropout
     loss       the model's own loss and two steps of AdamW
-    padded     the first tokens of one row are padding
+    padded     tokens of one row at this side ("left", "right") are padding
     both       settings of both sides
     """
     first = text_model(name, seed=seed, **(both or {}))
@@ -124,7 +124,7 @@ def twice(
     inputs = text_inputs(name, seed)
     if padded:
         inputs["attention_mask"] = np.ones_like(inputs["input_ids"])
-        inputs["attention_mask"][0, :4] = 0
+        inputs["attention_mask"][0, slice(4) if padded == "left" else slice(-4, None)] = 0
     options = {}
     if loss:
         classes = name in ("bert", "vit")
