@@ -367,7 +367,12 @@ class Search:
         The weights of a gate in the place of another's give that gate, and then nothing that the reference has.
         """
         taken = choice.taken
-        alike = [one for one in choice.options if choice.identified or _same_form(one, taken)][:_MOST_RIVALS]
+        stored = choice.identified and not any(link.is_computed for link in taken)
+        alike = [
+            one
+            for one in choice.options
+            if _same_form(one, taken) or (stored and not any(link.is_computed for link in one))
+        ][:_MOST_RIVALS]
         if not alike:
             return
         fitting = [(len(self.anchors), taken)]
