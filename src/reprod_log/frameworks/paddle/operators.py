@@ -78,28 +78,8 @@ class PaddleOperators(Operators):
 
             return instead
 
-        with paddle.set_grad_enabled(gradients), _unrolled(), _replaced(around, (*_METHODS, *_MORE_METHODS)):
+        with paddle.set_grad_enabled(gradients), _replaced(around, (*_METHODS, *_MORE_METHODS)):
             yield
-
-
-@contextmanager
-def _unrolled() -> Iterator[None]:
-    """While it lasts, recurrent layers run cell by cell: inside of their one kernel no gate can be seen."""
-    kind = paddle.nn.layer.rnn.RNNBase
-    forward = kind.forward
-
-    def instead(layer: Any, *args: Any, **kwargs: Any) -> Any:
-        before, layer.could_use_cudnn = layer.could_use_cudnn, False
-        try:
-            return forward(layer, *args, **kwargs)
-        finally:
-            layer.could_use_cudnn = before
-
-    kind.forward = instead
-    try:
-        yield
-    finally:
-        kind.forward = forward
 
 
 @contextmanager
