@@ -39,6 +39,7 @@ FAMILIES = {
     *(f"policy.{name}" for name, value in CalibratedPolicy().to_dict().items() if type(value) is float),
     *(f"proof.{proof}" for proof in PROOFS),
     *(f"reason.only_in_{side}.near" for side in SIDES),
+    *(f"since.{how}" for how in ("fixed", "broken", "cause.fixed", "cause.new", "cause.moved")),
     *(f"side.{name}" for name in SIDE),
     *(f"status.{one.name}" for one in Status),
     *(f"term.{name}" for name in COLUMNS),

@@ -118,7 +118,7 @@ def align_models(
     tables: tuple[str, ...] = ()
     found = _weight_map(ours, theirs, batches[0], storage.spool)
     # A weight that one side shares and the other has twice is the same function and another training.
-    decided = (found.agrees or found.is_known) and all(map(found.is_apart, found.by_source))
+    decided = found.agrees and all(map(found.is_apart, found.by_source))
     if transfer and (fixed := _fixed(ours, theirs)):
         notes += fixed
     elif transfer and not (decided and _obeys(found, options.rename)):
@@ -129,6 +129,11 @@ def align_models(
             if not found.complete or not _obeys(found, options.rename):
                 raise
             decided = True
+        else:
+            # Names and structure have it otherwise than the values around a mistake.
+            decided = found.is_known and _obeys(found, options.rename) and not _is_loaded(found, ours, theirs)
+            notes, tables = ([], ()) if decided else (notes, tables)
+        if decided:
             theirs = write_weights(theirs, found.apply(read_weights(ours).__getitem__))
     elif transfer:
         theirs = write_weights(theirs, found.apply(read_weights(ours).__getitem__))
