@@ -72,7 +72,8 @@ def current_provenance(**known: Any) -> Provenance:
         "threads": _thread_count(),
         "command": " ".join(sys.argv),
         "git_commit": git_commit(),
-        "time": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+        # To the microsecond: two sides that start together are not one recording given twice.
+        "time": datetime.now(timezone.utc).isoformat(timespec="microseconds"),
         "python": platform.python_version(),
         "numpy": np.__version__,
         "platform": f"{platform.system()} {platform.machine()}",
