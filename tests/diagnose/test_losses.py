@@ -33,7 +33,7 @@ def said(outputs: torch.Tensor, ours: Loss, theirs: Loss, *tokens: torch.Tensor)
         outputs.numpy(),
         (gradient(outputs, ours), gradient(outputs, theirs)),
         [one.numpy() for one in tokens],
-        fit=1e-5,
+        near=1e-9,
     )
     return "" if found is None else told("cause.loss_function", path=Name(""), what=found).text()
 

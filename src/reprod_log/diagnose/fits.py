@@ -1,13 +1,15 @@
 """Fits: which function, factor, order or rounding turns one tensor into the other. The one library of all hypotheses.
 
-A fit predicts the candidate's tensor from the reference's. It holds when no element of the prediction is further off
-than `near`; one with free parameters also needs more numbers than it could fit by accident.
+A fit predicts the candidate's tensor. It holds when no element of the prediction is further off than `near`; one with
+free numbers also needs more different numbers to explain than these. Families of fits (of relations here, of losses
+and of schedules in their files) are generators, the simplest first.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -23,11 +25,12 @@ ROUNDINGS = 100
 """What rounding comes to in a deep model, in roundings of its dtype, where no float64 run tells it."""
 CLEARLY = 0.01
 """Of the difference that a relation explains: the most that it may leave over."""
-_MOST_CHANNELS = 4
+MOST_CHANNELS = 4
+"""Of images; more are not told apart one by one."""
 _NARROW = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 
 
-def _sigmoid(x: Array) -> Array:
+def sigmoid(x: Array) -> Array:
     return np.asarray(1 / (1 + np.exp(-x)))
 
 
@@ -40,9 +43,9 @@ FUNCTIONS: Mapping[str, Callable[[Array], Array]] = {
     "relu": lambda x: np.maximum(x, 0),
     "gelu": lambda x: 0.5 * x * (1 + _erf(x / np.sqrt(2))),
     "gelu (tanh approximation)": lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
-    "gelu (sigmoid approximation)": lambda x: x * _sigmoid(1.702 * x),
-    "silu": lambda x: x * _sigmoid(x),
-    "sigmoid": _sigmoid,
+    "gelu (sigmoid approximation)": lambda x: x * sigmoid(1.702 * x),
+    "silu": lambda x: x * sigmoid(x),
+    "sigmoid": sigmoid,
     "tanh": np.tanh,
     "hardsigmoid": lambda x: np.clip(x / 6 + 0.5, 0, 1),
     "hardsigmoid (slope 0.2)": lambda x: np.clip(0.2 * x + 0.5, 0, 1),
@@ -110,6 +113,33 @@ def epsilon(dtype: str) -> float:
     return float(np.nextafter(above, above + above)) - 1.0
 
 
+@dataclass(frozen=True)
+class Fit:
+    """A prediction of the candidate's tensor, or of some of its elements."""
+
+    what: What
+    made: Array
+    free: int = 0
+    """How many numbers were fitted to make it."""
+    at: slice = field(default_factory=lambda: slice(None))
+    """Which elements it predicts."""
+
+    def holds(self, theirs: Array, near: float) -> bool:
+        wanted = theirs[self.at]
+        return holds(self.made, wanted, near) and (not self.free or np.unique(wanted).size > self.free)
+
+
+def first_that_holds(fits: Iterable[Fit], theirs: Array, near: float) -> What | None:
+    """What the first fit says that predicts the candidate's tensor."""
+    with np.errstate(all="ignore"):
+        return next((fit.what for fit in fits if fit.holds(theirs, near)), None)
+
+
+def holds(made: Array, theirs: Array, near: float) -> bool:
+    """Whether a prediction is right at every element; what is not finite predicts nothing."""
+    return bool(np.isfinite(made).all()) and float(np.abs(made - theirs).max(initial=0.0)) <= near
+
+
 def relation(ours: Array, theirs: Array, *, near: float, functions: bool = True) -> What | None:
     """The simplest relation that fits; None when the two are equal, not finite, or related in no known way."""
     if ours.size != theirs.size or not ours.size or not (np.isfinite(ours).all() and np.isfinite(theirs).all()):
@@ -121,12 +151,10 @@ def relation(ours: Array, theirs: Array, *, near: float, functions: bool = True)
     if order is not None or ours.shape != theirs.shape or not varies:
         return order
     found = _rounded(ours, theirs, near) or scaled(ours, theirs, near) or _line_per_channel(ours, theirs, near)
-    return found or (_function(ours, theirs, near) if functions else None)
-
-
-def holds(made: Array, theirs: Array, near: float) -> bool:
-    """Whether a prediction is right at every element; what is not finite predicts nothing."""
-    return bool(np.isfinite(made).all()) and float(np.abs(made - theirs).max(initial=0.0)) <= near
+    if found is None and functions:
+        found = first_that_holds(_functions(ours, "candidate"), theirs, near)
+        found = found or first_that_holds(_functions(theirs, "reference"), ours, near)
+    return found
 
 
 def _order(ours: Array, theirs: Array, near: float) -> What | None:
@@ -141,32 +169,48 @@ def _order(ours: Array, theirs: Array, near: float) -> What | None:
     return what("word.other_order") if holds(np.sort(ours, None), np.sort(theirs, None), near) else None
 
 
+def rounded(array: Array, dtype: str) -> Array:
+    """The numbers of a narrower dtype that are nearest."""
+    with np.errstate(over="ignore"):
+        return array.astype(dtype_named(dtype)).astype(np.float64)
+
+
 def _rounded(ours: Array, theirs: Array, near: float) -> What | None:
     """One side holds only numbers of a narrower dtype, and they are the other side's, rounded."""
     for name in _NARROW:
-        dtype = dtype_named(name)
-        for rounded, exact, one in ((theirs, ours, "candidate"), (ours, theirs, "reference")):
-            with np.errstate(over="ignore"):
-                kept, made = rounded.astype(dtype).astype(np.float64), exact.astype(dtype).astype(np.float64)
-            step = np.abs(rounded) * epsilon(name)
+        for narrow, exact, one in ((theirs, ours, "candidate"), (ours, theirs, "reference")):
+            step = np.abs(narrow) * epsilon(name)
             if (
-                np.array_equal(kept, rounded)
-                and not np.array_equal(made, exact)
+                np.array_equal(rounded(narrow, name), narrow)
+                and not np.array_equal(rounded(exact, name), exact)
                 # A number close to the middle between two of the narrow ones may be rounded either way.
-                and bool(np.all(np.abs(exact - rounded) <= step / 2 + near))
+                and bool(np.all(np.abs(exact - narrow) <= step / 2 + near))
             ):
                 return what("word.rounded_to", side=side(one), dtype=name)
     return None
 
 
+def slope_of(given: Array, made: Array) -> float:
+    """The factor that makes the one out of the other as nearly as a factor can; 0 where nothing was given."""
+    size = float(np.vdot(given, given))
+    return float(np.vdot(given, made)) / size if size else 0.0
+
+
+def share_of(old: Array, new: Array, source: Array, near: float) -> float | None:
+    """The share of the source in the new value of a moving average; None when it is none."""
+    share = slope_of(source - old, new - old)
+    fits = 0 < share <= 1 + CLEARLY and holds(old + share * (source - old), new, near)
+    return share if fits and old.size > 2 else None
+
+
 def line(ours: Array, theirs: Array, near: float) -> tuple[float, float] | None:
     """The factor and the shift that make theirs out of ours, the simplest that do: a factor, a shift, or both."""
-    size = float(np.vdot(ours, ours))
-    ratio = float(np.vdot(ours, theirs)) / size if size else 0.0
-    centred = ours - ours.mean()
-    slope = float(np.vdot(centred, theirs - theirs.mean())) / (float(np.vdot(centred, centred)) or 1.0)
-    shift = float((theirs - ours).mean())
-    lines = ((ratio, 0.0), (1.0, shift), (slope, float(theirs.mean() - slope * ours.mean())))
+    slope = slope_of(ours - ours.mean(), theirs - theirs.mean())
+    lines = (
+        (slope_of(ours, theirs), 0.0),
+        (1.0, float((theirs - ours).mean())),
+        (slope, float(theirs.mean() - slope * ours.mean())),
+    )
     return next((one for one in lines if one[0] and holds(one[0] * ours + one[1], theirs, near)), None)
 
 
@@ -187,7 +231,7 @@ def _line_per_channel(ours: Array, theirs: Array, near: float) -> What | None:
     """Another line for each of a few channels, as another mean and deviation of images make."""
     for axis in range(1, ours.ndim):
         # As many numbers have to fit in each channel as in a whole tensor.
-        if not 2 <= ours.shape[axis] <= _MOST_CHANNELS or ours.size < _ENOUGH * ours.shape[axis]:
+        if not 2 <= ours.shape[axis] <= MOST_CHANNELS or ours.size < _ENOUGH * ours.shape[axis]:
             continue
         channels = zip(np.moveaxis(ours, axis, 0), np.moveaxis(theirs, axis, 0), strict=True)
         fits = [line(one, other, near) if np.ptp(one) > 0 else None for one, other in channels]
@@ -200,14 +244,10 @@ def _formula(line: tuple[float, float]) -> str:
     return f"{line[0]:.4g}·x {line[1]:+.4g}"
 
 
-def _function(ours: Array, theirs: Array, near: float) -> What | None:
-    """One side is a known function of the other: a softmax that only one of them has, an activation, a logarithm."""
-    with np.errstate(all="ignore"):
-        for given, result, one in ((ours, theirs, "candidate"), (theirs, ours, "reference")):
-            for name, made in _applied(given):
-                if holds(made, result, near):
-                    return what("word.function_of_the_other", side=side(one), function=name)
-    return None
+def _functions(given: Array, one: str) -> Iterator[Fit]:
+    """A side that is a known function of the other: a softmax that only one of them has, an activation, a logarithm."""
+    for name, made in _applied(given):
+        yield Fit(what("word.function_of_the_other", side=side(one), function=name), made)
 
 
 def _applied(given: Array) -> Iterator[tuple[str, Array]]:
@@ -219,7 +259,11 @@ def _applied(given: Array) -> Iterator[tuple[str, Array]]:
     yield "log", np.log(given)
     for axis in range(given.ndim):
         if given.shape[axis] > 1:
-            raised = np.exp(given - given.max(axis, keepdims=True))
-            shares = raised / raised.sum(axis, keepdims=True)
+            shares = softmax(given, axis)
             yield f"softmax (axis {axis})", shares
             yield f"log_softmax (axis {axis})", np.log(shares)
+
+
+def softmax(given: Array, axis: int = -1) -> Array:
+    raised = np.exp(given - given.max(axis, keepdims=True))
+    return np.asarray(raised / raised.sum(axis, keepdims=True))

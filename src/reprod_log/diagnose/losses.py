@@ -1,12 +1,12 @@
 """Losses: which change of the loss turns one gradient of the outputs into the other?
 
-For a cross entropy the gradient of the logits z is (softmax(z) - y) / n, for a binary one (sigmoid(z) - y) / n, so the
-labels y follow from the reference's and hypotheses about the candidate's can be computed.
+For a cross entropy the gradient of the logits z is w (softmax(z) - y), for a binary one w (sigmoid(z) - y), so weights
+and labels of each side follow from its own gradient. What is no plain cross entropy is predicted from the reference's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,113 +14,121 @@ import numpy as np
 from reprod_log.diagnose.case import Both, Case, CaseData
 from reprod_log.diagnose.engine import Hypothesis, Where
 from reprod_log.diagnose.finding import Finding, What, side, told, what
-from reprod_log.diagnose.fits import ROUNDINGS, epsilon, least, other_factor, shown_ratio
+from reprod_log.diagnose.fits import Fit, first_that_holds, holds, least, line, shown_ratio, sigmoid, slope_of, softmax
 from reprod_log.messages import Message, Name, Number, message
-from reprod_log.pairing.distance import factor, relative
 from reprod_log.recording import Array, Key
 
 _FURTHEST = 3
 """By how many places labels are tried as shifted."""
+_FOCUS = (2.0, 1.0, 0.5, 1.5, 3.0, 5.0)
+"""Exponents of a focal loss that are tried."""
+_COUNTED = 1e-4
+"""Relative: what a number read off gradients may be off and still be the number of samples, or another one's equal."""
 
 
-def explain_loss(outputs: Array, gradients: Both, tokens: Iterable[Array] = (), *, fit: float) -> What | None:
-    """The change that fits the gradients; `tokens` are the integer inputs, which labels may be taken from.
-
-    `fit` is how far off a gradient may be that a change predicts, relative to its size.
-    """
+def explain_loss(outputs: Array, gradients: Both, tokens: Iterable[Array] = (), *, near: float) -> What | None:
+    """The change that predicts the candidate's gradient to `near`; labels may be taken from `tokens`, the inputs."""
+    found = None
     if outputs.ndim >= 2 and outputs.shape[-1] > 1:
-        said = _cross_entropy(outputs, gradients, tokens, fit)
-        if said is not None:
-            return said
-    return _binary(outputs, gradients, fit) or _regression(gradients, fit)
+        found = _cross_entropy(outputs, gradients, tokens, near)
+    found = found or _binary(outputs, gradients, near)
+    ours, theirs = gradients
+    found = found or first_that_holds(_cut_at_a_limit(ours, theirs, ("reference", "candidate")), theirs, near)
+    return found or first_that_holds(_cut_at_a_limit(theirs, ours, ("candidate", "reference")), ours, near)
+
+
+def _as_large(made: Array, like: Array) -> Array:
+    """A gradient with the scale of another: how a loss is reduced is another question."""
+    return slope_of(made, like) * made
+
+
+def _focal(likely: Array) -> Iterator[tuple[What, Array]]:
+    """By what focal losses multiply the gradient of a prediction whose label has this probability."""
+    for power in _FOCUS:
+        rest = (1 - likely) ** power
+        whole = rest - power * likely * (1 - likely) ** (power - 1) * np.log(likely)
+        yield what("word.loss.focal", power=Number(power, "g")), whole
+        yield what("word.loss.focal_detached", power=Number(power, "g")), rest
+
+
+# ---- cross entropy -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Labels:
-    """The labels of a cross entropy, read off its gradient."""
+    """What a cross entropy asks for, read off its gradient."""
 
     places: Array
     """The class of each row."""
     living: Array
     """Which rows count."""
-    scale: float
+    weights: Array
+    """Of each row."""
+    smooth: float = 0.0
 
-    def hot(self, classes: int) -> Array:
-        found = np.zeros((len(self.places), classes))
-        found[np.arange(len(self.places)), self.places] = 1
-        return found * self.living[:, None]
-
-
-def _cross_entropy(outputs: Array, gradients: Both, tokens: Iterable[Array], fit: float) -> What | None:
-    classes = outputs.shape[-1]
-    z, ours, theirs = (one.reshape(-1, classes) for one in (outputs, *gradients))
-    soft = _softmax(z)
-    here = _labels(soft, ours, fit)
-    if here is None:
-        return None
-    there = _labels(soft, theirs, fit)
-    if there is not None:
-        return _other_labels(outputs.shape[:-1], here, there, tokens)
-    return (
-        _smoothing(soft, here, (ours, theirs), fit)
-        or _softmax_twice(soft, here, theirs, fit)
-        or _weighted_rows(ours, theirs, fit)
-        or _temperature(z, here, theirs, fit)
-    )
+    def gradient(self, soft: Array) -> Array:
+        classes = soft.shape[-1]
+        hot = np.eye(classes)[self.places] * (1 - self.smooth) + self.smooth / classes
+        return np.asarray((soft - hot) * (self.weights * self.living)[:, None])
 
 
-def _labels(soft: Array, gradients: Array, fit: float) -> _Labels | None:
-    """The labels y of s (softmax - y) with y of zeros and ones; None when it is not a cross entropy."""
-    places = gradients.argmin(-1)
-    rows = np.arange(len(soft))
-    living = np.abs(gradients).sum(-1) > 0
+def _labels(soft: Array, gradient: Array, near: float) -> _Labels | None:
+    """The labels whose cross entropy has this gradient; None when none has."""
+    places, living = gradient.argmin(-1), np.asarray(gradient.any(-1))
+    others = (np.arange(soft.shape[-1]) != places[:, None]) & living[:, None]
     if not living.any():
         return None
-    ratios = gradients[rows, places][living] / (soft[rows, places][living] - 1)
-    found = _Labels(places, living, float(np.median(ratios)))
-    made = (soft * living[:, None] - found.hot(soft.shape[-1])) * found.scale
-    return found if found.scale and relative(gradients, made) < fit else None
+    known = []
+    fitted = line(soft[others], gradient[others], near)
+    if fitted is not None:
+        scale, shift = fitted
+        known.append(_Labels(places, living, np.full(len(soft), scale), -shift * soft.shape[-1] / scale))
+    plain = _Labels(places, living, np.ones(len(soft))).gradient(soft)
+    weights = (plain * gradient).sum(-1) / np.maximum((plain * plain).sum(-1), np.finfo(np.float64).tiny)
+    known.append(_Labels(places, living, weights))
+    return next((one for one in known if holds(one.gradient(soft), gradient, near)), None)
 
 
-def _smoothing(soft: Array, here: _Labels, gradients: Both, fit: float) -> What | None:
-    ours, theirs = gradients
-    classes = soft.shape[-1]
-    labels = soft - ours / here.scale
-    moved = (ours - theirs) / here.scale
-    smooth = float(np.vdot(labels - 1 / classes, moved) / np.vdot(labels - 1 / classes, labels - 1 / classes))
-    if abs(smooth) <= 1e-6 or relative((labels - 1 / classes) * smooth, moved) >= fit:
+def _cross_entropy(outputs: Array, gradients: Both, tokens: Iterable[Array], near: float) -> What | None:
+    classes = outputs.shape[-1]
+    z, ours, theirs = (one.reshape(-1, classes) for one in (outputs, *gradients))
+    soft = softmax(z)
+    here, there = (_labels(soft, one, near) for one in (ours, theirs))
+    if here is None:
         return None
-    return what("word.loss.smoothing", value=Number(abs(smooth), ".4g"), classes=classes)
+    if there is None:
+        return first_that_holds(_entropies(z, soft, here, theirs), theirs, near)
+    if abs(here.smooth - there.smooth) > _COUNTED:
+        values = {"ours": Number(here.smooth, ".4g"), "theirs": Number(there.smooth, ".4g")}
+        return what("word.loss.smoothing", **values, classes=classes)
+    return _other_labels(outputs.shape[:-1], here, there, tokens) or _other_weights(here, there)
 
 
-def _softmax_twice(soft: Array, here: _Labels, theirs: Array, fit: float) -> What | None:
-    inner = _softmax(soft) - here.hot(soft.shape[-1])
-    twice = soft * (inner - (inner * soft).sum(-1, keepdims=True)) * here.scale
-    if relative(twice, theirs) >= fit:
+def _entropies(z: Array, soft: Array, here: _Labels, theirs: Array) -> Iterator[Fit]:
+    """Losses of the same labels that are no plain cross entropy of these logits."""
+    plain = here.gradient(soft)
+    likely = soft[np.arange(len(soft)), here.places]
+    twice = here.gradient(softmax(soft))
+    twice = soft * (twice - (twice * soft).sum(-1, keepdims=True))
+    yield Fit(what("word.loss.softmax_twice"), _as_large(twice, theirs), free=1)
+    yield Fit(what("word.loss.likelihood"), _as_large(plain * likely[:, None], theirs), free=1)
+    for said, times in _focal(likely):
+        yield Fit(said, _as_large(plain * times[:, None], theirs), free=1)
+
+    def warmed(power: float) -> Array:
+        return _as_large(here.gradient(softmax(z * np.exp(-power))), theirs)
+
+    # Found by trying, since the gradient is no simple function of it.
+    power = least(lambda one: float(np.linalg.norm(theirs - warmed(one))), np.linspace(-np.log(20), np.log(20), 241))
+    yield Fit(what("word.loss.temperature", value=Number(float(np.exp(power)), ".4g")), warmed(power), free=2)
+
+
+def _other_weights(here: _Labels, there: _Labels) -> What | None:
+    ratios = there.weights[here.living] / here.weights[here.living]
+    if np.ptp(ratios) <= _COUNTED * abs(float(ratios[0])):
+        # All alike is another scale.
         return None
-    return what("word.loss.softmax_twice")
-
-
-def _temperature(z: Array, here: _Labels, theirs: Array, fit: float) -> What | None:
-    """The logits divided by a number: found by trying, since the gradient is no simple function of it."""
-    hot = here.hot(z.shape[-1])
-
-    def error(power: float) -> float:
-        made = _softmax(z * np.exp(-power)) * here.living[:, None] - hot
-        scale = float(np.vdot(made, theirs)) / float(np.vdot(made, made) or 1.0)
-        return float(np.linalg.norm(theirs - scale * made))
-
-    power = least(error, np.linspace(-np.log(20), np.log(20), 241))
-    if error(power) >= fit * float(np.linalg.norm(theirs)):
-        return None
-    return what("word.loss.temperature", value=Number(float(np.exp(power)), ".4g"))
-
-
-def _weighted_rows(ours: Array, theirs: Array, fit: float) -> What | None:
-    rows = [factor(one, other, within=fit) for one, other in zip(ours, theirs, strict=True) if one.any()]
-    if len(rows) < 2 or any(row is None for row in rows):
-        return None
-    return what("word.loss.sample_weights", values=", ".join(f"{row:.3g}" for row in rows[:4] if row))
+    return what("word.loss.sample_weights", values=", ".join(f"{ratio:.3g}" for ratio in ratios[:4]))
 
 
 def _other_labels(shape: tuple[int, ...], here: _Labels, there: _Labels, tokens: Iterable[Array]) -> What | None:
@@ -172,47 +180,44 @@ def _ahead(labels: Array, tokens: Iterable[Array]) -> int | None:
     return None
 
 
-def _binary(outputs: Array, gradients: Both, fit: float) -> What | None:
+# ---- other losses --------------------------------------------------------------------------------------------------
+
+
+def _binary(outputs: Array, gradients: Both, near: float) -> What | None:
     z, ours, theirs = (one.reshape(-1) for one in (outputs, *gradients))
-    likely = 1 / (1 + np.exp(-z))
-    labels = (ours < 0).astype(np.float64)
-    if not 0 < labels.sum() < labels.size or factor(likely - labels, ours, within=fit) is None:
+    likely = sigmoid(z)
+    labels = ours < 0
+    plain = likely - labels
+
+    def weighted(made: Array, like: Array) -> Array:
+        return np.where(labels, _as_large(made * labels, like * labels), _as_large(made * ~labels, like * ~labels))
+
+    if not 0 < labels.sum() < labels.size or not holds(weighted(plain, ours), ours, near):
         return None
+    if holds(weighted(plain, theirs), theirs, near):
+        weights = [slope_of(plain * some, one * some) for one in (theirs, ours) for some in (labels, ~labels)]
+        times = weights[0] * weights[3] / (weights[1] * weights[2]) if all(weights) else 1.0
+        other = abs(times - 1) > _COUNTED
+        return what("word.loss.positive_weight", times=Number(times, ".4g")) if other else None
     slope = likely * (1 - likely)
-    for made, cause in (
-        (slope * (1 / (1 + np.exp(-likely)) - labels), "word.loss.sigmoid_twice"),
-        (slope * (likely - labels), "word.loss.squared_of_sigmoid"),
-        (z - labels, "word.loss.squared_of_logits"),
-    ):
-        if factor(made, theirs, within=fit) is not None:
-            return what(cause)
-    weights = [factor(ours[labels == one], theirs[labels == one], within=fit) for one in (0, 1)]
-    if weights[0] and weights[1]:
-        return what("word.loss.positive_weight", times=Number(weights[1] / weights[0], ".4g"))
-    return None
+    known = (
+        (what("word.loss.sigmoid_twice"), slope * (sigmoid(likely) - labels)),
+        (what("word.loss.squared_of_sigmoid"), slope * plain),
+        (what("word.loss.squared_of_logits"), z - labels),
+        *((said, plain * times) for said, times in _focal(np.where(labels, likely, 1 - likely))),
+    )
+    return first_that_holds((Fit(said, weighted(made, theirs), free=2) for said, made in known), theirs, near)
 
 
-def _regression(gradients: Both, fit: float) -> What | None:
+def _cut_at_a_limit(whole: Array, cut: Array, names: tuple[str, str]) -> Iterator[Fit]:
     """One side's gradient is the other's, cut at a limit: an absolute, smooth or Huber loss and a squared one."""
-    ours, theirs = (one.reshape(-1) for one in gradients)
-    for whole, cut, names in ((ours, theirs, ("reference", "candidate")), (theirs, ours, ("candidate", "reference"))):
-        most = float(np.abs(cut).max(initial=0.0))
-        beyond = np.abs(cut) > most * (1 - 1e-6)
-        if not most or beyond.sum() < 2 or (np.sign(whole[beyond]) != np.sign(cut[beyond])).any():
-            continue
-        if beyond.all():
-            kind = "word.loss.absolute"
-        elif factor(whole[~beyond], cut[~beyond], within=fit) is not None:
-            kind = "word.loss.huber"
-        else:
-            continue
-        return what(kind, side=side(names[1]), other=side(names[0]), some=int(beyond.sum()), all=cut.size)
-    return None
-
-
-def _softmax(z: Array) -> Array:
-    powers = np.exp(z - z.max(-1, keepdims=True))
-    return np.asarray(powers / powers.sum(-1, keepdims=True))
+    most = float(np.abs(cut).max(initial=0.0))
+    beyond = np.abs(cut) > most * (1 - _COUNTED)
+    if most and beyond.sum() >= 2:
+        kind = "word.loss.absolute" if beyond.all() else "word.loss.huber"
+        made = np.sign(whole) if beyond.all() else np.clip(slope_of(whole[~beyond], cut[~beyond]) * whole / most, -1, 1)
+        counts = {"some": int(beyond.sum()), "all": cut.size}
+        yield Fit(what(kind, side=side(names[1]), other=side(names[0]), **counts), most * made)
 
 
 # A loss that is the reference's times a constant: a sum for a mean, ignored labels counted, accumulation. The outputs
@@ -228,8 +233,8 @@ def _loss_scale(case: Case) -> Iterable[Finding]:
         return
     if not any(key.phase in ("loss", "gradient", "backward") and key.step == first and not key.run for key in failed):
         return
-    ratio = _scale(data, first)
-    if ratio is None or abs(ratio - 1) < _UNSCALED:
+    ratio = _scale(case, first)
+    if ratio is None:
         return
     judged = [key for key in case.judgements if key.phase == "loss" and key.step == first and not key.run]
     same_loss = bool(judged) and all(case.judgements[key].status.passed for key in judged)
@@ -247,38 +252,23 @@ def _loss_scale(case: Case) -> Iterable[Finding]:
     )
 
 
-_UNSCALED = 1e-5
-"""A ratio of gradients that is no nearer to 1 than this is another scale."""
+def _scale(case: Case, step: int) -> float | None:
+    """The ratio of all gradients; None when there is none, or it is 1.
 
-
-def _scale(data: CaseData, step: int) -> float | None:
-    """The ratio of all gradients. Where every part is fed with the reference's, only those of the outputs differ."""
-    uniform = _uniform_ratio(data, step)
-    if uniform is None or abs(uniform - 1) >= _UNSCALED:
-        return uniform
-    gradients = [both for key, both in data.each("backward", step) if key.path in data.roots and both[0].any()]
-    ratios = [1.0 if relative(*both) <= _SAME else other_factor(*both, within=1e-4) for both in gradients]
-    known = [ratio for ratio in ratios if ratio is not None]
-    if not known or len(known) < len(ratios):
-        return uniform
-    # A term of the loss with another weight scales the gradients of its own outputs only.
-    return known[0] if max(known) - min(known) <= 1e-3 * abs(known[0]) else None
-
-
-def _uniform_ratio(data: CaseData, step: int) -> float | None:
-    """The ratio of all gradients, if there is one; gradients that are rounding only have none and are left out."""
-    found = []
-    sizes = [float(abs(both[0]).max()) for _, both in data.each("gradient", step, "raw") if both[0].size]
-    largest = max(sizes, default=0.0)
-    for _, both in data.each("gradient", step, "raw"):
-        if both[0].size and float(abs(both[0]).max()) > 1e-6 * largest:
-            ratio = factor(*both, within=1e-3)
-            if ratio is None:
-                return None
-            found.append(ratio)
-    if len(found) < 2 or max(found) - min(found) > 1e-3 * abs(found[0]):
-        return None
-    return sorted(found)[len(found) // 2]
+    Where every part is fed with the reference's gradients, only those of the outputs differ.
+    """
+    data = case.data
+    gradients = dict(data.each("gradient", step, "raw"))
+    of_outputs = {key: both for key, both in data.each("backward", step) if key.path in data.roots}
+    for least_known, found in ((2, gradients), (1, of_outputs)):
+        # A gradient that is rounding only has no ratio.
+        telling = {key: both for key, both in found.items() if np.abs(both[0]).max(initial=0.0) > case.room(key)[1]}
+        if len(telling) < least_known:
+            return None
+        ratio = float(np.median([slope_of(*both) for both in telling.values()]))
+        if any(key in case.failed for key in telling):
+            return ratio if all(holds(ratio * b[0], b[1], case.near(key, b)) for key, b in telling.items()) else None
+    return None
 
 
 def _known_number(data: CaseData, ratio: float) -> Message | None:
@@ -313,7 +303,7 @@ def _counted_by(data: CaseData, key: Key, outputs: Array, ratio: float) -> Messa
     living = 0 if gradients is None else int(gradients[0].reshape(rows, -1).any(-1).sum())
     for value in (ratio, 1 / ratio):
         divisor = round(living / value)
-        if 0 < living < divisor <= rows and abs(living / value - divisor) < 1e-3:
+        if 0 < living < divisor <= rows and abs(living / value - divisor) < _COUNTED * divisor:
             return message("word.loss.ignored_counted", some=living, all=divisor)
     return None
 
@@ -330,7 +320,7 @@ def _passes(data: CaseData) -> int:
 
 
 def _is_number(value: float, count: int) -> bool:
-    return abs(value - count) < 1e-3 * count
+    return abs(value - count) < _COUNTED * count
 
 
 def _advice_on_scale(data: CaseData, ratio: float, same_loss: bool) -> Message:
@@ -342,9 +332,6 @@ def _advice_on_scale(data: CaseData, ratio: float, same_loss: bool) -> Message:
 
 # Another loss function: the outputs agree, the loss and the gradient of the outputs do not.
 
-_SAME = 1e-6
-"""Of its size, in float64: the gradient of a term that is the same on both sides."""
-
 
 def _loss_function(case: Case) -> Iterable[Finding]:
     data = case.data
@@ -354,27 +341,27 @@ def _loss_function(case: Case) -> Iterable[Finding]:
         return
     if not any(key.phase == "loss" for key in here):
         return
-    last = _last_output(data, step)
+    last = _last_output(case, step)
     if last is None:
         return
-    path, outputs, gradients = last
-    ratio = None if gradients is None else other_factor(*gradients, within=1e-4)
-    if ratio is not None and _scale(data, step) is not None:
-        # All gradients are scaled alike, which is what loss_scale is about.
-        return
+    key, outputs, gradients = last
     found = None
-    if ratio is not None:
-        term = Name(path) if path else message("word.the_output")
-        found = what("word.loss.weight_of_term", path=term, ratio=shown_ratio(ratio))
-    elif gradients is not None:
-        size = float(np.sqrt(np.mean(gradients[1] ** 2))) or 1.0
-        room = case.room(Key(path, "backward", step, 0, "output"))[0] or ROUNDINGS * epsilon("float32") * size
-        found = explain_loss(outputs[0], gradients, _tokens(data, step), fit=room / size)
+    if gradients is not None:
+        near = case.near(key, gradients)
+        ratio = slope_of(*gradients)
+        if ratio and holds(ratio * gradients[0], gradients[1], near):
+            if _scale(case, step) is not None:
+                # All gradients are scaled alike, which is what loss_scale is about.
+                return
+            term = Name(key.path) if key.path else message("word.the_output")
+            found = what("word.loss.weight_of_term", path=term, ratio=shown_ratio(ratio))
+        else:
+            found = explain_loss(outputs[0], gradients, _tokens(data, step), near=near)
     yield told(
         "cause.loss_function",
         [key for key in here if key.phase == "loss"][:3],
-        agreeing=tuple(key for key in case.rows if key.path == path and _is_output(key, step)),
-        path=Name(path),
+        agreeing=tuple(one for one in case.rows if one.path == key.path and _is_output(one, step)),
+        path=Name(key.path),
         what=found or what("word.loss.unknown"),
     )
 
@@ -383,15 +370,15 @@ def _is_output(key: Key, step: int) -> bool:
     return key.phase == "forward" and key.step == step and not key.run and key.role.startswith("output")
 
 
-def _last_output(data: CaseData, step: int) -> tuple[str, Both, Both | None] | None:
+def _last_output(case: Case, step: int) -> tuple[Key, Both, Both | None] | None:
     """The output that the loss was computed from, with its gradient: the last one whose gradient differs."""
-    last = None
+    data, last = case.data, None
     for key in reversed(data.keys("forward", step)):
         if not key.role.startswith("input") and (both := data.best(key)) is not None:
-            gradients = data.best(Key(key.path, "backward", step, key.call, key.role))
-            last = last or (key.path, both, gradients)
-            if gradients is not None and relative(*gradients) > _SAME:
-                return key.path, both, gradients
+            back = Key(key.path, "backward", step, key.call, key.role)
+            last = last or (back, both, data.best(back))
+            if back in case.failed and (gradients := data.best(back)) is not None:
+                return back, both, gradients
     # No gradient of an output differs: the loss itself does.
     return last
 

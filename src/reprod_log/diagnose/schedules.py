@@ -2,125 +2,104 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.engine import Hypothesis, Where
 from reprod_log.diagnose.finding import Finding, What, told, what
-from reprod_log.diagnose.fits import least, shown_ratio
+from reprod_log.diagnose.fits import Fit, first_that_holds, least, shown_ratio, slope_of
 from reprod_log.messages import Name, Number
 from reprod_log.recording import Array
 
 _FIT = 1e-6
-"""Relative to the largest rate: schedules are formulas, so the right change fits to many digits."""
-_TELLING = 3
-"""Different rates that have to fit."""
+"""Relative to the largest rate: rates are formulas in double precision, of which a framework may keep a float32."""
 _EXACT = 1e-9
 """Relative to the largest rate: what two lengths of a curve differ by is far more, their rounding less."""
+_TELLING = 3
+"""Different rates that have to fit."""
 _LONGEST = 2000
 _POWERS = (1.0, 0.5, 0.9, 2.0, 3.0)
 
 
 def explain(steps: Array, ours: Array, theirs: Array) -> What:
     """The first change that makes the curves meet at every step that was recorded."""
-    for test in (
-        _constant,
-        _shifted,
-        _scaled,
-        _other_gamma,
-        _other_length,
-        _slower,
-        _other_drops,
-        _other_end,
-        _other_base,
-        _other_cycles,
-        _other_power,
-        _only_early,
-        _only_late,
-    ):
-        found = test(steps, ours, theirs)
-        if found is not None:
-            return found
-    return what("word.rate.unknown")
+    near = _FIT * float(max(np.abs(ours).max(), np.abs(theirs).max()))
+    found = first_that_holds(_curves(steps, ours, theirs, near), theirs, near)
+    return found or _only_there(steps, np.abs(ours - theirs) > near, (ours, theirs)) or what("word.rate.unknown")
 
 
-def _meets(ours: Array, theirs: Array) -> bool:
-    return bool(np.abs(ours - theirs).max() <= _FIT * max(np.abs(ours).max(), np.abs(theirs).max()))
+def _curves(steps: Array, ours: Array, theirs: Array, near: float) -> Iterator[Fit]:
+    """The reference's curve with one change: each predicts the candidate's rates."""
+    top = float(max(ours.max(), theirs.max()))
+    even = len(steps) < 2 or not np.ptp(np.diff(steps))
+    if np.ptp(ours) > near:
+        yield Fit(what("word.rate.never_stepped"), np.full_like(theirs, theirs[0]))
+    if len(ours) >= _TELLING and even:
+        for id, made, at in (
+            ("word.rate.ahead", ours[1:], slice(None, -1)),
+            ("word.rate.behind", ours[:-1], slice(1, None)),
+        ):
+            if np.ptp(made) > near:
+                yield Fit(what(id), made, at=at)
+    # Of a constant rate, too, the ratio is what was measured, so it is no free number.
+    if (ratio := slope_of(ours, theirs)) > 0:
+        yield Fit(what("word.rate.times", ratio=shown_ratio(ratio)), ratio * ours)
+    yield from _other_length(steps, ours, theirs)
+    if len(ours) > _TELLING and steps[0] == 0 and even:
+        yield from _other_pace(ours, theirs)
+    yield from _other_drops(steps, ours, theirs, near)
+    yield from _other_end(ours, theirs, top)
+    yield from _other_base(ours, theirs)
+    yield from _other_cycles(ours, theirs)
+    yield from _other_power(ours, theirs, top)
 
 
-def _constant(steps: Array, ours: Array, theirs: Array) -> What | None:
-    if len(ours) > 1 and np.ptp(theirs) <= _FIT * abs(theirs[0]) and np.ptp(ours) > _FIT * abs(ours[0]):
-        return what("word.rate.never_stepped")
-    return None
-
-
-def _shifted(steps: Array, ours: Array, theirs: Array) -> What | None:
-    if len(ours) < 3 or np.ptp(np.diff(steps)):
-        return None
-    for by, cause in ((1, "word.rate.ahead"), (-1, "word.rate.behind")):
-        left, right = (ours[by:], theirs[:-by]) if by > 0 else (ours[:by], theirs[-by:])
-        if _meets(left, right) and np.ptp(left) > _FIT * np.abs(left).max():
-            return what(cause)
-    return None
-
-
-def _slower(steps: Array, ours: Array, theirs: Array) -> What | None:
-    if len(ours) < 4 or steps[0] != 0 or np.ptp(np.diff(steps)):
-        return None
+def _other_pace(ours: Array, theirs: Array) -> Iterator[Fit]:
+    """Stepped only every so many steps, or so many times in each."""
     for times in (2, 3):
-        for slow, fast, id in ((theirs, ours, "word.rate.slower"), (ours, theirs, "word.rate.faster")):
-            part = slow[::times]
-            # Two points lie on nearly any curve.
-            if len(np.unique(part)) >= _TELLING and _meets(part, fast[: len(part)]):
-                return what(id, times=times)
-    return None
+        slow = slice(0, None, times)
+        made = ours[: len(theirs[slow])]
+        # Two points lie on nearly any curve.
+        if np.unique(made).size >= _TELLING:
+            yield Fit(what("word.rate.slower", times=times), made, at=slow)
+        made = ours[slow]
+        if np.unique(made).size >= _TELLING:
+            yield Fit(what("word.rate.faster", times=times), made, at=slice(0, len(made)))
 
 
-def _scaled(steps: Array, ours: Array, theirs: Array) -> What | None:
-    ratio = float(theirs[np.argmax(np.abs(ours))] / ours[np.argmax(np.abs(ours))]) if np.abs(ours).max() else 0.0
-    if ratio and _meets(ratio * ours, theirs):
-        return what("word.rate.times", ratio=shown_ratio(ratio))
-    return None
+def _other_drops(steps: Array, ours: Array, theirs: Array, near: float) -> Iterator[Fit]:
+    """Both fall by one share of what was: another share (gamma), or at other steps (milestones, size of a step)."""
+    here, there = (_drops(rates) for rates in (ours, theirs))
+    if here is None or there is None or abs(ours[0] - theirs[0]) > near:
+        return
+    falls = [np.flatnonzero(fallen) for fallen, _ in (here, there)]
+    made = theirs[0] * there[1] ** np.concatenate([[0], np.cumsum(there[0])])
+    if np.array_equal(falls[0], falls[1]):
+        shares = {"theirs": Number(there[1], ".4g"), "ours": Number(here[1], ".4g"), "value": Number(here[1], ".4g")}
+        yield Fit(what("word.rate.other_gamma", **shares, some=len(falls[0]), all=len(ours) - 1), made)
+    elif abs(here[1] - there[1]) <= _FIT:
+        places = [", ".join(str(int(steps[place + 1])) for place in one) for one in falls]
+        yield Fit(what("word.rate.other_drops", ours=places[0], theirs=places[1]), made)
 
 
-def _other_gamma(steps: Array, ours: Array, theirs: Array) -> What | None:
-    """Both fall at the same steps, each time to the same share of what was: another factor per drop."""
-    shares = [_share_per_drop(rates) for rates in (ours, theirs)]
-    if shares[0] is None or shares[1] is None or not _meets(ours[:1], theirs[:1]):
+def _drops(rates: Array) -> tuple[Array, float] | None:
+    """Where a rate falls and to which share, always the same; None when there is none, or when it never falls."""
+    if len(rates) < _TELLING or (rates <= 0).any():
         return None
-    here, there = (np.flatnonzero(np.abs(np.diff(rates)) > _FIT * np.abs(rates).max()) for rates in (ours, theirs))
-    if not np.array_equal(here, there):
-        return None
-    return what(
-        "word.rate.other_gamma",
-        theirs=Number(shares[1], ".4g"),
-        ours=Number(shares[0], ".4g"),
-        some=len(here),
-        all=len(ours) - 1,
-        value=Number(shares[0], ".4g"),
-    )
+    shares = rates[1:] / rates[:-1]
+    fallen = np.abs(shares - 1) > _FIT
+    falls = shares[fallen]
+    return (fallen, float(falls[0])) if falls.size and (falls < 1).all() and np.ptp(falls) <= _FIT else None
 
 
-def _other_drops(steps: Array, ours: Array, theirs: Array) -> What | None:
-    """Both fall to the same share of what was, at other steps: milestones, or the size of a step."""
-    shares = [_share_per_drop(rates) for rates in (ours, theirs)]
-    if shares[0] is None or shares[1] is None or abs(shares[0] - shares[1]) > _FIT or not _meets(ours[:1], theirs[:1]):
-        return None
-    here, there = (
-        ", ".join(str(int(steps[place + 1])) for place in np.flatnonzero(np.abs(np.diff(rates)) > _FIT * rates.max()))
-        for rates in (ours, theirs)
-    )
-    return what("word.rate.other_drops", ours=here, theirs=there)
-
-
-def _other_length(steps: Array, ours: Array, theirs: Array) -> What | None:
+def _other_length(steps: Array, ours: Array, theirs: Array) -> Iterator[Fit]:
     """Both are the same formula, cosine or polynomial, over another number of steps."""
     here, there = (_length(steps, rates) for rates in (ours, theirs))
-    if here is None or there is None or here == there:
-        return None
-    return what("word.rate.other_length", ours=here, theirs=there, count=here)
+    if here is not None and there is not None and here != there:
+        # Each side's formula gives its own curve to many digits.
+        yield Fit(what("word.rate.other_length", ours=here, theirs=there, count=here), theirs)
 
 
 def _length(steps: Array, rates: Array) -> int | None:
@@ -133,112 +112,75 @@ def _length(steps: Array, rates: Array) -> int | None:
     for length in range(2, _LONGEST):
         progress = np.minimum(time / length, 1.0)
         for shape in (0.5 * (1 + np.cos(np.pi * time / length)), *((1 - progress) ** power for power in _POWERS)):
-            room = 1 - shape
-            end = float(np.vdot(room, fall - fall[0] * shape) / max(float(np.vdot(room, room)), 1e-30))
-            if np.abs(fall[0] * shape + end * room - fall).max() <= _EXACT * fall[0]:
+            end = slope_of(1 - shape, fall - fall[0] * shape)
+            if np.abs(fall[0] * shape + end * (1 - shape) - fall).max() <= _EXACT * fall[0]:
                 found.add(length)
     return found.pop() if len(found) == 1 else None
 
 
-def _share_per_drop(rates: Array) -> float | None:
-    """The one share to which the rate falls whenever it does; None when there is none, or when it never falls."""
-    if len(rates) < 3 or (rates <= 0).any():
-        return None
-    shares = rates[1:] / rates[:-1]
-    falls = shares[np.abs(shares - 1) > _FIT]
-    return float(falls[0]) if falls.size and (falls < 1).all() and np.ptp(falls) <= _FIT else None
-
-
-def _other_base(steps: Array, ours: Array, theirs: Array) -> What | None:
-    """theirs - e = a (ours - e): the same schedule to the same end e, from another rate."""
-    spread = ours - ours.mean()
-    size = float(np.vdot(spread, spread))
-    if len(ours) < 3 or len(np.unique(ours)) < 3 or not size:
-        return None
-    times = float(np.vdot(spread, theirs - theirs.mean())) / size
-    end = float(theirs.mean() - times * ours.mean()) / (1 - times) if times != 1 else -1.0
-    if times <= 0 or not 0 <= end <= ours.min() or not _meets(end + times * (ours - end), theirs):
-        return None
-    return what(
-        "word.rate.other_base",
-        theirs=Number(float(theirs.max()), ".6g"),
-        ours=Number(float(ours.max()), ".6g"),
-        end=Number(end, ".3g"),
-        count=len(ours),
-    )
-
-
-def _other_end(steps: Array, ours: Array, theirs: Array) -> What | None:
+def _other_end(ours: Array, theirs: Array, top: float) -> Iterator[Fit]:
     """theirs = ours + e (1 - ours / top): another final value, as eta_min, end_lr or end_learning_rate are."""
-    top = float(max(ours.max(), theirs.max()))
     room = 1 - ours / top
-    if len(ours) < 3 or not (room > 1e-9).sum() >= 2:
-        return None
-    end = float(np.vdot(room, theirs - ours) / np.vdot(room, room))
-    if abs(end) > _FIT * top and _meets(ours + end * room, theirs):
+    end = slope_of(room, theirs - ours)
+    if len(ours) >= _TELLING and (room > _EXACT).sum() >= 2 and abs(end) > _FIT * top:
         id = "word.rate.ends_higher" if end > 0 else "word.rate.ends_lower"
-        return what(id, value=Number(abs(end), ".6g"), end=Number(end, ".6g"), count=len(ours))
-    return None
+        said = what(id, value=Number(abs(end), ".6g"), end=Number(end, ".6g"), count=len(ours))
+        yield Fit(said, ours + end * room, free=1)
 
 
-def _other_cycles(steps: Array, ours: Array, theirs: Array) -> What | None:
+def _other_base(ours: Array, theirs: Array) -> Iterator[Fit]:
+    """theirs - e = a (ours - e): the same schedule to the same end e, from another rate."""
+    times = slope_of(ours - ours.mean(), theirs - theirs.mean())
+    end = float(theirs.mean() - times * ours.mean()) / (1 - times) if times != 1 else -1.0
+    if times > 0 and 0 <= end <= ours.min():
+        rates = {"theirs": Number(float(theirs.max()), ".6g"), "ours": Number(float(ours.max()), ".6g")}
+        said = what("word.rate.other_base", **rates, end=Number(end, ".3g"), count=len(ours))
+        yield Fit(said, end + times * (ours - end), free=2)
+
+
+def _other_cycles(ours: Array, theirs: Array) -> Iterator[Fit]:
     """Both cosines of the same progress, with another number of cycles; the peak need not be in the data."""
-    falling = _after_warm_up(ours, theirs)
+    # A warm-up before it is the same for both.
+    apart = np.flatnonzero(np.abs(ours - theirs) > _EXACT * np.abs(ours).max())
+    falling = slice(int(apart[0]) if apart.size else 0, None)
     left, right = ours[falling], theirs[falling]
-    if len(left) < 3 or np.ptp(left) == 0:
-        return None
+    if len(left) < _TELLING or np.ptp(left) == 0:
+        return
     largest = float(max(left.max(), right.max()))
     for times in (2.0, 0.5, 3.0, 4.0, 1 / 3, 0.25):
-        top = _best_top(left, right, largest, times)
-        if top is not None:
-            return what("word.rate.other_cycles", times=Number(times, "g"), top=Number(top, ".6g"), count=len(left))
-    return None
+
+        def cosine(top: float, times: float = times) -> Array:
+            angle = np.arccos(np.clip(2 * left / top - 1, -1, 1))
+            return np.asarray(top * 0.5 * (1 + np.cos(times * angle)))
+
+        def error(top: float) -> float:
+            return float(np.abs(cosine(top) - right).max())
+
+        top = min(least(error, largest * np.linspace(1, 3, 400)), largest, key=error)
+        said = what("word.rate.other_cycles", times=Number(times, "g"), top=Number(top, ".6g"), count=len(left))
+        yield Fit(said, cosine(top), free=1, at=falling)
 
 
-def _after_warm_up(ours: Array, theirs: Array) -> Array:
-    """Where the curves begin to differ: a warm-up before it is the same for both."""
-    differs = np.flatnonzero(np.abs(ours - theirs) > 1e-9 * np.abs(ours).max())
-    return np.arange(differs[0] if differs.size else 0, len(ours))
-
-
-def _best_top(left: Array, right: Array, largest: float, times: float) -> float | None:
-    def error(top: float) -> float:
-        angle = np.arccos(np.clip(2 * left / top - 1, -1, 1))
-        return float(np.abs(top * 0.5 * (1 + np.cos(times * angle)) - right).max())
-
-    best = min(least(error, largest * np.linspace(1, 3, 400)), largest, key=error)
-    return best if error(best) <= 1e-5 * largest else None
-
-
-def _other_power(steps: Array, ours: Array, theirs: Array) -> What | None:
+def _other_power(ours: Array, theirs: Array, top: float) -> Iterator[Fit]:
     """theirs / top = (ours / top) ** q: another power of a polynomial, another gamma."""
-    top = float(max(ours.max(), theirs.max()))
-    inside = (ours > 0) & (theirs > 0) & (ours < top * (1 - 1e-9))
-    if inside.sum() < 2:
+    inside = (ours > 0) & (theirs > 0) & (ours < top * (1 - _EXACT))
+    if inside.sum() >= 2:
+        power = slope_of(np.log(ours[inside] / top), np.log(theirs[inside] / top))
+        said = what("word.rate.other_power", power=Number(power, ".6g"), count=len(ours))
+        yield Fit(said, top * (np.clip(ours, 0, None) / top) ** power, free=1)
+
+
+def _only_there(steps: Array, apart: Array, rates: tuple[Array, Array]) -> What | None:
+    """Curves that meet but for a part: another warm-up at the start; in the second half, where they part."""
+    bad = np.flatnonzero(apart)
+    if len(steps) < _TELLING or not bad.size:
         return None
-    logs = np.log(ours[inside] / top), np.log(theirs[inside] / top)
-    power = float(np.vdot(logs[0], logs[1]) / np.vdot(logs[0], logs[0]))
-    if abs(power - 1) < 1e-6 or not _meets(top * (np.clip(ours, 0, None) / top) ** power, theirs):
-        return None
-    return what("word.rate.other_power", power=Number(power, ".6g"), count=len(ours))
-
-
-def _only_early(steps: Array, ours: Array, theirs: Array) -> What | None:
-    bad = np.flatnonzero(np.abs(ours - theirs) > _FIT * np.abs(ours).max())
-    if len(ours) < 3 or not bad.size or bad[-1] == len(ours) - 1:
-        return None
-    # Both may begin at zero, and rise.
-    rising = all((np.diff(rates[: bad[-1] + 2]) >= 0).all() for rates in (ours, theirs))
-    if bad[0] == 0 or (rising and bad[0] == 1):
-        return what("word.rate.other_warm_up", count=int(bad[-1]) + 1)
-    return None
-
-
-def _only_late(steps: Array, ours: Array, theirs: Array) -> What | None:
-    bad = np.flatnonzero(np.abs(ours - theirs) > _FIT * np.abs(ours).max())
-    if len(ours) >= 4 and bad.size and bad[0] >= len(ours) // 2:
-        return what("word.rate.curves_part", step=int(steps[bad[0]]))
-    return None
+    if bad[-1] < len(steps) - 1:
+        # Both may begin at zero, and rise.
+        rising = all((np.diff(one[: bad[-1] + 2]) >= 0).all() for one in rates)
+        return what("word.rate.other_warm_up", count=int(bad[-1]) + 1) if bad[0] <= 1 and rising else None
+    late = len(steps) > _TELLING and bad[0] >= len(steps) // 2
+    return what("word.rate.curves_part", step=int(steps[bad[0]])) if late else None
 
 
 # Learning rates that differ: never stepped, off by one, another base, and which parameter makes the curves meet.

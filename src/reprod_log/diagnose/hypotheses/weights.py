@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -11,13 +11,12 @@ import numpy as np
 from reprod_log.diagnose.case import Both, Case, CaseData, shared_weights
 from reprod_log.diagnose.engine import Hypothesis, Where
 from reprod_log.diagnose.finding import Finding, Fix, What, side, told, what
-from reprod_log.diagnose.fits import relation
+from reprod_log.diagnose.fits import holds, relation, rounded, share_of
 from reprod_log.layers.lookup import running_statistics
 from reprod_log.layers.settings import shared_setting
 from reprod_log.messages import Code, Message, Name, Number, message
-from reprod_log.pairing.distance import factor, relative
+from reprod_log.pairing.distance import relative
 from reprod_log.recording import Array, Key, ModuleInfo
-from reprod_log.recording.entry import dtype_named
 
 # Weights that are not the reference's: transposed, swapped, rounded, scaled, negated, missing, never loaded. The
 # parameters before the first update are compared in the layout of their layer, so what differs was loaded wrongly.
@@ -140,9 +139,7 @@ def _transformation(ours: Array, theirs: Array) -> What:
 def _rounded_to(ours: Array, theirs: Array) -> Message | None:
     """The format that the weight was rounded to, if it was."""
     for name, word in _ROUNDED:
-        with np.errstate(over="ignore"):
-            rounded = ours.astype(np.float32).astype(dtype_named(name)).astype(np.float64)
-        if relative(rounded, theirs) <= _SAME:
+        if relative(rounded(ours.astype(np.float32), name), theirs) <= _SAME:
             return message(word)
     return None
 
@@ -159,14 +156,9 @@ def _all_rounded(wrong: Mapping[str, Both]) -> Finding | None:
 
 
 # Parameters that the script itself writes, for example a teacher that follows a student as a moving average. On each
-# side q' = (1 - s) q + s p is fitted, with q a parameter that no optimizer moves and p one of the same side at the same
+# side q' = q + s (p - q) is fitted, with q a parameter that no optimizer moves and p one of the same side at the same
 # step, or at the one before when the average is taken before the update. Each side's own numbers give its share away,
 # so an error elsewhere does not matter.
-
-_SHARE_FIT = 1e-2
-"""Rounding of a small share of a small difference costs digits in float32."""
-_LEAST_VALUES = 3
-"""Values for one unknown and a choice of sources, so that a fit means something."""
 
 
 @dataclass(frozen=True)
@@ -176,6 +168,8 @@ class _AverageLaw:
     share: float
     source: str = ""
     before_update: bool = False
+    made: Array | None = field(default=None, compare=False)
+    """The parameter that it takes a share of."""
 
 
 def _average_of_weights(case: Case) -> Iterable[Finding]:
@@ -188,10 +182,10 @@ def _average_of_weights(case: Case) -> Iterable[Finding]:
         wrong = next((key for key in keys if key in case.failed), None)
         if wrong is None:
             continue
-        ours, theirs = (_law(data, path, place) for place in (0, 1))
+        ours, theirs = (_law(case, path, place) for place in (0, 1))
         # One that is written before the first call only shows at the end of a step what it was at the start of it.
         telling = begins_here or (ours is not None and theirs is not None and ours.share and theirs.share)
-        if telling and ours is not None and theirs is not None and _laws_differ(ours, theirs):
+        if telling and ours is not None and theirs is not None and _laws_differ(case, path, ours, theirs):
             yield _other_law(path, ours, theirs, wrong)
         elif begins_here and found is not None and wrong.step == found.step:
             yield told("cause.average_of_weights.unknown", (wrong,), path=Name(path), step=wrong.step)
@@ -203,8 +197,9 @@ def _by_script_alone(data: CaseData, path: str) -> bool:
     return not moved and (path in data.written_by_hand or (len(data.steps) == 1 and data.stepped))
 
 
-def _law(data: CaseData, path: str, place: int) -> _AverageLaw | None:
+def _law(case: Case, path: str, place: int) -> _AverageLaw | None:
     """The law that a parameter follows on one side between the first two steps; None when it is none that we know."""
+    data = case.data
     if len(data.steps) < 2:
         return None
     before, after = ({p: _parameter(data, p, step, place) for p in data.parameters} for step in data.steps[:2])
@@ -213,15 +208,18 @@ def _law(data: CaseData, path: str, place: int) -> _AverageLaw | None:
         return None
     if np.array_equal(old, new):
         return _AverageLaw(0.0)
-    fits = [
-        (error, _AverageLaw(share, source, values is before))
-        for values in (after, before)
-        for source, value in values.items()
-        if source != path and value is not None and value.shape == old.shape and old.size >= _LEAST_VALUES
-        if (found := _share_of_source(old, new, value)) is not None
-        for share, error in (found,)
-    ]
-    return min(fits, key=lambda fit: fit[0])[1] if fits else None
+    near = _room_of_average(case, path, old, new)
+    for values in (after, before):
+        for source, value in values.items():
+            if source != path and value is not None and value.shape == old.shape:
+                share = share_of(old, new, value, near)
+                if share is not None:
+                    return _AverageLaw(share, source, values is before, value)
+    return None
+
+
+def _room_of_average(case: Case, path: str, old: Array, new: Array) -> float:
+    return case.near(Key(path, "parameter", case.data.steps[1]), (old, new))
 
 
 def _parameter(data: CaseData, path: str, step: int, place: int) -> Array | None:
@@ -229,19 +227,14 @@ def _parameter(data: CaseData, path: str, step: int, place: int) -> Array | None
     return None if both is None else both[place]
 
 
-def _share_of_source(old: Array, new: Array, source: Array) -> tuple[float, float] | None:
-    """The share of the source in the new value, and how badly it fits."""
-    share = factor(source - old, new - old, within=_SHARE_FIT)
-    if share is None or not 0 < share <= 1 + _SHARE_FIT:
-        return None
-    return share, float(np.abs(new - old - share * (source - old)).max())
-
-
-def _laws_differ(ours: _AverageLaw, theirs: _AverageLaw) -> bool:
-    if bool(ours.share) != bool(theirs.share):
-        return True
-    shares = abs(ours.share - theirs.share) > 2 * _SHARE_FIT * ours.share
-    return shares or ours.source != theirs.source or ours.before_update != theirs.before_update
+def _laws_differ(case: Case, path: str, ours: _AverageLaw, theirs: _AverageLaw) -> bool:
+    """Whether the reference's law does not give what the candidate's does."""
+    old, new = (_parameter(case.data, path, step, 1) for step in case.data.steps[:2])
+    if not ours.share or theirs.made is None or old is None or new is None:
+        return ours.share != theirs.share
+    alike = (ours.source, ours.before_update) == (theirs.source, theirs.before_update)
+    made = old + ours.share * (theirs.made - old)
+    return not alike or not holds(made, new, _room_of_average(case, path, old, new))
 
 
 def _other_law(path: str, ours: _AverageLaw, theirs: _AverageLaw, key: Key) -> Finding:
@@ -282,9 +275,7 @@ def _changed_before_call(case: Case) -> Iterable[Finding]:
 # b' = (1 - s) b + s v with the same v on both sides makes the candidate's next value a sum of three known tensors,
 # whose factors give the shares of both sides away.
 
-_AVERAGE_FIT = 1e-5
-_LEAST_EQUATIONS = 6
-"""Equations for three unknowns, so that a fit means something."""
+_UNKNOWN = 3
 
 
 def _moving_average(case: Case) -> Iterable[Finding]:
@@ -295,7 +286,7 @@ def _moving_average(case: Case) -> Iterable[Finding]:
         if owner is not None and running_statistics(owner[0]):
             # `statistics` knows more about those.
             continue
-        shares = _shares(data, path)
+        shares = _shares(case, path)
         if shares is not None:
             ours, theirs, kept = (Number(one, ".4g") for one in (*shares, 1 - shares[0]))
             yield told(
@@ -309,26 +300,27 @@ def _moving_average(case: Case) -> Iterable[Finding]:
             )
 
 
-def _shares(data: CaseData, path: str) -> tuple[float, float] | None:
+def _shares(case: Case, path: str) -> tuple[float, float] | None:
     """The share of the new value on both sides; None when the buffer is no such average."""
-    found = [data.best(Key(path, "buffer", step)) for step in data.steps]
-    both = [one for one in found if one is not None]
-    if len(both) != len(found) or both[0][0].size * (len(both) - 1) < _LEAST_EQUATIONS:
+    data = case.data
+    keys = [Key(path, "buffer", step) for step in data.steps]
+    both = [found for key in keys if (found := data.best(key)) is not None]
+    # More equations than unknown numbers, so that a fit means something.
+    if len(both) != len(keys) or both[0][0].size * (len(both) - 1) < 2 * _UNKNOWN:
         return None
-    columns = [
-        np.stack([now[1].reshape(-1), following[0].reshape(-1), now[0].reshape(-1)], axis=-1)
-        for now, following in pairwise(both)
-    ]
-    left = np.concatenate(columns)
-    right = np.concatenate([pair[1].reshape(-1) for pair in both[1:]])
+    left = np.concatenate(
+        [np.stack([now[1].ravel(), after[0].ravel(), now[0].ravel()], -1) for now, after in pairwise(both)]
+    )
+    right = np.concatenate([pair[1].ravel() for pair in both[1:]])
     factors, _, rank, _ = np.linalg.lstsq(left, right, rcond=None)
-    size = float(np.abs(right).max(initial=0.0))
-    if rank < 3 or not size or float(np.abs(left @ factors - right).max()) > _AVERAGE_FIT * size:
-        return None
     kept, taken, back = map(float, factors)
     theirs, ours = 1 - kept, 1 + back / taken if taken else 0.0
-    fits = 0 < ours < 1 and 0 < theirs < 1 and abs(taken * ours - theirs) < 1e-3 * theirs
-    return (ours, theirs) if fits and abs(ours - theirs) > 1e-3 * ours else None
+    if rank < _UNKNOWN or not (0 < ours < 1 and 0 < theirs < 1):
+        return None
+    # The shares alone, two numbers, must give every value that the candidate has, and the reference's must not.
+    near = min(case.near(key, one) for key, one in zip(keys, both, strict=True) if key in case.failed)
+    made = [left @ np.array([1 - share, share / ours, share * (ours - 1) / ours]) for share in (theirs, ours)]
+    return (ours, theirs) if holds(made[0], right, near) and not holds(made[1], right, near) else None
 
 
 # Running statistics of batch norm: another share of the old, the biased variance, or no update at all. What the layer
@@ -351,13 +343,20 @@ def _statistics(case: Case) -> Iterable[Finding]:
             found = [data.best(key) for key in (given, *keys)]
             both = [one for one in found if one is not None]
             if len(both) == 3:
-                yield from _other_statistics(path, ours, theirs, *both)
+                yield from _other_statistics(case, path, (ours, theirs), keys, *both)
 
 
 def _other_statistics(
-    path: str, ours: ModuleInfo, theirs: ModuleInfo, given: Both, means: Both, variances: Both
+    case: Case,
+    path: str,
+    layers: tuple[ModuleInfo, ModuleInfo],
+    keys: Sequence[Key],
+    given: Both,
+    means: Both,
+    variances: Both,
 ) -> Iterable[Finding]:
     """From a batch, and mean and variance after it: what the candidate does differently."""
+    ours, theirs = layers
     momentum = shared_setting(ours, "momentum")
     share = 0.1 if momentum is None else float(momentum)
     values = _by_channel(given[0], means[0].size)
@@ -365,39 +364,24 @@ def _other_statistics(
         return
     count = values.shape[1]
     before = (means[0] - share * values.mean(1)) / (1 - share)
-    if relative(before, means[1]) < 1e-6 and relative(before, means[0]) > 1e-5:
-        yield told(
-            "cause.statistics.frozen",
-            (Key(path),),
-            advice=message(
-                "advice.train_mode", call=Code(f"{theirs.type}(use_global_stats=None)"), path=Name(theirs.path)
-            ),
-            path=Name(path),
-        )
+    near = [case.near(key, both) for key, both in zip(keys, (means, variances), strict=True)]
+    if holds(before, means[1], near[0]) and not holds(before, means[0], near[0]):
+        call = Code(f"{theirs.type}(use_global_stats=None)")
+        advice = message("advice.train_mode", call=call, path=Name(theirs.path))
+        yield told("cause.statistics.frozen", (Key(path),), advice=advice, path=Name(path))
         return
-    their_share = factor(values.mean(1) - before, means[1] - before, within=1e-3)
-    if their_share is None:
-        return
-    if abs(their_share - share) > 1e-3 * share:
-        yield told(
-            "cause.statistics.share",
-            (Key(path),),
-            path=Name(path),
-            theirs=Number(their_share, ".4g"),
-            ours=Number(share, ".4g"),
-        )
+    if keys[0] in case.failed:
+        their_share = share_of(before, means[1], values.mean(1), near[0])
+        if their_share is not None:
+            found, wanted = Number(their_share, ".4g"), Number(share, ".4g")
+            yield told("cause.statistics.share", (Key(path),), path=Name(path), theirs=found, ours=wanted)
         return
     # N or N - 1 below the sum of squares: the difference is known, but for which side has which.
     apart = share * values.var(1) / (count - 1)
     for sign, ratio in ((1, count / (count - 1)), (-1, (count - 1) / count)):
-        if relative(sign * apart, variances[1] - variances[0]) < _OF_A_DIFFERENCE:
-            yield told(
-                "cause.statistics.divisor", (Key(path),), path=Name(path), ratio=Number(ratio, ".6g"), count=count
-            )
-
-
-_OF_A_DIFFERENCE = 0.01
-"""A difference of two numbers has lost digits: of a thousandth between float32 numbers, this much is rounding."""
+        if holds(variances[0] + sign * apart, variances[1], near[1]):
+            times = Number(ratio, ".6g")
+            yield told("cause.statistics.divisor", (Key(path),), path=Name(path), ratio=times, count=count)
 
 
 def _by_channel(given: Array, channels: int) -> Array | None:
