@@ -82,7 +82,7 @@ def _labels(soft: Array, gradient: Array, near: float) -> _Labels | None:
     fitted = line(soft[others], gradient[others], near)
     if fitted is not None:
         scale, shift = fitted
-        known.append(_Labels(places, living, np.full(len(soft), scale), -shift * soft.shape[-1] / scale))
+        known.append(_Labels(places, living, np.full(len(soft), scale), 0.0 - shift * soft.shape[-1] / scale))
     plain = _Labels(places, living, np.ones(len(soft))).gradient(soft)
     weights = (plain * gradient).sum(-1) / np.maximum((plain * plain).sum(-1), np.finfo(np.float64).tiny)
     known.append(_Labels(places, living, weights))
@@ -99,8 +99,8 @@ def _cross_entropy(outputs: Array, gradients: Both, tokens: Iterable[Array], nea
     if there is None:
         return first_that_holds(_entropies(z, soft, here, theirs), theirs, near)
     if abs(here.smooth - there.smooth) > _COUNTED:
-        values = {"ours": Number(here.smooth, ".4g"), "theirs": Number(there.smooth, ".4g")}
-        return what("word.loss.smoothing", **values, classes=classes)
+        found, wanted = Number(there.smooth, ".4g"), Number(here.smooth, ".4g")
+        return what("word.loss.smoothing", ours=wanted, theirs=found, classes=classes)
     return _other_labels(outputs.shape[:-1], here, there, tokens) or _other_weights(here, there)
 
 
@@ -216,8 +216,8 @@ def _cut_at_a_limit(whole: Array, cut: Array, names: tuple[str, str]) -> Iterato
     if most and beyond.sum() >= 2:
         kind = "word.loss.absolute" if beyond.all() else "word.loss.huber"
         made = np.sign(whole) if beyond.all() else np.clip(slope_of(whole[~beyond], cut[~beyond]) * whole / most, -1, 1)
-        counts = {"some": int(beyond.sum()), "all": cut.size}
-        yield Fit(what(kind, side=side(names[1]), other=side(names[0]), **counts), most * made)
+        some = int(beyond.sum())
+        yield Fit(what(kind, side=side(names[1]), other=side(names[0]), some=some, all=cut.size), most * made)
 
 
 # A loss that is the reference's times a constant: a sum for a mean, ignored labels counted, accumulation. The outputs

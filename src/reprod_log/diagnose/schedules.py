@@ -77,8 +77,9 @@ def _other_drops(steps: Array, ours: Array, theirs: Array, near: float) -> Itera
     falls = [np.flatnonzero(fallen) for fallen, _ in (here, there)]
     made = theirs[0] * there[1] ** np.concatenate([[0], np.cumsum(there[0])])
     if np.array_equal(falls[0], falls[1]):
-        shares = {"theirs": Number(there[1], ".4g"), "ours": Number(here[1], ".4g"), "value": Number(here[1], ".4g")}
-        yield Fit(what("word.rate.other_gamma", **shares, some=len(falls[0]), all=len(ours) - 1), made)
+        found, wanted, some = Number(there[1], ".4g"), Number(here[1], ".4g"), len(falls[0])
+        said = what("word.rate.other_gamma", theirs=found, ours=wanted, value=wanted, some=some, all=len(ours) - 1)
+        yield Fit(said, made)
     elif abs(here[1] - there[1]) <= _FIT:
         places = [", ".join(str(int(steps[place + 1])) for place in one) for one in falls]
         yield Fit(what("word.rate.other_drops", ours=places[0], theirs=places[1]), made)
@@ -133,8 +134,8 @@ def _other_base(ours: Array, theirs: Array) -> Iterator[Fit]:
     times = slope_of(ours - ours.mean(), theirs - theirs.mean())
     end = float(theirs.mean() - times * ours.mean()) / (1 - times) if times != 1 else -1.0
     if times > 0 and 0 <= end <= ours.min():
-        rates = {"theirs": Number(float(theirs.max()), ".6g"), "ours": Number(float(ours.max()), ".6g")}
-        said = what("word.rate.other_base", **rates, end=Number(end, ".3g"), count=len(ours))
+        found, wanted = Number(float(theirs.max()), ".6g"), Number(float(ours.max()), ".6g")
+        said = what("word.rate.other_base", theirs=found, ours=wanted, end=Number(end, ".3g"), count=len(ours))
         yield Fit(said, end + times * (ours - end), free=2)
 
 
