@@ -36,8 +36,7 @@ class Graph:
         graph.data, graph.behind = [False] * size, [0] * size
         for bit, number in enumerate(weights):
             graph.behind[number] = 1 << bit
-        given = frozenset(program.given.values())
-        for number in given:
+        for number in program.given.values():
             graph.data[number] = True
         for place, kernel in enumerate(program.kernels):
             for number in kernel.inputs:
@@ -49,9 +48,8 @@ class Graph:
             for number in kernel.inputs:
                 behind |= graph.behind[number]
             for number in kernel.outputs:
-                if number not in given:
-                    graph.data[number], graph.behind[number] = data, behind
-                    graph.maker[number] = place
+                graph.data[number], graph.behind[number] = data, behind
+                graph.maker[number] = place
         end = len(program.kernels)
         for number in program.results.values():
             graph._follow(number)

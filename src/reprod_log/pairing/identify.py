@@ -31,7 +31,6 @@ LINEAR = 1e-9
 _EQUAL = 1e-11
 OPTIONS = 48
 _MOST_AXES = 5
-_MOST_PARTS = 8
 
 
 @dataclass
@@ -53,8 +52,7 @@ class _Part:
         for place in range(start, len(self.graph.program.kernels)):
             kernel = self.graph.program.kernels[place]
             if any(number in bent for number in kernel.inputs):
-                # A tensor that is probed itself may come from another one (a skip connection).
-                bent.update(number for number in kernel.outputs if number not in settings[0])
+                bent.update(kernel.outputs)
                 continue
             if not any(number in values[0] for number in kernel.inputs):
                 continue
@@ -112,10 +110,6 @@ def _is_still(arrays: Sequence[Array]) -> bool:
     return len(arrays) > 1 and all(np.array_equal(one, arrays[0]) for one in arrays)
 
 
-Cut = tuple[int, int, int]
-"""One of several equal parts of a tensor: axis, index, number of parts."""
-
-
 @dataclass
 class Fit:
     """A tensor of the candidate that is one of the reference if its weights have these values."""
@@ -125,9 +119,6 @@ class Fit:
     axes: tuple[int, ...]
     values: Array
     """By code; NaN where this tensor does not tell."""
-    part: Cut | None = None
-    """Which part of the candidate's tensor it is, where it is not all of it."""
-    partner_part: Cut | None = None
 
 
 class Identification:
@@ -188,12 +179,13 @@ class Identification:
 
     # ---- fits -------------------------------------------------------------------------------------------------------
 
-    def fits(self, roots: Sequence[int], needed: int, *, parts: bool) -> list[Fit]:
+    def fits(self, roots: Sequence[int], zeros: Sequence[tuple[int, int]], needed: int) -> list[Fit]:
         """Every fit of a tensor behind these anchored tensors that depends on the weights `needed`.
 
-        With `parts`, also of a part of one side's tensor: what is split or joined behind a kernel that is not linear.
+        `zeros` are tensors of nothing but zeros on both sides (first states), asked like the others.
         """
         shapes = {number: self.theirs.program.arrays[number].shape for number in roots}
+        shapes |= {number: self.theirs.program.arrays[number].shape for number, _ in zeros}
         there = _Part(self.theirs, self._fixed_there)
         here = _Part(self.ours, self.ours.program.arrays.__getitem__)
         nothing = {number: np.zeros(shape) for number, shape in shapes.items()}
@@ -202,7 +194,7 @@ class Identification:
         there.follow([nothing, one, other, both])
         if not there.numbers:
             return []
-        here.follow([self._mirrored(setting) for setting in (nothing, one, other, both)])
+        here.follow([self._mirrored(setting, zeros) for setting in (nothing, one, other, both)])
         behind = self.theirs.behind
         self.behind_roots = 0
         for number in roots:
@@ -211,13 +203,12 @@ class Identification:
         self.sources = tuple(dict.fromkeys(used))
         asked = [n for n in there.numbers if behind[n] & self.unknown and behind[n] & needed == needed]
         sizes = {self.ours.program.arrays[number].size for number in here.numbers}
-        if not parts:
-            asked = [n for n in asked if self.theirs.program.arrays[n].size in sizes]
+        asked = [n for n in asked if self.theirs.program.arrays[n].size in sizes]
         if not asked:
             return []
         behind_asked = self._behind(asked, shapes)
         shapes = {number: shape for number, shape in shapes.items() if number in behind_asked}
-        return self._ask(there, here, asked, shapes, parts)
+        return self._ask(there, here, asked, shapes, zeros)
 
     def _behind(self, numbers: Sequence[int], ends: Mapping[int, Any]) -> set[int]:
         """Which of the probed tensors these are made of; probing others would tell nothing."""
@@ -233,12 +224,14 @@ class Identification:
                 met.update(inputs)
         return found
 
-    def _mirrored(self, setting: Mapping[int, Array]) -> dict[int, Array]:
+    def _mirrored(self, setting: Mapping[int, Array], zeros: Sequence[tuple[int, int]]) -> dict[int, Array]:
         """The same setting in the reference's tensors."""
         found: dict[int, Array] = {}
         for number, array in setting.items():
             for anchor in self.anchors.get(number, ()):
                 found[anchor.number] = seen(array, anchor.axes, self.ours.program.arrays[anchor.number].shape)
+        for number, partner in ((one, other) for one, other in zeros if one in setting):
+            found[partner] = setting[number].reshape(self.ours.program.arrays[partner].shape)
         return found
 
     def _ask(
@@ -247,17 +240,16 @@ class Identification:
         here: _Part,
         asked: list[int],
         shapes: Mapping[int, tuple[int, ...]],
-        parts: bool,
+        zeros: Sequence[tuple[int, int]],
     ) -> list[Fit]:
         arrays, partners = self.theirs.program.arrays, self.ours.program.arrays
         fits = [
-            Fit(number, partner, axes, np.full(self.codes.size, np.nan), *cuts)
+            Fit(number, partner, axes, np.full(self.codes.size, np.nan))
             for number in asked
             for partner in here.numbers
-            for cuts in _cuts(arrays[number].shape, partners[partner].shape, parts)
-            for axes in views(_cut_shape(arrays[number].shape, cuts[0]), _cut_shape(partners[partner].shape, cuts[1]))
+            for axes in views(arrays[number].shape, partners[partner].shape)
         ]
-        self.here, self.history = here, []
+        self.here, self.zeros, self.history = here, zeros, []
         order = {number: self.random.permutation(int(np.prod(shape, dtype=int))) for number, shape in shapes.items()}
         share = 1 / 32
         cost = sum(arrays[n].size for n in there.numbers) * 2 + sum(partners[n].size for n in here.numbers)
@@ -282,7 +274,7 @@ class Identification:
             self.effort += cost
             told = self._told({fit.number for fit in fits}, coded, plain)
             self.history.append((setting, told))
-            ours = here.probe(self._mirrored(setting))
+            ours = here.probe(self._mirrored(setting, zeros))
             if not count:
                 self.start = ours
             kept = [(fit, self._learn(fit, told, ours, first=not count)) for fit in fits]
@@ -320,9 +312,9 @@ class Identification:
         """Whether a probe told something new; None when it contradicts the fit."""
         if fit.number not in told or fit.partner not in ours:
             return None
-        which, base = (_cut(array, fit.part) for array in told[fit.number])
-        whole = _cut(ours[fit.partner], fit.partner_part)
-        wanted = whole if first else whole - _cut(self.start[fit.partner], fit.partner_part)
+        which, base = told[fit.number]
+        whole = ours[fit.partner]
+        wanted = whole if first else whole - self.start[fit.partner]
         wanted = wanted - seen(base, fit.axes, whole.shape)
         codes = seen(which, fit.axes, whole.shape)
         scale = max(float(np.abs(wanted).max(initial=0.0)), float(np.abs(whole).max(initial=0.0)), 1e-3)
@@ -360,7 +352,7 @@ class Identification:
         part = _Part(self.ours, fixed, self.here.places, self.here.numbers)
         made = [replace(fit, values=np.full(self.codes.size, np.nan)) for fit in fits]
         for count, (setting, told) in enumerate(self.history):
-            ours = part.probe(self._mirrored(setting))
+            ours = part.probe(self._mirrored(setting, self.zeros))
             self.effort += CALL * len(part.places) + sum(array.size for array in ours.values())
             if not count:
                 self.start = ours
@@ -393,10 +385,9 @@ class Identification:
 
     def combined(self, fits: Sequence[Fit]) -> Iterator[tuple[Fit, ...]]:
         """Fits that tell all values of their weights: one alone, or several that each tell a part."""
-        by_weights: dict[tuple[str, ...], dict[tuple[int, Cut | None], list[Fit]]] = {}
+        by_weights: dict[tuple[str, ...], dict[int, list[Fit]]] = {}
         for fit in fits:
-            told = by_weights.setdefault(tuple(self.weights_of(fit.number)), {})
-            same = told.setdefault((fit.number, fit.part), [])
+            same = by_weights.setdefault(tuple(self.weights_of(fit.number)), {}).setdefault(fit.number, [])
             # A tensor and its views tell the same.
             if not any(np.allclose(fit.values, one.values, rtol=LINEAR, equal_nan=True) for one in same):
                 same.append(fit)
@@ -433,37 +424,8 @@ def _covering(groups: list[list[Fit]], wanted: Array) -> Iterator[tuple[Fit, ...
             missing -= told
     if not missing:
         for several in product(*chosen):
-            if len({(fit.partner, fit.partner_part, fit.axes) for fit in several}) == len(several):
+            if len({(fit.partner, fit.axes) for fit in several}) == len(several):
                 yield several
-
-
-def _cuts(shape: tuple[int, ...], partner: tuple[int, ...], parts: bool) -> Iterator[tuple[Cut | None, Cut | None]]:
-    """Under which parts of one of them two tensors have one size."""
-    sizes = int(np.prod(shape, dtype=int)), int(np.prod(partner, dtype=int))
-    if sizes[0] == sizes[1]:
-        yield None, None
-    elif parts:
-        small, large = (shape, partner) if sizes[0] < sizes[1] else (partner, shape)
-        for cut in _parts(large, small):
-            yield (None, cut) if large is partner else (cut, None)
-
-
-def _parts(large: tuple[int, ...], small: tuple[int, ...]) -> Iterator[Cut]:
-    count, rest = divmod(int(np.prod(large, dtype=int)), max(int(np.prod(small, dtype=int)), 1))
-    if rest or not 1 < count <= _MOST_PARTS:
-        return
-    for axis, length in enumerate(large):
-        cut = _cut_shape(large, (axis, 0, count))
-        if length % count == 0 and sorted(n for n in cut if n > 1) == sorted(n for n in small if n > 1):
-            yield from ((axis, index, count) for index in range(count))
-
-
-def _cut_shape(shape: tuple[int, ...], cut: Cut | None) -> tuple[int, ...]:
-    return shape if cut is None else (*shape[: cut[0]], shape[cut[0]] // cut[2], *shape[cut[0] + 1 :])
-
-
-def _cut(array: Array, cut: Cut | None) -> Array:
-    return array if cut is None else np.split(array, cut[2], cut[0])[cut[1]]
 
 
 def views(source: tuple[int, ...], target: tuple[int, ...]) -> Iterator[tuple[int, ...]]:

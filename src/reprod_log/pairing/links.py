@@ -145,9 +145,6 @@ class Link:
         """Whether the elements of one weight stand in another order along its own axes: heads, channels."""
         if not isinstance(self.recipe, Recipe) or (self.recipe.fold is None and self.recipe.order is None):
             return False
-        wide = tuple(n for n in self.source_shapes[0] if n > 1)
-        if self.recipe.fold is not None and tuple(n for n in self.recipe.fold if n > 1) == wide:
-            return False
         forms = (sorted(n for n in shape if n > 1) for shape in (self.shape, *self.source_shapes))
         return len(self.sources) == 1 and len({tuple(form) for form in forms}) == 1
 

@@ -10,7 +10,7 @@ depends on it and on those that compete with it is anchored together.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from itertools import combinations, islice, permutations
@@ -65,8 +65,8 @@ class _Choice:
     """Everything that the options are made of: whoever shares a source competes."""
     pending: bool = True
     taken: tuple[Link, ...] = ()
-    rivals: list[tuple[Link, ...]] = field(default_factory=list)
-    """The options that fit as well."""
+    rivals: list[frozenset[str]] = field(default_factory=list)
+    """The sources of options of the same form that fit as well."""
     unlikely: list[tuple[Link, ...]] = field(default_factory=list)
     """Options for the case that identification has none."""
     identified: bool = False
@@ -195,21 +195,11 @@ class Search:
             self._close(place)
             if place is None:
                 return self._result()
-            if self._is_lost(place):
-                place = self._back(self._behind_inputs(place), place)
-            elif not self._open(place):
+            if not self._open(place):
                 if self.diverged:
                     self._leave(place)
                     continue
                 place = self._back(self._behind_inputs(place) | self.unassigned(place), place)
-
-    def _is_lost(self, place: int) -> bool:
-        """Whether nothing that an event takes is anchored although other choices fitted as well: they come first."""
-        if self.diverged or self.level:
-            return False
-        behind = self._behind_inputs(place)
-        doubtful = any(choice.mask & behind and choice.rivals and choice.options for choice in self.choices)
-        return doubtful and not any(number in self.anchors for number in self.theirs.data_inputs(place))
 
     def _leave(self, place: int) -> None:
         """Behind a divergence shape, names and the order of use decide; where nothing fits, weights stay."""
@@ -349,7 +339,7 @@ class Search:
         while choice.options or self._identify(choice):
             option = choice.options.pop(0)
             if self._try(choice, option):
-                self._prefer(choice)
+                self._find_rivals(choice)
                 return True
             self._rewind(choice.trail)
             if self.level_trials > _TRIALS or self.effort > self.most_effort:
@@ -361,46 +351,28 @@ class Search:
         self.choices.pop()
         return False
 
-    def _prefer(self, choice: _Choice) -> None:
-        """Take, of the options that fit, the one under which most of what follows is anchored; the others come next.
-
-        The weights of a gate in the place of another's give that gate, and then nothing that the reference has.
-        """
+    def _find_rivals(self, choice: _Choice) -> None:
+        """Which other weights, taken in the same way, fit as well as those that were taken."""
         taken = choice.taken
-        stored = choice.identified and not any(link.is_computed for link in taken)
-        alike = [
-            one
-            for one in choice.options
-            if _same_form(one, taken) or (stored and not any(link.is_computed for link in one))
-        ][:_MOST_RIVALS]
+        alike = [option for option in choice.options if _same_form(option, taken)][:_MOST_RIVALS]
         if not alike:
             return
-        fitting = [(len(self.anchors), taken)]
         for option in alike:
             self._rewind(choice.trail)
             choice.pending = True
             if self._try(choice, option):
-                fitting.append((len(self.anchors), option))
-        fitting.sort(key=lambda one: -one[0])
-        best, *others = (option for _, option in fitting)
-        choice.rivals = others
-        choice.options = [
-            *others,
-            *(one for one in choice.options if not any(one is other for other in (best, *others))),
-        ]
+                choice.rivals.append(frozenset(name for link in option for name in link.sources))
         self._rewind(choice.trail)
         choice.pending = True
-        self._try(choice, best)
+        self._try(choice, taken)
 
     def _is_settled(self, choice: _Choice, masks: list[int]) -> bool:
-        """Whether what its rivals take has other places, or it has met something that does not come from itself."""
-        own = {link.target for link in choice.taken}
-        if all(any(self._is_taken(link, own) for link in rival) for rival in choice.rivals):
+        """Whether its rivals have places of their own, or it has met something that does not come from itself."""
+        if all(name in self.taken for rival in choice.rivals for name in rival):
             return True
-        wanted = {name for rival in choice.rivals for link in rival for name in link.sources}
         inner = choice.mask | choice.depends
         for one in self.choices:
-            if one.depends & choice.mask or wanted.intersection(_sources(one)):
+            if one.depends & choice.mask or any(name in rival for rival in choice.rivals for name in _sources(one)):
                 inner |= one.mask
         return any(mask & choice.mask == choice.mask and mask & ~inner for mask in masks)
 
@@ -422,17 +394,11 @@ class Search:
         return bool(choice.options)
 
     def _identified(self, place: int, needed: int) -> list[tuple[Link, ...]]:
-        # Both programs are asked again only if other weights lie behind the event.
-        behind = self.theirs.bits(self._behind_inputs(place))
-        parts = self.level > 0
-        situation = (place, needed, parts, tuple((name, self.links[name]) for name in behind if name in self.links))
+        open_links = tuple(one for what, one in self.trail[self.start_trail :] if what == "link")
+        situation = (place, tuple((name, self.links[name]) for name, _ in open_links))
         if situation not in self.asked:
-            self.asked[situation] = self.answers.options(place, needed, parts)
-        return [
-            option
-            for option in self.asked[situation]
-            if all(self.is_free(link) or all(map(self.is_tied, link.sources)) for link in option)
-        ]
+            self.asked[situation] = self.answers.options(place, needed)
+        return list(self.asked[situation])
 
     def _take(self, choice: _Choice, option: tuple[Link, ...], *, structure: bool = False) -> None:
         choice.taken = option
@@ -869,25 +835,21 @@ class Search:
 
     def is_free(self, link: Link) -> bool:
         """Whether the source was not used yet, or only other parts of it were."""
-        return not self._is_taken(link)
-
-    def _is_taken(self, link: Link, but: Collection[str] = ()) -> bool:
-        """Whether a weight (but for these) is made of elements that the link takes."""
         for name, places in zip(link.sources, link.places, strict=True) if self._touches(link) else ():
-            used = self._used_places(name, but)
+            used = self._used_places(name)
             if used is not None and bool(used[places[places >= 0]].any()):
-                return True
-        return False
+                return False
+        return True
 
     def _touches(self, link: Link) -> bool:
         return any(name in self.taken for name in link.sources)
 
-    def _used_places(self, name: str, but: Collection[str] = ()) -> Array | None:
+    def _used_places(self, name: str) -> Array | None:
         """Which elements of a source are used, flat; None: none."""
         if name not in self.taken:
             return None
         used = np.zeros(prod(self.read(name).shape), bool)
-        for target in self.taken[name].difference(but):
+        for target in self.taken[name]:
             link = self.links[target]
             for source, places in zip(link.sources, link.places, strict=True):
                 if source == name:
