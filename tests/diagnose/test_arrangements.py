@@ -65,10 +65,9 @@ def padded(sides: list[int]) -> Callable[[Any], Any]:
 def test_operator_that_pads_on_the_other_side_is_named_and_not_the_one_behind_it() -> None:
     data = (np.random.default_rng(0).normal(size=(2, 2, 6)).astype(np.float32),)
     assert align_models(TorchNet(), PaddleNet(padded([2, 0])), data).passed
-    findings = {one.rule: one for one in align_models(TorchNet(), PaddleNet(padded([0, 2])), data).findings}
-    assert "pad in the reference" in str(findings["operator"].cause)
-    assert "moved by 2 along axis 2, left" in str(findings["operator"].cause)
-    assert "padding on the other side?" in str(findings["between_layers"].cause)
+    (found,) = align_models(TorchNet(), PaddleNet(padded([0, 2])), data).findings
+    assert "moved by 2 along axis 2, left (padding on the other side?)" in str(found.cause)
+    assert any("pad in the reference" in str(one) for one in found.evidence)
 
 
 class TorchMixer(torch.nn.Module):

@@ -9,7 +9,7 @@ import torch
 
 from reprod_log import Alignment, Recording, align
 from reprod_log.alignment.models import align_models
-from reprod_log.diagnose.fits import other_factor, shown_ratio
+from reprod_log.diagnose.fits import nearness, scaled, shown_ratio
 from reprod_log.experiments.operators import find_culprits
 from reprod_log.frameworks.contract import Operator, Trace
 from reprod_log.messages import words
@@ -144,6 +144,7 @@ def test_ratio_near_one_is_shown_with_the_digits_that_tell() -> None:
 def test_difference_that_is_noise_is_no_factor() -> None:
     ours = np.random.default_rng(2).normal(size=100)
     noisy = ours * (1 + 1e-6 * np.random.default_rng(3).normal(size=100))
-    assert other_factor(ours, noisy) is None
-    assert other_factor(ours, ours) is None
-    assert other_factor(ours, ours * 1.000003) == pytest.approx(1.000003)
+    assert scaled(ours, noisy, nearness(ours, noisy, "float64")) is None
+    found = scaled(ours, ours * 1.000003, nearness(ours, ours * 1.000003, "float64"))
+    assert found is not None
+    assert float(found.arguments["ratio"].value) == pytest.approx(1.000003)

@@ -105,3 +105,42 @@ def test_change_of_a_squared_error_is_named_on_its_side(loss: Callable[..., torc
 
 def test_unknown_change_has_no_name() -> None:
     assert said(SCORES, lambda z: F.mse_loss(z, TARGETS), lambda z: torch.cosh(z - TARGETS).mean()) == ""
+
+
+LABELS = IDS.reshape(-1)
+
+
+def focal(z: torch.Tensor, *, detached: bool = False) -> torch.Tensor:
+    each = F.cross_entropy(z.reshape(-1, 11), LABELS, reduction="none")
+    factor = (1 - torch.exp(-each)) ** 2
+    return ((factor.detach() if detached else factor) * each).mean()
+
+
+def test_focal_loss_is_named_with_its_exponent() -> None:
+    assert "a focal loss with exponent 2 in place" in said(LOGITS, shifted(0), focal)
+    assert "gives no gradient" in said(LOGITS, shifted(0), lambda z: focal(z, detached=True))
+
+
+def test_smoothing_is_read_off_both_sides_whatever_labels_are_ignored() -> None:
+    def smoothed(value: float) -> Loss:
+        return lambda z: F.cross_entropy(z.reshape(-1, 11), LABELS, ignore_index=3, label_smoothing=value)
+
+    assert "smoothing of 0.1 in the candidate, 0 in the reference" in said(LOGITS, smoothed(0), smoothed(0.1))
+    assert "smoothing of 0.05 in the candidate, 0.2 in the reference" in said(LOGITS, smoothed(0.2), smoothed(0.05))
+
+
+def test_class_weights_are_seen_beside_those_of_the_reference() -> None:
+    weights = torch.rand(11, generator=GENERATOR, dtype=torch.float64) + 0.5
+
+    def weighted(given: torch.Tensor) -> Loss:
+        return lambda z: F.cross_entropy(z.reshape(-1, 11), LABELS, weight=given)
+
+    assert "other weights" in said(LOGITS, weighted(weights), weighted(weights**2))
+    assert said(LOGITS, weighted(weights), lambda z: 3 * weighted(weights)(z)) == "", "a scale is another question"
+
+
+def test_another_positive_weight_is_named_beside_that_of_the_reference() -> None:
+    def weighted(value: float) -> Loss:
+        return lambda z: F.binary_cross_entropy_with_logits(z, MARKS, pos_weight=torch.tensor(value))
+
+    assert "weigh 2 times as much" in said(SCORES, weighted(2.0), weighted(4.0))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -59,6 +59,7 @@ def _state(layer: str, alone: dict[str, int], free: dict[str, bool]) -> LayerSta
     return "inherited" if free.get(layer) else "sound"
 
 
+FLOAT64 = "float64"
 Both = tuple[Array, Array]
 """The same thing on both sides, in float64: the reference's and the candidate's in the reference's layout."""
 _WRITTEN = 1e-5
@@ -110,7 +111,7 @@ class CaseData:
 
     @cached_property
     def has_float64(self) -> bool:
-        return "float64" in self.reference.runs and "float64" in self.candidate.runs
+        return FLOAT64 in self.reference.runs and FLOAT64 in self.candidate.runs
 
     @cached_property
     def steps(self) -> tuple[int, ...]:
@@ -142,7 +143,7 @@ class CaseData:
 
     def best(self, key: Key) -> Both | None:
         """The values in the float64 pass if both sides have one, else in the plain one."""
-        wide = self.values(key.in_run(f"{key.run}.float64" if key.run else "float64"))
+        wide = self.values(key.in_run(f"{key.run}.{FLOAT64}" if key.run else FLOAT64))
         return wide if wide is not None else self.values(key)
 
     @property
@@ -173,7 +174,7 @@ class CaseData:
         now = self.best(Key(path, "parameter", self.first))
         if now is None or path in self.written_by_hand:
             return None
-        moved = self.best(Key(path, "update", self.steps[0]))
+        moved = self.moved(path, self.steps[0])
         if moved is None:
             return None if self._is_updated(path, self.steps[0]) else now
         return now[0] - moved[0], now[1] - moved[1]
@@ -193,11 +194,37 @@ class CaseData:
         earlier, later = (self.best(Key(path, "parameter", one)) for one in (step, following))
         if earlier is None or later is None:
             return False
-        moved = self.best(Key(path, "update", following))
+        moved = self.moved(path, following)
         if moved is None:
             unchanged = all(np.array_equal(a, b, equal_nan=True) for a, b in zip(earlier, later, strict=True))
             return not unchanged and not self._is_updated(path, following)
         return any(relative(a, b - by) > _WRITTEN for a, b, by in zip(earlier, later, moved, strict=True))
+
+    def moved(self, path: str, step: int) -> Both | None:
+        """By how much optimizers moved a parameter in a step, in all of its updates."""
+        key = Key(path, "update", step)
+        first = self.best(key)
+        if first is None:
+            return None
+        ours = self._all_updates(self.reference, path, step, first[0])
+        theirs = self._all_updates(self.candidate, self.pairs[key].candidate.key.path, step, first[1])
+        return None if ours is None or theirs is None else (ours, theirs)
+
+    def _all_updates(self, recording: Recording, path: str, step: int, first: Array) -> Array | None:
+        """The sum of a side's updates, of which the first was paired; None when its layout is unknown."""
+        total, run = first, FLOAT64 if self.has_float64 else ""
+        for call in count(1):
+            key = Key(path, "update", step, call, run=run)
+            if key not in recording:
+                break
+            written = recording[replace(key, call=None)].array()
+            later = recording[key].array()
+            # The paired one is in the reference's layout, which is that of the candidate or its transpose.
+            turned = next((b for a, b in ((written, later), (written.T, later.T)) if np.array_equal(a, first)), None)
+            if turned is None:
+                return None
+            total = total + turned
+        return total
 
     def before(self, path: str, step: int) -> Both | None:
         """A parameter as it was when a step began."""
@@ -386,7 +413,7 @@ def _turned(array: Array, like: Array) -> Iterator[Array]:
 
 
 def _best(recording: Recording, key: Key) -> Array | None:
-    for name in (key.in_run("float64"), key):
+    for name in (key.in_run(FLOAT64), key):
         if name in recording:
             return recording[name].array().astype(np.float64)
     return None

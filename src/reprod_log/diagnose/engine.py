@@ -85,6 +85,7 @@ SUPERSEDED = (
     Supersedes("operator", ("between_layers",), of="hint"),
     Supersedes("wrong_backward", ("cut_graph",), of="hint"),
     Supersedes("cut_graph", ("cut_graph",), of="hint"),
+    Supersedes("cut_graph", ("cut_call",)),
     # What a proven cause does to its layer, described by other hypotheses.
     Supersedes("", ("constant_factor", "statistics"), by="proven", same_layers=True),
     # These see a constant factor in every gradient and do not know of ranks.

@@ -15,7 +15,6 @@ import numpy as np
 
 from reprod_log.diagnose.finding import What, side, what
 from reprod_log.messages import Number
-from reprod_log.pairing.distance import factor
 from reprod_log.pairing.layouts import arrangement
 from reprod_log.recording import Array, dtype_named
 
@@ -68,15 +67,6 @@ def function_between(given: Array, result: Array, *, near: float) -> str | None:
         return None
     with np.errstate(all="ignore"):
         return next((name for name, function in FUNCTIONS.items() if holds(function(given), result, near)), None)
-
-
-def other_factor(ours: Array, theirs: Array, *, within: float = 1e-4) -> float | None:
-    """The one number that makes theirs out of ours, when it is another one than 1 by more than what it leaves over."""
-    ratio = factor(ours, theirs, within=within)
-    if ratio is None:
-        return None
-    left = float(np.linalg.norm(theirs - ratio * ours))
-    return ratio if 10 * left < abs(ratio - 1) * float(np.linalg.norm(ours)) else None
 
 
 def least(error: Callable[[float], float], values: Array) -> float:
@@ -233,11 +223,18 @@ def _line_per_channel(ours: Array, theirs: Array, near: float) -> What | None:
         # As many numbers have to fit in each channel as in a whole tensor.
         if not 2 <= ours.shape[axis] <= MOST_CHANNELS or ours.size < _ENOUGH * ours.shape[axis]:
             continue
-        channels = zip(np.moveaxis(ours, axis, 0), np.moveaxis(theirs, axis, 0), strict=True)
-        fits = [line(one, other, near) if np.ptp(one) > 0 else None for one, other in channels]
-        if all(fit is not None for fit in fits):
-            return what("word.line_per_channel", formula=", ".join(_formula(fit) for fit in fits if fit))
+        found = lines_per_channel(ours, theirs, near, axis=axis)
+        if found:
+            return what("word.line_per_channel", formula=", ".join(map(_formula, found)))
     return None
+
+
+def lines_per_channel(ours: Array, theirs: Array, near: float, *, axis: int) -> list[tuple[float, float]]:
+    """The line of each channel that makes theirs out of ours; none where one of them has none."""
+    channels = zip(np.moveaxis(ours, axis, 0), np.moveaxis(theirs, axis, 0), strict=True)
+    fits = [line(one, other, near) if one.size > 2 and np.ptp(one) > 0 else None for one, other in channels]
+    found = [fit for fit in fits if fit is not None]
+    return found if len(found) == len(fits) else []
 
 
 def _formula(line: tuple[float, float]) -> str:

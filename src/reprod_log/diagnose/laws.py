@@ -70,6 +70,11 @@ class Trace:
     room: tuple[tuple[float, float], ...]
     """For each step, how far a prediction may be off: by norm (rms) and at most."""
 
+    def first(self, count: int) -> Trace:
+        """The first steps of it."""
+        parts = (self.gradients, self.before, self.updates, self.rates, self.room)
+        return Trace(*(part[:count] for part in parts))  # type: ignore[arg-type]
+
     def thinned(self, most: int) -> Trace:
         """The trace at a few of its elements: every law works on each element by itself."""
         step = max(1, self.updates[0].size // most)
@@ -283,8 +288,7 @@ def _decay(law: Law, trace: Trace, known: Sequence[Decay]) -> Decay | None:
     for decay in known:
         if trace.obeys(law, decay):
             return decay
-    first = replace_steps(trace, 1)
-    made = next(predicted(law, Decay(), first))
+    made = next(predicted(law, Decay(), trace.first(1)))
     weight, left = trace.rates[0] * trace.before[0], made - trace.updates[0]
     size = float(np.vdot(weight, weight))
     # A decay is one number; it explains nothing unless it has more numbers to explain.
@@ -292,9 +296,3 @@ def _decay(law: Law, trace: Trace, known: Sequence[Decay]) -> Decay | None:
         return None
     value = float(f"{float(np.vdot(weight, left)) / size:.6g}")
     return next((one for one in (Decay(value, True), Decay(value)) if value and trace.obeys(law, one)), None)
-
-
-def replace_steps(trace: Trace, count: int) -> Trace:
-    """The first steps of a trace."""
-    parts = (trace.gradients, trace.before, trace.updates, trace.rates, trace.room)
-    return Trace(*(part[:count] for part in parts))  # type: ignore[arg-type]

@@ -85,7 +85,9 @@ def _labels(soft: Array, gradient: Array, near: float) -> _Labels | None:
         known.append(_Labels(places, living, np.full(len(soft), scale), 0.0 - shift * soft.shape[-1] / scale))
     plain = _Labels(places, living, np.ones(len(soft))).gradient(soft)
     weights = (plain * gradient).sum(-1) / np.maximum((plain * plain).sum(-1), np.finfo(np.float64).tiny)
-    known.append(_Labels(places, living, weights))
+    if soft.shape[-1] > 2:
+        # Of two classes every gradient whose sum is zero has such weights.
+        known.append(_Labels(places, living, weights))
     return next((one for one in known if holds(one.gradient(soft), gradient, near)), None)
 
 
@@ -101,7 +103,11 @@ def _cross_entropy(outputs: Array, gradients: Both, tokens: Iterable[Array], nea
     if abs(here.smooth - there.smooth) > _COUNTED:
         found, wanted = Number(there.smooth, ".4g"), Number(here.smooth, ".4g")
         return what("word.loss.smoothing", ours=wanted, theirs=found, classes=classes)
-    return _other_labels(outputs.shape[:-1], here, there, tokens) or _other_weights(here, there)
+    labels = _other_labels(outputs.shape[:-1], here, there, tokens)
+    weights = None if labels is not None else _other_weights(here, there)
+    if weights is None:
+        return labels
+    return first_that_holds(_entropies(z, soft, here, theirs), theirs, near) or weights
 
 
 def _entropies(z: Array, soft: Array, here: _Labels, theirs: Array) -> Iterator[Fit]:

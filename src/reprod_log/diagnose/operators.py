@@ -16,8 +16,9 @@ from reprod_log.messages import Code, Message, Name, message
 from reprod_log.recording import Key
 
 _ABOUT_THE_LOSS = "loss_function"
-_NO_GRADIENT = "cut_graph"
+_NO_GRADIENT = ("cut_graph", "cut_call")
 _SHARED = "tied_weights"
+_BETWEEN, _OPERATOR = "between_layers", "operator"
 
 
 def operators_at_fault(
@@ -29,7 +30,7 @@ def operators_at_fault(
     wrong = {key.layer_alone for key in failed if key.phase != "buffer"}
     forward = {key.layer_alone for key in failed if key.phase == "forward"}
     right_alone = "" not in wrong
-    if any(one.rule == _NO_GRADIENT for one in tried):
+    if any(one.rule in _NO_GRADIENT for one in tried):
         # What has no gradient at all on one side is not compared, and so not wrong, alone.
         wrong.add("")
         if states.get("") not in ("own", "inside"):
@@ -87,6 +88,21 @@ def operators_of_the_loss(case: Case, runs: Experiments, tried: Sequence[Finding
     yield replace(finding, keys=unexplained[0])
 
 
+def one_of_each(tried: Sequence[Finding], found: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
+    """Both, with operators that a known cause is about among its evidence: one mistake is named once."""
+    left, known = list(found), list(tried)
+    for place, one in enumerate(tried):
+        if one.rule == _BETWEEN and one.kind == "cause":
+            mine = [other for other in left if other.rule == _OPERATOR and _is_around(other.keys[0], one.keys[0])]
+            left = [other for other in left if other not in mine]
+            known[place] = replace(one, evidence=(*one.evidence, *(other.cause for other in mine)))
+    return known, left
+
+
+def _is_around(region: Key, inside: Key) -> bool:
+    return region.run == "isolated" and (not region.path or inside.path.startswith(f"{region.path}."))
+
+
 def _is_given_back(key: Key) -> bool:
     """Whether it is a gradient on its way back through the program, which may have left the loss wrong already."""
     return key.phase == "backward" and not key.run
@@ -96,7 +112,7 @@ def _is_about_the_loss(finding: Finding) -> bool:
     """Whether it means that the loss is another one, or that it gives the outputs another gradient."""
     if finding.rule == _ABOUT_THE_LOSS:
         return True
-    return finding.rule == _NO_GRADIENT and any(_is_given_back(key) for key in finding.keys)
+    return finding.rule in _NO_GRADIENT and any(_is_given_back(key) for key in finding.keys)
 
 
 def _layers_of(finding: Finding) -> Iterator[str]:

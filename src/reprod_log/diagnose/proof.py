@@ -59,7 +59,7 @@ def confirmed(
     # Behind another mistake the loss is given other outputs, and all of its operators differ.
     in_loss = [] if found or known is not None else list(operators.operators_of_the_loss(case, runs, tried))
     tried = [one for one in tried if not (in_loss and one.keys == in_loss[0].keys)]
-    found += in_loss
+    tried, found = operators.one_of_each(tried, [*found, *in_loss])
     modules = {module.path: module for module in candidate.modules}
     return tuple(with_patch(one, modules, runs.partners) for one in ranked(unexplained([*tried, *found])))
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from reprod_log.diagnose import diagnose
 from reprod_log.diagnose.case import Case, CaseData
+from reprod_log.diagnose.engine import is_possible
 from reprod_log.diagnose.finding import Finding, Fix, ranked, side, told
 from reprod_log.diagnose.proof import confirmed
 from reprod_log.experiments.passes import FLOAT64, Experiments
@@ -130,6 +131,7 @@ class _Rounds:
                 for one in found
                 if one.kind in ("cause", "hint")
                 and one.rule not in _OF_SCRIPTS
+                and (one.kind == "cause" or is_possible(one, self.case))
                 and (places := set(local.of_finding(one)) & set(left))
             ]
             done.update(place for _, places in new for place in places) if new else done.add(left[0])

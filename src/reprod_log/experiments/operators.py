@@ -130,7 +130,7 @@ def _without_consumers(found: Culprits, reference: Trace, candidate: Trace) -> C
 
 def _maker_at_fault(one: Operator, trace: Trace, culprit: Operator, other: Trace) -> Operator | None:
     """The operator itself, unless it is a consumer: then what made its other input, if that is at fault."""
-    twin = _twin(one, trace, other)
+    twin = _twin(one, trace, other) or _next_after(culprit, one, trace, other)
     if twin is None or twin is culprit or culprit not in _behind(twin.inputs, other):
         return one
     if any(_namesakes(culprit, later) and not set(one.outputs).isdisjoint(later.inputs) for later in trace.operators):
@@ -153,6 +153,15 @@ def _twin(one: Operator, trace: Trace, other: Trace) -> Operator | None:
     telling = [values for values in given if _tells(values) or _is_no_constant(values)]
     namesakes = (two for two in other.operators if _namesakes(one, two))
     return next((two for two in namesakes if any(_takes(two, values, other) for values in telling)), None)
+
+
+def _next_after(culprit: Operator, one: Operator, trace: Trace, other: Trace) -> Operator | None:
+    """The same operator on the other side, given what the culprit there made of the tensor that is given here."""
+    given = [other.values[number] for number in culprit.inputs if _tells(other.values[number])]
+    if not any(_takes(one, values, trace) for values in given):
+        return None
+    later = (two for two in other.operators if _namesakes(one, two))
+    return next((two for two in later if not set(culprit.outputs).isdisjoint(two.inputs)), None)
 
 
 def _takes(one: Operator, values: Array, trace: Trace) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -141,19 +142,72 @@ def _cut_graph(case: Case) -> Iterable[Finding]:
                 "cause.cut_graph", tuple(map(Key, lost))[:5], paths=Names(lost), side=side(name), count=len(lost)
             )
             return
-    yield from _partly_cut(case, step)
+        for key in _calls_cut_off(case, here, there, partner):
+            yield told("cause.cut_call", (key,), path=Name(key.path), call=key.call, side=side(name))
+            return
+    cleared = _cleared_between(case, step)
+    yield from [cleared] if cleared is not None else _partly_cut(case, step, tuple(outputs))
+
+
+def _cleared_between(case: Case, step: int) -> Finding | None:
+    """Gradients that hold the last backward pass of a step alone: they were cleared between the micro-batches.
+
+    What is added to every row of a layer's output has the sum of that output's gradients as its own, pass by pass.
+    """
+    wrong = []
+    for key, both in case.data.each("gradient", step, "raw"):
+        found = (_summed(one, both[0].size) for one in _by_pass(case.data, key.path, step))
+        parts = [one for one in found if one is not None]
+        if both[0].ndim != 1 or len(parts) < 2 or key not in case.failed:
+            continue
+        near = case.near(key, both)
+        if holds(np.sum(parts, 0), both[0], near):
+            wrong.append((key, len(parts), holds(parts[-1], both[1], near)))
+    if not wrong or not all(last for _, _, last in wrong):
+        return None
+    return told("cause.cleared_between", [key for key, _, _ in wrong][:5], count=wrong[0][1], step=step)
+
+
+def _by_pass(data: CaseData, path: str, step: int) -> Iterator[Array]:
+    """The gradients of a layer's output at each of its calls, in the reference."""
+    for key, (ours, _) in data.each("backward", step, "output"):
+        if key.path == path.rpartition(".")[0]:
+            yield ours
+
+
+def _summed(gradients: Array, channels: int) -> Array | None:
+    """The sum over all but the channels, which are the second axis or the last."""
+    axis = next(
+        (axis for axis in (1, gradients.ndim - 1) if gradients.ndim > 1 and gradients.shape[axis] == channels), None
+    )
+    return None if axis is None else np.asarray(np.moveaxis(gradients, axis, 0).reshape(channels, -1).sum(1))
+
+
+def _calls_cut_off(case: Case, here: Recording, there: Recording, partner: Mapping[Key, Key]) -> Iterator[Key]:
+    """Layers whose output has a gradient at a call on one side only, although both sides have the call."""
+    wrong = {*case.failed, *(one.key for one in case.comparison.unmatched)}
+    for entry in here.of_run(""):
+        key = entry.key
+        if key.phase != "backward" or key.step != case.data.first or not key.role.startswith("output"):
+            continue
+        other = partner.get(replace(key, phase="forward"))
+        back = None if other is None else replace(other, phase="backward")
+        if back is not None and not {key, back}.isdisjoint(wrong) and not entry.is_zero() and not _has(there, back):
+            yield key
 
 
 def _lost_passes(case: Case, step: int) -> Iterable[Finding]:
-    """Every layer that is called several times has no gradient at one of its calls: micro-batches that are lost."""
+    """Every layer has no gradient at one of the calls of the model: micro-batches that are lost."""
     calls = [_calls_with_gradients(one, step) for one in (case.data.reference, case.data.candidate)]
+    passes = {call for path in case.data.roots for call in calls[0].get(path, ())}
     both = [
         (path, ours, calls[1].get(layers[1].path, frozenset()))
         for path, layers in case.data.layers.items()
-        if len(ours := calls[0].get(path, frozenset())) > 1
+        # What is called several times in one pass of the model says nothing about passes.
+        if (ours := calls[0].get(path, frozenset())) == passes
     ]
     lost = {ours - theirs for _, ours, theirs in both}
-    if len(lost) != 1 or not (missing := lost.pop()) or any(not theirs for _, _, theirs in both):
+    if len(passes) < 2 or len(lost) != 1 or not (missing := lost.pop()) or any(not theirs for _, _, theirs in both):
         return
     keys = [one.key for one in case.comparison.unmatched if one.key.phase == "backward" and one.key.call in missing]
     path, ours, theirs = both[-1]
@@ -174,7 +228,7 @@ def _listed(calls: Iterable[int]) -> str:
     return ", ".join(map(str, sorted(calls)))
 
 
-def _partly_cut(case: Case, step: int) -> Iterable[Finding]:
+def _partly_cut(case: Case, step: int, outputs: tuple[Key, ...]) -> Iterable[Finding]:
     """Outputs agree, the loss agrees, and from some layer on (backwards) gradients do not: a branch is cut."""
     keys = case.data.keys("backward", step)
     wrong = [key for key in keys if key in case.failed]
@@ -190,6 +244,7 @@ def _partly_cut(case: Case, step: int) -> Iterable[Finding]:
             message("evidence.outputs_and_loss_agree" if has_loss else "evidence.outputs_agree"),
             message("evidence.gradient_still_agrees", last=Name(right[-1].path), path=path),
         ),
+        agreeing=outputs,
         path=path,
     )
 

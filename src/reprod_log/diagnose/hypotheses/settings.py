@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from reprod_log.diagnose.case import Case, CaseData, shared_weights
 from reprod_log.diagnose.engine import Hypothesis, Where
-from reprod_log.diagnose.finding import Finding, Fix, side, told
+from reprod_log.diagnose.finding import Confidence, Finding, Fix, side, told
+from reprod_log.diagnose.fits import holds, lines_per_channel
 from reprod_log.layers.lookup import layer_kind
 from reprod_log.layers.settings import Difference, setting_differences
 from reprod_log.messages import Code, Name, message
@@ -104,15 +105,40 @@ def _missing_parameter(case: Case) -> Iterable[Finding]:
         if owner not in (data.layers if one.side == "reference" else theirs):
             continue
         other = "candidate" if one.side == "reference" else "reference"
+        layer = (
+            owner if one.side == "reference" else next(p for p, pair in data.layers.items() if pair[1].path == owner)
+        )
         yield told(
             "cause.missing_parameter",
             (key,),
+            sure="explained" if _tells_apart(case, layer, key, one.side) else "hint",
             layer=Name(owner),
             name=name,
             side=side(one.side),
             other=side(other),
             path=Name(key.path),
         )
+
+
+def _tells_apart(case: Case, layer: str, parameter: Key, name: str) -> bool:
+    """Whether the parameter, added to or multiplied with one side's output, makes the other's: no more is missing."""
+    recording = dict(case.data.sides)[name]
+    output = Key(layer, "forward", case.data.first, 0, "output")
+    alone = output.in_run("isolated")
+    key = alone if alone in case.failed else output
+    both = case.data.best(key)
+    if both is None or recording[parameter].detail != "full":
+        return False
+    whole, part = both if name == "reference" else both[::-1]
+    value = recording[parameter].array().astype(np.float64)
+    moved = replace(parameter, phase="update")
+    value = value - recording[moved].array() if moved in recording else value
+    axis = next((axis for axis in (1, whole.ndim - 1) if whole.ndim > 1 and whole.shape[axis] == value.size), None)
+    if axis is None or value.ndim != 1:
+        return False
+    value = value.reshape([-1 if place == axis else 1 for place in range(whole.ndim)])
+    near = case.near(key, both)
+    return any(holds(made, whole, near) for made in (part + value, part * value))
 
 
 # Train mode on one side and eval mode on the other: batch norms and dropouts of a model, or of a part of it.
@@ -127,7 +153,7 @@ def _mode(case: Case) -> Iterable[Finding]:
         what = "BatchNorm" if row.moving else "dropout"
         modes = _modes(data, path)
         if modes is not None and modes[0] != modes[1]:
-            yield _in_another_mode(what, path, *modes)
+            yield _in_another_mode(what, path, modes, sure=_normalised_otherwise(case, path) if row.moving else None)
         elif what == "dropout":
             yield from _idle(data, path)
 
@@ -149,16 +175,27 @@ def _modes(data: CaseData, path: str) -> tuple[bool, bool] | None:
     return (here, there) if isinstance(here, bool) and isinstance(there, bool) else None
 
 
-def _in_another_mode(what: str, path: str, ours: bool, theirs: bool) -> Finding:
-    modes = {True: "train", False: "eval"}
+def _normalised_otherwise(case: Case, path: str) -> Confidence | None:
+    """Explained when every channel is the reference's on another line, as other statistics make it."""
+    key = Key(path, "forward", case.data.first, 0, "output")
+    both = case.data.best(key)
+    if both is None or both[0].ndim < 2:
+        return None
+    return "explained" if lines_per_channel(*both, case.near(key, both), axis=1) else None
+
+
+def _in_another_mode(what: str, path: str, modes: tuple[bool, bool], sure: Confidence | None) -> Finding:
+    ours, theirs = modes
+    words = {True: "train", False: "eval"}
     return told(
         "cause.mode",
         (Key(path),),
+        sure=sure,
         fixes=(Fix(path, {"training": ours}),),
         what=what,
         path=Name(path),
-        ours=modes[ours],
-        theirs=modes[theirs],
+        ours=words[ours],
+        theirs=words[theirs],
     )
 
 
@@ -195,6 +232,7 @@ def _other_layer(case: Case) -> Iterable[Finding]:
             yield told(
                 "cause.other_layer",
                 (Key(path),),
+                sure="explained" if _given_the_same(data, path, other) else "hint",
                 path=Name(path),
                 ours=ours.type,
                 other=Name(other),
@@ -210,6 +248,13 @@ def _differ(ours: Entry, theirs: Entry) -> bool:
         return True
     one, other = (np.sort(entry.array().astype(np.float64), None) for entry in (ours, theirs))
     return relative(one, other) > SAME
+
+
+def _given_the_same(data: CaseData, path: str, other: str) -> bool:
+    """Whether both layers give other numbers for the same input: then they are what differs."""
+    keys = [Key(one, "forward", data.first, 0, "input.0") for one in (path, other)]
+    entries = [side[key] for (_, side), key in zip(data.sides, keys, strict=True) if key in side]
+    return len(entries) == len(keys) and entries[0].detail == "full" and not _differ(entries[0], entries[1])
 
 
 def _reached(case: Case, anchor: str) -> bool:

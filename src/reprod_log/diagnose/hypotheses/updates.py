@@ -6,8 +6,10 @@ update of their side is the cause; settings that only differ on paper are hints.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ import numpy as np
 from reprod_log.diagnose.case import Case, CaseData
 from reprod_log.diagnose.engine import Hypothesis, Where
 from reprod_log.diagnose.finding import Finding, What, told, what
-from reprod_log.diagnose.fits import holds, shown_ratio
+from reprod_log.diagnose.fits import ROUNDINGS, epsilon, holds, shown_ratio
 from reprod_log.diagnose.laws import Decay, Fitted, Trace, candidates, fitted, laws_of, predicted
 from reprod_log.layers.optimizers import averaged, group_settings
 from reprod_log.layers.settings import same_setting
@@ -32,6 +34,8 @@ class BadUpdates:
     """The first step at which the optimizers do different things with the same gradients."""
 
     step: int
+    at: int
+    """How many steps there are up to it."""
     paths: tuple[str, ...]
     """Parameters whose update differs, or is there on one side only."""
     agreeing: tuple[str, ...]
@@ -51,7 +55,7 @@ def first_bad_update(case: Case) -> BadUpdates | None:
         if key.phase in _OF_OPTIMIZERS or (key.phase == "gradient" and key.path in paired)
     }
     wrong = {key for key in (*case.failed, *alone) if not key.run}
-    for step in data.steps:
+    for count, step in enumerate(data.steps, 1):
         here = {key for key in wrong if key.step == step}
         if any(key.phase in ("data", "forward", "loss", "backward", "gradient", "lr") for key in here):
             return None
@@ -64,7 +68,7 @@ def first_bad_update(case: Case) -> BadUpdates | None:
         if bad:
             updated = {key.path for key in data.keys("update", step)}
             agreeing = [path for path in data.parameters if path not in bad and path in updated]
-            return BadUpdates(step, tuple(bad), tuple(agreeing), tuple(bad.values())[:5])
+            return BadUpdates(step, count, tuple(bad), tuple(agreeing), tuple(bad.values())[:5])
     return None
 
 
@@ -116,6 +120,8 @@ class _Both:
     """None: no law that we know."""
     traces: Mapping[str, Trace]
     """The candidate's, by the reference's names."""
+    right: Mapping[str, Trace]
+    """The reference's."""
     wrong: tuple[str, ...]
 
     @classmethod
@@ -146,15 +152,29 @@ class _Both:
         theirs = fitted(traces[1], laws, first)
         if theirs is not None:
             theirs = _without_idle(ours, theirs, traces[1])
-        return cls(name, ours, theirs, traces[1], mine)
+        return cls(name, ours, theirs, traces[1], traces[0], mine)
 
     def findings(self, bad: BadUpdates) -> Iterator[Finding]:
         if self.theirs is None:
             yield from self._own_rates(bad)
             return
         law = message("evidence.update_law", count=len(next(iter(self.traces.values())).rates))
+        fixed = self._fixed(bad.at)
+        again = (message("evidence.update_again", count=bad.at),) if fixed else ()
         for one in (*self._settings(), *self._decays()):
-            yield told(one, bad.keys, evidence=law, step=bad.step)
+            yield told(one, bad.keys, evidence=(law, *again), step=bad.step, sure="proven" if fixed else None)
+
+    def _fixed(self, steps: int) -> bool:
+        """Whether the candidate's updates, computed again with the reference's law, are the reference's.
+
+        This is asked up to the first step that differs: behind it both sides have other weights and gradients.
+        """
+        return all(
+            replace(trace.first(steps), updates=self.right[path].first(steps).updates).obeys(
+                self.ours.law, self.ours.decays[path]
+            )
+            for path, trace in self.traces.items()
+        )
 
     def _settings(self) -> Iterator[What]:
         assert self.theirs is not None
@@ -272,7 +292,7 @@ def _trace(case: Case, path: str, place: int, optimizer: tuple[str, Mapping[str,
     rows = []
     for step in data.steps:
         key = Key(path, "update", step)
-        both, before = data.best(key), data.before(path, step)
+        both, before = data.moved(path, step), data.before(path, step)
         given = data.best(Key(path, "gradient", step, role="raw"))
         clipped = data.best(Key(path, "clip", step, role="clipped"))
         rate = _rate(data, place, path, step, optimizer)
@@ -354,44 +374,74 @@ def _clipping(case: Case) -> Iterable[Finding]:
         # Of a side that does not clip at all only the updates show it.
         clips = [key for key in here if key.phase == "clip"] or [key for key in here if key.phase == "update"]
         if clips:
-            ways = [_way_of_clipping(one, step) for one in (case.data.reference, case.data.candidate)]
+            ways = [_way_of_clipping(case, place) for place in (0, 1)]
             if None not in ways and ways[0] != ways[1]:
                 yield told("cause.clipping", tuple(clips)[:5], ours=ways[0], theirs=ways[1], step=step)
             return
 
 
-_CLIPPED = 1e-4
-"""Of the gradient's size: the frameworks add up to 1e-6 to a norm before they divide by it."""
+_GLOBAL = {
+    2.0: "word.clipped_by_global_norm",
+    1.0: "word.clipped_by_sum",
+    math.inf: "word.clipped_by_largest",
+}
+"""By the order of the norm."""
+_ADDED = (0.0, 1e-6)
+"""What frameworks add to a norm before they divide by it."""
 
 
-def _way_of_clipping(recording: Recording, step: int) -> Message | None:
-    """How a side clipped at a step: the way that gives every clipped gradient; None when none does."""
-    pairs = _clipped_gradients(recording, step)
-    if all(_is_near(raw, clipped) for raw, clipped in pairs.values()):
-        return message("word.no_clipping")
-    limit = max(float(np.abs(clipped).max(initial=0.0)) for _, clipped in pairs.values())
-    if all(_is_near(np.clip(raw, -limit, limit), clipped) for raw, clipped in pairs.values()):
-        return message("word.clipped_by_value", limit=str(Number(limit, ".4g")))
-    norms = {
-        path: (float(np.linalg.norm(raw)), float(np.linalg.norm(clipped))) for path, (raw, clipped) in pairs.items()
-    }
-    ratios = {path: after / before for path, (before, after) in norms.items() if before}
-    if not all(_is_near(ratios.get(path, 1.0) * raw, clipped) for path, (raw, clipped) in pairs.items()):
+def _way_of_clipping(case: Case, place: int) -> Message | None:
+    """How a side clips: the first way that gives every clipped gradient of every step; None when none does."""
+    recording = (case.data.reference, case.data.candidate)[place]
+    steps = [found for step in case.data.steps if (found := _clipped_gradients(recording, step))]
+    if not steps:
         return None
-    if max(ratios.values()) - min(ratios.values()) <= _CLIPPED:
-        norm = float(np.sqrt(sum(after**2 for _, after in norms.values())))
-        return message("word.clipped_by_global_norm", limit=str(Number(norm, ".3g")))
-    cut = [after for path, (_, after) in norms.items() if ratios.get(path, 1.0) < 1 - _CLIPPED]
-    same = max(cut) - min(cut) <= _CLIPPED * max(cut)
-    return message("word.clipped_per_tensor", limit=str(Number(max(cut), ".3g"))) if same else None
+    if not any(after is not raw for step in steps for raw, after in step.values()):
+        return message("word.no_clipping")
+    for id, limit, made in _ways(steps):
+        if all(_holds(one, after) for step in steps for one, (_, after) in zip(made(step), step.values(), strict=True)):
+            return message(id, **({} if limit is None else {"limit": str(Number(limit, ".3g"))}))
+    return None
 
 
-def _is_near(made: Array, clipped: Array) -> bool:
-    return holds(made, clipped, _CLIPPED * float(np.abs(clipped).max(initial=0.0)))
+_Step = Mapping[str, tuple[Array, Array]]
+"""Of one step, by parameter: the gradient before clipping and after it."""
 
 
-def _clipped_gradients(recording: Recording, step: int) -> dict[str, tuple[Array, Array]]:
-    """Gradients before and after, of every parameter of a side that clipped any."""
+def _ways(steps: Sequence[_Step]) -> Iterator[tuple[str, float | None, Callable[[_Step], list[Array]]]]:
+    """Ways to clip with their limit, each with what it makes of the gradients of a step. The limit is what is left."""
+    yield "word.no_clipping", None, lambda step: [raw for raw, _ in step.values()]
+    most = max(float(np.abs(after).max(initial=0.0)) for step in steps for _, after in step.values())
+    yield "word.clipped_by_value", most, lambda step: [np.clip(raw, -most, most) for raw, _ in step.values()]
+    for order in _GLOBAL:
+        for added in _ADDED:
+            norms = [[_norm([both[place] for both in step.values()], order) for place in (0, 1)] for step in steps]
+            limit = max(after * (raw + added) / raw for raw, after in norms if raw)
+            yield _GLOBAL[order], limit, partial(_all_by_norm, limit=limit, order=order, added=added)
+    limit = max(_norm([after], 2) for step in steps for _, after in step.values())
+    yield "word.clipped_per_tensor", limit, partial(_each_by_norm, limit=limit)
+
+
+def _all_by_norm(step: _Step, *, limit: float, order: float, added: float) -> list[Array]:
+    whole = _norm([raw for raw, _ in step.values()], order)
+    return [min(1.0, limit / (whole + added)) * raw for raw, _ in step.values()]
+
+
+def _each_by_norm(step: _Step, *, limit: float) -> list[Array]:
+    return [min(1.0, limit / (_norm([raw], 2) or limit)) * raw for raw, _ in step.values()]
+
+
+def _norm(arrays: Sequence[Array], order: float) -> float:
+    return float(np.linalg.norm(np.concatenate([one.ravel() for one in arrays]), order))
+
+
+def _holds(made: Array, clipped: Array) -> bool:
+    """Whether a way gives a clipped gradient, to the rounding of its float32 norm."""
+    return holds(made, clipped, ROUNDINGS * epsilon("float32") * float(np.abs(clipped).max(initial=0.0)))
+
+
+def _clipped_gradients(recording: Recording, step: int) -> _Step:
+    """Gradients before and after clipping, of every parameter; the same array where it was not clipped."""
     found = {}
     for entry in recording.of_run(""):
         key = entry.key
@@ -399,11 +449,13 @@ def _clipped_gradients(recording: Recording, step: int) -> dict[str, tuple[Array
             after = Key(key.path, "clip", step, role="clipped")
             raw = entry.array().astype(np.float64)
             found[key.path] = (raw, recording[after].array().astype(np.float64) if after in recording else raw)
-    if not any(Key(path, "clip", step, role="clipped") in recording for path in found):
-        return {}
     # A gradient that is zero in truth is rounding, whatever is done with it.
-    least = 1e-6 * max(float(np.abs(raw).max(initial=0.0)) for raw, _ in found.values())
+    least = _ZERO * max((float(np.abs(raw).max(initial=0.0)) for raw, _ in found.values()), default=0.0)
     return {path: both for path, both in found.items() if float(np.abs(both[0]).max(initial=0.0)) > least}
+
+
+_ZERO = 1e-6
+"""Of the largest gradient: what rounding leaves of one that is zero in truth."""
 
 
 # Gradients that were not cleared: a later step's gradient is the sum of its own and those before it.

@@ -42,7 +42,7 @@ class PaddleOperators(Operators):
                 finally:
                     depth -= 1
                 if result is not NotImplemented:
-                    call(name, (args, kwargs), result)
+                    call(name, _held((args, kwargs)), _held(result))
                 return result
 
             return instead
@@ -80,6 +80,15 @@ class PaddleOperators(Operators):
 
         with paddle.set_grad_enabled(gradients), _replaced(around, (*_METHODS, *_MORE_METHODS)):
             yield
+
+
+def _held(value: Any) -> Any:
+    """The value without tensors that have no memory: a recurrent kernel takes and gives a state that it may not use."""
+    if isinstance(value, (tuple, list)):
+        return tuple(map(_held, value))
+    if isinstance(value, dict):
+        return {name: _held(one) for name, one in value.items()}
+    return None if isinstance(value, paddle.Tensor) and not value._is_initialized() else value
 
 
 @contextmanager
