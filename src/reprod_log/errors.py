@@ -16,12 +16,16 @@
     ├── UnmatchedKeys (AssertionError)     keys without a partner (1.0.1 raised AssertionError here)
     └── NotAligned (AssertionError)        `raise_if_failed` on an alignment that did not pass
 
+Ctrl-C stays Python's own KeyboardInterrupt; long calls give it what there was by then as `result` (`interrupted`).
 Numbers, verdicts and findings are data; an exception means that something could not be done.
 A message has what happened, where, what was found and what to do.
 """
 
 import re
 from collections.abc import Iterable
+from typing import TypeVar
+
+Result = TypeVar("Result")
 
 
 class ReprodLogError(Exception):
@@ -86,6 +90,19 @@ class UnmatchedKeys(ReprodLogError, AssertionError):
 
 class NotAligned(ReprodLogError, AssertionError):
     """An alignment that was required to pass did not."""
+
+
+def interrupted(text: str = "", result: object = None) -> KeyboardInterrupt:
+    """Ctrl-C with what there was by then: no class of its own, because Python leaves with 130 for this one only."""
+    found = KeyboardInterrupt(*([text] if text else []))
+    found.result = result  # type: ignore[attr-defined]
+    return found
+
+
+def result_of(stop: KeyboardInterrupt, kind: type[Result]) -> Result | None:
+    """What there was of this kind when Ctrl-C came."""
+    found = getattr(stop, "result", None)
+    return found if isinstance(found, kind) else None
 
 
 def listed(names: Iterable[str], most: int = 5) -> str:

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOMS = (
-    "errors", "version", "messages", "recording", "layers", "frameworks", "capture", "pairing", "ranks", "transfer",
-    "measure", "verdict", "experiments", "diagnose", "alignment", "steps", "report", "testing", "classic", "cli",
+    "errors", "version", "messages", "progress", "recording", "layers", "frameworks", "capture", "pairing", "ranks",
+    "transfer", "measure", "verdict", "experiments", "diagnose", "alignment", "steps", "report", "testing", "classic",
+    "cli",
 )  # fmt: skip
 """A room may import itself and the rooms that stand before it here."""
 SHIMS = ("__init__", "__main__", "compare", "record", "utils", "ReprodLogger", "ReprodDiffHelper")

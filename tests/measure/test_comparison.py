@@ -15,6 +15,7 @@ from reprod_log import Recording
 from reprod_log.errors import RecordingError
 from reprod_log.measure.comparison import Compared, Comparison, Task, measure, measure_batch, measure_pair
 from reprod_log.pairing import Pair, Pairing, match
+from reprod_log.progress import shown
 from reprod_log.recording import Array, Entry, Key, entry_of
 from reprod_log.recording.sketch import SketchOrder, sketch_of
 
@@ -107,7 +108,8 @@ def test_comparison_survives_when_written_and_read(elements: bool) -> None:
 
 def test_progress_reports_every_byte() -> None:
     reported: list[tuple[int, int]] = []
-    comparison(progress=lambda done, total: reported.append((done, total)))
+    with shown(lambda what, done, total: reported.append((done, total))):
+        comparison()
     assert reported[-1][0] == reported[-1][1] > 0
     assert [done for done, _ in reported] == sorted(done for done, _ in reported)
 

@@ -12,15 +12,16 @@ import numpy as np
 from reprod_log.alignment.alignment import Alignment
 from reprod_log.alignment.options import AlignOptions
 from reprod_log.alignment.recordings import align_with
+from reprod_log.alignment.stopped import stopped
 from reprod_log.capture.live import live_model
 from reprod_log.capture.session import suppress_recording
 from reprod_log.diagnose import Finding
 from reprod_log.diagnose.finding import told
 from reprod_log.diagnose.proof import own_tables, replaced_tables
 from reprod_log.diagnose.rounds import proven
-from reprod_log.errors import ReprodLogError, TransferError, UsageError
+from reprod_log.errors import ReprodLogError, TransferError, UsageError, interrupted
 from reprod_log.experiments.need import Storage
-from reprod_log.experiments.passes import Experiments, Progress
+from reprod_log.experiments.passes import Experiments
 from reprod_log.frameworks.module_tree import join
 from reprod_log.frameworks.nests import mapped
 from reprod_log.frameworks.side import Batch, Side, as_mapping, batches_of
@@ -32,6 +33,7 @@ from reprod_log.pairing.links import WeightMap
 from reprod_log.pairing.live import Order, loose_buffers
 from reprod_log.pairing.live_map import find_weight_map, read_weights, with_file_names, write_weights
 from reprod_log.pairing.rename import is_front, oriented, renamed_path, rules_of_model
+from reprod_log.progress import Progress, shown, stage
 from reprod_log.recording import Recording
 from reprod_log.recording.spool import Spool
 from reprod_log.transfer import TransferReport, transfer_weights
@@ -67,7 +69,7 @@ def align_models(
     threads: int | None = None,
     quick: bool = False,
     spool: str | Path | None = None,
-    progress: Progress | None = None,
+    progress: bool | Progress | None = None,
 ) -> Alignment:
     """Compare two live models and tell rounding from defect.
 
@@ -88,9 +90,11 @@ def align_models(
     spool                  a folder on a disk for the arrays of all runs, which are let go with the result; by default
                            memory when they are few, and a usual folder for temporary files when they are many
 
-    `rename`, `policy`, `limits`, `allow_unmatched`, `accept`, `allow_unproven`, `equal_nan` and `threads` are those of
-    `align`.
+    `rename`, `policy`, `limits`, `allow_unmatched`, `accept`, `allow_unproven`, `equal_nan`, `threads` and `progress`
+    are those of `align`.
     Neither model is trained: all runs use copies. Every dropout gets the same masks on both sides.
+    Ctrl-C leaves with the alignment of the passes that both sides had completed, if both had run in float64, as
+    `result` of the KeyboardInterrupt; it never passes.
     """
     left = patterns(allow_left, name="allow_left")
     options = AlignOptions.of(
@@ -113,17 +117,30 @@ def align_models(
     ours, batches = _in_precision_of(theirs, ours, batches)
     if detailed is not None and detailed < 1:
         raise UsageError(f"detailed is {detailed}: at least the first iteration must be kept whole")
-    storage = Storage.of(ours, theirs, batches, spool=spool, detailed=detailed, quick=quick)
+    with shown(progress):
+        storage = Storage.of(ours, theirs, batches, spool=spool, detailed=detailed, quick=quick)
+        theirs, weights, notes, tables = _with_weights(ours, theirs, batches[0], options, left, transfer, storage)
+        runs = Experiments(ours, theirs, batches, options.rename, quick, detailed, notes, tables, weights, storage)
+        return _aligned(runs, options)
+
+
+def _with_weights(
+    ours: Side, theirs: Side, batch: Batch, options: AlignOptions, left: Sequence[str], transfer: bool, storage: Storage
+) -> tuple[Side, WeightMap | None, list[Message], tuple[str, ...]]:
+    """The candidate with the reference's weights, the map they went through where values speak for it, what was taken
+    on trust, and which of the candidate's tables were replaced."""
     notes: list[Message] = []
     tables: tuple[str, ...] = ()
-    found = _weight_map(ours, theirs, batches[0], storage.spool)
+    with stage(message("progress.map")):
+        found = _weight_map(ours, theirs, batch, storage.spool)
     # A weight that one side shares and the other has twice is the same function and another training.
     decided = found.agrees and all(map(found.is_apart, found.by_source))
     if transfer and (fixed := _fixed(ours, theirs)):
         notes += fixed
     elif transfer and not (decided and _obeys(found, options.rename)):
         try:
-            theirs, notes, tables = transferred(ours, theirs, batches[0][0], options.rename, left)
+            with stage(message("progress.transfer")):
+                theirs, notes, tables = transferred(ours, theirs, batch[0], options.rename, left)
         except TransferError:
             # Of a wrong port one wants to know where it goes wrong: as far as values speak for a map, it holds.
             if not found.complete or not _obeys(found, options.rename):
@@ -137,12 +154,24 @@ def align_models(
             theirs = write_weights(theirs, found.apply(read_weights(ours).__getitem__))
     elif transfer:
         theirs = write_weights(theirs, found.apply(read_weights(ours).__getitem__))
-    weights = found if decided and _is_loaded(found, ours, theirs) else None
-    runs = Experiments(
-        ours, theirs, batches, options.rename, progress, quick, detailed, notes, tables, weights, storage
-    )
-    recordings = runs.recordings()
-    alignment = prove(align_with(*recordings, options, weights), runs, *recordings)
+    return theirs, found if decided and _is_loaded(found, ours, theirs) else None, notes, tables
+
+
+def _aligned(runs: Experiments, options: AlignOptions) -> Alignment:
+    """The alignment of all passes; of those that were complete when Ctrl-C came, as its `result`."""
+    weights = runs.weights
+    try:
+        recordings = runs.recordings()
+    except KeyboardInterrupt:
+        raise interrupted(str(message("stopped.nothing", complete=_told(runs.complete)))) from None
+    alignment = align_with(*recordings, options, weights)
+    if runs.stopped:
+        raise stopped(alignment, message("stopped.passes", complete=_told(runs.complete)))
+    try:
+        with stage(message("progress.proving")):
+            alignment = prove(alignment, runs, *recordings)
+    except KeyboardInterrupt:
+        raise stopped(alignment, message("stopped.proving")) from None
     if weights is None:
         return alignment
     if weights.is_known and not alignment.passed:
@@ -152,7 +181,12 @@ def align_models(
         unproven = told("cause.unproven_map", names=Names(weights.unproven[:_MOST_SHOWN]))
         return replace(alignment, findings=(unproven, *map(_less_sure, alignment.findings)))
     findings = (*_doubts(weights, options.rename), *alignment.findings, *_by_values(weights))
-    return replace(alignment, findings=findings, weight_map=with_file_names(weights, ours, theirs))
+    return replace(alignment, findings=findings, weight_map=with_file_names(weights, runs.ours, runs.theirs))
+
+
+def _told(passes: Sequence[Message]) -> Message | Parts:
+    # Layers alone run in several precisions under one name.
+    return Parts(dict.fromkeys(passes)) if passes else message("stopped.no_pass")
 
 
 def _called_once(side: Side, batch: Batch) -> Side:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reprod_log.errors import UsageError
+from reprod_log.progress import Progress
 from reprod_log.verdict import CalibratedPolicy, Limit, Policy
 from reprod_log.verdict.policy import patterns
 
@@ -37,7 +38,8 @@ class AlignOptions:
     """The axes that ranks lie on, the outermost first."""
     trust: bool = False
     """Whether classic files may run the code they contain."""
-    progress: Callable[[int, int], None] | None = None
+    progress: bool | Progress | None = None
+    """None: shown on a terminal and in a notebook; True: anywhere; False: never."""
     threads: int | None = None
     """Threads that measure; None: one per core."""
     executor: Executor | None = None

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from reprod_log.alignment.alignment import Alignment
 from reprod_log.alignment.options import AlignOptions
+from reprod_log.alignment.stopped import Patience, stopped
 from reprod_log.diagnose import ranked
 from reprod_log.diagnose.hypotheses.ranks import rank_findings
-from reprod_log.measure.comparison import measure
+from reprod_log.measure.comparison import Comparison, measure
 from reprod_log.messages import Message, Parts, message
 from reprod_log.pairing import Pairing
+from reprod_log.progress import Progress, shown
 from reprod_log.ranks.mesh import DeclaredDims, Mesh
 from reprod_log.ranks.parts import Ranks
 from reprod_log.ranks.placing import Placing
@@ -40,7 +42,7 @@ def compare_ranks(
     allow_incomplete: bool = False,
     allow_unproven: bool = False,
     equal_nan: bool = False,
-    progress: Callable[[int, int], None] | None = None,
+    progress: bool | Progress | None = None,
     threads: int | None = None,
 ) -> Alignment:
     """Compare every rank with rank 0: what should be the same is, and what was reduced is the mean of all.
@@ -72,7 +74,9 @@ def compare_ranks_with(ranks: Ranks, options: AlignOptions) -> Alignment:
     found = tuple(reductions(ranks, placing))
     pairing = pair_replicas(ranks, placing, found)
     policy = options.loosened(Policy.fixed((*_limits_of_means(pairing), *(options.limits or (_EQUAL,)))))
-    comparison = measure(pairing, progress=options.progress, threads=options.threads, elements=True)
+    patience, pairs = Patience(), len(pairing.pairs)
+    with shown(options.progress):
+        comparison = patience(Comparison, lambda: measure(pairing, threads=options.threads, elements=True))
     complete = all(part.complete for part in ranks.parts)
     verdict = verdict_of(comparison, policy, None, complete)
     others = Source(
@@ -82,6 +86,9 @@ def compare_ranks_with(ranks: Ranks, options: AlignOptions) -> Alignment:
         complete=all(part.complete for part in ranks.parts[1:]),
         notes=(*_places(mesh), *ranks.notes_of(range(1, ranks.size))),
     )
+    if patience.stopped:
+        partial = Alignment(Source.of(ranks.parts[0]), others, comparison, policy, verdict)
+        raise stopped(partial, message("stopped.measuring", done=len(comparison.rows), total=pairs))
     causes = ranked(rank_findings(ranks, placing, found=found))
     return Alignment(Source.of(ranks.parts[0]), others, comparison, policy, verdict, causes)
 

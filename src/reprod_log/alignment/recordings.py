@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
+from dataclasses import replace
 from pathlib import Path
 
 from reprod_log.alignment.alignment import Alignment
 from reprod_log.alignment.options import AlignOptions
+from reprod_log.alignment.stopped import Patience, stopped
 from reprod_log.diagnose import Case, Finding, diagnose
 from reprod_log.diagnose.case import CaseData
 from reprod_log.measure.comparison import Comparison, measure
 from reprod_log.measure.metrics import metric
 from reprod_log.measure.picture import pictures_of
 from reprod_log.measure.sketch import has_values
+from reprod_log.messages import message
 from reprod_log.pairing import Pair, Pairing, match
 from reprod_log.pairing.links import WeightMap
+from reprod_log.progress import Progress, shown
 from reprod_log.ranks import open_sides
 from reprod_log.recording import Key, Recording
 from reprod_log.recording.portable import portable
 from reprod_log.recording.recording import Source
-from reprod_log.verdict import CalibratedPolicy, Limit, Policy, Verdict, calibrate, verdict_of
+from reprod_log.verdict import CalibratedPolicy, Limit, NoiseFloor, Policy, Verdict, calibrate, verdict_of
 from reprod_log.verdict.evidence import FLOAT64
 from reprod_log.verdict.policy import ABSOLUTE
 
@@ -40,7 +44,7 @@ def align(
     dims: Mapping[str, str] | None = None,
     mesh: Mapping[str, int] | None = None,
     trust: bool = False,
-    progress: Callable[[int, int], None] | None = None,
+    progress: bool | Progress | None = None,
     threads: int | None = None,
     executor: Executor | None = None,
     elements: bool = True,
@@ -56,6 +60,9 @@ def align(
     Pairs are measured on `threads` of this process (None: one per core), or by any `executor` of concurrent.futures;
     one that runs elsewhere must see the recordings under the same paths or URLs. Neither changes the result.
     `elements` keeps a few single elements of each pair, of which HTML reports make pictures; nothing else needs them.
+    `progress` is shown on a terminal and in a notebook; True shows it elsewhere, too, False never, and a function is
+    called with what is being done, how much is done and how much there is. Ctrl-C leaves with the alignment of what was
+    measured by then as `result` of the KeyboardInterrupt; it never passes.
     """
     options = AlignOptions.of(
         rename=rename,
@@ -92,25 +99,34 @@ def align_with(
     has_truth = any(run.endswith(FLOAT64) for run in reference.runs) and all(map(has_values, pairing.pairs))
     calibrated = has_truth or isinstance(options.policy, CalibratedPolicy)
     policy = options.policy_for(calibrated=calibrated)
-    comparison = measure(
-        pairing,
-        limit_for=_absolute_limit(policy),
-        rows_for=_metrics_of_rows(policy),
-        progress=options.progress,
-        elements=options.elements,
-        executor=options.executor,
-        threads=options.threads,
-    )
-    floor = None
-    if calibrated:
-        floor = calibrate(
-            pairing,
-            reference=reference,
-            candidate=candidate,
-            comparison=comparison,
-            executor=options.executor,
-            threads=options.threads,
+    patience, pairs = Patience(), len(pairing.pairs)
+    with shown(options.progress):
+        comparison = patience(
+            Comparison,
+            lambda: measure(
+                pairing,
+                limit_for=_absolute_limit(policy),
+                rows_for=_metrics_of_rows(policy),
+                elements=options.elements,
+                executor=options.executor,
+                threads=options.threads,
+            ),
         )
+        # Rows come in the order of pairs.
+        pairing = replace(pairing, pairs=pairing.pairs[: len(comparison.rows)])
+        floor = None
+        if calibrated:
+            floor = patience(
+                NoiseFloor,
+                lambda: calibrate(
+                    pairing,
+                    reference=reference,
+                    candidate=candidate,
+                    comparison=comparison,
+                    executor=options.executor,
+                    threads=options.threads,
+                ),
+            )
     verdict = verdict_of(comparison, policy, floor, reference.complete and candidate.complete)
     case = Case(
         Source.of(reference),
@@ -121,6 +137,12 @@ def align_with(
         floor,
         CaseData(reference, candidate, pairing),
     )
+    if patience.stopped:
+        measured, judged = len(comparison.rows), len(verdict.judgements)
+        how_far = message("stopped.measuring", done=measured, total=pairs)
+        if measured == pairs:
+            how_far = message("stopped.floor", done=judged)
+        raise stopped(Alignment(case.reference, case.candidate, comparison, policy, verdict, (), floor), how_far)
     findings = diagnose(case)
     pictures = pictures_of(_to_look_at(pairing, comparison, verdict, findings)) if options.elements else {}
     return Alignment(case.reference, case.candidate, comparison, policy, verdict, findings, floor, pictures=pictures)

@@ -30,6 +30,7 @@ from reprod_log.frameworks.nests import flatten, is_portable, mapped
 from reprod_log.frameworks.side import Batch, Masks, Scope, Side, as_mapping
 from reprod_log.frameworks.tensors import cast_floating, plain_batch, to_numpy
 from reprod_log.layers.arrangement import canonical_output
+from reprod_log.progress import each
 from reprod_log.recording import Array, Recording
 
 _FLOATING = ("float", "bfloat")
@@ -300,7 +301,7 @@ def _run(side: Side, batches: Sequence[Batch], scope: Scope) -> Recording:
         if scope.stand_ins is not None:
             feeding = Feeding(framework, scope.stand_ins, lambda: watched.step_number)
             undo.enter_context(feeding.attached(model, dict(_parameters(framework, model))))
-        for inputs, targets in batches:
+        for inputs, targets in each("progress.steps", batches):
             # A loss is given its targets as they are, whatever the model computes in.
             wanted = side.tensors(targets, None if scope.emulated else dtype)
             side.iterate(model, optimizer, side.tensors(inputs, dtype or side.narrow), wanted)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from reprod_log.alignment import Alignment
-from reprod_log.cli import ALIGNED, NOT_ALIGNED, NOT_PROVEN, NOTHING_COMPARED
+from reprod_log.cli import ALIGNED, INTERRUPTED, NOT_ALIGNED, NOT_PROVEN, NOTHING_COMPARED
 from reprod_log.cli.ending import STDOUT, give, tell_next, tell_written
 from reprod_log.cli.groups import Output
-from reprod_log.errors import ReprodLogError
+from reprod_log.errors import ReprodLogError, result_of
 from reprod_log.messages import words
+from reprod_log.progress import shown
 from reprod_log.report import write_report
 from reprod_log.report.answer import answer_of
 from reprod_log.report.github import announce
@@ -22,8 +21,19 @@ from reprod_log.report.terminal import print_alignment, print_indented, print_tr
 from reprod_log.report.writing import plain
 from reprod_log.verdict import Status
 
-_UNTIL_PROGRESS = 1.0
-"""Seconds of work before a progress bar appears."""
+
+def answered(make: Callable[[], Alignment], output: Output) -> int:
+    """Make the alignment and show it; after Ctrl-C, what there is of it. The exit code."""
+    with shown(language=output.language):
+        try:
+            alignment = make()
+        except KeyboardInterrupt as stop:
+            partial = result_of(stop, Alignment)
+            if partial is None:
+                raise
+            answer(partial, output)
+            return INTERRUPTED
+    return answer(alignment, output)
 
 
 def answer(alignment: Alignment, output: Output) -> int:
@@ -103,35 +113,3 @@ def exit_code(alignment: Alignment) -> int:
     if alignment.status is Status.NOTHING:
         return NOTHING_COMPARED
     return ALIGNED if alignment.passed else NOT_ALIGNED
-
-
-@contextmanager
-def byte_progress(language: str) -> Iterator[Callable[[int, int], None]]:
-    """A function to call with (done, total) in bytes; it draws on standard error if that is a terminal."""
-    console = terminal(stderr=True)
-    if not console.is_terminal:
-        yield lambda done, total: None
-        return
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-
-    started, title = time.monotonic(), words(language).get("progress.comparing")
-    bar = Progress(
-        TextColumn(title),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-    )
-    task = bar.add_task(title)
-
-    def update(done: int, total: int) -> None:
-        if not bar.live.is_started and time.monotonic() - started > _UNTIL_PROGRESS:
-            bar.start()
-        bar.update(task, completed=done, total=total)
-
-    try:
-        yield update
-    finally:
-        bar.stop()

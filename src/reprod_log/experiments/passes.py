@@ -27,12 +27,10 @@ from reprod_log.pairing.layouts import time_and_batch_exchanged
 from reprod_log.pairing.links import WeightMap
 from reprod_log.pairing.models import Layers, match_layers
 from reprod_log.pairing.weight_map import TransferPlan, make_plan
+from reprod_log.progress import Stage, stage
 from reprod_log.recording import PHASES, Array, Entry, Key, Recording
 from reprod_log.recording.program import of_one_program
 from reprod_log.recording.spool import Spool
-
-Progress = Callable[[str, int, int], None]
-"""Receives what is being done, how many parts are done, and how many there are."""
 
 FLOAT64 = "float64"
 EMULATED = "emulated"
@@ -49,7 +47,6 @@ class Experiments:
         theirs: Side,
         batches: list[Batch],
         rename: Mapping[str, str],
-        progress: Progress | None,
         quick: bool,
         detailed: int | None = None,
         notes: Sequence[Note] = (),
@@ -60,8 +57,11 @@ class Experiments:
         self._storage = storage or Storage()
         self.ours, self.theirs, self.batches, self.rename, self.quick = ours, theirs, batches, rename, quick
         self.detailed = detailed
-        self._progress = progress or (lambda what, done, total: None)
-        self._done, self._total = 0, 8 if quick else 13
+        self._stage = Stage(None, message("progress.passes"), 0, "")
+        self.complete: list[Message] = []
+        """The passes that ran to their end."""
+        self.stopped = False
+        """Whether Ctrl-C came, and passes are missing."""
         self._notes: tuple[list[Note], list[Note]] = ([], list(notes))
         if self._storage.need is not None:
             self._notes[0].append(self._storage.need.note())
@@ -82,10 +82,23 @@ class Experiments:
 
     def recordings(self) -> tuple[Recording, Recording]:
         """The recording of each side, with all passes in it."""
-        if self._storage.need is not None:
-            self._progress(str(self._storage.need.advice()), self._done, self._total)
+        need = self._storage.need
+        with stage(message("progress.passes") if need is None else need.advice(), self._passes()) as self._stage:
+            return self._recordings()
+
+    def _passes(self) -> int:
+        """How many passes there will be, as far as it is known."""
+        each_can = [side.framework.can for side in (self.ours, self.theirs)]
+        alone = 4 if all("isolate" in can for can in each_can) else 0
+        return 4 + sum(FLOAT64 in can for can in each_can) + alone + (2 if self._injects else 0)
+
+    @property
+    def _injects(self) -> bool:
+        return not self.quick and self.ours.optimizer is not None and self.theirs.optimizer is not None
+
+    def _recordings(self) -> tuple[Recording, Recording]:
         mains = [
-            self._run(f"{name} as it runs", side, self.batches, Scope(full_steps=self.detailed))
+            self._run(_pass("pass.as_it_runs", name), side, self.batches, Scope(full_steps=self.detailed))
             for name, side in (("reference", self.ours), ("candidate", self.theirs))
         ]
         reference, candidate = mains
@@ -97,6 +110,7 @@ class Experiments:
         self._check_repeats("reference", self.ours, reference)
         self._check_repeats("candidate", self.theirs, candidate)
         self.emulated = self._narrow_type(reference, candidate)
+        self._stage.total += 2 if self.emulated else 0
         extra: tuple[list[Entry], list[Entry]] = ([], [])
         for place, (name, side) in enumerate((("reference", self.ours), ("candidate", self.theirs))):
             extra[place].extend(self._wide(name, side, place))
@@ -115,10 +129,19 @@ class Experiments:
             join(module.path, name): shape for module in candidate.modules for name, shape in module.parameters.items()
         }
         self._plan = make_plan(layers.units, shapes)
-        if self._both_can("isolate"):
-            self._isolate(reference, candidate, layers, extra)
-        if not self.quick and self.ours.optimizer is not None and self.theirs.optimizer is not None:
-            self._inject(reference, extra)
+        done: tuple[list[Any], ...] = (*extra, self.complete)
+        kept = list(map(len, done))
+        try:
+            if self._both_can("isolate"):
+                self._isolate(reference, candidate, layers, extra)
+                kept = list(map(len, done))
+            if self._injects:
+                self._inject(reference, extra)
+        except KeyboardInterrupt:
+            # What only one side has done is no evidence.
+            for some, count in zip(done, kept, strict=True):
+                del some[count:]
+            self.stopped = True
         whole = [
             of_one_program(replace(main, entries=(*main.entries, *more), notes=(*main.notes, *notes)))
             for main, more, notes in zip(mains, extra, self._notes, strict=True)
@@ -193,14 +216,14 @@ class Experiments:
             self._notes[place].append(message(f"note.experiments.cannot.{capability}", framework=framework.name))
         return capability in framework.can
 
-    def _reported(self, what: str, do: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        self._progress(what, self._done, self._total)
+    def _reported(self, what: Message, do: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        self._stage(len(self.complete), what)
         result = do(*args, **kwargs)
         if self.spool is not None:
             self.spool.check()
             self.spool.settle()
-        self._done += 1
-        self._progress(what, self._done, self._total)
+        self.complete.append(what)
+        self._stage(len(self.complete), what)
         return result
 
     @property
@@ -208,7 +231,7 @@ class Experiments:
         """Where the arrays of all runs go; None: memory."""
         return self._storage.spool
 
-    def _run(self, what: str, side: Side, batches: Sequence[Batch], scope: Scope) -> Recording:
+    def _run(self, what: Message, side: Side, batches: Sequence[Batch], scope: Scope) -> Recording:
         run = runner_of(side.framework).run
         recording: Recording = self._reported(what, run, side, batches, replace(scope, spool=self.spool))
         return recording
@@ -218,7 +241,7 @@ class Experiments:
         scope = Scope(run="repeat", seed=1)
         # A step of the user's own may change weights before its first call, where the step before it is not over yet.
         batches = self.batches[: 1 if side.step is None else 2]
-        again = self._run(f"{name} again, other seed", side, batches, scope)
+        again = self._run(_pass("pass.again", name), side, batches, scope)
         for entry in again.entries:
             first = str(entry.key.in_run(""))
             if entry.key.step or first not in recording:
@@ -236,7 +259,7 @@ class Experiments:
         if not self._can(place, "float64"):
             return ()
         try:
-            recording = self._run(f"{name} in float64", side, self.batches, scope)
+            recording = self._run(_pass("pass.float64", name), side, self.batches, scope)
         except ReprodLogError:
             raise
         except Exception as error:  # a kernel without float64 may raise anything; its message is the note
@@ -256,7 +279,8 @@ class Experiments:
         if not self.emulated:
             return ()
         scope = Scope(run=EMULATED, dtype=self.theirs.narrow, emulated=self.emulated)
-        recording = self._run(f"reference in {self.emulated}", self.ours, self.batches[:1], scope)
+        what = _pass("pass.emulated", "reference", dtype=self.emulated)
+        recording = self._run(what, self.ours, self.batches[:1], scope)
         self._notes[0].append(self._cost(recording))
         return recording.entries
 
@@ -306,7 +330,13 @@ class Experiments:
                 scopes.append(Scope(run=f"isolated.{EMULATED}", dtype=self.emulated, emulated=self.emulated))
             for scope in (replace(one, spool=self.spool) for one in scopes):
                 entries, notes = self._reported(
-                    f"{name}'s layers one by one", run_alone, side, given, scope, paths=paths, exchanged=swap
+                    _pass("pass.alone", name),
+                    run_alone,
+                    side,
+                    given,
+                    scope,
+                    paths=paths,
+                    exchanged=swap,
                 )
                 extra[place].extend(entries)
                 self._notes[place].extend(notes)
@@ -359,7 +389,7 @@ class Experiments:
             run = f"injected.{dtype}" if dtype else "injected"
             scope = Scope(run=run, dtype=dtype, phases=_INJECTED_PHASES, gradients=given)
             try:
-                what = f"{name} with the reference's gradients"
+                what = _pass("pass.injected", name)
                 recording = self._run(what, side, self.batches[: self.detailed], scope)
             except ReprodLogError:
                 raise
@@ -367,6 +397,10 @@ class Experiments:
                 self._notes[place].append(message("note.experiments.not_injected", why=Foreign(first_line(error))))
                 continue
             extra[place].extend(recording.entries)
+
+
+def _pass(id: str, side: str, **more: str) -> Message:
+    return message(id, side=message(side), **more)
 
 
 def _narrow_results(recording: Recording) -> str | None:

@@ -19,6 +19,7 @@ from reprod_log.frameworks.module_tree import join
 from reprod_log.frameworks.nests import plain_role
 from reprod_log.frameworks.side import Scope, Side
 from reprod_log.messages import Foreign, Message, Name, message
+from reprod_log.progress import each
 from reprod_log.recording import Array, Entry, Key
 from reprod_log.recording.recorder import Recorder
 
@@ -40,7 +41,7 @@ def run_alone(
     recorder = Recorder(spool=scope.spool)
     notes: list[Message] = []
     done: set[str] = set()
-    for call in calls:
+    for call in each("progress.layers", calls):
         path = paths.get(call.path)
         # A model may wrap what the other side is as a whole: the outer and the inner module then have one partner.
         if path is None or path in done:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, NamedTuple
 
-from reprod_log.errors import RecordingError, near_names
+from reprod_log.errors import RecordingError, interrupted, near_names, result_of
 from reprod_log.measure.dtypes import Array
 from reprod_log.measure.elements import Samples, samples_of, thinned, worst_elements
 from reprod_log.measure.fused import measure_arrays
@@ -123,26 +123,32 @@ def measure(
     *,
     limit_for: Callable[[Pair], float | None] = lambda pair: None,
     rows_for: Callable[[Pair], tuple[str, ...]] = lambda pair: (),
-    progress: Callable[[int, int], None] | None = None,
     elements: bool = False,
     executor: Executor | None = None,
     threads: int | None = None,
 ) -> Comparison:
     """Measure every pair, reading a few pairs' data at a time.
 
-    `limit_for` gives the absolute limit whose excess is counted, `rows_for` the metrics that need whole rows;
-    `progress` is called with (bytes done, bytes in all).
+    `limit_for` gives the absolute limit whose excess is counted, `rows_for` the metrics that need whole rows.
     `elements` also keeps a few single elements of each pair for the pictures of a report.
     The work is spread over `threads` (None: one per core), or over an `executor`; that changes nothing but the speed.
+    Ctrl-C leaves with the comparison of the pairs that were measured by then.
     """
     with gc_paused():
         usual = max(_FEWEST_SAMPLES, min(_MOST_SAMPLES, _SAMPLES_IN_ALL // max(len(pairing.pairs), 1)))
         kept = (usual, _MOST_SAMPLES, _WORST_ELEMENTS) if elements else (0, 0, 0)
         tasks = [Task(pair, limit_for(pair), *kept, rows_for(pair)) for pair in pairing.pairs]
-        rows = measure_tasks(tasks, executor=executor, threads=threads, progress=progress)
+        stopped = None
+        try:
+            rows = measure_tasks(tasks, executor=executor, threads=threads)
+        except KeyboardInterrupt as stop:
+            rows, stopped = result_of(stop, list) or [], stop
         structural = tuple(dict.fromkeys(entry.key.path for entry in pairing.structural))
         notes: tuple[Note, ...] = (*pairing.notes, *estimate_notes([row.measurement for row in rows]))
-        return Comparison(tuple(_within_budget(rows, usual)), _unmatched(pairing), notes, structural)
+        comparison = Comparison(tuple(_within_budget(rows, usual)), _unmatched(pairing), notes, structural)
+        if stopped is not None:
+            raise interrupted(result=comparison) from None
+        return comparison
 
 
 def measure_tasks(
@@ -150,15 +156,12 @@ def measure_tasks(
     *,
     executor: Executor | None = None,
     threads: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
 ) -> list[Compared]:
     """Every task done, in order, by threads or by an executor."""
     if executor is not None:
         tasks = [task._replace(pair=_portable(task.pair)) for task in tasks]
     with gc_paused():
-        return spread(
-            measure_batch, tasks, size=lambda task: task.nbytes, executor=executor, threads=threads, progress=progress
-        )
+        return spread(measure_batch, tasks, size=lambda task: task.nbytes, executor=executor, threads=threads)
 
 
 def _portable(pair: Pair) -> Pair:

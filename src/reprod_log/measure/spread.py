@@ -11,7 +11,9 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
-from reprod_log.errors import UsageError
+from reprod_log.errors import UsageError, interrupted
+from reprod_log.messages import message
+from reprod_log.progress import stage
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -30,12 +32,12 @@ def spread(
     size: Callable[[Item], int],
     executor: Executor | None = None,
     threads: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
 ) -> list[Result]:
     """`work` done on all items, batch by batch; the results in the order of the items.
 
     Without an `executor`, `threads` of this process do it (None: as many as there are cores to use). With one, `work`
-    and the items must be able to go where it runs things. `progress` is called with (done, in all) in units of `size`.
+    and the items must be able to go where it runs things. Progress is counted in units of `size`, which are bytes.
+    Ctrl-C leaves with the results of the items that were done by then.
     """
     if threads is not None and threads < 1:
         raise UsageError(f"threads={threads} cannot do any work; give 1 or more, or nothing for one per core")
@@ -46,12 +48,15 @@ def spread(
     total, done = sum(sizes), 0
     results: list[Result] = []
     workers = min(threads or usable_cores(), len(batches)) if total >= _WORTH_THREADS * len(items) else 1
-    with _doing(work, batches, executor, workers) as finished:
-        for batch in finished:
-            done += sum(sizes[len(results) : len(results) + len(batch)])
-            results += batch
-            if progress is not None:
-                progress(done, total)
+    with stage(message("progress.comparing"), total, "bytes") as report:
+        try:
+            with _doing(work, batches, executor, workers) as finished:
+                for batch in finished:
+                    done += sum(sizes[len(results) : len(results) + len(batch)])
+                    results += batch
+                    report(done)
+        except KeyboardInterrupt:
+            raise interrupted(result=results) from None
     return results
 
 

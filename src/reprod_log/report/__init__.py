@@ -10,6 +10,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from reprod_log.errors import UsageError, listed
+from reprod_log.messages import Name, message
+from reprod_log.progress import shown, stage
 from reprod_log.recording.files import replacing
 from reprod_log.report import formats
 
@@ -41,9 +43,10 @@ def write_report(
     `full` shows every entry where the usual report shows what does not pass; `language` is en or zh.
     """
     path = Path(path)
-    content = render_report(alignment, format=format or format_of(path), full=full, language=language)
-    with replacing(path) as file:
-        file.write(content.encode("utf-8", "surrogatepass"))
+    with shown(language=language), stage(message("progress.report", path=Name(path))):
+        content = render_report(alignment, format=format or format_of(path), full=full, language=language)
+        with replacing(path) as file:
+            file.write(content.encode("utf-8", "surrogatepass"))
     return path
 
 

@@ -14,12 +14,14 @@ import subprocess
 import sys
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from reprod_log.alignment import Alignment
-from reprod_log.messages import Foreign, Parts, message
+from reprod_log.errors import interrupted, result_of
+from reprod_log.messages import Foreign, Name, Parts, message
+from reprod_log.progress import Progress, shown, stage
 from reprod_log.recording import Recording
 from reprod_log.recording.files import replacing
 from reprod_log.steps import subject_named
@@ -38,7 +40,7 @@ def run_plan(
     stop: bool = False,
     together: bool = False,
     allow_unproven: bool = False,
-    progress: Callable[[str, int, int], None] = lambda what, done, total: None,
+    progress: bool | Progress | None = None,
 ) -> Overview:
     """Do every step of the plan at `path`; save alignments, recordings and the table below `options.folder`.
 
@@ -46,7 +48,8 @@ def run_plan(
     stop       skip the steps after the first that does not pass
     together   both sides live in this process, even if the plan keeps them apart
     allow_unproven   a step whose pass proves nothing may pass
-    progress   is called with the step that runs, how many are done, and how many there are
+    progress   as of `align`: shown on a terminal and in a notebook, or a function
+    Ctrl-C ends the step that runs and skips the others; it leaves with the overview as `result`.
     """
     options.folder.mkdir(parents=True, exist_ok=True)
     with plan_at(path, options) as whole, ExitStack() as processes:
@@ -57,18 +60,28 @@ def run_plan(
             # What an earlier run left must not pass for this one's.
             (options.folder / step.title / "alignment.json").unlink(missing_ok=True)
         results: list[StepResult] = []
-        for step in plan.steps:
-            if stop and results and not results[-1].passed:
-                results.append(StepResult(step.title, subject_named(step.subject), None, None, skipped=True))
-                continue
-            progress(step.title, len(results), len(plan.steps))
-            results.append(_saved(do(step), options.folder, allow_unproven))
+        interruption: KeyboardInterrupt | None = None
+        with shown(progress), stage(message("progress.plan"), len(plan.steps)) as report:
+            for step in plan.steps:
+                subject = subject_named(step.subject)
+                if interruption or (stop and results and not results[-1].passed):
+                    results.append(StepResult(step.title, subject, None, None, skipped=True))
+                    continue
+                report(len(results), message("progress.plan.step", what=Name(step.title)))
+                try:
+                    found = do(step)
+                except KeyboardInterrupt as stopping:
+                    interruption, problem = stopping, message("stopped")
+                    found = StepResult(step.title, subject, None, None, result_of(stopping, Alignment), problem)
+                results.append(_saved(found, options.folder, allow_unproven and interruption is None))
         for place, one in enumerate(without_posing(results)):
             if one is not results[place]:
                 results[place] = _saved(one, options.folder, allow_unproven)
         overview = Overview("plan", plan.title or Path(path).resolve().parent.name, options.folder, tuple(results))
     with replacing(options.folder / "plan.json") as file:
         file.write(json.dumps(overview.to_dict(), indent=1, ensure_ascii=False).encode())
+    if interruption:
+        raise interrupted(result=overview) from None
     return overview
 
 

@@ -8,6 +8,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from reprod_log.errors import interrupted, result_of
 from reprod_log.layers.lookup import names_of_statistic
 from reprod_log.measure.comparison import Comparison, Task, measure_tasks
 from reprod_log.measure.measurement import Measurement
@@ -113,7 +114,8 @@ def calibrate(
 
     Of the candidate only the settings of its layers are looked at here. What `comparison` has of these pairs is not
     measured again.
-    The measuring is spread over `threads` (None: one per core) or over an `executor`.
+    The measuring is spread over `threads` (None: one per core) or over an `executor`. Ctrl-C leaves with the floor of
+    the pairs that were measured by then.
     """
     by_key = {pair.reference.key: pair for pair in pairing.pairs}
     repeats = tuple(run for run in reference.runs if run == "repeat" or run.startswith("perturbed"))
@@ -128,8 +130,14 @@ def calibrate(
     known = {id(by_key[row.key]): _without_limit(row.measurement) for row in rows}
     new = {id(pair): pair for one in wanted for pair in one.pairs if id(pair) not in known}
     tasks = [Task(pair) for pair in (*new.values(), *again)]
-    found = [row.measurement for row in measure_tasks(tasks, executor=executor, threads=threads)]
+    stopped = False
+    try:
+        measured_rows = measure_tasks(tasks, executor=executor, threads=threads)
+    except KeyboardInterrupt as stop:
+        measured_rows, stopped = result_of(stop, list) or [], True
+    found = [row.measurement for row in measured_rows]
     measured = known | dict(zip(new, found, strict=False))
+    wanted = [one for one in wanted if all(id(pair) in measured for pair in one.pairs)]
     ours, theirs = KeptConstants.of(reference), KeptConstants() if candidate is None else KeptConstants.of(candidate)
     evidence = tuple(
         replace(
@@ -141,7 +149,10 @@ def calibrate(
     if candidate is not None:
         evidence = with_clipping(evidence, reference, candidate)
     pairs = [(*one.noise, one.float32) for one in wanted]
-    return NoiseFloor(with_flips(evidence, pairs, reference), tuple(_notes(again, found[len(new) :])))
+    floor = NoiseFloor(with_flips(evidence, pairs, reference), tuple(_notes(again, found[len(new) :])))
+    if stopped:
+        raise interrupted(result=floor) from None
+    return floor
 
 
 def _without_limit(measurement: Measurement | None) -> Measurement | None:
@@ -224,7 +235,7 @@ def _repeated(reference: Recording) -> list[Pair]:
 
 def _notes(again: list[Pair], measured: list[Measurement | None]) -> Iterator[Message]:
     """A reference that does not repeat itself is named: no verdict can stand on it."""
-    for pair, measurement in zip(again, measured, strict=True):
+    for pair, measurement in zip(again, measured, strict=False):
         if measurement is not None and not (measurement.differing == 0 and not measurement.nonfinite_mismatched):
             key, size = Name(pair.reference.key), Number(measurement.max_abs)
             yield message("note.verdict.not_repeated", key=key, size=size)

@@ -11,7 +11,7 @@ import typer
 
 from reprod_log.alignment import align_with
 from reprod_log.cli import ALIGNED
-from reprod_log.cli.answer import answer
+from reprod_log.cli.answer import answered
 from reprod_log.cli.ending import tell_next, tell_written
 from reprod_log.cli.groups import Judging, TableOutput
 from reprod_log.cli.scripts import BothPasses, Script, ScriptCommand, ScriptFile
@@ -56,4 +56,4 @@ def run(
     with tempfile.TemporaryDirectory(prefix="reprod-baseline-") as place:
         now = Path(place) / "now"
         failed = replace(program, float64="float64" in baseline.runs, detail=kept).record(now)
-        return failed or answer(align_with(folder, now, judging.options()), output)
+        return failed or answered(lambda: align_with(folder, now, judging.options()), output)

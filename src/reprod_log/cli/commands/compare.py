@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from reprod_log.alignment import align_with
-from reprod_log.cli.answer import answer, byte_progress
+from reprod_log.cli.answer import answered
 from reprod_log.cli.groups import Judging, TableOutput
 from reprod_log.cli.options import (
     Candidate,
@@ -45,17 +45,15 @@ def run(
 
     The parts of several ranks in one folder are joined first: as data-parallel, or as --dims declares.
     """
-    with cluster_executor(dask) as executor, byte_progress(output.language) as progress:
+    with cluster_executor(dask) as executor:
         options = judging.options(
             rename=rename_map(rename),
             dims=read_dims(dims),
             mesh=read_mesh(mesh),
             trust=trust,
-            progress=progress,
             threads=threads,
             executor=executor,
             # Nobody will ask for the pictures of an alignment that is not kept.
             elements=bool(output.json or output.report),
         )
-        alignment = align_with(reference, candidate, options)
-    return answer(alignment, output)
+        return answered(lambda: align_with(reference, candidate, options), output)

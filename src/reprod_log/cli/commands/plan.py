@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -11,12 +9,16 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from reprod_log.cli import INTERRUPTED
 from reprod_log.cli.options import AllowUnproven, AsJson, Language, OverviewReports
 from reprod_log.cli.overview import answer_overview
+from reprod_log.errors import result_of
 from reprod_log.messages import Name, Words, message, words
+from reprod_log.progress import shown
 from reprod_log.report.overview import OverviewRow, rows_of
-from reprod_log.report.terminal import STYLES, terminal
+from reprod_log.report.terminal import STYLES
 from reprod_log.report.writing import plain
+from reprod_log.steps.overview import Overview
 from reprod_log.steps.plan import Options
 from reprod_log.steps.processes import run_plan
 
@@ -50,13 +52,18 @@ def run(
     """Run the steps of a reproduction, each side in its own process, and compare them."""
     render = words(language)
     options = Options(full=full, as_published=as_published, folder=output)
-    with _step_status(render) as update:
-        overview = run_plan(
-            plan, options, only=only, stop=stop, together=together, allow_unproven=allow_unproven, progress=update
-        )
+    interruption = False
+    try:
+        with shown(language=language):
+            overview = run_plan(plan, options, only=only, stop=stop, together=together, allow_unproven=allow_unproven)
+    except KeyboardInterrupt as stopping:
+        partial = result_of(stopping, Overview)
+        if partial is None:
+            raise
+        overview, interruption = partial, True
     rows = rows_of(overview)
     long = ((row.name, finding) for row in rows if len(finding := render(row.answer)) > _MOST_LETTERS)
-    shown: list[Table | Text] = [
+    below: list[Table | Text] = [
         _table(rows, render),
         *(Text(plain(f"{name}: {finding}")) for name, finding in long),
         Text(plain(render(message("plan.folder", folder=Name(output)))), style="dim"),
@@ -64,7 +71,8 @@ def run(
     # The report of the first step that does not pass; of a plan that passes, all of them in a browser.
     first = next((step for step in overview.steps if step.alignment is not None and not step.passed), None)
     then = ("report", output / first.name / "alignment.json", "report.html") if first else ("serve", output)
-    return answer_overview(overview, shown, ("reprod", *then), report=report, language=language)
+    code = answer_overview(overview, below, ("reprod", *then), report=report, language=language)
+    return INTERRUPTED if interruption else code
 
 
 def _table(lines: tuple[OverviewRow, ...], render: Words) -> Table:
@@ -86,15 +94,3 @@ def _table(lines: tuple[OverviewRow, ...], render: Words) -> Table:
 
 def _cut(text: str) -> str:
     return text if len(text) <= _MOST_LETTERS else f"{text[: _MOST_LETTERS - 1]}…"
-
-
-@contextmanager
-def _step_status(render: Words) -> Iterator[Callable[[str, int, int], None]]:
-    """Shows on standard error which step is running, if that is a terminal."""
-    console = terminal(stderr=True)
-    with console.status("") as status:
-
-        def update(what: str, done: int, total: int) -> None:
-            status.update(render(message("align.running", number=done + 1, total=total, what=Name(what))))
-
-        yield update

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from reprod_log.alignment.ranks import compare_ranks_with
-from reprod_log.cli.answer import answer, byte_progress
+from reprod_log.cli.answer import answered
 from reprod_log.cli.groups import Judging, TableOutput
 from reprod_log.cli.options import Dims, MeshSizes, Threads, Trust
 from reprod_log.ranks import load_ranks
@@ -29,7 +29,5 @@ def run(
 ) -> int:
     """Compare the ranks of a parallel run with each other: replicas must be equal, reduced gradients the mean."""
     ranks = load_ranks(folder, mesh=read_mesh(mesh), trust=trust)
-    with byte_progress(output.language) as progress:
-        options = judging.options(dims=read_dims(dims), progress=progress, threads=threads)
-        alignment = compare_ranks_with(ranks, options)
-    return answer(alignment, output)
+    options = judging.options(dims=read_dims(dims), threads=threads)
+    return answered(lambda: compare_ranks_with(ranks, options), output)

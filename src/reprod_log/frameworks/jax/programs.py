@@ -37,6 +37,7 @@ from reprod_log.frameworks.side import Batch, Masks, Scope, Side, check_number
 from reprod_log.frameworks.tensors import cast_floating
 from reprod_log.frameworks.values import Channels, Put, name_of, place_of
 from reprod_log.layers.lookup import column_of
+from reprod_log.progress import each
 from reprod_log.recording import Array, ModuleInfo, Recording, current_provenance
 from reprod_log.recording.recorder import Recorder
 
@@ -223,7 +224,7 @@ class _Run:
         state = None if tx is None else tx.init(self._of_training(arrays))
         self._update = None if tx is None else jax.jit(tx.update)
         masks = Masks()
-        for number, (inputs, targets) in enumerate(batches):
+        for number, (inputs, targets) in enumerate(each("progress.steps", batches)):
             given = self.side.tensors(inputs, self.scope.dtype), self.side.tensors(targets, self.scope.dtype)
             put = Put(self.recorder, self.scope, number, to_array)
             for role, leaf in arrays_in(given[0], "input"):

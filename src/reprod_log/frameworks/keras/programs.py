@@ -47,6 +47,7 @@ from reprod_log.frameworks.tensors import cast_floating
 from reprod_log.frameworks.values import Channels, Place, Put, fits, name_of
 from reprod_log.layers.rows import data_format_says_last
 from reprod_log.messages import message
+from reprod_log.progress import each
 from reprod_log.recording import Array, Recording, current_provenance
 from reprod_log.recording.recorder import Recorder
 
@@ -229,7 +230,7 @@ class _Run:
         model, values = self.program.model, self.program.values()
         made = None if self.side.optimizer is None else self.side.optimizer(model.model)
         updates = None if made is None else Updates(made, model, values)
-        for number, (inputs, targets) in enumerate(batches):
+        for number, (inputs, targets) in enumerate(each("progress.steps", batches)):
             put = Put(self.recorder, self.scope, number, to_array)
             for role, leaf in flatten(inputs, "input"):
                 if isinstance(leaf, np.ndarray):

@@ -19,6 +19,7 @@ from reprod_log.frameworks.tensors import cast_floating
 from reprod_log.frameworks.values import Put, parent_of
 from reprod_log.layers.lookup import kind_of
 from reprod_log.messages import message
+from reprod_log.progress import each
 from reprod_log.recording import Array, ModuleInfo, Recording, current_provenance
 from reprod_log.recording.recorder import Recorder
 
@@ -70,7 +71,7 @@ class OnnxPrograms(Programs):
             infos += [_named(one, name) for one in _infos(graph)]
             wanted = tuple(one for region in graph.regions for one in (*region.outputs, *region.inputs))
             program = marked(graph.proto, (one for one in dict.fromkeys(wanted) if one not in graph.inputs))
-            for step, batch in enumerate(batches):
+            for step, batch in enumerate(each("progress.steps", batches)):
                 given = _feeds(graph, batch, scope.dtype)
                 found = {**given, **run(program, given, scope.dtype, graph.engine)}
                 dtype = dtype or next((one.dtype.name for one in found.values() if one.dtype.kind == "f"), "")

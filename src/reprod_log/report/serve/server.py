@@ -92,7 +92,11 @@ class Server(ThreadingHTTPServer):
             found = self.listing.path(query["name"], "alignment")
             return None if found is None else self._kept(lambda: Alignment.load(found), found)
         ours, theirs = (self.listing.path(query.get(name, ""), "recording") for name in ("reference", "candidate"))
-        return None if ours is None or theirs is None else self._kept(lambda: align(ours, theirs), ours, theirs)
+        return (
+            None
+            if ours is None or theirs is None
+            else self._kept(lambda: align(ours, theirs, progress=False), ours, theirs)
+        )
 
     def _show(self, alignment: Alignment, paths: tuple[Path, ...]) -> Shown:
         names = ("reference", "candidate") if len(paths) > 1 else ("name",)
