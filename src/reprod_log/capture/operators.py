@@ -167,7 +167,14 @@ class RecordedProgram:
 
         args, kwargs = mapped(given, tensor)
         result = kernel(*args, **kwargs)
-        return [one for _, one in self.framework.tensors_in(result)]
+        return [one for _, one in self.framework.tensors_in(result) if self.has_values(one)]
+
+    def has_values(self, tensor: Any) -> bool:
+        # A kernel may give working space that it left empty.
+        try:
+            return self.framework.tensors.view(tensor)[0].size > 0
+        except Exception:  # each framework raises its own error for a tensor without values
+            return False
 
     def tensor(self, array: Array) -> Any:
         return self.framework.tensors.tensor(array)
@@ -232,10 +239,10 @@ class ProgramRecorder:
         if result is NotImplemented:
             return result
         outputs = [one for _, one in self._framework.tensors_in(result)] or targets[:1]
-        if not outputs or not all(map(self._has_values, outputs[:1])):
+        if not outputs or not all(map(self.program.has_values, outputs[:1])):
             return result
         before = {id(one): self._numbers[id(one)][0] for one in targets}
-        results = tuple(self._new(one) for one in outputs if self._has_values(one))
+        results = tuple(self._new(one) for one in outputs if self.program.has_values(one))
         for one, number in zip(outputs, results, strict=False):
             if id(one) in before:
                 self.program.written[number] = before[id(one)]
@@ -243,20 +250,13 @@ class ProgramRecorder:
         self.program.calls.append((again, numbered))
         return result
 
-    def _has_values(self, tensor: Any) -> bool:
-        # A kernel may give working space that it left empty.
-        try:
-            return self._framework.tensors.view(tensor)[0].size > 0
-        except Exception:  # each framework raises its own error for a tensor without values
-            return False
-
     def _number(self, tensor: Any) -> int:
         version = self._framework.eager.in_place_version(tensor)
         known = self._numbers.get(id(tensor))
         if known is not None and known[1] in (None, version):
             self._numbers[id(tensor)] = (known[0], version)
             return known[0]
-        if not self._has_values(tensor):
+        if not self.program.has_values(tensor):
             return self._new(tensor, np.zeros(0))
         array = self._array(tensor)
         # Made by a call that no listener sees, or written through a view: known by its content.
