@@ -97,6 +97,60 @@ class OtherHeads(pn.Layer):
         return self.leave(moved.reshape([2, 5, 8]))
 
 
+class Einsum(pn.Layer):
+    """The first layer's weight by heads, in one contraction."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter, self.bias = self.create_parameter([2, 8, 4]), self.create_parameter([2, 4])
+        self.leave = pn.Linear(8, 8)
+
+    def forward(self, x: Any) -> Any:
+        heads = paddle.einsum("btd,hdk->bthk", x, self.enter) + self.bias
+        return self.leave(paddle.tanh(heads).reshape([2, 5, 8]))
+
+
+class Interleaved(tn.Module):
+    """One layer on a tensor and on what comes of it, element by element."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.enter, self.both, self.leave = tn.Linear(8, 8), tn.Linear(16, 8), tn.Linear(8, 8)
+
+    def forward(self, x: Any) -> Any:
+        x = torch.tanh(self.enter(x))
+        both = torch.stack([x, torch.sigmoid(torch.tanh(x))], -1).flatten(-2)
+        return self.leave(torch.tanh(self.both(both)))
+
+
+class Apart(pn.Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter, self.leave = pn.Linear(8, 8), pn.Linear(8, 8)
+        self.first, self.second = pn.Linear(8, 8), pn.Linear(8, 8, bias_attr=False)
+
+    def forward(self, x: Any) -> Any:
+        x = paddle.tanh(self.enter(x))
+        after = paddle.nn.functional.sigmoid(paddle.tanh(x))
+        return self.leave(paddle.tanh(self.second(after) + self.first(x)))
+
+
+def test_weights_of_a_contraction_by_heads_are_found() -> None:
+    found = weight_map(Heads(), Einsum(), TOKENS)
+    assert found.agrees
+    assert found.by_target["enter"].sources == ("enter.weight",)
+
+
+def test_weights_on_a_tensor_and_on_what_comes_of_it_are_found() -> None:
+    found = weight_map(Interleaved(), Apart(), TOKENS)
+    assert found.agrees
+    assert {name: found.by_target[name].sources for name in ("first.weight", "second.weight")} == {
+        "first.weight": ("both.weight",),
+        "second.weight": ("both.weight",),
+    }
+
+
 def test_a_weight_is_found_when_it_is_stored_in_another_form() -> None:
     found = weight_map(Patches(), Convolved(), IMAGES)
     assert found.agrees

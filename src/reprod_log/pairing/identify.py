@@ -52,7 +52,8 @@ class _Part:
         for place in range(start, len(self.graph.program.kernels)):
             kernel = self.graph.program.kernels[place]
             if any(number in bent for number in kernel.inputs):
-                bent.update(kernel.outputs)
+                # A tensor that is probed itself may come from another one (a skip connection).
+                bent.update(number for number in kernel.outputs if number not in settings[0])
                 continue
             if not any(number in values[0] for number in kernel.inputs):
                 continue
