@@ -59,17 +59,19 @@ def their_step(*, cleared: bool = False, order: float = 2.0, times: int = 1) -> 
     return step
 
 
-def causes(step: Callable[..., None], **settings: Any) -> list[Finding]:
+def causes(
+    step: Callable[..., None], *, candidate: type[Theirs] = Theirs, trained: slice = slice(None), **settings: Any
+) -> list[Finding]:
     torch.manual_seed(0)
     found = align_models(
         Ours(),
-        Theirs(),
+        candidate(),
         INPUTS,
         targets=TARGETS,
         step=(our_step, step),
         optimizer=(
             lambda model: torch.optim.SGD(model.parameters(), 0.1, momentum=0.9),
-            lambda model: paddle.optimizer.Momentum(0.1, parameters=model.parameters(), **settings),
+            lambda model: paddle.optimizer.Momentum(0.1, parameters=model.parameters()[trained], **settings),
         ),
     )
     return [one for one in found.findings if one.kind == "cause"]
@@ -102,3 +104,20 @@ def test_updates_computed_again_by_the_rule_of_the_reference_prove_the_cause(
 ) -> None:
     found = causes(step, **settings)
     assert [(words in str(one.cause), one.confidence) for one in found] == [(True, "proven")]
+
+
+def test_parameters_that_the_optimizer_was_not_given_are_named_once() -> None:
+    """It does not clear their gradients either."""
+    (found,) = causes(their_step(), trained=slice(2))
+    assert "does not train second.weight, second.bias" in str(found.cause)
+
+
+class Cut(Theirs):
+    def forward(self, x: Any) -> Any:
+        return self.second(paddle.tanh(self.first(x)).detach())
+
+
+def test_cut_is_named_once_with_its_line() -> None:
+    (found,) = causes(their_step(), candidate=Cut)
+    assert "no gradient reaches" in str(found.cause)
+    assert any("self.second(paddle.tanh(self.first(x)).detach())" in str(one) for one in found.evidence)

@@ -48,6 +48,12 @@ def test_one_change_of_a_step_schedule_is_named(theirs: np.ndarray, sentence: st
     assert sentence in said(STEP_DECAY, theirs)
 
 
+def test_single_drop_at_another_step_shows_no_shift_of_the_whole_schedule() -> None:
+    ours, theirs = (0.1 * 0.3 ** (STEPS // step) for step in (6, 7))
+    assert "falls at other steps" in said(ours, theirs)
+    assert "at 6 in the reference, at 7 in the candidate" in said(ours, theirs)
+
+
 def test_polynomial_end_is_named_when_it_is_not_zero() -> None:
     ours = 0.02 * (1 - STEPS / 20)
     assert "ends about 0.0001 higher" in said(ours, (0.02 - 1e-4) * (1 - STEPS / 20) + 1e-4)

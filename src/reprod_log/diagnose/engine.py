@@ -57,11 +57,11 @@ class Supersedes:
     same_layers: bool = False
     """Only findings about layers that fixes are for."""
 
-    def reasons(self, other: Finding, findings: Iterable[Finding]) -> list[Finding]:
-        """The findings that would make `other` superfluous, but for the layers that they are about."""
+    def covers(self, other: Finding, findings: Iterable[Finding]) -> bool:
+        """Whether one of the findings makes `other` superfluous."""
         if other.rule not in self.others or self.of not in (None, other.confidence):
-            return []
-        return [
+            return False
+        reasons = [
             one
             for one in findings
             if one is not other
@@ -69,10 +69,6 @@ class Supersedes:
             and self.rule in ("", one.rule)
             and self.by in (None, one.confidence)
         ]
-
-    def covers(self, other: Finding, findings: Iterable[Finding]) -> bool:
-        """Whether one of the findings makes `other` superfluous."""
-        reasons = self.reasons(other, findings)
         if not self.same_layers:
             return bool(reasons)
         fixed = {fix.layer for one in reasons for fix in one.fixes}
@@ -85,7 +81,6 @@ SUPERSEDED = (
     Supersedes("operator", ("between_layers",), of="hint"),
     Supersedes("wrong_backward", ("cut_graph",), of="hint"),
     Supersedes("cut_graph", ("cut_graph",), of="hint"),
-    Supersedes("cut_graph", ("cut_call",)),
     # What a proven cause does to its layer, described by other hypotheses.
     Supersedes("", ("constant_factor", "statistics"), by="proven", same_layers=True),
     # These see a constant factor in every gradient and do not know of ranks.

@@ -229,6 +229,12 @@ def _line_per_channel(ours: Array, theirs: Array, near: float) -> What | None:
     return None
 
 
+def by_channel(values: Array, channels: int) -> Array | None:
+    """The values of each channel as a row; None when neither the second axis nor the last has as many of them."""
+    axes = [axis for axis in (1, values.ndim - 1) if 0 < axis < values.ndim and values.shape[axis] == channels]
+    return np.moveaxis(values, axes[0], 0).reshape(channels, -1) if axes else None
+
+
 def lines_per_channel(ours: Array, theirs: Array, near: float, *, axis: int) -> list[tuple[float, float]]:
     """The line of each channel that makes theirs out of ours; none where one of them has none."""
     channels = zip(np.moveaxis(ours, axis, 0), np.moveaxis(theirs, axis, 0), strict=True)

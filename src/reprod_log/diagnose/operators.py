@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from reprod_log.diagnose.case import Case, layer_states
-from reprod_log.diagnose.finding import Finding, Fix, side, told
+from reprod_log.diagnose.finding import Finding, Fix, merged, side, told
 from reprod_log.experiments.operators import Culprits, culprits_in, culprits_in_loss, plain_name
 from reprod_log.experiments.passes import FLOAT64, Experiments
 from reprod_log.frameworks.contract import Operator
@@ -18,7 +18,8 @@ from reprod_log.recording import Key
 _ABOUT_THE_LOSS = "loss_function"
 _NO_GRADIENT = ("cut_graph", "cut_call")
 _SHARED = "tied_weights"
-_BETWEEN, _OPERATOR = "between_layers", "operator"
+_LINE_OF = {"cause.between_layers": "operator", "cause.cut_graph": "cut_graph", "cause.cut_call": "cut_graph"}
+"""By a cause that knows the place of a mistake: the rule under which the search of operators finds its line."""
 
 
 def operators_at_fault(
@@ -92,10 +93,14 @@ def one_of_each(tried: Sequence[Finding], found: Sequence[Finding]) -> tuple[lis
     """Both, with operators that a known cause is about among its evidence: one mistake is named once."""
     left, known = list(found), list(tried)
     for place, one in enumerate(tried):
-        if one.rule == _BETWEEN and one.kind == "cause":
-            mine = [other for other in left if other.rule == _OPERATOR and _is_around(other.keys[0], one.keys[0])]
-            left = [other for other in left if other not in mine]
-            known[place] = replace(one, evidence=(*one.evidence, *(other.cause for other in mine)))
+        rule = _LINE_OF.get(one.cause.id) if one.kind == "cause" else None
+        around = [other for other in left if other.rule == rule and _is_around(other.keys[0], one.keys[0])]
+        # The same line may be run by other blocks, too.
+        mine = merged(other for other in left if other.mistake in {found.mistake for found in around})
+        if mine:
+            left = [other for other in left if other.mistake not in {found.mistake for found in mine}]
+            lines = (*one.evidence, *(other.cause for other in mine))
+            known[place] = replace(one, evidence=lines, advice=mine[0].advice)
     return known, left
 
 

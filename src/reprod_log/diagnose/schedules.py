@@ -41,7 +41,9 @@ def _curves(steps: Array, ours: Array, theirs: Array, near: float) -> Iterator[F
             ("word.rate.ahead", ours[1:], slice(None, -1)),
             ("word.rate.behind", ours[:-1], slice(1, None)),
         ):
-            if np.ptp(made) > near:
+            changes, always = (np.abs(np.diff(rates)) > near for rates in (made, ours))
+            # A single drop that comes at another step is just that: nothing shows a shift of the whole.
+            if changes.sum() > 1 or always.all():
                 yield Fit(what(id), made, at=at)
     # Of a constant rate, too, the ratio is what was measured, so it is no free number.
     if (ratio := slope_of(ours, theirs)) > 0:

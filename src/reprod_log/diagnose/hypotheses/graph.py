@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import permutations
 
@@ -11,7 +11,17 @@ import numpy as np
 from reprod_log.diagnose.case import Both, Case, CaseData, shared_weights
 from reprod_log.diagnose.engine import Hypothesis, Where
 from reprod_log.diagnose.finding import Finding, What, side, told, what
-from reprod_log.diagnose.fits import epsilon, function_between, holds, nearness, relation, scaled, shown_ratio
+from reprod_log.diagnose.fits import (
+    MOST_CHANNELS,
+    by_channel,
+    epsilon,
+    function_between,
+    holds,
+    nearness,
+    relation,
+    scaled,
+    shown_ratio,
+)
 from reprod_log.layers.lookup import layer_kind
 from reprod_log.layers.settings import setting_differences
 from reprod_log.messages import Name, Names, Number, message
@@ -114,39 +124,77 @@ def _deviation_over(ratio: float, shape: tuple[int, ...]) -> int | None:
 
 
 def _cut_graph(case: Case) -> Iterable[Finding]:
-    data = case.data
-    step = data.steps[0]
+    step = case.data.first
     outputs = [key for key in case.rows if key.phase in ("forward", "loss") and key.step == step and not key.run]
     if not outputs or any(key in case.failed for key in outputs):
         # Only where outputs were compared, and match, can a cut explain gradients.
         return
-    lost_passes = list(_lost_passes(case, step))
-    if lost_passes:
-        yield from lost_passes
-        return
+    found = next(_lost_gradients(case, step), None) or _cleared_between(case, step)
+    yield from [found] if found is not None else _partly_cut(case, step, tuple(outputs))
+
+
+def _lost_gradients(case: Case, step: int) -> Iterator[Finding]:
+    """Gradients that one side has and the other lacks: of parameters, of whole passes, of single calls of layers."""
     # A weight that the other side does not have as one of its own is no sign of a cut.
     shared = {one.separate for one in shared_weights(case)}
-    for here, there, name in (
-        (data.reference, data.candidate, "candidate"),
-        (data.candidate, data.reference, "reference"),
-    ):
-        partner = dict(_partners(case, name))
-        lost = [
-            entry.key.path
-            for entry in here.of_run("")
-            if entry.key.phase == "gradient" and entry.key.role == "raw" and entry.key.step == step
-            and entry.key.path not in shared and not entry.is_zero() and not _has(there, partner.get(entry.key))
-        ]  # fmt: skip
-        if lost:
-            yield told(
-                "cause.cut_graph", tuple(map(Key, lost))[:5], paths=Names(lost), side=side(name), count=len(lost)
-            )
-            return
-        for key in _calls_cut_off(case, here, there, partner):
-            yield told("cause.cut_call", (key,), path=Name(key.path), call=key.call, side=side(name))
-            return
-    cleared = _cleared_between(case, step)
-    yield from [cleared] if cleared is not None else _partly_cut(case, step, tuple(outputs))
+    wrong = {*case.failed, *(one.key for one in case.comparison.unmatched)}
+    for name, here, there in (("candidate", *_recordings(case)), ("reference", *_recordings(case)[::-1])):
+        lost = dict(_lost(case, name, step, here, there))
+        paths = [key.path for key in lost if key.phase == "gradient" and key.path not in shared]
+        calls = {key: other for key, other in lost.items() if key.phase == "backward"}
+        if paths:
+            keys = tuple(map(Key, paths))[:5]
+            yield told("cause.cut_graph", keys, paths=Names(paths), side=side(name), count=len(paths))
+        if name == "candidate":
+            yield from _lost_passes(case, step, tuple(calls))
+        for key, other in calls.items():
+            if key in wrong or other in wrong:
+                yield told("cause.cut_call", (key,), path=Name(key.path), call=key.call, side=side(name))
+
+
+def _recordings(case: Case) -> tuple[Recording, Recording]:
+    return case.data.reference, case.data.candidate
+
+
+def _lost(case: Case, name: str, step: int, here: Recording, there: Recording) -> Iterator[tuple[Key, Key | None]]:
+    """Gradients of parameters and of layers' outputs that are not zero here and that this side lacks, with its keys."""
+    partner = dict(_partners(case, name))
+    for entry in here.of_run(""):
+        key = entry.key
+        other = None
+        if key.step != step:
+            continue
+        if key.phase == "gradient" and key.role == "raw":
+            other = partner.get(key)
+        elif _is_of_output(key) and (made := partner.get(replace(key, phase="forward"))) is not None:
+            # Both sides have the call.
+            other = replace(made, phase="backward")
+        else:
+            continue
+        if not _has(there, other) and not entry.is_zero():
+            yield key, other
+
+
+def _is_of_output(key: Key) -> bool:
+    return key.phase == "backward" and key.role.startswith("output")
+
+
+def _lost_passes(case: Case, step: int, lost: Sequence[Key]) -> Iterator[Finding]:
+    """Every layer has no gradient at one of the calls of the model: micro-batches that are lost."""
+    layers = case.data.layers
+    calls: dict[str, set[int | None]] = {}
+    for entry in case.data.reference.of_run(""):
+        if _is_of_output(entry.key) and entry.key.step == step and entry.key.path in layers:
+            calls.setdefault(entry.key.path, set()).add(entry.key.call)
+    passes = {call for path in case.data.roots for call in calls.get(path, ())}
+    # What is called several times in one pass of the model says nothing about passes.
+    once = [path for path, some in calls.items() if some == passes]
+    missing = {frozenset(key.call for key in lost if key.path == path) for path in once}
+    if len(passes) < 2 or len(missing) != 1 or not 0 < len(gone := missing.pop()) < len(passes):
+        return
+    some, listed = len(passes) - len(gone), ", ".join(sorted(map(str, gone)))
+    keys = [key for key in lost if key.call in gone][:5]
+    yield told("cause.lost_pass", keys, some=some, all=len(passes), path=Name(once[-1]), calls=listed)
 
 
 def _cleared_between(case: Case, step: int) -> Finding | None:
@@ -156,8 +204,8 @@ def _cleared_between(case: Case, step: int) -> Finding | None:
     """
     wrong = []
     for key, both in case.data.each("gradient", step, "raw"):
-        found = (_summed(one, both[0].size) for one in _by_pass(case.data, key.path, step))
-        parts = [one for one in found if one is not None]
+        found = (by_channel(one, both[0].size) for one in _by_pass(case.data, key.path, step))
+        parts = [one.sum(1) for one in found if one is not None]
         if both[0].ndim != 1 or len(parts) < 2 or key not in case.failed:
             continue
         near = case.near(key, both)
@@ -173,59 +221,6 @@ def _by_pass(data: CaseData, path: str, step: int) -> Iterator[Array]:
     for key, (ours, _) in data.each("backward", step, "output"):
         if key.path == path.rpartition(".")[0]:
             yield ours
-
-
-def _summed(gradients: Array, channels: int) -> Array | None:
-    """The sum over all but the channels, which are the second axis or the last."""
-    axis = next(
-        (axis for axis in (1, gradients.ndim - 1) if gradients.ndim > 1 and gradients.shape[axis] == channels), None
-    )
-    return None if axis is None else np.asarray(np.moveaxis(gradients, axis, 0).reshape(channels, -1).sum(1))
-
-
-def _calls_cut_off(case: Case, here: Recording, there: Recording, partner: Mapping[Key, Key]) -> Iterator[Key]:
-    """Layers whose output has a gradient at a call on one side only, although both sides have the call."""
-    wrong = {*case.failed, *(one.key for one in case.comparison.unmatched)}
-    for entry in here.of_run(""):
-        key = entry.key
-        if key.phase != "backward" or key.step != case.data.first or not key.role.startswith("output"):
-            continue
-        other = partner.get(replace(key, phase="forward"))
-        back = None if other is None else replace(other, phase="backward")
-        if back is not None and not {key, back}.isdisjoint(wrong) and not entry.is_zero() and not _has(there, back):
-            yield key
-
-
-def _lost_passes(case: Case, step: int) -> Iterable[Finding]:
-    """Every layer has no gradient at one of the calls of the model: micro-batches that are lost."""
-    calls = [_calls_with_gradients(one, step) for one in (case.data.reference, case.data.candidate)]
-    passes = {call for path in case.data.roots for call in calls[0].get(path, ())}
-    both = [
-        (path, ours, calls[1].get(layers[1].path, frozenset()))
-        for path, layers in case.data.layers.items()
-        # What is called several times in one pass of the model says nothing about passes.
-        if (ours := calls[0].get(path, frozenset())) == passes
-    ]
-    lost = {ours - theirs for _, ours, theirs in both}
-    if len(passes) < 2 or len(lost) != 1 or not (missing := lost.pop()) or any(not theirs for _, _, theirs in both):
-        return
-    keys = [one.key for one in case.comparison.unmatched if one.key.phase == "backward" and one.key.call in missing]
-    path, ours, theirs = both[-1]
-    yield told("cause.lost_pass", keys[:5], some=len(theirs), all=len(ours), path=Name(path), calls=_listed(missing))
-
-
-def _calls_with_gradients(recording: Recording, step: int) -> dict[str, frozenset[int]]:
-    """By layer: the numbers of its calls whose outputs were given a gradient in a step."""
-    found: dict[str, frozenset[int]] = {}
-    for entry in recording.of_run(""):
-        key = entry.key
-        if key.phase == "backward" and key.step == step and key.call is not None and key.role.startswith("output"):
-            found[key.path] = found.get(key.path, frozenset()) | ({key.call} if not entry.is_zero() else set())
-    return found
-
-
-def _listed(calls: Iterable[int]) -> str:
-    return ", ".join(map(str, sorted(calls)))
 
 
 def _partly_cut(case: Case, step: int, outputs: tuple[Key, ...]) -> Iterable[Finding]:
@@ -261,8 +256,6 @@ def _has(recording: Recording, key: Key | None) -> bool:
 
 # Data that differ: another order of samples, another step's batch, channels the other way round, normalised twice.
 
-_MOST_CHANNELS = 4
-
 
 def _data(case: Case) -> Iterable[Finding]:
     first = case.verdict.first_divergence
@@ -287,7 +280,7 @@ def _other_data(case: Case, key: Key, both: Both) -> What:
     if ours.ndim and ours.shape[0] > 1 and _same_rows(ours, theirs):
         return what("word.samples_in_other_order")
     for axis in range(1, ours.ndim):
-        if 2 <= ours.shape[axis] <= _MOST_CHANNELS:
+        if 2 <= ours.shape[axis] <= MOST_CHANNELS:
             for order in permutations(range(ours.shape[axis])):
                 if np.array_equal(np.take(ours, order, axis), theirs):
                     return what("word.channel_order", order=str(order))

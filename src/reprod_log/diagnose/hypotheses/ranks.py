@@ -146,13 +146,18 @@ def _not_replicas(joined: JoinedRecording) -> Finding:
     axes = dict.fromkeys(axis for found in joined.differing.values() for axis in found)
     split = joined.mesh.batch != tuple(range(len(joined.mesh.axes)))
     return told(
-        "cause.rank_replicas.along" if joined.mesh.is_grid and axes else "cause.rank_replicas",
+        "cause.rank_replicas",
         differing[:3],
         advice=message("advice.ranks.see_or_declare" if split else "advice.ranks.see_them"),
         keys=Names(map(str, differing[:3])),
         count=len(differing),
-        axes=Names(axes),
+        along=_along(Names(axes)) if joined.mesh.is_grid and axes else "",
     )
+
+
+def _along(axis: str | Names) -> Message | str:
+    """Along which axis, as words of a sentence; nothing where there is only one."""
+    return message("word.ranks.along", axis=axis) if axis else ""
 
 
 def _reductions(found: tuple[Reduction, ...]) -> Iterable[Finding]:
@@ -200,25 +205,21 @@ def _missed(found: tuple[Reduction, ...]) -> Iterator[Finding]:
 
 
 def _nothing_reduced(step: int, telling: list[Reduction]) -> Finding:
-    axis = telling[0].axis
-    id = "cause.missed_reduction.along" if axis else "cause.missed_reduction"
-    return told(id, [one.key for one in telling[:3]], axis=axis, step=step, count=len(telling))
+    along, keys = _along(telling[0].axis), [one.key for one in telling[:3]]
+    return told("cause.missed_reduction", keys, along=along, step=step, count=len(telling))
 
 
 def _left_out_of_it(step: int, never: list[Reduction], total: int) -> Finding:
-    axis, paths = never[0].axis, Names(one.key.path for one in never)
-    id = "cause.missed_reduction.some_along" if axis else "cause.missed_reduction.some"
-    return told(id, [one.key for one in never[:3]], axis=axis, step=step, paths=paths, count=total - len(never))
+    along, paths = _along(never[0].axis), Names(one.key.path for one in never)
+    keys = [one.key for one in never[:3]]
+    return told("cause.missed_reduction.some", keys, along=along, step=step, paths=paths, count=total - len(never))
 
 
 def _kept_own(rank: int, step: int, kept: list[Reduction], total: int) -> Finding:
-    axis = kept[0].axis
-    id = "cause.missed_reduction.rank_along" if axis else "cause.missed_reduction.rank"
-    if len(kept) < total:
-        id = "cause.missed_reduction.rank_some_along" if axis else "cause.missed_reduction.rank_some"
-    paths = Names(one.key.path for one in kept)
+    id = "cause.missed_reduction.rank_some" if len(kept) < total else "cause.missed_reduction.rank"
+    along, paths = _along(kept[0].axis), Names(one.key.path for one in kept)
     keys = [one.key for one in kept[:3]]
-    return told(id, keys, axis=axis, rank=rank, step=step, count=len(kept), total=total, paths=paths)
+    return told(id, keys, along=along, rank=rank, step=step, count=len(kept), total=total, paths=paths)
 
 
 def _scaled(found: tuple[Reduction, ...]) -> Iterator[Finding]:
@@ -237,12 +238,12 @@ def _named_ratio(
 ) -> Iterator[Finding]:
     """The mistake that makes gradients `ratio` times what they should be, if reducing over `size` ranks can."""
     if abs(ratio - size) <= NEAR * size:
-        id = "cause.sum_for_mean.along" if axis else "cause.sum_for_mean"
+        id = "cause.sum_for_mean"
     elif abs(ratio - 1 / size) <= NEAR / size:
-        id = "cause.sum_for_mean.twice_along" if axis else "cause.sum_for_mean.twice"
+        id = "cause.sum_for_mean.twice"
     else:
         return
-    yield told(id, keys, evidence=evidence, axis=axis, count=size)
+    yield told(id, keys, evidence=evidence, along=_along(axis), count=size)
 
 
 def _reduced_over_all(mixed: MixedGroups) -> Finding:

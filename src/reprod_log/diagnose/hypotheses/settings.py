@@ -10,7 +10,7 @@ import numpy as np
 from reprod_log.diagnose.case import Case, CaseData, shared_weights
 from reprod_log.diagnose.engine import Hypothesis, Where
 from reprod_log.diagnose.finding import Confidence, Finding, Fix, side, told
-from reprod_log.diagnose.fits import holds, lines_per_channel
+from reprod_log.diagnose.fits import by_channel, holds, lines_per_channel
 from reprod_log.layers.lookup import layer_kind
 from reprod_log.layers.settings import Difference, setting_differences
 from reprod_log.messages import Code, Name, message
@@ -133,12 +133,11 @@ def _tells_apart(case: Case, layer: str, parameter: Key, name: str) -> bool:
     value = recording[parameter].array().astype(np.float64)
     moved = replace(parameter, phase="update")
     value = value - recording[moved].array() if moved in recording else value
-    axis = next((axis for axis in (1, whole.ndim - 1) if whole.ndim > 1 and whole.shape[axis] == value.size), None)
-    if axis is None or value.ndim != 1:
+    rows = [by_channel(one, value.size) for one in (whole, part)]
+    if rows[0] is None or rows[1] is None or value.ndim != 1:
         return False
-    value = value.reshape([-1 if place == axis else 1 for place in range(whole.ndim)])
     near = case.near(key, both)
-    return any(holds(made, whole, near) for made in (part + value, part * value))
+    return any(holds(made, rows[0], near) for made in (rows[1] + value[:, None], rows[1] * value[:, None]))
 
 
 # Train mode on one side and eval mode on the other: batch norms and dropouts of a model, or of a part of it.
@@ -150,11 +149,10 @@ def _mode(case: Case) -> Iterable[Finding]:
         row = layer_kind(ours.kind)
         if row is None or not row.mode or not _at_fault(case, path, data.steps[0]):
             continue
-        what = "BatchNorm" if row.moving else "dropout"
         modes = _modes(data, path)
         if modes is not None and modes[0] != modes[1]:
-            yield _in_another_mode(what, path, modes, sure=_normalised_otherwise(case, path) if row.moving else None)
-        elif what == "dropout":
+            yield _in_another_mode(path, modes, sure=_normalised_otherwise(case, path) if row.moving else None)
+        elif not row.moving:
             yield from _idle(data, path)
 
 
@@ -184,7 +182,7 @@ def _normalised_otherwise(case: Case, path: str) -> Confidence | None:
     return "explained" if lines_per_channel(*both, case.near(key, both), axis=1) else None
 
 
-def _in_another_mode(what: str, path: str, modes: tuple[bool, bool], sure: Confidence | None) -> Finding:
+def _in_another_mode(path: str, modes: tuple[bool, bool], sure: Confidence | None) -> Finding:
     ours, theirs = modes
     words = {True: "train", False: "eval"}
     return told(
@@ -192,7 +190,6 @@ def _in_another_mode(what: str, path: str, modes: tuple[bool, bool], sure: Confi
         (Key(path),),
         sure=sure,
         fixes=(Fix(path, {"training": ours}),),
-        what=what,
         path=Name(path),
         ours=words[ours],
         theirs=words[theirs],

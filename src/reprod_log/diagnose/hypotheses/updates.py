@@ -470,7 +470,8 @@ def _gradients_kept(case: Case) -> Iterable[Finding]:
         if any(key.step == step and key.phase in ("forward", "loss", "data") for key in failed):
             return
         wrong = [key for key in failed if key.step == step and key.phase == "gradient" and not key.run]
-        summed = [key for key in wrong if _is_sum(case, key, earlier)]
+        # What the optimizer does not move it does not clear.
+        summed = [key for key in wrong if _is_sum(case, key, earlier) and not _untrained(data, key.path, earlier)]
         if summed and len(summed) >= len(wrong) / 2:
             yield told(
                 "cause.gradients_kept",

@@ -11,7 +11,7 @@ import numpy as np
 from reprod_log.diagnose.case import Both, Case, CaseData, shared_weights
 from reprod_log.diagnose.engine import Hypothesis, Where
 from reprod_log.diagnose.finding import Finding, Fix, What, side, told, what
-from reprod_log.diagnose.fits import holds, relation, rounded, share_of
+from reprod_log.diagnose.fits import by_channel, holds, relation, rounded, share_of
 from reprod_log.layers.lookup import running_statistics
 from reprod_log.layers.settings import shared_setting
 from reprod_log.messages import Code, Message, Name, Number, message
@@ -359,8 +359,8 @@ def _other_statistics(
     ours, theirs = layers
     momentum = shared_setting(ours, "momentum")
     share = 0.1 if momentum is None else float(momentum)
-    values = _by_channel(given[0], means[0].size)
-    if not 0 < share < 1 or values is None:
+    values = by_channel(given[0], means[0].size)
+    if not 0 < share < 1 or values is None or values.shape[1] < 2:
         return
     count = values.shape[1]
     before = (means[0] - share * values.mean(1)) / (1 - share)
@@ -382,14 +382,6 @@ def _other_statistics(
         if holds(variances[0] + sign * apart, variances[1], near[1]):
             times = Number(ratio, ".6g")
             yield told("cause.statistics.divisor", (Key(path),), path=Name(path), ratio=times, count=count)
-
-
-def _by_channel(given: Array, channels: int) -> Array | None:
-    """The values that each statistic was computed from, a row each; None when there are too few."""
-    axis = next((axis for axis in (1, given.ndim - 1) if 0 < axis < given.ndim and given.shape[axis] == channels), None)
-    if axis is None or given.size < 2 * channels:
-        return None
-    return np.asarray(np.moveaxis(given, axis, 0).reshape(channels, -1), np.float64)
 
 
 # Weights that one side shares (an embedding and the head of a language model) and the other has twice. Outputs agree as
