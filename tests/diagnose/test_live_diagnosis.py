@@ -174,7 +174,8 @@ def test_dropout_that_does_not_scale_up_is_seen_and_named() -> None:
     assert "mode" not in found
 
 
-def test_saturated_softmax_of_paddle_is_explained() -> None:
+@pytest.mark.parametrize(("factor", "confidence"), [(1.0, "explained"), (1.1, "hint")])
+def test_saturated_softmax_of_paddle_is_explained_where_it_predicts_the_loss(factor: float, confidence: str) -> None:
     ours, theirs = torch.nn.Linear(6, 3), paddle.nn.Linear(6, 3)
     torch.nn.init.constant_(ours.weight, 0.0)
     with torch.no_grad():
@@ -184,9 +185,11 @@ def test_saturated_softmax_of_paddle_is_explained() -> None:
         theirs,
         (DATA,),
         targets=np.zeros(5, dtype=np.int64),
-        loss=(torch.nn.functional.cross_entropy, paddle.nn.functional.cross_entropy),
+        loss=(torch.nn.functional.cross_entropy, lambda z, y: factor * paddle.nn.functional.cross_entropy(z, y)),
     )
-    assert "stop at 64" in causes(alignment)["saturation"]
+    (found,) = [one for one in alignment.findings if one.rule == "saturation"]
+    assert "stop at 64" in str(found.cause)
+    assert found.confidence == confidence
 
 
 def test_setting_that_only_a_constructor_reads_is_proven_in_a_copy_of_the_reference() -> None:

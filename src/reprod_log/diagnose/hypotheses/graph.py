@@ -484,12 +484,29 @@ def _saturation(case: Case) -> Iterable[Finding]:
             yield told(
                 "cause.saturation",
                 (key,),
+                sure="explained" if _is_cut_off(case, key, one, ours, (cutting, limit)) else "hint",
                 spread=Number(spread, ".3g"),
                 framework=cutting,
                 limit=Number(limit, "g"),
                 key=Name(key),
             )
             return
+
+
+def _is_cut_off(case: Case, key: Key, output: Key, logits: Array, cut: tuple[str, float]) -> bool:
+    """Whether both losses are mean cross entropies of these logits, on the one side with each cut off."""
+    losses, back = case.data.best(key), case.data.best(replace(output, phase="backward"))
+    if key.phase != "loss" or losses is None or back is None:
+        return False
+    rows, gradients = (one.reshape(-1, logits.shape[-1]) for one in (logits, back[0]))
+    counted = gradients.any(-1)
+    labels = np.take_along_axis(rows, gradients.argmin(-1)[:, None], -1)[:, 0]
+    each = (rows.max(-1) - labels + np.log(np.exp(rows - rows.max(-1, keepdims=True)).sum(-1)))[counted]
+    near = case.near(key, losses)
+    return bool(counted.any()) and all(
+        holds(np.minimum(each, cut[1] if source.provenance.framework == cut[0] else np.inf).mean(), loss, near)
+        for source, loss in zip((case.reference, case.candidate), losses, strict=True)
+    )
 
 
 def _limit(kind: str, framework: str) -> float | None:
