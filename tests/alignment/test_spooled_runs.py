@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -97,6 +99,73 @@ def test_a_disk_that_is_full_ends_in_an_error(tmp_path: Path, monkeypatch: pytes
         aligned(tmp_path)
 
 
+def test_budget_keeps_as_much_as_it_has_room_for_and_the_notes_list_what_is_missing(tmp_path: Path) -> None:
+    whole = aligned(tmp_path, budget=1 << 30)
+    assert not any("budget=" in str(note) for note in whole.reference.notes)
+    fewer = aligned(tmp_path, budget=1_700_000)
+    assert fewer.passed
+    note = next(str(one) for one in fewer.reference.notes if "budget=" in str(one))
+    assert "everything is kept of the first 1 step, and of the others only losses and rates" in note
+    steps = {row.key.step for row in fewer.comparison.rows if row.key.phase == "gradient" and not row.key.run}
+    assert steps == {0}
+    assert {row.key.step for row in fewer.comparison.rows if row.key.phase == "loss"} >= {0, 1}
+
+
+def test_gradients_are_put_in_unless_one_step_alone_is_too_much() -> None:
+    whole = need.Need(weights=100, activations=10, steps=5, trains=True, updates=True, injected=True)
+    kept = [whole.within(budget) for budget in (None, 40_000, 15_000, 7_000)]
+    assert [(one.steps, one.injected) for one in kept] == [(5, True), (5, True), (2, True), (1, False)]
+    notes = [" ".join(map(str, one.reduced_from(whole, 1))) for one in kept]
+    assert ["gradients" in text for text in notes] == [False, False, False, True]
+
+
+def test_budget_without_room_for_one_step_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    said: list[str] = []
+    with pytest.raises(UsageError, match=r"budget=1000 has no room .* with one step in full and quick=True"):
+        aligned(tmp_path, budget=1000, progress=lambda what, done, total: said.append(what))
+    assert said == []
+
+
+def test_budget_is_kept_to_where_the_estimate_was_too_low(tmp_path: Path) -> None:
+    spool = spools.Spool(tmp_path, most=3 * ROWS.nbytes)
+    kept = [spool.keep(ROWS + place) for place in range(3)]
+    with pytest.raises(WriteFailed, match=f"budget={3 * ROWS.nbytes} is used up"):
+        spool.keep(ROWS + 3)
+    assert np.array_equal(kept[2], ROWS + 2)
+
+
+LIMITED = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), int(sys.argv[2])))
+from pathlib import Path
+from tests.alignment.test_spooled_runs import aligned
+from reprod_log import align
+from reprod_log.recording import Recording
+from reprod_log.errors import WriteFailed
+import numpy as np
+try:
+    aligned(Path(sys.argv[1]))
+except WriteFailed as error:
+    print("spool:", error)
+try:
+    Recording.from_arrays({"x": np.zeros(1_000_000)}).save(Path(sys.argv[1]) / "recording.safetensors")
+except WriteFailed as error:
+    print("recording:", error)
+"""
+
+
+def test_files_that_really_cannot_grow_end_in_an_error_and_leave_nothing(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(tmp_path), "100000"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.splitlines()
+    assert first.startswith("spool: the disk refused the arrays of the runs")
+    assert "File too large" in first
+    assert second.startswith("recording: ")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_neither_memory_nor_disk_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(need, "_KEPT_IN_MEMORY", 1000)
     monkeypatch.setattr(spools, "free_bytes", lambda place: 10)
@@ -110,7 +179,7 @@ def test_the_need_is_near_what_is_written(tmp_path: Path, monkeypatch: pytest.Mo
     spooled: list[Any] = []
     of, make = need.Need.of, spools.Spool
     monkeypatch.setattr(need.Need, "of", lambda *args: needs.append(of(*args)) or needs[0])
-    monkeypatch.setattr(spools, "Spool", lambda place: spooled.append(make(place)) or spooled[0])
+    monkeypatch.setattr(spools, "Spool", lambda *args: spooled.append(make(*args)) or spooled[0])
     monkeypatch.setattr(spools, "_SPOOLED_FROM", 0)
     aligned(tmp_path)
     assert 0.7 < needs[0].arrays / spooled[0].written < 1.5

@@ -97,7 +97,7 @@ def test_budget_degrades_to_summaries_and_says_so(lab, trained, tmp_path):
     assert summaries
     assert all("summary" in entry.meta for entry in summaries)
     assert "the budget of 300 bytes was used up at step0/" in str(recording.notes[0])
-    assert f"{len(summaries)} entries are summaries because of the budget" in str(recording.notes[1])
+    assert f"{len(summaries)} entries are sketches or summaries because of the budget" in str(recording.notes[1])
     assert all(entry.detail == "full" for entry in recording if entry.key.phase in ("loss", "lr"))
 
 

@@ -71,6 +71,15 @@ def test_budget_turns_sketches_into_summaries(lab):
     assert any("budget" in note for note in map(str, run.recording.notes))
 
 
+def test_budget_turns_whole_tensors_into_sketches_and_leaves_room_for_them(lab):
+    model = large_model(lab)
+    with watch(model, budget=21_000) as run:
+        (model(lab.tensor(2, 3)) ** 2).sum().backward()
+    assert {entry.detail for entry in run.recording} >= {"full", "sketch"}
+    stored = {entry.hash: entry.nbytes for entry in run.recording if entry.detail == "full" and entry.shape}
+    assert 0 < sum(stored.values()) <= 18_900
+
+
 def test_integers_are_kept_whole_because_no_estimate_can_say_that_they_are_equal(lab):
     model = lab.nn.Embedding(5, 4)
     with watch(model, detail="sketch") as run:

@@ -40,7 +40,7 @@ def run(trial: Trial, name: str, seed: int, keep: Path | None = None) -> Outcome
     """The outcome of one trial; its alignment is saved into the folder `keep`, to be judged again."""
     start = time.perf_counter()
     sides = sides_of(trial.reference, trial.candidate, loss=trial.loss, optimizer=trial.optimizer, step=trial.step)
-    runs = Experiments(*sides, batches_for(sides[0], trial.inputs, trial.targets), {}, quick=False)
+    runs = Experiments(*sides, batches_for(sides[0], trial.inputs, trial.targets), {})
     reference, candidate = runs.recordings()
     alignment = prove(align(reference, candidate), runs, reference, candidate)
     seconds = time.perf_counter() - start

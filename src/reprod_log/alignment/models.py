@@ -69,6 +69,7 @@ def align_models(
     threads: int | None = None,
     quick: bool = False,
     spool: str | Path | None = None,
+    budget: int | None = None,
     progress: bool | Progress | None = None,
 ) -> Alignment:
     """Compare two live models and tell rounding from defect.
@@ -89,6 +90,8 @@ def align_models(
     quick                  only isolation and the float64 run, without the precision tier
     spool                  a folder on a disk for the arrays of all runs, which are let go with the result; by default
                            memory when they are few, and a usual folder for temporary files when they are many
+    budget                 most bytes for these arrays; of runs that need more, fewer iterations are kept whole, and the
+                           precision tier is left out where that is not enough; the notes of the reference list it
 
     `rename`, `policy`, `limits`, `allow_unmatched`, `accept`, `allow_unproven`, `equal_nan`, `threads` and `progress`
     are those of `align`.
@@ -115,12 +118,14 @@ def align_models(
     batches = batches_for(ours, inputs, targets, steps)
     ours, theirs = _called_once(ours, batches[0]), _called_once(theirs, batches[0])
     ours, batches = _in_precision_of(theirs, ours, batches)
+    if budget is not None and budget < 0:
+        raise UsageError(f"budget must be a number of bytes, not {budget!r}")
     if detailed is not None and detailed < 1:
         raise UsageError(f"detailed is {detailed}: at least the first iteration must be kept whole")
     with shown(progress):
-        storage = Storage.of(ours, theirs, batches, spool=spool, detailed=detailed, quick=quick)
+        storage = Storage.of(ours, theirs, batches, spool=spool, budget=budget, detailed=detailed, quick=quick)
         theirs, weights, notes, tables = _with_weights(ours, theirs, batches[0], options, left, transfer, storage)
-        runs = Experiments(ours, theirs, batches, options.rename, quick, detailed, notes, tables, weights, storage)
+        runs = Experiments(ours, theirs, batches, options.rename, notes, tables, weights, storage)
         return _aligned(runs, options)
 
 

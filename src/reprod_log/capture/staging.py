@@ -56,6 +56,8 @@ class Forms:
         return self._infos[node]
 
 
+_FOR_SKETCHES = 0.1
+"""The share of a budget that whole tensors leave to the sketches of those that have no room."""
 _MOST_PROBLEMS = 20
 """A tensor that cannot be copied out is noted, not raised; so many of them, and then only counted."""
 _EXACT_KEPT = 1 << 16
@@ -121,7 +123,7 @@ class Stage:
         self._shard = shard
         self._selection, self._run, self._budget = options.selection, options.name, options.budget
         self._spent = 0
-        self._degraded = 0
+        self._degraded: dict[Key, None] = {}
         self._problems = 0
         # Equal tensors are copied once: a block's output is that of its last layer, an input another layer's output.
         self._arrays: WeakValueDictionary[str, Array] = WeakValueDictionary()
@@ -173,7 +175,10 @@ class Stage:
                 if staged.hash:
                     self._arrays[staged.hash] = kept
             staged.array = kept
-        elif wanted == "sketch" and self._affords(self._selection.sketching.size * 8, staged):
+        # Of what the budget has no room for, a sketch still tells how far two runs are apart.
+        room = self._selection.sketching.size * 8
+        sketched = staged.array is None and wanted != "summary" and not self._is_small(plain)
+        if sketched and self._affords(room, staged, sketch=True):
             self._sketch(staged, plain, form(plain.ndim))
         if staged.array is None:
             staged.detail = "summary"
@@ -196,16 +201,16 @@ class Stage:
         staged.detail, staged.array = "sketch", sketch.values
         staged.meta |= {"summary": sketch.summary, "sketch": sketch.facts()}
 
-    def _affords(self, nbytes: int, staged: Staged) -> bool:
+    def _affords(self, nbytes: int, staged: Staged, *, sketch: bool = False) -> bool:
         if self._budget is None or staged.shape in ((), (1,)):
             return True
-        if self._spent + nbytes <= self._budget:
+        if self._spent + nbytes <= self._budget * (1 if sketch else 1 - _FOR_SKETCHES):
             self._spent += nbytes
             return True
         if not self._degraded:
             key = Name(staged.place.key(self._run))
             self.recorder.note(message("note.capture.budget", bytes=self._budget, key=key))
-        self._degraded += 1
+        self._degraded[staged.place.key(self._run)] = None
         return False
 
     def digest(self, tensor: Any) -> str:
@@ -272,7 +277,7 @@ class Stage:
     def close(self) -> None:
         self.flush()
         if self._degraded:
-            self.recorder.note(message("note.capture.summaries", count=self._degraded, bytes=self._budget))
+            self.recorder.note(message("note.capture.summaries", count=len(self._degraded), bytes=self._budget))
         if self._problems > _MOST_PROBLEMS:
             self.recorder.note(message("note.capture.not_copied", count=self._problems - _MOST_PROBLEMS))
 

@@ -56,7 +56,7 @@ def watch(
                 estimated; "sketch:1024" for more of them); or "summary" (statistics and a hash instead of values);
                 also by phase: {"forward": "summary"}
     inputs      whether each layer's inputs are recorded too: True, False, or "first": in the first recorded step only
-    budget      most bytes of values to keep; what no longer fits is summarised, and the recording notes it
+    budget      most bytes of values to keep; what no longer fits is sketched, then summarised; the recording notes it
     run         the name of the pass ("float64" …) when `join_passes` puts several recordings of one program together
     step_after  the name of the optimizer whose update ends a step, when one iteration has several updates
     mesh        with several processes, the named axes that they lie on: torch's DeviceMesh, paddle's ProcessMesh or

@@ -20,6 +20,8 @@ from reprod_log.recording.spool import Spool, free_memory, open_spool
 
 _KEPT_IN_MEMORY = 1 << 28
 """Recordings of up to 256 MB in all stay there."""
+_MARGIN = 1.25
+"""Recordings were measured to take up to a fifth more than the estimate."""
 _STATES = 2
 """What an optimizer keeps for each parameter: as Adam does."""
 _REGIONS = 3
@@ -81,6 +83,21 @@ class Need:
             injected=updates and not quick,
         )
 
+    def within(self, budget: int | None) -> Need:
+        """The need with as much evidence as there is room for: fewer steps in full, then no gradients put in."""
+        if budget is None:
+            return self
+        ways = [replace(self, steps=steps) for steps in range(self.steps, 0, -1)]
+        ways.append(replace(self, steps=1, injected=False))
+        fitting = next((way for way in ways if _MARGIN * way.arrays <= budget), None)
+        if fitting is None:
+            least = readable_size(_MARGIN * ways[-1].arrays)
+            raise UsageError(
+                f"budget={budget} has no room for the arrays of the runs: with one step in full and quick=True they "
+                f"need about {least}. {self.advice()}"
+            )
+        return fitting
+
     def _smaller(self) -> list[tuple[str, Need]]:
         """What to leave out, as it is written in the call, and the need then."""
         ways = []
@@ -93,6 +110,15 @@ class Need:
             rest = replace(self, steps=1, trains=False, updates=False, injected=False)
             ways.append(("loss=None, optimizer=None, steps=1", rest))
         return ways
+
+    def reduced_from(self, wished: Need, budget: int | None) -> tuple[Message, ...]:
+        """What is missing because of the budget, as a note."""
+        if budget is None or self == wished:
+            return ()
+        less = [message("need.steps", steps=self.steps)] if self.steps < wished.steps else []
+        less += [message("need.not_injected")] if self.injected != wished.injected else []
+        disk = readable_size(wished.arrays)
+        return (message("need.budget", budget=readable_size(budget), disk=disk, less=Parts(less)),)
 
     def note(self) -> Message:
         """The need as a note."""
@@ -114,6 +140,11 @@ class Storage:
     """The first calls of the reference's modules; None when it could not be run."""
     need: Need | None = None
     """None for what is small."""
+    detailed: int | None = None
+    """How many steps are kept in full; None: all."""
+    quick: bool = False
+    notes: tuple[Message, ...] = ()
+    """What there was no room for."""
 
     @classmethod
     def of(
@@ -123,18 +154,26 @@ class Storage:
         batches: Sequence[Batch],
         *,
         spool: str | Path | None,
+        budget: int | None,
         detailed: int | None,
         quick: bool,
     ) -> Storage:
-        """Memory for what is small; else the folder given, or a usual one with room enough."""
+        """Memory for what is small; else the folder given, or a usual one with room enough.
+
+        Of runs that need more than the `budget`, as much is kept as there is room for.
+        """
         try:
             calls = tuple(runner_of(ours.framework).calls(ours, batches[0])) if "isolate" in ours.framework.can else ()
         except Exception:  # the run itself raises it again, where it can say what was run
-            return cls(None if spool is None else open_spool(spool, 0))
-        need = Need.of(ours, theirs, batches, calls, detailed, quick)
+            return cls(None if spool is None else open_spool(spool, 0, budget), detailed=detailed, quick=quick)
+        wished = Need.of(ours, theirs, batches, calls, detailed, quick)
+        need = wished.within(budget)
+        if need != wished:
+            detailed, quick = need.steps, quick or not need.injected
+        notes = need.reduced_from(wished, budget)
         if spool is None and need.arrays <= _KEPT_IN_MEMORY:
-            return cls(calls=calls)
-        found, memory = open_spool(spool, need.arrays), free_memory()
+            return cls(calls=calls, detailed=detailed, quick=quick, notes=notes)
+        found, memory = open_spool(spool, need.arrays, budget), free_memory()
         wanted = need.working + (need.arrays if found is None else 0)
         advice = need.advice()
         if memory is not None and wanted > memory:
@@ -146,4 +185,4 @@ class Storage:
             warn(f"{advice}. {readable_size(memory)} of memory are available", stacklevel=4)
         if found is not None:
             calls = tuple(call.changed(lambda array: found.keep(array, content_hash(array))) for call in calls)
-        return cls(found, calls, need)
+        return cls(found, calls, need, detailed, quick, notes)

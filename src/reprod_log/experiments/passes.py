@@ -47,22 +47,20 @@ class Experiments:
         theirs: Side,
         batches: list[Batch],
         rename: Mapping[str, str],
-        quick: bool,
-        detailed: int | None = None,
         notes: Sequence[Note] = (),
         tables: tuple[str, ...] = (),
         weights: WeightMap | None = None,
         storage: Storage | None = None,
     ) -> None:
         self._storage = storage or Storage()
-        self.ours, self.theirs, self.batches, self.rename, self.quick = ours, theirs, batches, rename, quick
-        self.detailed = detailed
+        self.ours, self.theirs, self.batches, self.rename = ours, theirs, batches, rename
+        self.quick, self.detailed = self._storage.quick, self._storage.detailed
         self._stage = Stage(None, message("progress.passes"), 0, "")
         self.complete: list[Message] = []
         """The passes that ran to their end."""
         self.stopped = False
         """Whether Ctrl-C came, and passes are missing."""
-        self._notes: tuple[list[Note], list[Note]] = ([], list(notes))
+        self._notes: tuple[list[Note], list[Note]] = (list(self._storage.notes), list(notes))
         if self._storage.need is not None:
             self._notes[0].append(self._storage.need.note())
         self.weights = weights

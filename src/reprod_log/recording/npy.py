@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import mmap
 import tokenize
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import IO, Any
@@ -12,7 +14,7 @@ from typing import IO, Any
 import numpy as np
 
 from reprod_log.errors import RecordingError, UnreadableFile, UsageError
-from reprod_log.recording.entry import Array, exact_array, is_masked, is_shape, nothing, real_text
+from reprod_log.recording.entry import Array, Entry, exact_array, is_masked, is_shape, nothing, real_text
 from reprod_log.recording.files import first_bytes, is_file, is_remote, mapped, opened, read_range, replacing
 from reprod_log.recording.pickles import read_pickle
 from reprod_log.recording.recording import Recording, entry_of
@@ -44,7 +46,7 @@ def recognises(path: Path) -> bool:
 def open_recording(path: Path, *, trust: bool = False) -> Recording:
     content = read_content(path, trust=trust)
     if isinstance(content, np.ndarray):
-        return Recording((entry_of("array", content),), source=str(path))
+        return Recording((_while_whole(entry_of("array", content), path),), source=str(path))
     if not isinstance(content, dict):
         raise UnreadableFile(f"{path} holds a {type(content).__name__}, not the dict that ReprodLogger.save writes")
     room = max(_HARMLESS_BYTES, _MOST_GROWTH * path.stat().st_size)
@@ -53,8 +55,29 @@ def open_recording(path: Path, *, trust: bool = False) -> Recording:
         array = as_array(value, where=f"{path}: {key!r}", most=room)
         if array is not value:
             room -= array.nbytes
-        entries.append(entry_of(key, array))
+        entries.append(_while_whole(entry_of(key, array), path))
     return Recording(tuple(entries), source=str(path))
+
+
+def _while_whole(entry: Entry, path: Path) -> Entry:
+    """The entry; of a mapped file it is read only as long as the file is whole.
+
+    Looking at pages of a file that became shorter would end the process.
+    """
+    array = entry.array()
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    whole = base.obj if isinstance(base, memoryview) else base
+    if not isinstance(whole, mmap.mmap):
+        return entry
+
+    def read() -> Array:
+        if whole.size() < len(whole):
+            raise UnreadableFile(f"{path} became shorter while it was being read: {str(entry.key)!r} may be cut")
+        return array
+
+    return replace(entry, read=read)
 
 
 def save_recording(recording: Recording, path: Path) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import gc
 import mmap
 import os
@@ -37,8 +38,9 @@ class Spool:
     let it through.
     """
 
-    def __init__(self, directory: str | Path) -> None:
+    def __init__(self, directory: str | Path, most: int | None = None) -> None:
         self.directory = Path(directory)
+        self._most = most
         self.written = 0
         """How many bytes were written in all."""
         self._file: IO[bytes] | None = None
@@ -79,6 +81,8 @@ class Spool:
 
     def _write(self, plain: Array) -> Array:
         try:
+            if self._most is not None and self.written + plain.nbytes > self._most:
+                raise OSError(errno.EDQUOT, f"budget={self._most} is used up")
             file, mapping, begin = self._place(plain.nbytes)
             file.seek(begin)
             rest = plain.reshape(-1).view(np.uint8).data
@@ -151,8 +155,10 @@ def _memory_limits() -> Iterator[int]:
         yield int((group / "memory.max").read_text()) - int((group / "memory.current").read_text())
 
 
-def open_spool(directory: str | Path | None, need: int) -> Spool | None:
+def open_spool(directory: str | Path | None, need: int, most: int | None = None) -> Spool | None:
     """A spool with room for `need` bytes: in the folder given, else in the first of the usual ones that has it.
+
+    It writes at most `most` bytes.
 
     None when no folder was given and none of the usual ones is on a disk with so much room.
     """
@@ -160,7 +166,7 @@ def open_spool(directory: str | Path | None, need: int) -> Spool | None:
         places = dict.fromkeys(Path(place) for place in (tempfile.gettempdir(), "/var/tmp", os.getcwd()))
         fitting = (place for place in places if _is_usable(place) and free_bytes(place) >= need)
         found = next(fitting, None)
-        return None if found is None else Spool(found)
+        return None if found is None else Spool(found, most)
     place = Path(directory)
     if not place.is_dir():
         raise UsageError(
@@ -174,9 +180,9 @@ def open_spool(directory: str | Path | None, need: int) -> Spool | None:
     if free_bytes(place) < need:
         raise UsageError(
             f"spool={str(directory)!r} has {readable_size(free_bytes(place))} free, and the runs need about "
-            f"{readable_size(need)}. Give another folder, fewer steps, detailed=1 or quick=True"
+            f"{readable_size(need)}. Give another folder, budget=what it has, fewer steps, detailed=1 or quick=True"
         )
-    return Spool(place)
+    return Spool(place, most)
 
 
 def _is_usable(place: Path) -> bool:
