@@ -64,3 +64,39 @@ def test_cut_inside_the_loss_is_found_in_its_line() -> None:
     (cause,) = _causes(2.0, cut=True)
     assert cause.rule in ("cut_graph", "operator")
     assert "test_operators_of_the_loss.py" in str(cause.cause)
+
+
+def test_loss_that_the_step_does_not_use_is_not_blamed() -> None:
+    """The term that only the candidate has stands in its step; its loss only has other operators."""
+
+    def ours(outputs: Any, labels: Any) -> Any:
+        return TF.cross_entropy(outputs[0], labels)
+
+    def theirs(outputs: Any, labels: Any) -> Any:
+        return PF.cross_entropy(outputs[0], labels)
+
+    def our_step(model: Any, optimizer: Any, inputs: Any, targets: Any) -> None:
+        ours(model(**inputs), targets).backward()
+        optimizer.step()
+
+    def their_step(model: Any, optimizer: Any, inputs: Any, targets: Any) -> None:
+        outputs = model(**inputs)
+        (theirs(outputs, targets) + 0.1 * outputs[0].exp().mean()).backward()
+        optimizer.step()
+
+    torch.manual_seed(0)
+    rng = np.random.default_rng(0)
+    alignment = align_models(
+        Reference(),
+        Port(),
+        {name: rng.normal(size=(6, 6)).astype("float32") for name in "xy"},
+        targets=rng.integers(0, 4, 6),
+        loss=(ours, theirs),
+        step=(our_step, their_step),
+        optimizer=(
+            lambda model: torch.optim.SGD(model.parameters(), 0.1),
+            lambda model: paddle.optimizer.SGD(0.1, parameters=model.parameters()),
+        ),
+    )
+    assert not alignment.passed
+    assert not [one for one in alignment.findings if one.kind == "cause"]

@@ -171,8 +171,8 @@ def _rounded(ours: Array, theirs: Array, near: float) -> What | None:
         for narrow, exact, one in ((theirs, ours, "candidate"), (ours, theirs, "reference")):
             step = np.abs(narrow) * epsilon(name)
             if (
-                np.array_equal(rounded(narrow, name), narrow)
-                and not np.array_equal(rounded(exact, name), exact)
+                holds(rounded(narrow, name), narrow, near)
+                and not holds(rounded(exact, name), exact, near)
                 # A number close to the middle between two of the narrow ones may be rounded either way.
                 and bool(np.all(np.abs(exact - narrow) <= step / 2 + near))
             ):

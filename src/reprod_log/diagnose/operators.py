@@ -208,15 +208,6 @@ def _written_by_hand(place: Name | Message, found: Culprits, key: Key) -> Findin
 
 def _cut(place: Name | Message, found: Culprits, key: Key) -> Finding:
     name, one = next((name, one) for name, one in _sides(found) if one is not None)
-    if one.line:
-        return told(
-            "cause.cut_graph.operator_at",
-            (key,),
-            side=side(name),
-            operator=Code(_shown(one)),
-            line=Code(one.line),
-            path=place,
-        )
     return told("cause.cut_graph.operator", (key,), side=side(name), operator=_placed(one), path=place)
 
 

@@ -66,11 +66,12 @@ class Culprits:
 def find_culprits(reference: Trace, candidate: Trace, *, forward: bool = True) -> Culprits:
     """The operators at fault in the forward pass; those of the backward pass when there are none.
 
-    `forward` says whether the results are known to differ: without that, another order of them is another layout.
+    `forward` says whether the results are known to differ: without that, another order of them is another layout, and
+    what leads to the same results is another way of writing.
     """
     ours, theirs = _forward(reference), _forward(candidate)
     found = Culprits(_culprit(ours, theirs), _culprit(theirs, ours))
-    if found:
+    if found and (forward or not _same_results(reference, candidate)):
         found = _without_consumers(found, reference, candidate)
         return _in_another_order(found, reference, candidate) or _with_counterpart(found, reference, candidate)
     turned = _results_in_another_order(reference, candidate) if forward else None
@@ -89,6 +90,11 @@ def find_culprits(reference: Trace, candidate: Trace, *, forward: bool = True) -
         return by_hand
     cuts = Culprits(_cut(reference, candidate), _cut(candidate, reference), backward=True, cut=True)
     return cuts if (cuts.reference is None) != (cuts.candidate is None) else found
+
+
+def _same_results(reference: Trace, candidate: Trace) -> bool:
+    ours, theirs = ([trace.values[number] for number in trace.results] for trace in (reference, candidate))
+    return 0 < len(ours) == len(theirs) and all(map(_equal, ours, theirs))
 
 
 def _with_counterpart(forward: Culprits, reference: Trace, candidate: Trace) -> Culprits:
@@ -357,7 +363,12 @@ def _same(one: Array, other: Array) -> bool:
 def culprits_in_loss(ours: Side, theirs: Side, batch: Batch, dtype: str) -> Culprits | str:
     """The operators at fault in the loss; why not, when a side cannot be traced."""
     scope = Scope(dtype=dtype)
-    return _compared(lambda side, _: runner_of(side.framework).operators_of_loss(side, batch, scope), ours, theirs)
+
+    def trace(side: Side, _: int) -> Trace:
+        return runner_of(side.framework).operators_of_loss(side, batch, scope)
+
+    # A step of one's own may have another loss than this one.
+    return _compared(trace, ours, theirs, forward=False)
 
 
 def culprits_in(
@@ -377,7 +388,7 @@ def culprits_in(
     return _compared(trace, ours, theirs, forward=forward)
 
 
-def _compared(trace: Callable[[Side, int], Trace], ours: Side, theirs: Side, *, forward: bool = True) -> Culprits | str:
+def _compared(trace: Callable[[Side, int], Trace], ours: Side, theirs: Side, *, forward: bool) -> Culprits | str:
     without = next((one.framework.name for one in (ours, theirs) if "operators" not in one.framework.can), None)
     if without is not None:
         return f"operators of {without} cannot be recorded one by one"

@@ -11,7 +11,7 @@ import numpy as np
 from reprod_log.diagnose.case import Both, Case, CaseData, shared_weights
 from reprod_log.diagnose.engine import Hypothesis, Where
 from reprod_log.diagnose.finding import Finding, Fix, What, side, told, what
-from reprod_log.diagnose.fits import by_channel, holds, relation, rounded, share_of
+from reprod_log.diagnose.fits import by_channel, holds, relation, share_of
 from reprod_log.layers.lookup import running_statistics
 from reprod_log.layers.settings import shared_setting
 from reprod_log.messages import Code, Message, Name, Number, message
@@ -23,7 +23,7 @@ from reprod_log.recording import Array, Key, ModuleInfo
 
 _SAME = 1e-6
 """Loaded weights are copies; the arithmetic of `after - update` leaves less than this."""
-_ROUNDED = (("bfloat16", "word.bfloat16"), ("float16", "word.float16"))
+_NOT_LOADED = "cause.weights.not_loaded"
 
 
 def _weights(case: Case) -> Iterable[Finding]:
@@ -34,8 +34,10 @@ def _weights(case: Case) -> Iterable[Finding]:
         if not _was_right(case, path) and (both := data.initial(path)) is not None
     }
     wrong = {path: both for path, both in values.items() if relative(*both) > _SAME}
-    if len(wrong) > 3 and len(wrong) == sum(bool(both[0].any()) for both in values.values()):
-        yield _all_rounded(wrong) or _nothing_loaded(wrong)
+    every = len(wrong) > 3 and len(wrong) == sum(bool(both[0].any()) for both in values.values())
+    # Where the largest was loaded in some way (rounded, say), so were the others.
+    if every and _transformation(*max(wrong.values(), key=lambda both: both[0].size)).id == _NOT_LOADED:
+        yield told("cause.weights.nothing_loaded", tuple(map(Key, wrong))[:5], count=len(wrong))
         return
     known: set[str] = set()
     for whole in _whole_parts(wrong, values):
@@ -107,7 +109,7 @@ def _one_weight(data: CaseData, path: str, both: Both, values: Mapping[str, Both
     ours, theirs = both
     found = _transformation(ours, theirs)
     paths = [path]
-    if found.id == "cause.weights.not_loaded":
+    if found.id == _NOT_LOADED:
         for other, (their_source, _) in values.items():
             if other != path and their_source.shape == theirs.shape and relative(their_source, theirs) <= _SAME:
                 back = relative(ours, values[other][1]) <= _SAME
@@ -133,26 +135,7 @@ def _transformation(ours: Array, theirs: Array) -> What:
     found = relation(ours, theirs, near=_SAME * float(np.abs(theirs).max()), functions=False)
     if found is not None:
         return what("cause.weights.related", what=found)
-    return what("cause.weights.not_loaded", share=Number(relative(ours, theirs), ".2g"))
-
-
-def _rounded_to(ours: Array, theirs: Array) -> Message | None:
-    """The format that the weight was rounded to, if it was."""
-    for name, word in _ROUNDED:
-        if relative(rounded(ours.astype(np.float32), name), theirs) <= _SAME:
-            return message(word)
-    return None
-
-
-def _nothing_loaded(wrong: Mapping[str, Both]) -> Finding:
-    return told("cause.weights.nothing_loaded", tuple(map(Key, wrong))[:5], count=len(wrong))
-
-
-def _all_rounded(wrong: Mapping[str, Both]) -> Finding | None:
-    formats = [_rounded_to(*both) if both[1].any() else None for both in wrong.values()]
-    if formats[0] is None or any(one != formats[0] for one in formats):
-        return None
-    return told("cause.weights.all_rounded", tuple(map(Key, wrong))[:5], format=formats[0], count=len(wrong))
+    return what(_NOT_LOADED, share=Number(relative(ours, theirs), ".2g"))
 
 
 # Parameters that the script itself writes, for example a teacher that follows a student as a moving average. On each
