@@ -179,6 +179,19 @@ class Link:
         return tuple(found)
 
 
+def same_form(one: tuple[Link, ...], other: tuple[Link, ...]) -> bool:
+    """Whether two options differ in nothing but the weights that they take."""
+    return len(one) == len(other) and all(
+        a.target == b.target and a.source_shapes == b.source_shapes and _form(a) == _form(b) and a.sources != b.sources
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+def _form(link: Link) -> Any:
+    recipe = link.recipe
+    return (recipe.pieces, recipe.joined) if isinstance(recipe, TensorView) else recipe
+
+
 @dataclass(frozen=True)
 class Crossing:
     """Two layers of the reference and the two of the candidate that the map gives them."""

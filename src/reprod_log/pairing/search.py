@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import combinations, islice, permutations
 from math import prod
@@ -23,9 +23,10 @@ from reprod_log.layers.layouts import TensorView
 from reprod_log.layers.transform import Shape
 from reprod_log.pairing.anchors import SMALL, Anchor, Index, is_informative, view_of
 from reprod_log.pairing.answers import Answers
+from reprod_log.pairing.bridges import Bridges
 from reprod_log.pairing.graph import Graph
 from reprod_log.pairing.identify import CALL
-from reprod_log.pairing.links import Computed, Link, Recipe, WeightMap, joined_recipes, single_recipes
+from reprod_log.pairing.links import Computed, Link, Recipe, WeightMap, joined_recipes, same_form, single_recipes
 from reprod_log.pairing.names import closeness
 from reprod_log.recording import Array
 
@@ -42,8 +43,6 @@ _MOST_POOL = 16
 _MOST_RIVALS = 6
 _LIKELY = 8
 """Options that are tried before both programs are asked."""
-_BRIDGES, _WAYS, _EVENTS = 3, 4, 4
-"""How many mistakes are bridged, how many ways are tried for each, and how many events one may stretch over."""
 _AFTER_BRIDGE = 2
 """Levels of the search behind a bridge: a second mistake is likelier there than another formulation."""
 _UNLIKELY = 6.0
@@ -90,19 +89,6 @@ class _Detour:
     failed: int
     """Where nothing fitted behind it."""
     segment: _Segment
-
-
-@dataclass
-class _Bridge:
-    """A place where the candidate is given tensors of the reference, because it computes others there."""
-
-    start: int
-    trail: int
-    ways: Iterator[int]
-    """Each builds the bridge in another way, and is the place behind it."""
-    behind: int | None = None
-    structure: frozenset[str] = frozenset()
-    """What was decided by structure before it."""
 
 
 @dataclass(frozen=True)
@@ -169,13 +155,13 @@ class Search:
         self.retried: dict[int, int] = {}
         """Where a segment had no solution, and where the one before it began that was opened again."""
         self.detours: list[_Detour] = []
-        self.bridges: list[_Bridge] = []
+        self.bridges = Bridges(self)
         for number in range(len(candidate.program.arrays)):
             if candidate.data[number] and not candidate.behind[number]:
-                self._anchor(number, candidate.program.arrays[number])
+                self.anchor(number, candidate.program.arrays[number])
         for bit, name in enumerate(candidate.names):
             if name in stated:
-                self._assign(stated[name], 1 << bit)
+                self.assign(stated[name], 1 << bit)
         for bit, name in enumerate(candidate.names):
             if name in own and name not in stated:
                 # A table of the candidate's own has its values already.
@@ -204,10 +190,10 @@ class Search:
     def _leave(self, place: int) -> None:
         """Behind a divergence shape, names and the order of use decide; where nothing fits, weights stay."""
         mask = self.unassigned(place)
-        options = self._by_structure(place)
+        options = self.options_by_structure(place)
         if options:
             for link in options[0]:
-                self._assign(link, 1 << self.theirs.names.index(link.target))
+                self.assign(link, 1 << self.theirs.names.index(link.target))
                 self.by_structure.add(link.target)
         self.assigned |= mask
 
@@ -225,6 +211,10 @@ class Search:
             self._run(at)
         return None
 
+    def to_event(self, place: int) -> int:
+        found = self._advance(place)
+        return len(self.theirs.program.kernels) if found is None else found
+
     def unassigned(self, place: int) -> int:
         return self.theirs.weights_into(place) & ~self.assigned
 
@@ -239,7 +229,7 @@ class Search:
             self.effort += CALL + self.theirs.program.arrays[number].size
             self.tensors[number] = tensor
             self.trail.append(("tensor", number))
-            self._anchor(number, self.theirs.program.array(tensor))
+            self.anchor(number, self.theirs.program.array(tensor))
         return True
 
     def value(self, number: int) -> Any:
@@ -271,7 +261,7 @@ class Search:
         """The reference's weight as its program had it."""
         return self.ours.program.arrays[self.ours.number[name]]
 
-    def _anchor(self, number: int, array: Array) -> None:
+    def anchor(self, number: int, array: Array) -> None:
         found = self.index.find(array)
         if not found:
             return
@@ -289,7 +279,7 @@ class Search:
         elif fresh:
             self.reached.update(fresh)
 
-    def _rewind(self, length: int) -> None:
+    def rewind(self, length: int) -> None:
         while len(self.trail) > length:
             what, one = self.trail.pop()
             if what == "tensor":
@@ -311,7 +301,7 @@ class Search:
                         del self.taken[source]
                 self.assigned &= ~mask
 
-    def _assign(self, link: Link, mask: int) -> None:
+    def assign(self, link: Link, mask: int) -> None:
         self.links[link.target] = link
         for source in link.sources:
             self.taken.setdefault(source, set()).add(link.target)
@@ -341,7 +331,7 @@ class Search:
             if self._try(choice, option):
                 self._find_rivals(choice)
                 return True
-            self._rewind(choice.trail)
+            self.rewind(choice.trail)
             if self.level_trials > _TRIALS or self.effort > self.most_effort:
                 break
         if waiting and choice.pending and sum(one.pending for one in self.choices) <= _LEVELS[self.level][0]:
@@ -354,15 +344,15 @@ class Search:
     def _find_rivals(self, choice: _Choice) -> None:
         """Which other weights, taken in the same way, fit as well as those that were taken."""
         taken = choice.taken
-        alike = [option for option in choice.options if _same_form(option, taken)][:_MOST_RIVALS]
+        alike = [option for option in choice.options if same_form(option, taken)][:_MOST_RIVALS]
         if not alike:
             return
         for option in alike:
-            self._rewind(choice.trail)
+            self.rewind(choice.trail)
             choice.pending = True
             if self._try(choice, option):
                 choice.rivals.append(frozenset(name for link in option for name in link.sources))
-        self._rewind(choice.trail)
+        self.rewind(choice.trail)
         choice.pending = True
         self._try(choice, taken)
 
@@ -382,7 +372,7 @@ class Search:
             choice.options, choice.unlikely = choice.unlikely, []
             return bool(choice.options)
         choice.identified = True
-        self._rewind(choice.trail)
+        self.rewind(choice.trail)
         choice.options = self._identified(choice.place, self.unassigned(choice.place))
         for link in (link for option in choice.options for link in option):
             choice.mask |= 1 << self.theirs.names.index(link.target)
@@ -403,7 +393,7 @@ class Search:
     def _take(self, choice: _Choice, option: tuple[Link, ...], *, structure: bool = False) -> None:
         choice.taken = option
         for link in option:
-            self._assign(link, 1 << self.theirs.names.index(link.target))
+            self.assign(link, 1 << self.theirs.names.index(link.target))
             if structure:
                 self.by_structure.add(link.target)
 
@@ -430,7 +420,7 @@ class Search:
         if self.diverged:
             return 0
         for role, number in self.theirs.program.results.items():
-            if number in self.tensors and not self._result_fits(role, number):
+            if number in self.tensors and not self.result_fits(role, number):
                 return self.theirs.behind[number]
         waiting = [choice for choice in self.choices if choice.pending]
         limit = _LEVELS[self.level][0]
@@ -441,7 +431,7 @@ class Search:
             return mask
         return 0
 
-    def _result_fits(self, role: str, number: int) -> bool:
+    def result_fits(self, role: str, number: int) -> bool:
         ours = self.roles.get(role)
         if ours is None:
             return True
@@ -455,7 +445,7 @@ class Search:
         exhausted = self.effort > self.most_effort
         while self.choices and self.level_trials <= _TRIALS and not exhausted:
             choice = self.choices.pop()
-            self._rewind(choice.trail)
+            self.rewind(choice.trail)
             if not choice.mask & conflict:
                 continue
             choice.pending = True
@@ -467,12 +457,20 @@ class Search:
                 room = sum(one.pending for one in self.choices) <= _LEVELS[self.level][0]
                 if room:
                     return choice.place
-                self._rewind(choice.trail)
+                self.rewind(choice.trail)
                 if self.level_trials > _TRIALS:
                     break
             self.choices.pop()
             conflict |= choice.depends
         return self._next_level(place, exhausted)
+
+    def restart(self, place: int) -> None:
+        """Search on from here, as if nothing had been tried behind it."""
+        self.start, self.start_trail = place, len(self.trail)
+        self.level = self.level_trials = 0
+        self.best, self.banned = (-1, {}), ()
+        for memory in (self.asked, self.closed, self.retried, self.detours):
+            memory.clear()
 
     def _remember(self, place: int | None) -> None:
         reached = len(self.reached)
@@ -481,14 +479,14 @@ class Search:
 
     def _next_level(self, place: int | None, exhausted: bool) -> int:
         self.choices.clear()
-        self._rewind(self.start_trail)
+        self.rewind(self.start_trail)
         self.level_trials = 0
         if not exhausted and not self.level and self._reopen():
             return self.start
         if self.level + 1 < (_AFTER_BRIDGE if self.bridges else len(_LEVELS)) and not exhausted:
             self.level += 1
             return self.start
-        if self._returned() or (not (exhausted and self.bridges) and self._bridge()):
+        if self._returned() or (not (exhausted and self.bridges) and self.bridges.build()):
             return self.start
         # No map fits: what got furthest is kept, and from here on order and shape decide.
         self.bounded = True
@@ -496,7 +494,7 @@ class Search:
         self.level = 3
         for name, link in self.best[1].items():
             if name not in self.links:
-                self._assign(link, 1 << self.theirs.names.index(name))
+                self.assign(link, 1 << self.theirs.names.index(name))
                 self.by_structure.add(name)
         return self.start
 
@@ -523,7 +521,7 @@ class Search:
         self.retried[failed] = segment.start
         self.banned = at_fault[-1].taken
         self.detours.append(_Detour(max(self.best[0], len(self.reached)), failed, segment))
-        self._rewind(segment.trail)
+        self.rewind(segment.trail)
         self.asked.clear()
         self.start, self.start_trail = segment.start, segment.trail
         return True
@@ -538,7 +536,7 @@ class Search:
         if detour is None or max(self.best[0], len(self.reached)) > detour.reached:
             return False
         segment = detour.segment
-        self._rewind(segment.trail)
+        self.rewind(segment.trail)
         self.closed = [*(one for one in self.closed if one.start < segment.start), segment]
         self.banned, self.retried[detour.failed] = (), -1
         for choice in segment.choices:
@@ -585,159 +583,11 @@ class Search:
         self.level = self.level_trials = 0
         self.best = (-1, {})
 
-    # ---- bridges ----------------------------------------------------------------------------------------------------
+    # ---- options ----------------------------------------------------------------------------------------------------
 
-    def _bridge(self) -> bool:
-        """Whether the search goes on behind a mistake, with tensors of the reference in place of the wrong ones.
-
-        What is found behind it then is proven by values again, and the mistake is known to lie in front of it.
-        """
-        bridge = self.bridges[-1] if self.bridges else None
-        if bridge is None or (bridge.behind is not None and self.start > bridge.behind):
-            if len(self.bridges) == _BRIDGES:
-                return False
-            start = self._furthest()
-            bridge = _Bridge(start, len(self.trail), self._ways(start), structure=frozenset(self.by_structure))
-            self.bridges.append(bridge)
-        self._rewind(bridge.trail)
-        self.by_structure = set(bridge.structure)
-        for behind in bridge.ways:
-            bridge.behind = self.start = behind
-            self.start_trail = len(self.trail)
-            self.level = self.level_trials = 0
-            self.best, self.banned = (-1, {}), ()
-            for memory in (self.asked, self.closed, self.retried, self.detours):
-                memory.clear()
-            if len(self.bridges) == 1:
-                self.most_effort = self.effort + _EFFORT // 4
-            return True
-        self.bridges.pop()
-        self.start, self.start_trail = bridge.start, bridge.trail
-        return False
-
-    def _ways(self, start: int) -> Iterator[int]:
-        """The mistake lies before the event, if what that uses is no anchor, or in what the event's weights do."""
-        trail, structure = len(self.trail), set(self.by_structure)
-        for rank in range(_WAYS):
-            if self._give(start, rank):
-                yield start
-            self._rewind(trail)
-        if start >= len(self.theirs.program.kernels):
-            return
-        for option in self._by_structure(start)[:_WAYS]:
-            place, taken = start, option
-            for _ in range(_EVENTS):
-                for link in taken:
-                    self._assign(link, 1 << self.theirs.names.index(link.target))
-                    self.by_structure.add(link.target)
-                place = self._to_event(place)
-                before = len(self.trail)
-                if self._give(place, 0):
-                    yield place
-                    break
-                self._rewind(before)
-                # What this event makes has no counterpart by itself: the mistake ends further on.
-                following = self._by_structure(place) if place < len(self.theirs.program.kernels) else []
-                if not following:
-                    break
-                taken = following[0]
-            self._rewind(trail)
-            self.by_structure = set(structure)
-
-    def _by_structure(self, place: int) -> list[tuple[Link, ...]]:
+    def options_by_structure(self, place: int) -> list[tuple[Link, ...]]:
         mask = self.unassigned(place)
         return self._options(place, mask, 2) or self._options(place, mask, 2, self._next_free())
-
-    def _to_event(self, place: int) -> int:
-        found = self._advance(place)
-        return len(self.theirs.program.kernels) if found is None else found
-
-    def _furthest(self) -> int:
-        """Take again what led furthest in this segment, as long as it leads to anchors; the place behind it."""
-        links, place = self.best[1], self.start
-        kept = (len(self.trail), place)
-        reached = len(self.reached)
-        taken: list[tuple[Link, frozenset[int]]] = []
-        while place < len(self.theirs.program.kernels):
-            names = list(self.theirs.bits(self.unassigned(place)))
-            if any(name not in links for name in names):
-                break
-            roots = frozenset(self._roots(place))
-            taken += [(links[name], roots) for name in names]
-            for name in names:
-                self._assign(links[name], 1 << self.theirs.names.index(name))
-            place = self._to_event(place)
-            if len(self.reached) > reached:
-                kept, reached = (len(self.trail), place), len(self.reached)
-        self._rewind(kept[0])
-        # Two weights on one tensor give each other's tensors as well: what tells them apart lay behind the mistake.
-        for (one, roots), (other, others) in combinations(taken, 2):
-            twins = roots & others and _same_form((one,), (replace(other, target=one.target),))
-            if twins and one.target in self.links and other.target in self.links and self._names_cross(one, other):
-                self.by_structure |= {one.target, other.target}
-        return kept[1]
-
-    def _names_cross(self, one: Link, other: Link) -> bool:
-        straight = self.likeness(one) + self.likeness(other)
-        crossed = self.likeness(replace(one, target=other.target)) + self.likeness(replace(other, target=one.target))
-        return crossed >= straight
-
-    def _give(self, place: int, rank: int) -> bool:
-        """Whether every tensor that is used from here on and is no anchor was replaced by one of the reference's."""
-        arrays = {n: a for n, a in enumerate(self.theirs.program.arrays) if n in self.theirs.maker}
-        arrays |= {n: self.theirs.program.array(tensor) for n, tensor in self.tensors.items()}
-        lost = [
-            number
-            for number, array in arrays.items()
-            if self.theirs.data[number]
-            and (number in self.tensors or not self.theirs.behind[number])
-            and self.theirs.maker.get(number, place) < place <= self.theirs.last_use.get(number, -1)
-            and (number not in self.anchors or self._is_wrong_result(number))
-            and is_informative(array)
-        ]
-        taken: set[int] = set()
-        for number in sorted(lost):
-            found = [one for one in self._counterparts(number) if one not in taken]
-            if len(found) <= rank:
-                return False
-            self._put(number, found[rank])
-            taken.add(found[rank])
-        return bool(lost)
-
-    def _is_wrong_result(self, number: int) -> bool:
-        results = self.theirs.program.results.items()
-        return any(one == number and not self._result_fits(role, number) for role, one in results)
-
-    def _counterparts(self, number: int) -> list[int]:
-        """Tensors of the reference that may stand where the candidate has this one, the likeliest first."""
-        for role, result in self.theirs.program.results.items():
-            if result == number and role in self.roles:
-                return [self.ours.program.results[self.roles[role]]]
-        linked = (self.links[name] for name in self.theirs.bits(self.theirs.behind[number]) if name in self.links)
-        names = {name for link in linked for name in link.sources}
-        bits = sum(1 << bit for bit, name in enumerate(self.ours.names) if name in names)
-        shape = self.theirs.program.arrays[number].shape
-        ranked = []
-        for one, array in enumerate(self.ours.program.arrays):
-            if array.size != prod(shape) or array.dtype.kind != "f" or not self.ours.data[one] or one in self.reached:
-                continue
-            if one in self.ours.last_use and is_informative(array):
-                users = self.ours.users.get(one, ())
-                free = any(not self.is_used(n) for at in users for n in self.ours.bits(self.ours.weights_into(at)))
-                apart = (self.ours.behind[one] ^ bits).bit_count()
-                ranked.append((apart, _form_apart(array.shape, shape), not free, -one, one))
-        return [one for *_, one in sorted(ranked)]
-
-    def _put(self, number: int, partner: int) -> None:
-        """Let the candidate go on with a tensor of the reference."""
-        array, shape = self.ours.program.arrays[partner], self.theirs.program.arrays[number].shape
-        axes = _turned(array.shape, shape)
-        turned = array if axes is None else array.reshape([n for n in array.shape if n > 1]).transpose(axes)
-        self.trail.append(("given", (number, self.tensors.get(number))))
-        self.tensors[number] = self.theirs.program.tensor(np.array(turned).reshape(shape))
-        self._anchor(number, self.theirs.program.array(self.tensors[number]))
-
-    # ---- options ----------------------------------------------------------------------------------------------------
 
     def _next_free(self) -> list[tuple[str, int]]:
         """The weights of the reference that nothing is made of yet, in the order of use."""
@@ -753,7 +603,7 @@ class Search:
         self, place: int, mask: int, breadth: int, pool: list[tuple[str, int]] | None = None
     ) -> list[tuple[Link, ...]]:
         targets = list(self.theirs.bits(mask))
-        pool = self._pool(self._roots(place), breadth) if pool is None else pool
+        pool = self._pool(self.roots(place), breadth) if pool is None else pool
         names = [name for name, _ in pool]
         scored: list[tuple[float, tuple[Link, ...]]] = []
         for link_set in self._by_layer(targets, names):
@@ -871,7 +721,7 @@ class Search:
             )
         return self._uses[name] > 1
 
-    def _roots(self, place: int) -> list[int]:
+    def roots(self, place: int) -> list[int]:
         """Numbers in the reference of the nearest anchored tensors behind an event."""
         found: dict[int, None] = {}
         seen: set[int] = set()
@@ -928,7 +778,7 @@ class Search:
         results = self.theirs.program.results
         fits = [
             number in self.tensors
-            and (self._result_fits(role, number) if role in self.roles else number in self.anchors)
+            and (self.result_fits(role, number) if role in self.roles else number in self.anchors)
             for role, number in results.items()
             if self.theirs.behind[number]
         ]
@@ -962,30 +812,8 @@ class Search:
         return not any(self.read(one).size == prod(link.shape) for one in (*left, *others))
 
 
-def _form_apart(one: Shape, other: Shape) -> int:
-    """0: the same axes; 1: the same in another order; 2: others."""
-    first, second = ([n for n in shape if n > 1] for shape in (one, other))
-    return 0 if first == second else 1 if sorted(first) == sorted(second) else 2
-
-
-def _turned(source: Shape, target: Shape) -> tuple[int, ...] | None:
-    """The order of axes (without those of one element) that makes the one shape the other; None: as they are."""
-    one, other = ([n for n in shape if n > 1] for shape in (source, target))
-    if _form_apart(source, target) != 1:
-        return None
-    return next(axes for axes in permutations(range(len(one))) if [one[axis] for axis in axes] == other)
-
-
 def _sources(choice: _Choice) -> Iterator[str]:
     return (name for link in choice.taken for name in link.sources)
-
-
-def _same_form(one: tuple[Link, ...], other: tuple[Link, ...]) -> bool:
-    """Whether two options differ in nothing but the weights that they take."""
-    return len(one) == len(other) and all(
-        a.target == b.target and a.source_shapes == b.source_shapes and _form(a) == _form(b) and a.sources != b.sources
-        for a, b in zip(one, other, strict=True)
-    )
 
 
 def _same_links(one: tuple[Link, ...], other: tuple[Link, ...]) -> bool:
@@ -996,11 +824,6 @@ def _same_links(one: tuple[Link, ...], other: tuple[Link, ...]) -> bool:
         and all(map(np.array_equal, a.places, b.places))
         for a, b in zip(one, other, strict=True)
     )
-
-
-def _form(link: Link) -> Any:
-    recipe = link.recipe
-    return (recipe.pieces, recipe.joined) if isinstance(recipe, TensorView) else recipe
 
 
 def _used(graph: Graph) -> set[str]:
