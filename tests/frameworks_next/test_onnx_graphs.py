@@ -51,7 +51,8 @@ MISTAKES = [
     (models.ConvNet, {"eps": 1e-2}, "bn1"),
     (models.ConvNet, {"counted": False}, "pool"),
     (models.Stack, {"slope": 0.2}, "blocks.1.act"),
-    (models.Stack, {"scale": 0.5}, "blocks.1"),
+    # What the block adds is wrong: the first tensor behind it is what its activation is given.
+    (models.Stack, {"scale": 0.5}, "blocks.1.act"),
     (models.Block, {"scaled": False}, "attn.out"),
     (models.Block, {"eps": 1e-2}, "norm2"),
     (models.Language, {"approximate": "tanh"}, "block.act"),

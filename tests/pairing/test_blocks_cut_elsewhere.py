@@ -52,7 +52,7 @@ def doubled(x: torch.Tensor) -> torch.Tensor:
 def test_tail_outside_of_the_blocks_is_no_failure() -> None:
     found = align(recorded([doubled, doubled, doubled]), recorded([nothing, nothing, nothing], outside=doubled))
     assert found.passed
-    assert any("begin or end elsewhere" in str(note) for note in found.comparison.notes)
+    assert not [one for one in found.findings if one.kind in ("cause", "hint")]
 
 
 @pytest.mark.parametrize("wrong", [torch.tanh, lambda x: x.repeat(2, 1), lambda x: x[:, :2]])

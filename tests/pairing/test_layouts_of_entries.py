@@ -64,14 +64,14 @@ def test_channels_are_moved_in_any_number_of_dimensions(rank: int) -> None:
 
 
 def test_layout_is_left_alone_when_settings_or_shapes_do_not_call_for_it() -> None:
-    last = entry(np.moveaxis(IMAGES, 1, 3))
+    last = entry(9 * np.moveaxis(IMAGES, 1, 3))
     assert viewed(entry(IMAGES), last, FIRST, FIRST) is None
     assert viewed(entry(IMAGES), last, LAST, LAST) is None
     assert viewed(entry(IMAGES), entry(IMAGES), FIRST, LAST) is None, "the shape is as it should be"
     assert viewed(entry(IMAGES), last, None, LAST) is None
     assert viewed(entry(IMAGES), last, FIRST, None) is None
     assert viewed(entry(IMAGES[0]), last, FIRST, LAST) is None
-    assert viewed(entry(np.ones((2, 3))), entry(np.ones((3, 2))), FIRST, LAST) is None, "no channels to move"
+    assert viewed(entry(np.ones((2, 3))), entry(9 * np.ones((3, 2))), FIRST, LAST) is None, "no channels to move"
 
 
 SEQUENCE = np.random.default_rng(0).normal(size=(4, 2, 3))
@@ -90,16 +90,16 @@ def test_time_and_batch_are_exchanged_for_the_sequence_itself(role: str) -> None
 
 
 def test_time_and_batch_stay_where_nothing_calls_for_it() -> None:
-    turned = SEQUENCE.transpose(1, 0, 2)
+    turned = 9 * SEQUENCE.transpose(1, 0, 2)
     assert viewed(entry(SEQUENCE, "output.1"), entry(turned, "output.1"), TIME, BATCH) is None, "a state"
     assert viewed(entry(SEQUENCE), entry(turned), TIME, TIME) is None
     assert viewed(entry(SEQUENCE), entry(SEQUENCE), TIME, BATCH) is None
     conv = layer("conv1d")
     assert viewed(entry(SEQUENCE), entry(turned), conv, replace(conv, origin="paddle.nn.Conv1D")) is None
     flat = SEQUENCE[:, :, 0]
-    assert viewed(entry(flat), entry(flat.T), TIME, BATCH) is None
+    assert viewed(entry(flat), entry(9 * flat.T), TIME, BATCH) is None
     deep = SEQUENCE[..., None]
-    assert viewed(entry(deep), entry(deep.transpose(1, 0, 2, 3)), TIME, BATCH) is None
+    assert viewed(entry(deep), entry(9 * deep.transpose(1, 0, 2, 3)), TIME, BATCH) is None
 
 
 LINEAR = layer("linear")
@@ -136,13 +136,13 @@ def test_values_decide_among_orders_of_one_shape() -> None:
 
 
 def test_rows_stay_where_nothing_calls_for_another_order() -> None:
-    turned = SEQUENCE.transpose(1, 0, 2)
+    turned = 9 * SEQUENCE.transpose(1, 0, 2)
     assert rows(SEQUENCE, SEQUENCE) is None
     assert rows(SEQUENCE, turned, None) is None
     assert rows(SEQUENCE, turned, LINEAR, None) is None
     assert rows(SEQUENCE, turned, LINEAR, layer("relu")) is None
     assert rows(SEQUENCE, turned, layer("conv2d"), layer("conv2d")) is None
-    assert rows(SEQUENCE, SEQUENCE.transpose(0, 2, 1)) is None, "the last axis is the row"
-    assert rows(SEQUENCE[0], SEQUENCE[0].T) is None
+    assert rows(SEQUENCE, 9 * SEQUENCE.transpose(0, 2, 1)) is None, "the last axis is the row"
+    assert rows(SEQUENCE[0], 9 * SEQUENCE[0].T) is None
     six = np.random.default_rng(0).normal(size=(2, 3, 1, 1, 1, 4))
-    assert rows(six, six.transpose(1, 0, 2, 3, 4, 5)) is None, "too many orders to try"
+    assert rows(six, 9 * six.transpose(1, 0, 2, 3, 4, 5)) is None, "too many orders to try"

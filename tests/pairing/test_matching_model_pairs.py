@@ -97,7 +97,8 @@ def test_every_pair_says_how_it_was_found(recordings: dict[str, tuple[Recording,
     pairing = match(*recordings["resnet18"])
     assert {pair.how for pair in pairing.pairs} <= {"name", "rename", "structure", "order", "value"}
     assert all(0 < pair.confidence <= 1 for pair in pairing.pairs)
-    assert any(pair.how == "order" and pair.confidence < 1 for pair in pairing.pairs)
+    assert all((pair.confidence < 1) == (pair.how in ("structure", "order")) for pair in pairing.pairs)
+    assert {"value", "structure"} <= {pair.how for pair in pairing.pairs}
 
 
 def test_activation_that_only_one_side_has_as_a_module_is_structure(

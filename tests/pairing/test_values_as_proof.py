@@ -1,4 +1,4 @@
-"""What numbers prove about partners: layers on one input, tensors outside of layers, sketches in another layout."""
+"""What numbers prove about partners: tensors outside of layers, sketches in another layout."""
 
 from __future__ import annotations
 
@@ -10,95 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pairing.made import FIRST, PADDLE, TORCH, Model, attention, matched, modules, packed_attention, partners
+from pairing.made import FIRST, PADDLE, TORCH, Model, attention, matched, packed_attention, partners
 from reprod_log.errors import RecordingError
 from reprod_log.recording import Entry, Recording, entry_of
 from reprod_log.recording.sketch import Sketching, SketchOrder, sketch_of, stored_sketch
 from reprod_log.recording.summary import summarise
-
-SQUARE = np.ones((3, 3))
-
-
-def side(*names: str, values: tuple[float, ...], given: str = "same", origins: dict[str, str] = TORCH) -> Recording:
-    """Linear layers of one weight that were all given one input, and gave these values."""
-    model = Model(origins)
-    for name, value in zip(names, values, strict=True):
-        model.entry(f"step0/forward/{name}#0:input.0", np.ones((2, 3)), hash=given or f"of {name}")
-        model.linear(name, SQUARE, np.full((2, 3), value))
-    return model.recording()
-
-
-def settled(ours: Recording, theirs: Recording) -> list[tuple[str, str]]:
-    found = modules(ours, theirs)
-    return [found[path] for path in dict.fromkeys(entry.key.path for entry in ours.entries) if path in found]
-
-
-IN_ORDER = [("x", "order"), ("y", "order")]
-CROSSED = [("y", "value"), ("x", "value")]
-# As near as a tensor with a defect, and not near enough to be known without the same input.
-OURS, NEAR = side("a", "b", values=(20.0, 40.0)), side("x", "y", values=(40.0, 20.9))
-
-
-def test_two_layers_on_one_input_are_told_by_what_they_give() -> None:
-    ours = side("a", "b", values=(1.0, 2.0))
-    assert settled(ours, side("x", "y", values=(2.0, 1.0))) == CROSSED
-    assert settled(ours, side("x", "y", values=(1.0, 2.0))) == [("x", "value"), ("y", "value")]
-    assert settled(ours, side("x", "y", values=(2.0, 3.0))) == IN_ORDER, "no arrangement agrees"
-    assert settled(side("a", "b", values=(1.0, 1.0)), side("x", "y", values=(1.0, 1.0))) == IN_ORDER, "two agree"
-    assert settled(OURS, NEAR) == CROSSED
-    assert settled(OURS, side("x", "y", values=(40.0, 21.1))) == IN_ORDER, "as far apart as another tensor"
-
-
-def test_layers_on_other_inputs_or_paired_by_name_are_left_alone() -> None:
-    assert settled(side("a", "b", values=(20.0, 40.0), given=""), NEAR) == IN_ORDER
-    named = side("a", "b", values=(40.0, 20.9), origins=PADDLE)
-    assert settled(OURS, named) == [("a", "name"), ("b", "name")]
-
-
-@pytest.mark.parametrize("lacking", ["ours", "theirs"])
-@pytest.mark.parametrize("detail", ["summary", "none"])
-def test_outputs_without_values_settle_nothing(lacking: str, detail: str) -> None:
-    sides = {"ours": OURS, "theirs": NEAR}
-    found = sides[lacking]
-    kept = [one for one in found.entries if not (one.key.role == "output" and detail == "none")]
-    kept = [replace(one, detail="summary", hash="") if one.key.role == "output" else one for one in kept]
-    sides[lacking] = Recording(tuple(kept), modules=found.modules)
-    pairs = partners(matched(sides["ours"], sides["theirs"]))
-    assert pairs["step0/parameter/a.weight"][0] == "step0/parameter/x.weight"
-
-
-def test_inputs_of_other_passes_and_phases_do_not_count() -> None:
-    ours = side("a", "b", values=(20.0, 40.0), given="")
-    more = tuple(
-        replace(entry_of(key, np.ones(3)), hash="same")
-        for path in "ab"
-        for key in (
-            f"float64@step0/forward/{path}#0:input",
-            f"step0/backward/{path}#0:input",
-            f"step0/data/{path}:input",
-        )
-    )
-    assert settled(Recording((*more, *ours.entries), modules=ours.modules), NEAR) == IN_ORDER
-
-
-def test_roles_in_names_come_before_values_that_are_only_near() -> None:
-    ours, theirs = side("q", "k", values=(20.0, 40.0)), side("key", "query", values=(20.9, 41.0))
-    assert settled(ours, theirs) == [("query", "structure"), ("key", "structure")]
-    # A role that is not said, said twice, or said of other layers settles nothing.
-    for here, there in ((("q", "z"), ("k", "query")), (("q", "q2.q"), ("k", "query")), (("q", "k"), ("v", "query"))):
-        found = settled(side(*here, values=(1.0, 2.0)), side(*there, values=(2.0, 1.0)))
-        assert [how for _, how in found] == ["value", "value"]
-
-
-@pytest.mark.parametrize(("count", "how"), [(6, "value"), (7, "order")])
-def test_more_layers_than_can_be_tried_are_left_alone(count: int, how: str) -> None:
-    values = tuple(20.0 * 2**place for place in range(count))
-    near = tuple(1.04 * value for value in reversed(values))
-    found = settled(side(*"abcdefg"[:count], values=values), side(*"tuvwxyz"[:count], values=near))
-    assert {said for _, said in found} == {how}
-
-
-# Tensors outside of layers.
 
 
 def table(origins: dict[str, str], name: str, *entries: Entry) -> Recording:

@@ -115,3 +115,32 @@ def test_gradient_of_a_summed_part_goes_to_its_place_in_each_summand() -> None:
     weights = WeightMap((Link("b", (2,), ("ih", "hh"), ((8,), (8,)), recipe),))
     given = {"ih": np.arange(8.0), "hh": np.arange(8.0)}
     assert np.array_equal(weights.gradients(given)["b"], [2.0, 3.0])
+
+
+class LastState(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.rnn, self.head = torch.nn.GRU(6, 4, batch_first=True), torch.nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.rnn(x)[1][-1])
+
+
+class LastStep(paddle.nn.Layer):
+    """The same, read from the sequence; `cut` gives the recurrent layer a part of the gradient only."""
+
+    def __init__(self, cut: bool = False) -> None:
+        super().__init__()
+        self.cut = cut
+        self.rnn, self.head = paddle.nn.GRU(6, 4), paddle.nn.Linear(4, 3)
+
+    def forward(self, x: Any) -> Any:
+        last = self.rnn(x)[0][:, -1]
+        return self.head(0.5 * last + 0.5 * last.detach() if self.cut else last)
+
+
+def test_last_state_may_be_read_from_the_sequence_but_its_gradient_may_not_be_cut() -> None:
+    sequences = np.random.default_rng(1).normal(size=(2, 5, 6)).astype(np.float32)
+    assert align_models(LastState(), LastStep(), (sequences,), loss=loss).passed
+    assert not align_models(LastState(), LastStep(cut=True), (sequences,), loss=loss).passed

@@ -11,7 +11,7 @@ import numpy as np
 
 from reprod_log.alignment.alignment import Alignment
 from reprod_log.alignment.options import AlignOptions
-from reprod_log.alignment.recordings import align_with
+from reprod_log.alignment.recordings import align_with, crossed
 from reprod_log.alignment.stopped import stopped
 from reprod_log.capture.live import live_model
 from reprod_log.capture.session import suppress_recording
@@ -185,7 +185,8 @@ def _aligned(runs: Experiments, options: AlignOptions) -> Alignment:
         # The weights were transferred by a map under which the programs do not agree in float64.
         unproven = told("cause.unproven_map", names=Names(weights.unproven[:_MOST_SHOWN]))
         return replace(alignment, findings=(unproven, *map(_less_sure, alignment.findings)))
-    findings = (*_doubts(weights, options.rename), *alignment.findings, *_by_values(weights))
+    doubts = (*crossed(weights.crossings, options.rename), *_reordered(weights))
+    findings = (*doubts, *alignment.findings, *_by_values(weights))
     return replace(alignment, findings=findings, weight_map=with_file_names(weights, runs.ours, runs.theirs))
 
 
@@ -254,20 +255,10 @@ def _by_values(weights: WeightMap) -> Iterator[Finding]:
         yield told("cause.weight_map", count=len(found), pairs=pairs)
 
 
-def _doubts(weights: WeightMap, rename: Mapping[str, str]) -> Iterator[Finding]:
-    """What goes against the names of layers, unless the user's own map says so; weights in another order, which would
-    be wrong if they were loaded by name; weights that several of the reference's make together: a layer that was merged
-    on purpose (a folded norm) and one that was forgotten are the same to every output."""
-    for one in weights.crossings:
-        if not any(is_front(old, path) for old in rename for path in (one.one, one.two)):
-            yield told(
-                "cause.crossed",
-                one=Name(one.one),
-                other=Name(one.other),
-                two=Name(one.two),
-                another=Name(one.another),
-                rename=repr({one.one: one.other, one.two: one.another}),
-            )
+def _reordered(weights: WeightMap) -> Iterator[Finding]:
+    """Weights in another order, which would be wrong if they were loaded by name; weights that several of the
+    reference's make together: a layer that was merged on purpose (a folded norm) and one that was forgotten are the
+    same to every output."""
     for link in weights.links:
         if link.is_permuted:
             yield told("cause.permuted_weight", source=Name(link.sources[0]), target=Name(link.target))

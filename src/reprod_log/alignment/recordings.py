@@ -12,13 +12,15 @@ from reprod_log.alignment.options import AlignOptions
 from reprod_log.alignment.stopped import Patience, stopped
 from reprod_log.diagnose import Case, Finding, diagnose
 from reprod_log.diagnose.case import CaseData
+from reprod_log.diagnose.finding import told
 from reprod_log.measure.comparison import Comparison, measure
 from reprod_log.measure.metrics import metric
 from reprod_log.measure.picture import pictures_of
 from reprod_log.measure.sketch import has_values
-from reprod_log.messages import message
+from reprod_log.messages import Name, message
 from reprod_log.pairing import Pair, Pairing, match
-from reprod_log.pairing.links import WeightMap
+from reprod_log.pairing.links import Crossing, WeightMap
+from reprod_log.pairing.rename import is_front
 from reprod_log.progress import Progress, shown
 from reprod_log.ranks import open_sides
 from reprod_log.recording import Key, Recording
@@ -143,9 +145,23 @@ def align_with(
         if measured == pairs:
             how_far = message("stopped.floor", done=judged)
         raise stopped(Alignment(case.reference, case.candidate, comparison, policy, verdict, (), floor), how_far)
-    findings = diagnose(case)
+    findings = (*crossed(pairing.crossings, options.rename), *diagnose(case))
     pictures = pictures_of(_to_look_at(pairing, comparison, verdict, findings)) if options.elements else {}
     return Alignment(case.reference, case.candidate, comparison, policy, verdict, findings, floor, pictures=pictures)
+
+
+def crossed(crossings: Iterable[Crossing], rename: Mapping[str, str]) -> Iterator[Finding]:
+    """A doubt for every two layers that agree only against their names, unless the user's own map says so."""
+    for one in crossings:
+        if not any(is_front(old, path) for old in rename for path in (one.one, one.two)):
+            yield told(
+                "cause.crossed",
+                one=Name(one.one),
+                other=Name(one.other),
+                two=Name(one.two),
+                another=Name(one.another),
+                rename=repr({one.one: one.other, one.two: one.another}),
+            )
 
 
 def _to_look_at(

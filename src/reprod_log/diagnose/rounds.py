@@ -171,15 +171,15 @@ class _Rounds:
         candidate = replace(self.candidate, entries=tuple(entries), source="")
         found = match(self.reference, candidate, rename=self.runs.rename)
         # A layer whose output differs while what follows is right would be taken for another way of writing.
-        again = {pair.reference.key: pair for pair in found.pairs}
+        again = {(pair.reference.key, pair.candidate.key): pair for pair in found.pairs}
         raw = {entry.key: entry for entry in entries}
         pairs = [
-            again.get(pair.reference.key) or Pair(pair.reference, raw[key], pair.how, pair.confidence, pair.view)
+            again.get((pair.reference.key, key)) or Pair(pair.reference, raw[key], pair.how, pair.confidence, pair.view)
             for pair in self.pairing.pairs
             if (key := pair.candidate.key) in raw
         ]
-        known = {pair.reference.key for pair in pairs}
-        pairs += [pair for pair in found.pairs if pair.reference.key not in known]
+        known, taken = {pair.reference.key for pair in pairs}, {pair.candidate.key for pair in pairs}
+        pairs += [pair for pair in found.pairs if pair.reference.key not in known and pair.candidate.key not in taken]
         return replace(self.pairing, pairs=tuple(pairs))
 
     def _seen(self, hidden: Collection[Key], *, scaled: bool = False) -> Case:

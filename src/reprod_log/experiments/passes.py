@@ -13,20 +13,18 @@ from reprod_log.experiments.evaluation import evaluated
 from reprod_log.experiments.need import Storage
 from reprod_log.experiments.regions import run_alone
 from reprod_log.frameworks.contract import Call, Capability
-from reprod_log.frameworks.module_tree import join
 from reprod_log.frameworks.side import NARROW, Batch, Scope, Side, StandIns, as_mapping
 from reprod_log.frameworks.tensors import rounded
 from reprod_log.measure.comparison import measure_pair
 from reprod_log.messages import Foreign, Message, Name, Note, Number, message
 from reprod_log.pairing import Pair, Pairing
 from reprod_log.pairing.arguments import arranged, begins_elsewhere, with_shared_outputs
-from reprod_log.pairing.by_values import ValuePairs
 from reprod_log.pairing.entries import keeps_weights
-from reprod_log.pairing.graphs import GraphPairs
 from reprod_log.pairing.layouts import time_and_batch_exchanged
 from reprod_log.pairing.links import WeightMap
 from reprod_log.pairing.models import Layers, match_layers
-from reprod_log.pairing.weight_map import TransferPlan, make_plan
+from reprod_log.pairing.places import ValuePairs
+from reprod_log.pairing.recorded_map import recorded_map
 from reprod_log.progress import Stage, stage
 from reprod_log.recording import PHASES, Array, Entry, Key, Recording
 from reprod_log.recording.program import of_one_program
@@ -76,7 +74,7 @@ class Experiments:
         self.emulated = ""
         """The narrow type that only the candidate computes in, and in which the reference was run for it."""
         self._truth: dict[Key, Entry] = {}
-        self._plan = TransferPlan((), ())
+        self._map = weights or WeightMap(())
 
     def recordings(self) -> tuple[Recording, Recording]:
         """The recording of each side, with all passes in it."""
@@ -118,20 +116,14 @@ class Experiments:
                 self._notes[1].append(message("note.experiments.evaluation", call=found[0].key.call or 0))
         self._truth = {entry.key: entry for entry in extra[0]}
         extra[0].extend(self._emulate())
-        layers = match_layers(reference, candidate, rename=self.rename)
-        if self.weights is not None:
-            layers = _by_values(layers, ValuePairs.of(extra[0], extra[1]).modules)
-        elif not (keeps_weights(reference) and keeps_weights(candidate)):
-            layers = replace(layers, modules=GraphPairs.of((reference, candidate), extra, layers).alone)
-        shapes = {
-            join(module.path, name): shape for module in candidate.modules for name, shape in module.parameters.items()
-        }
-        self._plan = make_plan(layers.units, shapes)
+        wide = [replace(main, entries=(*main.entries, *more)) for main, more in zip(mains, extra, strict=True)]
+        layers = match_layers(wide[0], wide[1], rename=self.rename)
+        self._map = self.weights or recorded_map(wide[0], wide[1], layers.units)
         done: tuple[list[Any], ...] = (*extra, self.complete)
         kept = list(map(len, done))
         try:
             if self._both_can("isolate"):
-                self._isolate(reference, candidate, layers, extra)
+                self._isolate(reference, candidate, _alone(wide[0], wide[1], layers), extra)
                 kept = list(map(len, done))
             if self._injects:
                 self._inject(reference, extra)
@@ -154,11 +146,8 @@ class Experiments:
             root = next(one for one in models if not one or name.startswith(f"{one}."))
             return models[root].read(name.removeprefix(f"{root}."))
 
-        if self.weights is not None:
-            links = [link for link in self.weights.links if all(_is_below(name, layer) for name in link.sources)]
-            return {link.target: link.apply([read(name) for name in link.sources]) for link in links}
-        moves = [move for move in self._plan.moves if all(_is_below(name, layer) for name in move.sources)]
-        return {move.target: move.apply(read) for move in moves}
+        links = [link for link in self._map.links if all(_is_below(name, layer) for name in link.sources)]
+        return {link.target: link.apply([read(name) for name in link.sources]) for link in links}
 
     def fed(self, reference: Recording, pairing: Pairing) -> tuple[Entry, ...]:
         """The candidate in float64, every part of it fed with the reference's values; nothing where it cannot be.
@@ -201,7 +190,7 @@ class Experiments:
 
     def _transfer(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
         """Gradients or parameters of the reference in the candidate's names and layouts."""
-        return _transferred(self._plan, arrays) if self.weights is None else dict(self.weights.gradients(arrays))
+        return dict(self._map.gradients(arrays))
 
     def _both_can(self, capability: Capability) -> bool:
         """Whether both sides can do it; with a note about each that cannot."""
@@ -295,13 +284,17 @@ class Experiments:
         return message("note.experiments.emulated", dtype=self.emulated, share=share)
 
     def _isolate(
-        self, reference: Recording, candidate: Recording, layers: Layers, extra: tuple[list[Entry], list[Entry]]
+        self,
+        reference: Recording,
+        candidate: Recording,
+        alone: Mapping[str, str],
+        extra: tuple[list[Entry], list[Entry]],
     ) -> None:
         known = self._storage.calls
         calls = list(runner_of(self.ours.framework).calls(self.ours, self.batches[0]) if known is None else known)
         # A model's partner is the other model, whatever is between its layers.
         roots = as_mapping(self.ours.model).keys() & as_mapping(self.theirs.model).keys()
-        partners = {**{root: root for root in roots}, **{path: found[0] for path, found in layers.modules.items()}}
+        partners = {**{root: root for root in roots}, **alone}
         there = {call.path: partners[call.path] for call in calls if call.path in partners}
         self.partners = there
         if self.theirs.narrow is not None:
@@ -409,11 +402,25 @@ def _narrow_results(recording: Recording) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _by_values(layers: Layers, same: Mapping[str, str]) -> Layers:
-    """The layers with the partners that values give them, and no other layer with a partner that is taken."""
-    taken = set(same.values())
-    others = {path: one for path, one in layers.modules.items() if path not in same and one[0] not in taken}
-    return replace(layers, modules={**{path: (partner, "value") for path, partner in same.items()}, **others})
+def _alone(reference: Recording, candidate: Recording, layers: Layers) -> dict[str, str]:
+    """The layers that can be run alone: those that take and give the same, and others with a partner of their own.
+
+    A node of a graph may stand for several layers: it is run alone only on what its partner was given.
+    """
+    values = ValuePairs.of(reference.entries, candidate.entries)
+    taken = set(values.modules.values())
+    others = {
+        path: partner
+        for path, (partner, _) in layers.modules.items()
+        if path not in values.modules and partner not in taken
+    }
+    if not (keeps_weights(reference) and keeps_weights(candidate)):
+        places = [(ours, theirs) for ours, (theirs, _) in values.places.items()]
+        fed = {one[0] for one, other in places if one[2].startswith("input") and others.get(one[0]) == other[0]}
+        given = {one[0] for one, _ in places if one[2].startswith("output")}
+        made = {other[0] for _, other in places if other[2].startswith("output")}
+        others = {path: partner for path, partner in others.items() if path in fed - given and partner not in made}
+    return {**values.modules, **others}
 
 
 def _is_below(name: str, layer: str) -> bool:
@@ -464,9 +471,3 @@ def _stand_ins(pairing: Pairing, phase: str) -> dict[Key, Array]:
 def _first_pass(key: Key) -> Key:
     """The key of the first backward pass through a tensor."""
     return Key(key.path, key.phase, key.step, key.call, key.role.partition("~")[0])
-
-
-def _transferred(plan: TransferPlan, gradients: Mapping[str, Array]) -> dict[str, Array]:
-    """The reference's gradients in the candidate's names and layouts."""
-    moves = [move for move in plan.moves if all(name in gradients for name in move.sources)]
-    return {move.target: move.apply(gradients.__getitem__) for move in moves}

@@ -36,11 +36,9 @@ class Print:
     absolute: float
     squares: float
 
-    def near(self, other: Print) -> bool:
-        scale = max(self.absolute, other.absolute)
-        return abs(self.total - other.total) <= 4 * LOOSE * scale and abs(self.absolute - other.absolute) <= (
-            4 * LOOSE * scale
-        )
+    def near(self, other: Print, limit: float = LOOSE) -> bool:
+        reach = 4 * limit * max(self.absolute, other.absolute)
+        return abs(self.total - other.total) <= reach and abs(self.absolute - other.absolute) <= reach
 
 
 def fingerprint(array: Array) -> Print:
@@ -102,14 +100,14 @@ def same_numbers(one: Array, other: Array, limit: float = LOOSE) -> bool:
     return bool(apart.max() <= limit * scale)
 
 
-def view_of(one: Array, other: Array) -> tuple[int, ...] | None:
+def view_of(one: Array, other: Array, limit: float = LOOSE) -> tuple[int, ...] | None:
     """How the second becomes the first: () as it is, (-1,) reshaped, or its axes permuted; None: not the same."""
-    if one.shape == other.shape and same_numbers(one, other):
+    if one.shape == other.shape and same_numbers(one, other, limit):
         return ()
     if one.size != other.size:
         return None
     a, b = one.reshape(-1), other.reshape(-1)
-    if one.shape != other.shape and _starts_alike(a, b) and same_numbers(a, b):
+    if one.shape != other.shape and _starts_alike(a, b, limit) and same_numbers(a, b, limit):
         return (-1,)
     narrow_a = one.reshape([n for n in one.shape if n > 1])
     narrow_b = other.reshape([n for n in other.shape if n > 1])
@@ -118,13 +116,14 @@ def view_of(one: Array, other: Array) -> tuple[int, ...] | None:
     for axes in permutations(range(narrow_b.ndim)):
         if axes != tuple(range(narrow_b.ndim)) and tuple(narrow_b.shape[axis] for axis in axes) == narrow_a.shape:
             turned = narrow_b.transpose(axes)
-            if same_numbers(narrow_a, turned):
+            if same_numbers(narrow_a, turned, limit):
                 return axes
     return None
 
 
-def _starts_alike(a: Array, b: Array) -> bool:
-    return same_numbers(a[:_PROBED], b[:_PROBED]) or bool((np.abs(a[:_PROBED]) > 1e4).any())
+def _starts_alike(a: Array, b: Array, limit: float) -> bool:
+    # A few numbers may be small beside the largest, which sets the scale.
+    return limit > LOOSE or same_numbers(a[:_PROBED], b[:_PROBED]) or bool((np.abs(a[:_PROBED]) > 1e4).any())
 
 
 @dataclass(frozen=True)
@@ -139,8 +138,8 @@ class Anchor:
 class Index:
     """The tensors of one program, to be found by value."""
 
-    def __init__(self, arrays: Mapping[int, Array]) -> None:
-        self._arrays = arrays
+    def __init__(self, arrays: Mapping[int, Array], limit: float = LOOSE) -> None:
+        self._arrays, self._limit = arrays, limit
         self._groups: dict[tuple[int, int, bool], list[tuple[float, int]]] = {}
         self._prints: dict[int, Print] = {}
         for number, array in arrays.items():
@@ -156,13 +155,13 @@ class Index:
             return ()
         made = fingerprint(array)
         group = self._groups.get(_group(array, made), [])
-        reach = 2 * LOOSE * made.squares
+        reach = 2 * self._limit * made.squares
         low = bisect_left(group, (made.squares - reach, -1))
         high = bisect_right(group, (made.squares + reach, 1 << 60))
         found = []
         for _, number in group[low:high]:
-            if self._prints[number].near(made):
-                axes = view_of(self._arrays[number], array)
+            if self._prints[number].near(made, self._limit):
+                axes = view_of(self._arrays[number], array, self._limit)
                 if axes is not None:
                     found.append(Anchor(number, axes))
                     if len(found) >= most:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
@@ -11,26 +11,11 @@ import numpy as np
 
 from reprod_log.frameworks.nests import filled, flatten, plain_role
 from reprod_log.frameworks.tensors import is_floating
-from reprod_log.pairing.distance import SAME, gap, relative
-from reprod_log.recording import Array, Entry
+from reprod_log.pairing.distance import SAME, relative
+from reprod_log.recording import Array
 
 if TYPE_CHECKING:
     from reprod_log.frameworks.contract import Call
-
-
-def input_partner(entry: Entry, given: Sequence[Entry]) -> Entry | None:
-    """The argument on the other side that is this one: by role where that fits, else by values.
-
-    None when there is none of this shape: the other module takes other arguments.
-    """
-    fitting = [one for one in given if one.shape == entry.shape]
-    same_role = next((one for one in fitting if one.key.role == entry.key.role), None)
-    if len(fitting) == 1 and same_role is not None:
-        return same_role
-    by_value = [one for one in fitting if gap(entry, one) < SAME]
-    if same_role is not None:
-        return same_role if same_role in by_value or len(by_value) != 1 else by_value[0]
-    return by_value[0] if by_value else None
 
 
 def arranged(ours: Call, theirs: Call) -> Call | None:

@@ -2,74 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
-from reprod_log.frameworks.module_tree import join
 from reprod_log.layers.lookup import find_layer
 from reprod_log.messages import Message, Names, message
-from reprod_log.pairing.arguments import input_partner
 from reprod_log.pairing.by_values import match_by_values
-from reprod_log.pairing.entries import NameFinder, keeps_weights, matched, one_element_view
-from reprod_log.pairing.graphs import match_with_graph
+from reprod_log.pairing.entries import NameFinder, matched, one_element_view
 from reprod_log.pairing.layouts import output_view, row_view, viewed_entry
 from reprod_log.pairing.links import WeightMap
-from reprod_log.pairing.models import match_layers
+from reprod_log.pairing.models import Layers, match_layers
 from reprod_log.pairing.pairing import CONFIDENCE, How, Pair, Pairing, View
+from reprod_log.pairing.recorded_map import covered_modules
 from reprod_log.pairing.rename import renamed
 from reprod_log.pairing.weight_map import tensor_views
-from reprod_log.recording import Entry, Key, ModuleInfo, Recording
-
-_OF_MODULES = ("forward", "backward")
-_OF_TENSORS = ("gradient", "clip", "update", "parameter", "buffer", "optimizer")
+from reprod_log.recording import OF_MODULES, OF_TENSORS, Entry, Key, ModuleInfo, Recording
 
 
 def match_models(
     reference: Recording, candidate: Recording, *, rename: Mapping[str, str], weights: WeightMap | None
 ) -> Pairing:
     """Every entry of the reference with its partner, where a recording describes a model."""
-    described = bool(reference.modules and candidate.modules)
-    pairing = matched((LayerFinder if described else NameFinder)(reference, candidate, rename))
-    if weights is not None:
-        return match_by_values(reference, candidate, weights, pairing)
-    if keeps_weights(reference) and keeps_weights(candidate):
-        return pairing
-    return match_with_graph(reference, candidate, pairing, match_layers(reference, candidate, rename=rename))
+    if not (reference.modules and candidate.modules):
+        return matched(NameFinder(reference, candidate, rename))
+    layers = match_layers(reference, candidate, rename=rename)
+    pairing = matched(LayerFinder(reference, candidate, rename, layers))
+    return match_by_values(reference, candidate, pairing, layers.units, weights)
 
 
 class LayerFinder(NameFinder):
     """Looks for partners by the layers that both recordings describe."""
 
-    def __init__(self, reference: Recording, candidate: Recording, rename: Mapping[str, str]) -> None:
+    def __init__(self, reference: Recording, candidate: Recording, rename: Mapping[str, str], layers: Layers) -> None:
         super().__init__(reference, candidate, rename)
-        layers = self.layers = match_layers(reference, candidate, rename=rename)
+        self.layers = layers
         self.our_constants, self.their_constants = constants(reference), constants(candidate)
         self.their_partners = {partner for partner, _ in layers.modules.values()}
-        self.our_compared = layers.modules.keys() - layers.called_otherwise
-        self.their_compared = {layers.modules[path][0] for path in self.our_compared}
         self.views = tensor_views(layers.units, _shapes(reference))
         self.our_covered = covered_modules(reference, self.views.keys() | self.our_constants)
         there = {name for view in self.views.values() for name in view.candidate}
         self.their_covered = covered_modules(candidate, there | self.their_constants)
         self.ours = {module.path: module for module in reference.modules}
         self.theirs = {module.path: module for module in candidate.modules}
-        self._row_views: dict[tuple[str, int | None, int], View | None] = {}
         self._answered: set[_Call] = set()
-        self.inputs: dict[_Call, list[Entry]] = {}
-        for entry in candidate.entries:
-            if entry.key.phase == "forward" and entry.key.role.startswith("input"):
-                self.inputs.setdefault(_call(entry.key), []).append(entry)
+        self.results = _result_roles(reference, candidate)
 
     def partner(self, entry: Entry) -> Pair | None:
         key, rule = renamed(entry.key, self.rename)
-        if key.phase in _OF_MODULES:
+        if key.phase in OF_MODULES:
             if rule is None:
                 return self._module_entry(entry)
             return self._in_layout(entry, self.named(entry, key, "rename"))
-        if key.phase in _OF_TENSORS:
+        if key.phase in OF_TENSORS:
             if rule is None:
                 return self._tensor_entry(entry) or self.named(entry, key, "name")
             if key.path in self._view_sources(entry):
@@ -85,34 +72,14 @@ class LayerFinder(NameFinder):
         return [*found, *super().structural(pairs, alone, left)]
 
     def _module_entry(self, entry: Entry) -> Pair | None:
-        layers = self.layers
-        found = layers.modules.get(entry.key.path)
+        found = self.layers.modules.get(entry.key.path)
         path, how = found if found is not None else (entry.key.path, "name")
-        if found is None and (path in layers.cut_elsewhere or path in self.their_partners):
-            # The name belongs to another layer there, or to a block that is another piece of the model.
+        if found is None and path in self.their_partners:
+            # The name belongs to another layer there.
             return None
-        if not _is_alone(entry.key):
-            if entry.key.path in layers.called_otherwise:
-                return None
-            entry_call = layers.call_order.get(entry.key.path, {}).get(entry.key.call or 0, entry.key.call)
-            if entry_call != entry.key.call:
-                key = replace(entry.key, path=path, call=entry_call)
-                return self._in_layout(entry, self.named(entry, key, how))
-        if entry.key.phase == "forward" and entry.key.role.startswith("input"):
-            return self._in_layout(entry, self._argument(entry, path, how))
-        pair = self.named(entry, replace(entry.key, path=path), how) or self._other_role(entry, path, how)
+        role = self.results.get(entry.key.role, entry.key.role) if not entry.key.path else entry.key.role
+        pair = self.named(entry, replace(entry.key, path=path, role=role), how) or self._other_role(entry, path, how)
         return self._in_layout(entry, pair)
-
-    def _argument(self, entry: Entry, path: str, how: How) -> Pair | None:
-        """The pair of an input; what a module of one's own is called with is named and ordered as one likes."""
-        info = self.theirs.get(path)
-        if info is not None and info.kind:
-            pair = self.named(entry, replace(entry.key, path=path), how) or self._other_role(entry, path, how)
-            if pair is not None:
-                return pair
-        given = self.inputs.get(_call(replace(entry.key, path=path)), [])
-        other = input_partner(entry, [one for one in given if str(one.key) not in self.taken])
-        return None if other is None else self.named(entry, other.key, how)
 
     def _in_layout(self, entry: Entry, pair: Pair | None) -> Pair | None:
         """The pair with the view that the two layers' settings call for."""
@@ -120,19 +87,9 @@ class LayerFinder(NameFinder):
             return None
         ours, theirs = self.ours.get(entry.key.path), self.theirs.get(pair.candidate.key.path)
         view = output_view(entry, pair.candidate, ours, theirs)
-        if view is None and not _is_alone(entry.key):
-            view = self._rows(entry, pair.candidate, ours, theirs)
+        if view is None and not entry.key.run.startswith("isolated"):
+            view = row_view(entry, pair.candidate, ours, theirs)
         return replace(pair, view=view) if view is not None else pair
-
-    def _rows(self, entry: Entry, candidate: Entry, ours: ModuleInfo | None, theirs: ModuleInfo | None) -> View | None:
-        """The view of a layer that works row by row: decided by its first input or output, and then kept."""
-        place = entry.key.path, entry.key.call, len(entry.shape)
-        if place not in self._row_views:
-            self._row_views[place] = row_view(entry, candidate, ours, theirs)
-        view = self._row_views[place]
-        if view is None or view.axes is None or len(candidate.shape) != len(view.axes):
-            return None
-        return view if tuple(candidate.shape[axis] for axis in view.axes) == entry.shape else None
 
     def _view_sources(self, entry: Entry) -> tuple[str, ...]:
         view = self.views.get(entry.key.path)
@@ -168,17 +125,19 @@ class LayerFinder(NameFinder):
 
     def is_structural(self, entry: Entry) -> bool:
         """Whether an entry of the reference belongs to a module without partner that holds nothing of its own."""
-        return entry.key.path not in self.our_compared and _bare(entry, self.ours, self.our_constants, self.our_covered)
+        return entry.key.path not in self.layers.modules and _bare(
+            entry, self.ours, self.our_constants, self.our_covered
+        )
 
     def is_structural_there(self, entry: Entry) -> bool:
         """The same for an entry of the candidate."""
-        return entry.key.path not in self.their_compared and _bare(
+        return entry.key.path not in self.their_partners and _bare(
             entry, self.theirs, self.their_constants, self.their_covered
         )
 
     def runs_unseen(self, entry: Entry) -> bool:
         """Whether the layer runs inside a compiled module on the other side, by whose results it is judged."""
-        if entry.key.phase not in _OF_MODULES or _is_alone(entry.key):
+        if entry.key.phase not in OF_MODULES or _is_alone(entry.key):
             return False
         return entry.key.path in self._unseen
 
@@ -195,7 +154,7 @@ class LayerFinder(NameFinder):
         Every argument is another layer's output or data, and what is done with a further output shows behind it. What
         the model itself returns must have a partner. `unpaired` are the entries of the same side that have none.
         """
-        if entry.key.phase not in _OF_MODULES:
+        if entry.key.phase not in OF_MODULES:
             return False
         if entry.key.role.startswith("input"):
             return entry.key.phase == "forward"
@@ -225,19 +184,29 @@ class LayerFinder(NameFinder):
             left = tuple(path for path in left if path not in known)
             if left:
                 notes.append(message("note.pairing.unmatched_layers", side=message(side), layers=Names(left)))
-        for what, paths in (
-            ("note.pairing.cut_elsewhere", self.layers.cut_elsewhere),
-            ("note.pairing.called_otherwise", self.layers.called_otherwise),
-            ("note.pairing.call_order", self.layers.call_order),
-        ):
-            if paths:
-                notes.append(message(what, layers=Names(sorted(paths))))
         return notes
 
 
 def _is_alone(key: Key) -> bool:
     """Whether the layer was run alone, on what the reference's was given at its first call."""
     return key.run.startswith("isolated")
+
+
+def _result_roles(reference: Recording, candidate: Recording) -> dict[str, str]:
+    """The candidate's role for each result of the whole program: the same, or the one at the same place."""
+    ours, theirs = (
+        list(
+            dict.fromkeys(
+                one.key.role
+                for one in side.entries
+                if one.key.phase == "forward" and not one.key.path and one.key.role.startswith("output")
+            )
+        )
+        for side in (reference, candidate)
+    )
+    if len(ours) == len(theirs) and set(ours) != set(theirs):
+        return dict(zip(ours, theirs, strict=True))
+    return {}
 
 
 _Call = tuple[str, int | None, str, str, int | None]
@@ -252,7 +221,7 @@ def _bare(entry: Entry, modules: Mapping[str, ModuleInfo], constant: frozenset[s
     if entry.key.phase == "buffer":
         return path in constant
     module = modules.get(path)
-    if entry.key.phase not in _OF_MODULES or module is None:
+    if entry.key.phase not in OF_MODULES or module is None:
         return False
     return path in covered or not module.parameters
 
@@ -297,14 +266,3 @@ def _never_changes(entries: Sequence[Entry]) -> bool:
 
 def _equal(one: Entry, other: Entry) -> bool:
     return bool(np.array_equal(one.array(), other.array()))
-
-
-def covered_modules(recording: Recording, compared: Collection[str]) -> frozenset[str]:
-    """Paths of the modules whose tensors are all among `compared`, each under the name it was recorded by."""
-    first = recording.provenance.extra.get("tied_parameters", {})
-    found = set()
-    for module in recording.modules:
-        names = [join(module.path, name) for name in module.parameters]
-        if names and all(first.get(name, name) in compared for name in names):
-            found.add(module.path)
-    return frozenset(found)

@@ -6,408 +6,287 @@ lies inside a region that agrees from anchor to anchor is a way of writing, and 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-import numpy as np
-
-from reprod_log.messages import Names, message
-from reprod_log.pairing.anchors import SMALL, Index, is_informative, view_of
+from reprod_log.pairing.anchors import LOOSE, same_numbers
+from reprod_log.pairing.crossings import find_crossings
+from reprod_log.pairing.distance import SAME
+from reprod_log.pairing.entries import keeps_weights
 from reprod_log.pairing.links import WeightMap
-from reprod_log.pairing.pairing import CONFIDENCE, Pair, Pairing, View
-from reprod_log.recording import Array, Entry, Key, Recording
+from reprod_log.pairing.pairing import Pair, Pairing
+from reprod_log.pairing.partners import Partners
+from reprod_log.pairing.places import Hints, ValuePairs, first_steps, is_result, kinds_of_modules, roots_of
+from reprod_log.pairing.recorded_map import covered_modules, recorded_map
+from reprod_log.pairing.regions import Regions
+from reprod_log.pairing.rename import fronts
+from reprod_log.pairing.units import UnitPair
+from reprod_log.recording import OF_MODULES, OF_TENSORS, Entry, Key, Recording
 
-_OF_MODULES = ("forward", "backward")
-_OF_TENSORS = ("gradient", "clip", "update", "parameter", "buffer", "optimizer")
-_Place = tuple[str, int | None, str]
-"""Path, call and role of what a module takes or gives."""
-
-
-@dataclass(frozen=True)
-class ValuePairs:
-    """What the modules of both sides take and give, as far as it is the same in float64."""
-
-    places: Mapping[_Place, tuple[_Place, View | None]]
-    modules: Mapping[str, str]
-    """The candidate's module for each of the reference that takes and gives the same."""
-
-    @classmethod
-    def of(cls, reference: Iterable[Entry], candidate: Iterable[Entry]) -> ValuePairs:
-        """The pairs of both sides' float64 passes; entries of other runs are passed over."""
-        ours, theirs = _first_step(reference), _first_step(candidate)
-        places: dict[_Place, tuple[_Place, View | None]] = {}
-        for given in ("output", "input"):
-            here = [entry for entry in ours if entry.key.role.startswith(given)]
-            there = [entry for entry in theirs if entry.key.role.startswith(given)]
-            places |= _paired(here, there, places)
-        return cls(places, _modules(ours, theirs, places))
+_FLOAT64 = "float64"
 
 
-def _first_step(entries: Iterable[Entry]) -> list[Entry]:
-    found = [one for one in entries if one.key.run == "float64" and one.key.phase == "forward" and one.detail == "full"]
-    first = min((one.key.step or 0 for one in found), default=0)
-    return [one for one in found if (one.key.step or 0) == first]
+def match_by_values(
+    reference: Recording, candidate: Recording, named: Pairing, units: Iterable[UnitPair], weights: WeightMap | None
+) -> Pairing:
+    """The pairing of two programs by what they compute; `named` is what names and structure say, `units` its layers.
 
-
-def _place(key: Key) -> _Place:
-    return key.path, key.call, key.role
-
-
-def _paired(
-    here: Sequence[Entry], there: Sequence[Entry], known: Mapping[_Place, tuple[_Place, View | None]]
-) -> dict[_Place, tuple[_Place, View | None]]:
-    index = Index({number: entry.array() for number, entry in enumerate(here)})
-    wanted: dict[int, list[tuple[int, int]]] = {}
-    for number, entry in enumerate(there):
-        for anchor in index.find(entry.array()):
-            wanted.setdefault(anchor.number, []).append((len(anchor.axes), number))
-    partners = {ours[0]: theirs[0][0] for ours, theirs in known.items()}
-    roots, roots_there = (_whole_models({entry.key.path for entry in side}) for side in (here, there))
-    taken: set[int] = set()
-    found: dict[_Place, tuple[_Place, View | None]] = {}
-    for number, entry in enumerate(here):
-        own = _place(entry.key)
-        # What a program takes and gives goes with what the other takes and gives, not with a layer's.
-        options = [
-            (axes, other)
-            for axes, other in wanted.get(number, [])
-            if other not in taken and (own[0] in roots) == (there[other].key.path in roots_there)
-        ]
-        if not options and prod(entry.shape) <= SMALL:
-            # Too few or too plain numbers for a fingerprint: only its namesake can be it.
-            options = [
-                (0, other)
-                for other, one in enumerate(there)
-                if other not in taken and _same_place(own, _place(one.key), partners) and _equal(entry, one)
-            ]
-        if options:
-            _, chosen = min(options, key=lambda one: (*_likeness(own, _place(there[one[1]].key), partners), *one))
-            taken.add(chosen)
-            partner = there[chosen]
-            found[own] = (_place(partner.key), view_between(entry, partner))
-            partners.setdefault(own[0], partner.key.path)
-    return found
-
-
-def _likeness(own: _Place, other: _Place, partners: Mapping[str, str]) -> tuple[bool, bool, bool]:
-    """What to prefer among equals: the partner of the same module, the same name, the same last name."""
-    return (
-        partners.get(own[0], other[0]) != other[0],
-        own[0] != other[0],
-        own[0].rpartition(".")[2] != other[0].rpartition(".")[2],
+    `weights` is a map under which live programs agree; of recordings it is found by value. As far as both
+    programs agree, what has no partner is a way of writing, but for what the program returns, weights that have a
+    gradient and buffers that change. Behind the first tensor that differs, `named` pairs.
+    """
+    agrees = results_agree(reference, candidate, named) if weights is None else weights.agrees
+    # The nodes of a graph may keep the names of layers whose results they no longer are.
+    graph = not (keeps_weights(reference) and keeps_weights(candidate))
+    hints = Hints.of(named, agrees=agrees or graph)
+    found = ValuePairs.of(reference.entries, candidate.entries, hints)
+    given = weights is not None
+    weights = weights or recorded_map(reference, candidate, units)
+    sides = Regions.of(reference, candidate, found, hints, agrees=agrees)
+    finder = Partners(reference, candidate, weights, found, given=given)
+    results = _Results(roots_of(reference), weights.inner)
+    steps = _Steps({str(pair.reference.key): pair for pair in named.pairs}, finder, results, sides, given)
+    chosen, waiting = steps.by_value(reference.entries)
+    left, formulated = steps.by_name(waiting, chosen)
+    rest = [entry for entry in candidate.entries if str(entry.key) not in finder.taken]
+    held = _held(reference, weights.by_source), _held(candidate, weights.by_target)
+    missing = _Missing(named, finder, results, sides, held, formulated, given=given, graph=graph)
+    pairs = [chosen[str(entry.key)] for entry in reference.entries if str(entry.key) in chosen]
+    read = _read_elsewhere(pairs, left, found)
+    kept = [pair for pair in pairs if not _is_given_back(pair.reference.key, read)]
+    alone = [one for one in missing.here(left) if not _is_given_back(one.key, read)]
+    lost = [one for one in missing.there(rest) if not _is_given_back(one.key, read.values())]
+    compared = {id(one) for pair in kept for one in (pair.reference, pair.candidate)}
+    apart = [one for pair in pairs for one in (pair.reference, pair.candidate) if id(one) not in compared]
+    listed = {id(one) for one in (*alone, *lost)}
+    return Pairing(
+        tuple(kept),
+        tuple(alone),
+        tuple(lost),
+        tuple(one for one in (*left, *rest, *apart) if id(one) not in listed),
+        tuple(note for note in named.notes if alone or lost or not agrees or note.id == "note.pairing.no_pass"),
+        find_crossings(weights.by_target, kinds_of_modules(candidate)) if agrees and not given else (),
     )
 
 
-def _same_place(own: _Place, other: _Place, partners: Mapping[str, str]) -> bool:
-    return partners.get(own[0], own[0]) == other[0] and own[1:] == other[1:]
+@dataclass(frozen=True)
+class _Steps:
+    """First what has the same values is paired, then the rest by name."""
 
+    named: Mapping[str, Pair]
+    finder: Partners
+    results: _Results
+    sides: tuple[Regions, Regions]
+    given: bool
 
-def _equal(one: Entry, other: Entry) -> bool:
-    return view_of(one.array(), other.array()) is not None
+    def by_value(self, entries: Iterable[Entry]) -> tuple[dict[str, Pair], list[Entry]]:
+        """The pairs by the reference's keys, and the entries without one."""
+        chosen: dict[str, Pair] = {}
+        waiting: list[Entry] = []
+        for entry in entries:
+            known = self.named.get(str(entry.key))
+            pair = None if known is not None and self._is_stated(known) else self.finder.partner(entry)
+            if pair is None:
+                waiting.append(entry)
+                continue
+            if known is not None and known.candidate.key == pair.candidate.key:
+                pair = _with_reasons(pair, known)
+            chosen[str(entry.key)] = pair
+            self.finder.taken.add(str(pair.candidate.key))
+        return chosen, waiting
 
-
-def view_between(reference: Entry, candidate: Entry) -> View | None:
-    """The view that gives the candidate's tensor the reference's axes."""
-    axes = view_of(reference.array(), candidate.array())
-    if not axes:
-        return None
-    if axes == (-1,):
-        return View(message("view.values_reshaped"), shape=reference.shape)
-    wide = [axis for axis, size in enumerate(candidate.shape) if size > 1]
-    narrow = [axis for axis, size in enumerate(candidate.shape) if size == 1]
-    order = (*(wide[axis] for axis in axes), *narrow)
-    return View(message("view.values_permuted"), axes=order, shape=reference.shape)
-
-
-def _modules(
-    ours: Sequence[Entry], theirs: Sequence[Entry], places: Mapping[_Place, tuple[_Place, View | None]]
-) -> dict[str, str]:
-    """Modules whose first call takes the same on both sides, and gives something that both have."""
-    held, there = _first_calls(ours), _first_calls(theirs)
-    # A state of zeros is the same everywhere, and no fingerprint tells it from another.
-    plain, plain_there = ({_place(one.key) for one in side if _is_plain(one)} for side in (ours, theirs))
-    found: dict[str, str] = {}
-    taken: set[str] = set()
-    for path, own in held.items():
-        if not path:
-            # The whole program alone is the run itself.
-            continue
-        taken_in = [places.get(place) for place in own if place[2].startswith("input") and place not in plain]
-        given = [one for place in own if place[2].startswith("output") and (one := places.get(place)) is not None]
-        known = [one for one in taken_in if one is not None]
-        paths = {place[0] for place, _ in (*known, *given)}
-        if len(paths) != 1 or len(known) < len(taken_in) or not given or any(view for _, view in (*known, *given)):
-            continue
-        partner = next(iter(paths))
-        inputs = sum(place[2].startswith("input") and place not in plain_there for place in there[partner])
-        if partner not in taken and inputs == len(taken_in):
-            found[path] = partner
-            taken.add(partner)
-    return found
-
-
-def _is_plain(entry: Entry) -> bool:
-    return entry.key.role.startswith("input") and not is_informative(entry.array())
-
-
-def _first_calls(entries: Sequence[Entry]) -> dict[str, list[_Place]]:
-    found: dict[str, list[_Place]] = {}
-    for entry in entries:
-        if entry.key.call in (0, None):
-            found.setdefault(entry.key.path, []).append(_place(entry.key))
-    return found
-
-
-def match_by_values(reference: Recording, candidate: Recording, weights: WeightMap, named: Pairing) -> Pairing:
-    """The pairing of two programs through `weights`; `named` pairs what is neither module nor weight.
-
-    As far as both programs agree, what has no partner is a way of writing, but for what the program returns, weights
-    that have a gradient and buffers that change. Behind the last tensor that both have, `named` pairs the modules.
-    """
-    roots = _roots(reference)
-
-    def is_result(key: Key) -> bool:
-        return _is_result(key, roots) and key.role not in weights.inner
-
-    def must_pair(key: Key) -> bool:
-        return key.phase in _OF_TENSORS or is_result(key)
-
-    found = ValuePairs.of(reference.entries, candidate.entries)
-    finder = _Finder(reference, candidate, weights, found)
-    behind = _Behind.of(reference, found, roots)
-    pairs: list[Pair] = []
-    structural: list[Entry] = []
-    alone: list[Entry] = []
-    others = {str(pair.reference.key): pair for pair in named.pairs}
-    for entry in reference.entries:
-        pair = finder.partner(entry)
-        own = entry.key.phase not in (*_OF_MODULES, *_OF_TENSORS) or is_result(entry.key)
-        needed = own or (pair is None and finder.is_lost(entry))
-        if pair is None and (needed or behind.has(entry.key)):
-            # What a program returns is compared by its role, whatever its values are.
-            pair = others.get(str(entry.key))
-            pair = None if pair is None or str(pair.candidate.key) in finder.taken else pair
-        if pair is None:
-            (alone if needed else structural).append(entry)
-        else:
-            pairs.append(pair)
-            finder.taken.add(str(pair.candidate.key))
-    left = [entry for entry in candidate.entries if str(entry.key) not in finder.taken]
-    lost = [one for one in left if one.key.phase not in (*_OF_MODULES, *_OF_TENSORS) or finder.is_lost_there(one)]
-    kept = {id(one) for one in named.only_in_candidate}
-    lost = [one for one in lost if not one.key.run and (one.key.phase in _OF_TENSORS or id(one) in kept)]
-    unmatched = {id(one) for one in named.only_in_reference}
-    if any(one.key.phase == "gradient" and not one.key.run for one in (*alone, *lost)):
-        # Where a weight gets no gradient, it is lost at the tensors behind that weight.
-        alone += [one for one in structural if one.key.phase == "backward" and id(one) in unmatched]
-        gone = {id(one) for one in alone}
-        structural = [one for one in structural if id(one) not in gone]
-    untrained = finder.roots - finder.unasked
-
-    def is_missing(one: Entry) -> bool:
-        # Without a loss only the program alone has gradients.
-        if one.key.run == "isolated" and one.key.phase == "gradient" and one.key.region in untrained:
+    def _is_stated(self, known: Pair) -> bool:
+        if known.how == "rename":
             return True
-        return not one.key.run and (must_pair(one.key) or id(one) in unmatched)
+        entry = known.reference
+        return not self.given and (not self.finder.knows_better(entry) or self.results.has(entry.key))
 
-    alone = [one for one in alone if is_missing(one)]
-    dropped = {id(one) for one in lost}
-    structural += [one for one in left if id(one) not in dropped]
-    return Pairing(tuple(pairs), tuple(alone), tuple(lost), tuple(structural), ())
+    def by_name(self, waiting: Iterable[Entry], chosen: dict[str, Pair]) -> tuple[list[Entry], set[int]]:
+        """Adds pairs to those chosen; what is left, and entries of the candidate whose partner is formulation.
+
+        What has the same values is not taken away by a name; what lost its partner so gets the one that was left.
+        """
+        gone = frozenset(self.finder.taken)
+        freed = {str(pair.candidate.key): self.named[key] for key, pair in chosen.items() if key in self.named}
+        left: list[Entry] = []
+        formulated: set[int] = set()
+        for entry in waiting:
+            known = self.named.get(str(entry.key))
+            inside = not self.results.has(entry.key) and (
+                self.sides[0].has(entry.key) or (known is not None and self.sides[1].has(known.candidate.key))
+            )
+            if inside and known is not None:
+                formulated.add(id(known.candidate))
+            by_map = self.given and entry.key.phase in OF_TENSORS and not self.finder.is_lost(entry)
+            other = None if known is None or inside or by_map else _not_gone(known, gone, freed)
+            if known is None or other is None:
+                left.append(entry)
+            else:
+                pair = known if other is known else replace(known, candidate=other.candidate, view=None)
+                chosen[str(entry.key)] = pair
+                self.finder.taken.add(str(other.candidate.key))
+        return left, formulated
+
+
+def _read_elsewhere(pairs: Sequence[Pair], left: Iterable[Entry], found: ValuePairs) -> dict[str, str]:
+    """Modules of several outputs whose outputs get other gradients, and whose inputs and weights get the same ones.
+
+    The last state of a recurrent layer is also the last step of its sequence: which of the two a program reads is its
+    author's choice, and the layer makes one of both gradients.
+    """
+    outputs = Counter(place[:2] for place in found.places if place[2].startswith("output"))
+    several = {path for (path, _), count in outputs.items() if count > 1 and path in found.modules}
+    if not several:
+        return {}
+    runs = {pair.reference.key.run for pair in pairs}
+    run, limit = (_FLOAT64, LOOSE) if _FLOAT64 in runs else ("", SAME)
+    differ = {entry.key.path for entry in left if _is_given_back(entry.key, several)}
+    shown: dict[str, list[bool]] = {}
+    for pair in pairs:
+        key = pair.reference.key
+        if key.run != run or key.phase not in ("gradient", "backward"):
+            continue
+        if _is_given_back(key, several):
+            if not _is_equal_pair(pair, limit):
+                differ.add(key.path)
+        elif key.phase == "gradient" or key.role.startswith("input"):
+            for path in several.intersection(fronts(key.path)):
+                shown.setdefault(path, []).append(_is_equal_pair(pair, limit))
+    return {path: found.modules[path] for path, equal in shown.items() if path in differ and all(equal)}
+
+
+def _is_given_back(key: Key, paths: Collection[str]) -> bool:
+    """Whether it is the gradient of an output of one of some modules."""
+    return key.phase == "backward" and key.role.startswith("output") and key.path in paths
+
+
+def _held(recording: Recording, mapped: Collection[str]) -> frozenset[str]:
+    """The modules with weights of which one is not mapped."""
+    held = {module.path for module in recording.modules if module.parameters}
+    return frozenset(held - covered_modules(recording, mapped))
+
+
+def _not_gone(known: Pair, gone: Collection[str], freed: Mapping[str, Pair]) -> Pair | None:
+    """The pair, or the one whose partner was left when its own was taken, if there is one."""
+    for _ in range(len(freed) + 1):
+        text = str(known.candidate.key)
+        if text not in gone:
+            return known
+        if text not in freed:
+            return None
+        known = freed[text]
+    return None
+
+
+def _with_reasons(pair: Pair, known: Pair) -> Pair:
+    """A pair by value that names or structure say as well, in their words."""
+    if known.how == "name":
+        pair = replace(pair, how=known.how, confidence=known.confidence)
+    if pair.view is not None and known.view is not None and known.view.axes == pair.view.axes:
+        pair = replace(pair, view=known.view)
+    return pair
+
+
+def results_agree(reference: Recording, candidate: Recording, named: Pairing) -> bool:
+    """Whether all that the programs return, and their losses, are the same numbers in the first step."""
+    ours, theirs, limit = first_steps(reference.entries, candidate.entries)
+    if not ours:
+        return False
+    roots, run, step = roots_of(reference), ours[0].key.run, ours[0].key.step
+    partners = {str(pair.reference.key): pair for pair in named.pairs}
+    results = [one for one in ours if is_result(one.key, roots)]
+    losses = [one for one in reference.of_run(run) if one.key.phase == "loss" and one.key.step == step]
+    if not results or len(results) != sum(is_result(one.key, roots_of(candidate)) for one in theirs):
+        return False
+    return all(
+        (pair := partners.get(str(one.key))) is not None and _is_equal_pair(pair, limit) for one in (*results, *losses)
+    )
+
+
+def _is_equal_pair(pair: Pair, limit: float) -> bool:
+    if not prod(pair.reference.shape) or not "full" == pair.reference.detail == pair.candidate.detail:
+        return False
+    ours, theirs = pair.reference.array(), pair.candidate.array()
+    theirs = theirs if pair.view is None else pair.view.of(theirs)
+    return ours.shape == theirs.shape and same_numbers(ours, theirs, limit)
 
 
 @dataclass(frozen=True)
-class _Behind:
-    """What runs after the last tensor that both programs have: there, modules are paired by structure."""
+class _Results:
+    """What whole models return."""
 
-    modules: frozenset[str]
-
-    @classmethod
-    def of(cls, reference: Recording, found: ValuePairs, roots: frozenset[str]) -> _Behind:
-        """The modules whose first output comes after the last anchored output of their model."""
-        first: dict[str, int] = {}
-        last: dict[str, int] = {}
-        for number, entry in enumerate(_first_step(reference.entries)):
-            if entry.key.role.startswith("output"):
-                first.setdefault(entry.key.path, number)
-                if _place(entry.key) in found.places:
-                    last[_model_of(entry.key.path, roots)] = number
-        return cls(frozenset(path for path, at in first.items() if at > last.get(_model_of(path, roots), -1)))
+    roots: frozenset[str]
+    inner: Collection[str]
+    """Results that the other side only computes on its way."""
 
     def has(self, key: Key) -> bool:
-        return (key.region or key.path if key.phase in _OF_TENSORS else key.path) in self.modules
+        return is_result(key, self.roots) and key.role not in self.inner
 
 
-def _model_of(path: str, roots: frozenset[str]) -> str:
-    return "" if "" in roots else path.partition(".")[0]
+@dataclass(frozen=True)
+class _Missing:
+    """What has no partner and needs one."""
 
+    named: Pairing
+    finder: Partners
+    results: _Results
+    sides: tuple[Regions, Regions]
+    held: tuple[frozenset[str], frozenset[str]]
+    """Modules of either side with weights that the other side does not have: that they run is no formulation."""
+    formulated: Collection[int]
+    """Entries of the candidate whose partner lies in a region that agrees."""
+    given: bool
+    """Whether there is a map of live weights; else names say what is missing."""
+    graph: bool
+    """Whether a side is a graph, in which layers are folded: only what the program takes and gives must pair."""
 
-def _is_result(key: Key, roots: frozenset[str]) -> bool:
-    """Whether an entry is what a whole model returns."""
-    return key.phase == "forward" and key.path in roots and key.role.startswith("output")
+    def here(self, left: Sequence[Entry]) -> list[Entry]:
+        unmatched = {id(one) for one in self.named.only_in_reference}
+        if not self.given:
+            unmatched |= {id(pair.reference) for pair in self.named.pairs}
+            return [one for one in left if id(one) in unmatched and not self._is_inside(one, 0)]
+        found = [one for one in left if self._is_needed(one, unmatched)]
+        if any(one.key.phase == "gradient" and not one.key.run for one in found):
+            # Where a weight gets no gradient, it is lost at the tensors behind that weight.
+            found += [one for one in left if one.key.phase == "backward" and id(one) in unmatched]
+        return found
 
+    def there(self, rest: Sequence[Entry]) -> list[Entry]:
+        unmatched = {id(one) for one in self.named.only_in_candidate}
+        if not self.given:
+            unmatched |= {id(pair.candidate) for pair in self.named.pairs}
+            return [one for one in rest if id(one) in unmatched and not self._is_inside(one, 1)]
+        return [
+            one
+            for one in rest
+            if not one.key.run
+            and (
+                self.finder.is_lost_there(one)
+                if one.key.phase in OF_TENSORS
+                else id(one) in unmatched and (one.key.phase not in OF_MODULES)
+            )
+        ]
 
-def _roots(recording: Recording) -> frozenset[str]:
-    return _whole_models({module.path for module in recording.modules})
-
-
-def _whole_models(paths: Collection[str]) -> frozenset[str]:
-    """The paths of whole models: of one the empty one, of several their names."""
-    return frozenset(("",)) if "" in paths else frozenset(path for path in paths if "." not in path)
-
-
-def _same_form(one: Entry, other: Entry) -> bool:
-    """Whether two tensors have the same axes, but for those of one element."""
-    wide, wide_there = ([size for size in shape if size != 1] for shape in (one.shape, other.shape))
-    return wide == wide_there
-
-
-class _Finder:
-    """Partners of entries by the places of `ValuePairs` and by the weight map."""
-
-    def __init__(self, reference: Recording, candidate: Recording, weights: WeightMap, found: ValuePairs) -> None:
-        self.candidate, self.weights, self.found = candidate, weights, found
-        self.roots = _roots(reference) & _roots(candidate)
-        trained = any(entry.key.phase == "loss" or entry.key.phase == "gradient" for entry in reference.of_run(""))
-        self.unasked = self.roots if trained else frozenset[str]()
-        """Whole programs whose training asks for no gradient of their inputs."""
-        self.moving = (_moving(reference), _moving(candidate))
-        self.there = {str(entry.key): entry for entry in candidate.entries}
-        self.taken: set[str] = set()
-        self.apart = frozenset(self._differ_alone(reference))
-        """Modules that differ when they are run alone although all that flows through them agrees: something of what
-        they do is done outside of them on the other side."""
-
-    def _differ_alone(self, reference: Recording) -> Iterator[str]:
-        for entry in reference.entries:
-            key = entry.key
-            if key.run == "isolated.float64" and key.phase == "forward" and key.path in self.found.modules:
-                other = self.there.get(str(replace(key, path=self.found.modules[key.path])))
-                if other is not None and entry.array().size and view_of(entry.array(), other.array()) is None:
-                    yield key.path
-
-    def partner(self, entry: Entry) -> Pair | None:
-        if entry.key.phase in _OF_MODULES:
-            return self._module_entry(entry)
-        return self._tensor_entry(entry) if entry.key.phase in _OF_TENSORS else None
-
-    def _module_entry(self, entry: Entry) -> Pair | None:
-        key = entry.key
-        if key.run.startswith("isolated"):
-            path = key.path if key.path in self.roots else self.found.modules.get(key.path)
-            if path is None or key.path in self.apart or (key.phase == "backward" and key.path in self.unasked):
-                return None
-            roles = (key.role, f"{key.role}.0", key.role.removesuffix(".0"))
-            pairs = (self._pair(entry, replace(key, path=path, role=role), None) for role in roles)
-            return next((pair for pair in pairs if pair is not None), None)
-        base, mark, rest = key.role.partition("~")
-        place = self.found.places.get((key.path, key.call, base))
-        if place is None:
-            return None
-        (path, call, role), view = place
-        return self._pair(entry, replace(key, path=path, call=call, role=f"{role}{mark}{rest}"), view)
-
-    def _pair(self, entry: Entry, key: Key, view: View | None) -> Pair | None:
-        other = self.there.get(str(key))
-        if other is None or str(key) in self.taken:
-            return None
-        if view is None and other.shape != entry.shape:
-            if prod(other.shape) != prod(entry.shape):
-                return None
-            view = View(message("view.values_reshaped"), shape=entry.shape)
-        if (
-            view is not None
-            and view.axes is None
-            and _is_result(entry.key, self.roots)
-            and not _same_form(entry, other)
-        ):
-            # Whoever uses what a program returns depends on its shape.
-            return None
-        return Pair(entry, other, "value", CONFIDENCE["value"], view)
-
-    def _runs_alone(self, region: str | None) -> bool:
-        """Whether a module takes and gives the same on both sides, so that it can be compared alone."""
-        return region in self.roots or (region in self.found.modules and region not in self.apart)
-
-    def _tensor_entry(self, entry: Entry) -> Pair | None:
-        key = entry.key
-        if key.run.startswith("isolated") and not self._runs_alone(key.region):
-            return None
-        add = key.phase in ("gradient", "clip")
-        links = self.weights.by_source.get(key.path, ())
-        if any(link.is_computed for link in links):
-            return None
-        if not add and len(links) > 1 and not self.weights.is_apart(key.path):
-            # Tied here and not there: its first copy is compared, the others are the candidate's own.
-            links = links[:1]
-        keys = [str(replace(key, path=link.target)) for link in links]
-        if not keys or any(one not in self.there for one in keys):
-            return None
-        parts = [self.there[one] for one in keys]
-        whole = [link.target for link in links]
-        link = links[0]
-        shape = link.source_shapes[link.sources.index(key.path)]
-        if entry.shape != shape or any(part.detail != "full" for part in parts):
-            # Counters and powers kept per parameter have no layout.
-            same = len(links) == 1 and parts[0].shape == entry.shape and str(parts[0].key) not in self.taken
-            return Pair(entry, parts[0], "value", CONFIDENCE["value"]) if same else None
-
-        def made() -> Array | None:
-            arrays = {name: part.array() for name, part in zip(whole, parts, strict=True)}
-            return self.weights.back(key.path, entry.shape, arrays, add=add)
-
-        # With zeros, since whether a tensor is covered does not depend on its values.
-        empty = {one.target: np.zeros(one.shape) for one in links}
-        if self.weights.back(key.path, shape, empty, add=add) is None:
-            return None
-        self.taken.update(keys)
-        if len(links) == 1 and str(link.recipe) == "as is" and parts[0].shape == entry.shape:
-            return Pair(entry, parts[0], "value", CONFIDENCE["value"])
-
-        def read() -> Array:
-            found = made()
-            assert found is not None
-            return np.asarray(found, parts[0].array().dtype)
-
-        viewed = replace(parts[0], shape=entry.shape, read=read, hash="")
-        return Pair(
-            entry, viewed, "value", CONFIDENCE["value"], View(message("view.through_map", targets=Names(whole)))
-        )
-
-    def is_lost(self, entry: Entry) -> bool:
-        """Whether it matters that it has no partner: a gradient or an update that is not zero, a buffer that moves."""
-        key = entry.key
-        if key.run.startswith("isolated") and not self._runs_alone(key.region):
+    def _is_inside(self, entry: Entry, side: int) -> bool:
+        if self.results.has(entry.key):
             return False
-        links = self.weights.by_source.get(key.path)
-        if links is not None and any(link.is_computed for link in links):
-            # What several weights make together has a gradient of its own.
+        if id(entry) in self.formulated:
+            return True
+        if entry.key.path in self.held[side] and not self.graph:
             return False
-        if key.phase == "gradient":
-            return not entry.is_zero()
-        if links is None:
-            return key.path in self.moving[0]
-        missing = any(str(replace(key, path=link.target)) not in self.there for link in links)
-        return key.phase == "update" and missing and not entry.is_zero()
+        if self.graph:
+            return bool(entry.key.run) or entry.key.phase not in ("data", "loss")
+        return self.sides[side].has(entry.key)
 
-    def is_lost_there(self, entry: Entry) -> bool:
-        """The same for the candidate, and a copy of a weight that is one with another in the reference."""
-        link = self.weights.by_target.get(entry.key.path)
-        if link is not None and link.is_computed:
+    def _is_needed(self, entry: Entry, unmatched: Collection[int]) -> bool:
+        key = entry.key
+        lost = self.finder.is_lost(entry)
+        if lost and key.run == "isolated" and key.phase == "gradient" and key.region in self.finder.untrained:
+            # Without a loss only the program alone has gradients.
+            return True
+        own = key.phase not in (*OF_MODULES, *OF_TENSORS) or self.results.has(key)
+        if key.run or not (own or lost):
             return False
-        if entry.key.phase == "gradient":
-            return not entry.is_zero()
-        if entry.key.phase in ("parameter", "update") and entry.key.path in self.weights.by_target:
-            sources = self.weights.by_target[entry.key.path].sources
-            return any(not self.weights.is_apart(name) for name in sources)
-        return entry.key.path not in self.weights.by_target and entry.key.path in self.moving[1]
-
-
-def _moving(recording: Recording) -> frozenset[str]:
-    """Buffers that a training changes; tables are the same at every step."""
-    contents: dict[str, set[str]] = {}
-    for entry in recording.of_run(""):
-        if entry.key.phase == "buffer":
-            contents.setdefault(entry.key.path, set()).add(entry.hash)
-    return frozenset(path for path, hashes in contents.items() if len(hashes) > 1)
+        return key.phase in OF_TENSORS or self.results.has(key) or id(entry) in unmatched

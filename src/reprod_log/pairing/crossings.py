@@ -18,10 +18,9 @@ _HALF = 0.5
 _NUMBER = re.compile(r"\d+")
 
 
-def find_crossings(links: Mapping[str, Link], candidate: Graph) -> tuple[Crossing, ...]:
-    """Pairs of layers of equal shapes whose names would go together the other way round."""
+def find_crossings(links: Mapping[str, Link], kinds: Mapping[str, str]) -> tuple[Crossing, ...]:
+    """Pairs of layers of equal shapes and kinds (by path) whose names would go together the other way round."""
     layers = _layers(links)
-    kinds = _kinds(candidate)
     found = []
     for (target, source), (again, twin) in combinations(layers.items(), 2):
         if source == twin or kinds.get(target) != kinds.get(again):
@@ -47,7 +46,7 @@ def _owner(name: str) -> str:
     return path if path and last in stored_names() else name
 
 
-def _kinds(graph: Graph) -> dict[str, str]:
+def kinds_of(graph: Graph) -> dict[str, str]:
     """The kernel that uses a weight of each layer first."""
     found: dict[str, str] = {}
     for kernel in graph.program.kernels:

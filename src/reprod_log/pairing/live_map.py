@@ -9,7 +9,7 @@ from typing import Any
 from reprod_log.capture.eager import runner_of
 from reprod_log.frameworks.contract import Program
 from reprod_log.frameworks.side import Batch, Scope, Side, as_mapping
-from reprod_log.pairing.crossings import find_crossings
+from reprod_log.pairing.crossings import find_crossings, kinds_of
 from reprod_log.pairing.generic import generic_values
 from reprod_log.pairing.graph import Graph
 from reprod_log.pairing.links import Link, WeightMap
@@ -88,7 +88,7 @@ def find_weight_map(ours: Side, theirs: Side, batch: Batch, spool: Spool | None 
     if not found.agrees:
         return found
     # Of names only where the map is proven: of a wrong port a partial map may be crossed to gain anchors.
-    crossings = find_crossings(found.by_target, candidate)
+    crossings = find_crossings(found.by_target, kinds_of(candidate))
     return replace(_with_statistics(found, here, there), crossings=crossings)
 
 

@@ -7,21 +7,22 @@ up in execution order between these anchors; a container belongs to the containe
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from reprod_log.pairing.distance import ANOTHER, distance
 from reprod_log.pairing.names import match_names, match_renames
 from reprod_log.pairing.order import (
     best_alignment,
+    lone_bare_units,
     match_loose,
     match_order,
     match_single_tensors,
     match_structure,
 )
 from reprod_log.pairing.pairing import How
-from reprod_log.pairing.regions import cut_elsewhere, order_calls
+from reprod_log.pairing.places import ValuePairs
 from reprod_log.pairing.rename import fronts
 from reprod_log.pairing.units import BARE, PIECE, PairedBy, Unit, UnitPair, recorded_units, take_apart, without_pairs
-from reprod_log.pairing.values import exchange_branches, lone_tensors, settle_siblings
 from reprod_log.recording import ModuleInfo, Recording
 
 
@@ -33,12 +34,6 @@ class Layers:
     units: tuple[UnitPair, ...]
     left_in_reference: tuple[str, ...] = field(default=())
     left_in_candidate: tuple[str, ...] = field(default=())
-    cut_elsewhere: frozenset[str] = field(default=frozenset())
-    """Blocks of the reference that looked like a block of the candidate, and begin or end elsewhere."""
-    called_otherwise: frozenset[str] = field(default=frozenset())
-    """Layers of the reference whose partners are called on other parts of the data, so that no call is another's."""
-    call_order: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    """The candidate's call for each call of a layer of the reference, where the order is another one."""
 
 
 def match_layers(reference: Recording, candidate: Recording, *, rename: Mapping[str, str]) -> Layers:
@@ -53,14 +48,13 @@ def match_layers(reference: Recording, candidate: Recording, *, rename: Mapping[
         {old: new for old, new in rename.items() if old in modules_here and old in units_here},
         (_execution_order(reference), _execution_order(candidate)),
         (_ends(reference), _ends(candidate)),
+        _same_modules(reference, candidate),
     )
-    pairs = exchange_branches(settle_siblings(pairs, reference, candidate), reference, candidate)
-    pairs += lone_tensors(*without_pairs(ours, theirs, pairs), reference, candidate)
+    pairs += _lone_tensors(*without_pairs(ours, theirs, pairs), reference, candidate)
     modules: dict[str, tuple[str, How]] = {}
     for pair in pairs:
         if pair.source.kind != BARE and PIECE not in (pair.source.class_name, pair.target.class_name):
             modules.setdefault(pair.source.owner, (pair.target.owner, _HOW[pair.how]))
-    known = {path: partner for path, (partner, _) in modules.items()}
     modules |= _own_layers(pairs, modules, _leaves(ours), _leaves(theirs))
     modules |= _between_anchors(reference, candidate, modules)
     pieces = [pair for pair in pairs if PIECE in (pair.source.class_name, pair.target.class_name)]
@@ -68,24 +62,42 @@ def match_layers(reference: Recording, candidate: Recording, *, rename: Mapping[
     modules = {path: partner for path, partner in modules.items() if path not in in_pieces}
     modules |= _wholes(reference, candidate, pieces)
     modules |= _containers(reference, candidate, modules)
-    blocks = _named_alike(reference, candidate, modules) | {path: partner for path, (partner, _) in modules.items()}
-    calls = order_calls(reference, candidate, blocks)
-    steady = {a: b for a, b in known.items() if a not in calls.rearranged | calls.unlike}
-    others = {a: b for a, b in blocks.items() if a not in steady and a not in calls.rearranged}
-    apart = cut_elsewhere(reference, candidate, others, steady, layers=known)
-    otherwise = (apart | calls.rearranged) & known.keys()
-    apart = (apart | calls.rearranged) - known.keys()
-    modules = {path: partner for path, partner in modules.items() if path not in apart}
     done_here, done_there = {pair.source.path for pair in pairs}, {pair.target.path for pair in pairs}
     return Layers(
         modules,
         tuple(pairs),
         tuple(unit.path for unit in ours if unit.path not in done_here),
         tuple(unit.path for unit in theirs if unit.path not in done_there),
-        apart,
-        frozenset(otherwise),
-        calls.exchanged,
     )
+
+
+def _same_modules(reference: Recording, candidate: Recording) -> Mapping[str, str]:
+    """Modules that take and give the same, where names leave anything open."""
+    ours, theirs = ({module.path: module.parameters for module in side.modules} for side in (reference, candidate))
+    if all(path in theirs for path, held in ours.items() if held):
+        return {}
+    return ValuePairs.of(reference.entries, candidate.entries).modules
+
+
+def _lone_tensors(
+    ours: Iterable[Unit], theirs: Iterable[Unit], reference: Recording, candidate: Recording
+) -> list[UnitPair]:
+    """Tensors outside of layers that are alone of their shape on either side and whose values agree."""
+    here, there = (
+        {
+            one.key.path: one
+            for one in reversed(side.of_run(""))
+            if one.key.phase == "parameter" and one.detail != "summary"
+        }
+        for side in (reference, candidate)
+    )
+    return [
+        replace(pair, how="values")
+        for pair in lone_bare_units(ours, theirs)
+        if (one := here.get(pair.source.path)) is not None
+        and (other := there.get(pair.target.path)) is not None
+        and distance(one, other) < ANOTHER
+    ]
 
 
 def _unit_pairs(
@@ -94,9 +106,16 @@ def _unit_pairs(
     rename: Mapping[str, str],
     orders: tuple[Mapping[str, int], Mapping[str, int]],
     ends: tuple[Mapping[str, int], Mapping[str, int]],
+    same: Mapping[str, str],
 ) -> list[UnitPair]:
     pairs = match_renames(ours, theirs, rename)
     pairs += match_names(*without_pairs(ours, theirs, pairs))
+    here, there = without_pairs(ours, theirs, pairs)
+    by_path = {unit.path: unit for unit in there}
+    for unit in here:
+        partner = by_path.get(same.get(unit.path, ""))
+        if partner is not None and unit.fits(partner):
+            pairs.append(UnitPair(unit, partner, "values"))
     here, there = take_apart(*without_pairs(ours, theirs, pairs))
     decided = {pair.source.path: pair.target.path for pair in pairs}
     in_order = (
@@ -257,13 +276,6 @@ def _wholes(reference: Recording, candidate: Recording, pieces: Iterable[UnitPai
             if block is not None and len(owners) > 1:
                 found |= {whole_path: (block, "structure")} if side == 0 else {block: (whole_path, "structure")}
     return found
-
-
-def _named_alike(reference: Recording, candidate: Recording, modules: Mapping[str, tuple[str, How]]) -> dict[str, str]:
-    """Modules that nothing but their name pairs."""
-    taken = {partner for partner, _ in modules.values()}
-    there = {module.path for module in candidate.modules} - taken
-    return {module.path: module.path for module in reference.modules if module.path in there - modules.keys()}
 
 
 def _containers(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeVar
 
@@ -65,9 +65,9 @@ def match_order(
         # One by one all fit: no other alignment has as many pairs, and a table of thousands would take minutes.
         straight = list(zip(sources, targets, strict=True))
         if all(score(*pair) >= _FITS for pair in straight):
-            return [UnitPair(unit, other, how) for unit, other in straight if unit.path not in decided]
+            return _roles_together([UnitPair(one, other, how) for one, other in straight if one.path not in decided])
     pairs = best_alignment(sources, targets, score)
-    return [UnitPair(unit, other, how) for unit, other in pairs if unit.path not in decided]
+    return _roles_together([UnitPair(one, other, how) for one, other in pairs if one.path not in decided])
 
 
 def _unit_score(unit: Unit, other: Unit, decided: Mapping[str, str], bound: set[str]) -> float:
@@ -78,6 +78,36 @@ def _unit_score(unit: Unit, other: Unit, decided: Mapping[str, str], bound: set[
     if unit.fits(other):
         return _FITS + _WORDING * closeness(unit.path, other.path)
     return _FITS_PARTLY if unit.fits_partly(other) else 0.0
+
+
+def _roles_together(pairs: Sequence[UnitPair]) -> list[UnitPair]:
+    """The pairs, those that make queries, keys and values one after the other put together by role.
+
+    In which order these are called (or registered) is each author's own.
+    """
+    groups: list[list[UnitPair]] = []
+    for pair in pairs:
+        if groups and all(_tells_apart(pair, one) for one in groups[-1]):
+            groups[-1].append(pair)
+        else:
+            groups.append([pair])
+    return [pair for group in groups for pair in by_role(group)]
+
+
+def _tells_apart(one: UnitPair, other: UnitPair) -> bool:
+    """Whether the units of two pairs have one signature and, on both sides, roles that are not the same."""
+    sides = (one.source, other.source), (one.target, other.target)
+    roles = [{attention_role(unit.path) for unit in side} for side in sides]
+    return one.source.signature == other.source.signature and all(len(two - {None}) == 2 for two in roles)
+
+
+def by_role(pairs: Sequence[UnitPair]) -> list[UnitPair]:
+    """The pairs with the same roles together, if names tell all of them apart on both sides; else as they are."""
+    sources = {attention_role(pair.source.path): pair.source for pair in pairs}
+    roles = [attention_role(pair.target.path) for pair in pairs]
+    if None in sources or len(sources) < len(pairs) or set(roles) != set(sources):
+        return list(pairs)
+    return [replace(pair, source=sources[role]) for pair, role in zip(pairs, roles, strict=True)]
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from reprod_log.messages import Message
 from reprod_log.recording import Array, Entry
+
+if TYPE_CHECKING:
+    from reprod_log.pairing.links import Crossing
 
 How = Literal["name", "rename", "structure", "order", "value"]
 CONFIDENCE: Mapping[How, float] = {"name": 1.0, "rename": 1.0, "structure": 0.9, "order": 0.8, "value": 1.0}
@@ -66,3 +69,5 @@ class Pairing:
     another name), arguments and further outputs of inner modules, tables that are only looked up, gradients that are
     zero on one side and not there on the other. Not a failure; the report lists it."""
     notes: tuple[Message, ...] = ()
+    crossings: tuple[Crossing, ...] = ()
+    """Layers that agree only against their names, where values decided."""

@@ -6,186 +6,29 @@ computes the other branch first. When the two sides have the same weights, only 
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import TYPE_CHECKING
 
 from reprod_log.messages import Message, Name, Number, message
-from reprod_log.pairing.distance import ANOTHER, SAME, distance, gap, rearranged_difference, relative
-from reprod_log.pairing.names import attention_role, closeness
-from reprod_log.pairing.order import lone_bare_units
-from reprod_log.pairing.units import BARE, PIECE, PairedBy, Signature, Unit, UnitPair
-from reprod_log.pairing.weight_map import tensor_views
-from reprod_log.recording import Array, Entry, Recording
+from reprod_log.pairing.distance import SAME, rearranged_difference
+from reprod_log.pairing.names import closeness
+from reprod_log.pairing.order import by_role
+from reprod_log.pairing.units import BARE, PIECE, Signature, Unit, UnitPair
+from reprod_log.recording import Array
 
 if TYPE_CHECKING:
     from reprod_log.frameworks.contract import LayerCall
 
 
-_MOST_SIBLINGS = 6
-_MOST_EXCHANGED = 64
-"""Layers of one shape that are tried against each other."""
 # Runs of the target that the search may take; each block of a model needs at most as many as its layers have orders.
 _MOST_RUNS = 200
 # Six orders of three layers, 24 of four; five would be 120.
 _LARGEST_GROUP = 4
 
 
-# ---- recorded models -------------------------------------------------------------------------------------------------
-def first_outputs(recording: Recording) -> dict[str, Entry]:
-    """What every module first gave, by path."""
-    found: dict[str, Entry] = {}
-    for entry in recording.entries:
-        if entry.key.phase == "forward" and entry.key.role.startswith("output") and not entry.key.run:
-            found.setdefault(entry.key.path, entry)
-    return found
-
-
-def first_parameters(recording: Recording) -> dict[str, Entry]:
-    """Every parameter after the first step, by path."""
-    found: dict[str, Entry] = {}
-    for entry in recording.entries:
-        if entry.key.phase == "parameter" and entry.detail != "summary" and not entry.key.run:
-            found.setdefault(entry.key.path, entry)
-    return found
-
-
-def settle_siblings(pairs: Sequence[UnitPair], reference: Recording, candidate: Recording) -> list[UnitPair]:
-    """The pairs with those re-paired that run on one and the same input, by role or by the values they give."""
-    ours, theirs = first_outputs(reference), first_outputs(candidate)
-    settled = list(pairs)
-    for group in _siblings(pairs, reference):
-        sources, targets = [pairs[i].source for i in group], [pairs[i].target for i in group]
-        chosen = _by_role(sources, targets) or _by_outputs(sources, targets, ours, theirs)
-        if chosen is not None:
-            for place, (target, how) in zip(group, chosen, strict=True):
-                settled[place] = replace(pairs[place], target=target, how=how)
-    return settled
-
-
-def _siblings(pairs: Sequence[UnitPair], reference: Recording) -> list[list[int]]:
-    """Places of pairs, not settled by name, whose reference layers share signature and input."""
-    inputs = {
-        entry.key.path: entry.hash
-        for entry in reversed(reference.entries)
-        if entry.key.phase == "forward" and entry.key.role.startswith("input") and entry.hash and not entry.key.run
-    }
-    groups: defaultdict[tuple[object, str], list[int]] = defaultdict(list)
-    for place, pair in enumerate(pairs):
-        given = inputs.get(pair.source.owner, "")
-        if given and not pair.settled:
-            groups[pair.source.signature, given].append(place)
-    return [group for group in groups.values() if 1 < len(group) <= _MOST_SIBLINGS]
-
-
-def _by_role(sources: list[Unit], targets: list[Unit]) -> list[tuple[Unit, PairedBy]] | None:
-    roles = {attention_role(unit.path): unit for unit in targets}
-    wanted = [attention_role(unit.path) for unit in sources]
-    if None in wanted or len(set(wanted)) < len(wanted) or set(wanted) != set(roles):
-        return None
-    return [(roles[role], "role") for role in wanted]
-
-
-def _by_outputs(
-    sources: list[Unit], targets: list[Unit], ours: Mapping[str, Entry], theirs: Mapping[str, Entry]
-) -> list[tuple[Unit, PairedBy]] | None:
-    """The one arrangement under which every output agrees; None when there is none or more than one."""
-    left = [ours.get(unit.owner) for unit in sources]
-    right = [theirs.get(unit.owner) for unit in targets]
-    if any(entry is None or entry.detail == "summary" for entry in (*left, *right)):
-        return None
-    table = [[distance(one, other) for other in right if other] for one in left if one]
-    fitting = [
-        order
-        for order in permutations(range(len(targets)))
-        if all(table[row][column] < ANOTHER for row, column in enumerate(order))
-    ]
-    return [(targets[column], "values") for column in fitting[0]] if len(fitting) == 1 else None
-
-
-def lone_tensors(
-    sources: Iterable[Unit], targets: Iterable[Unit], reference: Recording, candidate: Recording
-) -> list[UnitPair]:
-    """Tensors outside of layers that are alone of their shape on either side and whose values agree."""
-    ours, theirs = first_parameters(reference), first_parameters(candidate)
-    found = []
-    for pair in lone_bare_units(sources, targets):
-        one, other = ours.get(pair.source.path), theirs.get(pair.target.path)
-        if one is not None and other is not None and distance(one, other) < ANOTHER:
-            found.append(replace(pair, how="values"))
-    return found
-
-
-def exchange_branches(pairs: Sequence[UnitPair], reference: Recording, candidate: Recording) -> list[UnitPair]:
-    """The pairs, with partners exchanged among layers of one shape where that makes them agree."""
-    settled = list(pairs)
-    ours, theirs = first_outputs(reference), first_outputs(candidate)
-    weights = _Weights(reference, candidate)
-
-    def outputs_differ(one: Unit, other: Unit) -> float:
-        here, there = ours.get(one.owner), theirs.get(other.owner)
-        return math.nan if here is None or there is None else gap(here, there)
-
-    for differ, limit in ((outputs_differ, SAME), (weights.differ, ANOTHER)):
-        for group in _groups(settled):
-            _exchange(settled, group, differ, limit)
-    return settled
-
-
-def _groups(pairs: Sequence[UnitPair]) -> list[list[int]]:
-    groups: defaultdict[Signature, list[int]] = defaultdict(list)
-    for place, pair in enumerate(pairs):
-        if (
-            not pair.settled
-            and pair.source.kind != BARE
-            and PIECE not in (pair.source.class_name, pair.target.class_name)
-        ):
-            groups[pair.source.signature].append(place)
-    return [group for group in groups.values() if len(group) > 1]
-
-
-def _exchange(pairs: list[UnitPair], group: list[int], differ: Callable[[Unit, Unit], float], limit: float) -> None:
-    doubtful = [i for i in group if differ(pairs[i].source, pairs[i].target) > ANOTHER]
-    if not 1 < len(doubtful) <= _MOST_EXCHANGED:
-        return
-    targets = [pairs[i].target for i in group]
-    chosen: dict[int, Unit] = {}
-    for i in doubtful:
-        fitting = [one for one in targets if differ(pairs[i].source, one) < limit]
-        if len(fitting) == 1:
-            chosen[i] = fitting[0]
-    # Those that found their partner change places among themselves only, so that nobody is left without one.
-    taken = [pairs[i].target.path for i in chosen]
-    if len({one.path for one in chosen.values()}) == len(chosen) and {one.path for one in chosen.values()} == set(
-        taken
-    ):
-        for i, target in chosen.items():
-            pairs[i] = replace(pairs[i], target=target, how="values")
-
-
-class _Weights:
-    """How far apart the weights of two layers are after the first step, each in the reference's layout."""
-
-    def __init__(self, reference: Recording, candidate: Recording) -> None:
-        self._ours, self._theirs = first_parameters(reference), first_parameters(candidate)
-
-    def differ(self, one: Unit, other: Unit) -> float:
-        tensor = one.tensors[0]
-        mine = self._ours.get(tensor)
-        if mine is None or mine.detail != "full":
-            return math.nan
-        view = tensor_views([UnitPair(one, other, "values")], dict.fromkeys(one.tensors, mine.shape)).get(tensor)
-        parts = [] if view is None else [self._theirs.get(name) for name in view.candidate]
-        known: list[Entry] = [part for part in parts if part is not None and part.detail == "full"]
-        if view is None or len(known) < len(parts):
-            return math.nan
-        return relative(mine.array(), view.apply([part.array() for part in known], shape=mine.shape))
-
-
-# ---- live models -----------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Calls:
     """The first call of every unit's layer, in the order in which the calls ended."""
@@ -308,11 +151,8 @@ class Settlement:
         """Siblings whose names tell queries, keys and values apart, put together by role."""
         new = list(pairs)
         for group in self.siblings(pairs):
-            by_role = {attention_role(pairs[i].source.path): pairs[i].source for i in group}
-            roles = [attention_role(pairs[i].target.path) for i in group]
-            if None not in by_role and len(by_role) == len(group) and set(roles) == set(by_role):
-                for i, role in zip(group, roles, strict=True):
-                    new[i] = replace(pairs[i], source=by_role[role])
+            for i, pair in zip(group, by_role([pairs[i] for i in group]), strict=True):
+                new[i] = pair
         return tuple(new)
 
     def _run(self, pairs: Pairs) -> Calls:

@@ -29,6 +29,10 @@ PHASES = (
 )
 """In execution order, so that "first divergence" means first in time."""
 
+OF_MODULES = ("forward", "backward")
+"""Phases of what modules take and give."""
+OF_TENSORS = ("gradient", "clip", "update", "parameter", "buffer", "optimizer")
+"""Phases of weights, buffers and what is kept for them."""
 # Numbers as we print them and no others, so that a key that parses prints as the same text again.
 _STRUCTURED = re.compile(
     r"(?:(?P<run>[A-Za-z0-9_.+-]+)@)?"

@@ -10,12 +10,11 @@ from functools import cached_property
 from reprod_log.alignment import Alignment
 from reprod_log.diagnose import Finding
 from reprod_log.messages import Code, Message, message
-from reprod_log.recording import Key
+from reprod_log.recording import OF_TENSORS, Key
 from reprod_log.report.view import ReportRow
 from reprod_log.verdict import Status
 
 _OF_LAYERS = ("forward", "backward")
-_OF_TENSORS = ("gradient", "clip", "update", "parameter", "buffer", "optimizer")
 _LINE = re.compile(r"(?P<file>[^:]+):(?P<line>[0-9]+)")
 Place = tuple[str, str]
 """Where an entry belongs: ("layer", its path), or the phase and the name of what belongs to no layer."""
@@ -117,7 +116,7 @@ def _place(key: Key) -> Place:
         return "layer", key.region
     if key.phase in _OF_LAYERS:
         return "layer", key.path
-    if key.phase in _OF_TENSORS:
+    if key.phase in OF_TENSORS:
         return "layer", key.path.rpartition(".")[0]
     return key.phase, key.path
 

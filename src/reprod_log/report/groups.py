@@ -7,12 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from reprod_log.recording.key import PHASES
+from reprod_log.recording.key import OF_MODULES, OF_TENSORS, PHASES
 from reprod_log.report.view import WHOLE, ReportRow, worst_status
 from reprod_log.verdict import Status
 
-HEAT_PHASES = ("gradient", "clip", "update", "parameter", "buffer", "optimizer")
-_MODULE_PHASES = ("forward", "backward", *HEAT_PHASES)
+_MODULE_PHASES = (*OF_MODULES, *OF_TENSORS)
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ def heat_maps(rows: Iterable[ReportRow]) -> tuple[HeatMap, ...]:
     cells: dict[tuple[str, str], dict[tuple[str, int], ReportRow]] = {}
     for row in rows:
         key = row.key
-        if key.phase in HEAT_PHASES and key.step is not None:
+        if key.phase in OF_TENSORS and key.step is not None:
             layer = f"{key.path}:{key.printed_role}" if key.printed_role not in ("", "raw") else key.path
             cells.setdefault((key.run, key.phase), {})[layer, key.step] = row
     maps = [

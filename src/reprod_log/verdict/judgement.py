@@ -147,7 +147,11 @@ _LOST = {"backward": "forward", "gradient": "parameter"}
 
 def _first_divergence(judgements: Sequence[Judgement]) -> Judgement | None:
     """The earliest entry that did not pass: compared, or a gradient that one side lacks."""
-    compared = next((one for one in judgements if not one.status.passed and one.status is not Status.UNMATCHED), None)
+    failed = [one for one in judgements if not one.status.passed and one.status is not Status.UNMATCHED]
+    if any(not one.key.run and one.key.phase == "forward" for one in failed):
+        # The whole program alone is the program as it runs, and shows no place in it.
+        failed = [one for one in failed if not (one.key.run == "isolated" and one.key.layer_alone == "")]
+    compared = next(iter(failed), None)
     lost = _first_lost(judgements)
     if compared is None or lost is None:
         return compared or lost

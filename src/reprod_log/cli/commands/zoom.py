@@ -22,15 +22,12 @@ from reprod_log.cli.groups import Judging, Output
 from reprod_log.cli.options import Candidate, Reference, Renames, Trust, rename_map
 from reprod_log.errors import RecordingError, UsageError
 from reprod_log.messages import Code, Message, Name, Names, message, words
-from reprod_log.recording import Recording
+from reprod_log.recording import OF_MODULES, OF_TENSORS, Recording
 from reprod_log.recording.stores import load
 from reprod_log.report.first_screen import FirstScreen
 from reprod_log.verdict import Status
 
 NAME = "zoom"
-
-_OF_LAYERS = ("forward", "backward")
-_OF_PARAMETERS = ("gradient", "clip", "update", "parameter", "buffer", "optimizer")
 
 
 @dataclass(frozen=True)
@@ -121,15 +118,15 @@ def first_place(alignment: Alignment, places: int = 1) -> Place:
         )
     step = min(key.step or 0 for key in wrong)
     here = [key for key in wrong if (key.step or 0) == step]
-    if here[0].phase not in (*_OF_LAYERS, *_OF_PARAMETERS) or not here[0].path:
+    if here[0].phase not in (*OF_MODULES, *OF_TENSORS) or not here[0].path:
         # A loss, a rate, a batch, the whole model: no layer to choose.
         return Place(step, tuple(dict.fromkeys(("data", "forward", "loss", here[0].phase))), {})
     layers: dict[str, str] = {}
     for key in here:
         partner = partners[key]
-        if key.phase in (*_OF_LAYERS, *_OF_PARAMETERS) and key.path and (len(layers) < places or key.path in layers):
+        if key.phase in (*OF_MODULES, *OF_TENSORS) and key.path and (len(layers) < places or key.path in layers):
             layers.setdefault(key.path, partner.path)
-    return Place(step, ("data", "forward", "loss", "backward", "lr", *_OF_PARAMETERS), layers)
+    return Place(step, ("data", "forward", "loss", "backward", "lr", *OF_TENSORS), layers)
 
 
 def _command(side: Recording, place: Place, target: Path, given: str, *, is_reference: bool) -> tuple[list[str], str]:

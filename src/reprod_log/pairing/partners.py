@@ -1,0 +1,186 @@
+"""Partners of entries: by the places that both programs have, and through the weight map."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from reprod_log.messages import Names, message
+from reprod_log.pairing.anchors import view_of
+from reprod_log.pairing.links import WeightMap
+from reprod_log.pairing.pairing import CONFIDENCE, Pair, View
+from reprod_log.pairing.places import ValuePairs, is_result, roots_of
+from reprod_log.recording import OF_MODULES, OF_TENSORS, Array, Entry, Key, Recording
+
+
+def _same_form(one: Entry, other: Entry) -> bool:
+    """Whether two tensors have the same axes, but for those of one element."""
+    wide, wide_there = ([size for size in shape if size != 1] for shape in (one.shape, other.shape))
+    return wide == wide_there
+
+
+class Partners:
+    """Partners of entries by the places of `ValuePairs` and by the weight map."""
+
+    def __init__(
+        self,
+        reference: Recording,
+        candidate: Recording,
+        weights: WeightMap,
+        found: ValuePairs,
+        *,
+        given: bool,
+    ) -> None:
+        self.candidate, self.weights, self.found = candidate, weights, found
+        self.given = given
+        self.roots = roots_of(reference) & roots_of(candidate)
+        trained = any(entry.key.phase == "loss" or entry.key.phase == "gradient" for entry in reference.of_run(""))
+        self.unasked = self.roots if trained else frozenset[str]()
+        """Whole programs whose training asks for no gradient of their inputs."""
+        self.untrained = self.roots - self.unasked
+        self.moving = (_moving(reference), _moving(candidate))
+        self.there = {str(entry.key): entry for entry in candidate.entries}
+        self.taken: set[str] = set()
+        self.apart = frozenset(self._differ_alone(reference))
+        """Modules that differ when they are run alone although all that flows through them agrees: something of what
+        they do is done outside of them on the other side."""
+
+    def _differ_alone(self, reference: Recording) -> Iterator[str]:
+        for entry in reference.entries:
+            key = entry.key
+            if key.run == "isolated.float64" and key.phase == "forward" and key.path in self.found.modules:
+                other = self.there.get(str(replace(key, path=self.found.modules[key.path])))
+                if other is not None and entry.array().size and view_of(entry.array(), other.array()) is None:
+                    yield key.path
+
+    def partner(self, entry: Entry) -> Pair | None:
+        if entry.key.phase in OF_MODULES:
+            return self._module_entry(entry)
+        return self._tensor_entry(entry) if entry.key.phase in OF_TENSORS else None
+
+    def knows_better(self, entry: Entry) -> bool:
+        """Whether values speak for a partner of the entry: of weights, only where structure was wrong or knew none."""
+        if entry.key.phase not in OF_TENSORS:
+            return True
+        return any(link.proof == "values" for link in self.weights.by_source.get(entry.key.path, ()))
+
+    def _module_entry(self, entry: Entry) -> Pair | None:
+        key = entry.key
+        if key.run.startswith("isolated"):
+            path = key.path if key.path in self.roots else self.found.modules.get(key.path)
+            if path is None or key.path in self.apart or (key.phase == "backward" and key.path in self.unasked):
+                return None
+            roles = (key.role, f"{key.role}.0", key.role.removesuffix(".0"))
+            pairs = (self._pair(entry, replace(key, path=path, role=role), None) for role in roles)
+            return next((pair for pair in pairs if pair is not None), None)
+        base, mark, rest = key.role.partition("~")
+        place = self.found.places.get((key.path, key.call, base))
+        if place is None:
+            return None
+        (path, call, role), view = place
+        if view is not None and view.axes is not None and not self.given and is_result(key, self.roots):
+            # Whoever uses what a program returns depends on its axes, too.
+            return None
+        return self._pair(entry, replace(key, path=path, call=call, role=f"{role}{mark}{rest}"), view)
+
+    def _pair(self, entry: Entry, key: Key, view: View | None) -> Pair | None:
+        other = self.there.get(str(key))
+        if other is None or str(key) in self.taken:
+            return None
+        if view is None and other.shape != entry.shape:
+            if prod(other.shape) != prod(entry.shape):
+                return None
+            view = View(message("view.values_reshaped"), shape=entry.shape)
+        if view is not None and view.axes is None and is_result(entry.key, self.roots) and not _same_form(entry, other):
+            # Whoever uses what a program returns depends on its shape.
+            return None
+        return Pair(entry, other, "value", CONFIDENCE["value"], view)
+
+    def _runs_alone(self, region: str | None) -> bool:
+        """Whether a module takes and gives the same on both sides, so that it can be compared alone."""
+        return region in self.roots or (region in self.found.modules and region not in self.apart)
+
+    def _tensor_entry(self, entry: Entry) -> Pair | None:
+        key = entry.key
+        if key.run.startswith("isolated") and not self._runs_alone(key.region):
+            return None
+        add = key.phase in ("gradient", "clip")
+        links = self.weights.by_source.get(key.path, ())
+        if any(link.is_computed for link in links):
+            return None
+        if not add and len(links) > 1 and not self.weights.is_apart(key.path):
+            # Tied here and not there: its first copy is compared, the others are the candidate's own.
+            links = links[:1]
+        keys = [str(replace(key, path=link.target)) for link in links]
+        if not keys or any(one not in self.there for one in keys):
+            return None
+        parts = [self.there[one] for one in keys]
+        whole = [link.target for link in links]
+        link = links[0]
+        shape = link.source_shapes[link.sources.index(key.path)]
+        if entry.shape != shape or any(part.detail != "full" for part in parts):
+            # Counters and powers kept per parameter have no layout.
+            same = len(links) == 1 and parts[0].shape == entry.shape and str(parts[0].key) not in self.taken
+            return Pair(entry, parts[0], "value", CONFIDENCE["value"]) if same else None
+
+        def made() -> Array | None:
+            arrays = {name: part.array() for name, part in zip(whole, parts, strict=True)}
+            return self.weights.back(key.path, entry.shape, arrays, add=add)
+
+        # With zeros, since whether a tensor is covered does not depend on its values.
+        empty = {one.target: np.zeros(one.shape) for one in links}
+        if self.weights.back(key.path, shape, empty, add=add) is None:
+            return None
+        self.taken.update(keys)
+        if len(links) == 1 and str(link.recipe) == "as is" and parts[0].shape == entry.shape:
+            return Pair(entry, parts[0], "value", CONFIDENCE["value"])
+
+        def read() -> Array:
+            found = made()
+            assert found is not None
+            return np.asarray(found, parts[0].array().dtype)
+
+        viewed = replace(parts[0], shape=entry.shape, read=read, hash="")
+        return Pair(
+            entry, viewed, "value", CONFIDENCE["value"], View(message("view.through_map", targets=Names(whole)))
+        )
+
+    def is_lost(self, entry: Entry) -> bool:
+        """Whether it matters that it has no partner: a gradient or an update that is not zero, a buffer that moves."""
+        key = entry.key
+        if key.run.startswith("isolated") and not self._runs_alone(key.region):
+            return False
+        links = self.weights.by_source.get(key.path)
+        if links is not None and any(link.is_computed for link in links):
+            # What several weights make together has a gradient of its own.
+            return False
+        if key.phase == "gradient":
+            return not entry.is_zero()
+        if links is None:
+            return key.path in self.moving[0]
+        missing = any(str(replace(key, path=link.target)) not in self.there for link in links)
+        return key.phase == "update" and missing and not entry.is_zero()
+
+    def is_lost_there(self, entry: Entry) -> bool:
+        """The same for the candidate, and a copy of a weight that is one with another in the reference."""
+        link = self.weights.by_target.get(entry.key.path)
+        if link is not None and link.is_computed:
+            return False
+        if entry.key.phase == "gradient":
+            return not entry.is_zero()
+        if entry.key.phase in ("parameter", "update") and entry.key.path in self.weights.by_target:
+            sources = self.weights.by_target[entry.key.path].sources
+            return any(not self.weights.is_apart(name) for name in sources)
+        return entry.key.path not in self.weights.by_target and entry.key.path in self.moving[1]
+
+
+def _moving(recording: Recording) -> frozenset[str]:
+    """Buffers that a training changes; tables are the same at every step."""
+    contents: dict[str, set[str]] = {}
+    for entry in recording.of_run(""):
+        if entry.key.phase == "buffer":
+            contents.setdefault(entry.key.path, set()).add(entry.hash)
+    return frozenset(path for path, hashes in contents.items() if len(hashes) > 1)

@@ -1,0 +1,181 @@
+"""The weight map of two recordings: weights that both sides loaded, found by their values in the float64 passes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from reprod_log.frameworks.module_tree import join
+from reprod_log.pairing.anchors import is_informative, same_numbers
+from reprod_log.pairing.links import Link, WeightMap, joined_recipes, single_recipes
+from reprod_log.pairing.units import UnitPair
+from reprod_log.pairing.weight_map import make_plan
+from reprod_log.recording import Array, Entry, Recording
+
+_FLOAT64 = "float64"
+_MOST_TRIED = 64
+"""Weights of one size that are tried for another."""
+
+
+@dataclass(frozen=True)
+class _Weight:
+    """A weight as the program began with it, and its first gradient."""
+
+    value: Array
+    gradient: Array | None
+
+    @property
+    def facts(self) -> list[Array]:
+        """What can be told from another weight's; ones and zeros look alike everywhere."""
+        return [one for one in (self.value, self.gradient) if one is not None and is_informative(one)]
+
+
+def recorded_map(reference: Recording, candidate: Recording, structure: Iterable[UnitPair]) -> WeightMap:
+    """From which weights of the reference each of the candidate's comes.
+
+    `structure` proposes; where values contradict it, values decide, but for layers of one name on both sides: a weight
+    that is loaded under the wrong name is a mistake. A weight that nothing speaks for is left out.
+    """
+    ours, theirs = _weights(reference), _weights(candidate)
+    shapes, sizes = _stored_shapes(candidate), _stored_shapes(reference)
+    links: dict[str, Link] = {}
+    stated: set[str] = set()
+    for move in make_plan(structure, shapes).moves:
+        own = tuple(sizes[name] for name in move.sources)
+        links[move.target] = Link(move.target, move.shape, move.sources, own, move.view, "structure")
+        if move.pair.settled or move.target not in theirs or any(name not in ours for name in move.sources):
+            stated.add(move.target)
+    settled = {name: link for name, link in links.items() if name in stated or _holds(link, ours, theirs[name])}
+    used = {name for link in settled.values() for name in link.sources}
+    free = {name: one for name, one in ours.items() if name not in used}
+    search = _Search(free)
+    found = {
+        target: link
+        for target, one in theirs.items()
+        if target not in settled and (link := search.link(target, one)) is not None
+    }
+    taken = {name for link in found.values() for name in link.sources}
+    kept = {name: one for name, one in links.items() if name in settled or taken.isdisjoint(one.sources)}
+    return WeightMap(tuple((kept | found).values()))
+
+
+def _weights(recording: Recording) -> dict[str, _Weight]:
+    """Every weight and buffer of the first step that was kept in full, by name."""
+    run = _FLOAT64 if _FLOAT64 in recording.runs else ""
+    first: dict[tuple[str, str], Entry] = {}
+    for entry in recording.of_run(run):
+        if entry.detail == "full" and entry.key.role in ("", "raw"):
+            first.setdefault((entry.key.phase, entry.key.path), entry)
+    found: dict[str, _Weight] = {}
+    for (phase, path), entry in first.items():
+        if phase in ("parameter", "buffer"):
+            if not entry.dtype.startswith(("float", "bfloat")):
+                continue
+            value = np.asarray(entry.array(), np.float64)
+            update, gradient = first.get(("update", path)), first.get(("gradient", path))
+            if update is not None and update.shape == value.shape:
+                value = value - update.array()
+            found[path] = _Weight(value, None if gradient is None else np.asarray(gradient.array(), np.float64))
+    return found
+
+
+def _stored_shapes(recording: Recording) -> dict[str, tuple[int, ...]]:
+    return {join(module.path, name): shape for module in recording.modules for name, shape in module.parameters.items()}
+
+
+def _holds(link: Link, ours: Mapping[str, _Weight], target: _Weight) -> bool:
+    """Whether the weight has the values that the link gives it; True where its values say nothing."""
+    facts = target.facts
+    if not facts:
+        return True
+    made = _made(link, [ours[name] for name in link.sources])
+    return any(same_numbers(fact, other) for fact, other in _both(target, made))
+
+
+def _made(link: Link, sources: list[_Weight]) -> _Weight:
+    gradients = [one.gradient for one in sources if one.gradient is not None]
+    value = link.apply([one.value for one in sources])
+    return _Weight(value, link.apply(gradients) if len(gradients) == len(sources) else None)
+
+
+def _both(one: _Weight, other: _Weight) -> Iterator[tuple[Array, Array]]:
+    """The facts of a weight beside those of another that has them as well."""
+    for own, theirs in ((one.value, other.value), (one.gradient, other.gradient)):
+        # Gradients of what ran alone may be written in the other side's layout.
+        if own is not None and theirs is not None and own.shape == theirs.shape and is_informative(own):
+            yield own, theirs
+
+
+class _Search:
+    """Weights of the reference that no layer of the same kind holds in the candidate, found by value."""
+
+    def __init__(self, weights: Mapping[str, _Weight]) -> None:
+        self._weights = weights
+        self._by_size: dict[int, list[str]] = {}
+        for name, one in weights.items():
+            self._by_size.setdefault(one.value.size, []).append(name)
+
+    def link(self, target: str, wanted: _Weight) -> Link | None:
+        """The weight as one of the reference's in another form, as a part of one, or as several joined."""
+        if not wanted.facts:
+            return None
+        return next(self._options(target, wanted), None)
+
+    def _options(self, target: str, wanted: _Weight) -> Iterator[Link]:
+        size, shape = wanted.value.size, wanted.value.shape
+        larger = [length for length in self._by_size if length > size and length % size == 0]
+        for length in (size, *larger):
+            for name in self._by_size.get(length, ())[:_MOST_TRIED]:
+                source = self._weights[name].value.shape
+                for recipe in single_recipes(source, shape):
+                    yield from self._if_true(Link(target, shape, (name,), (source,), recipe, "values"), wanted)
+        parts = sorted(self._parts(wanted))
+        for count in range(len(parts), 1, -1):
+            names = tuple(name for _, name in parts[:count])
+            sources = tuple(self._weights[name].value.shape for name in names)
+            if sum(map(prod, sources)) == size:
+                for recipe in joined_recipes(sources, shape):
+                    yield from self._if_true(Link(target, shape, names, sources, recipe, "values"), wanted)
+
+    def _parts(self, whole: _Weight) -> Iterator[tuple[int, str]]:
+        """Weights that are parts of a larger one of the candidate, each with its place."""
+        for length, names in self._by_size.items():
+            if length < whole.value.size:
+                for name in names[:_MOST_TRIED]:
+                    part = self._weights[name]
+                    place = _place_in(whole, part)
+                    if place is not None:
+                        yield place, name
+
+    def _if_true(self, link: Link, wanted: _Weight) -> Iterator[Link]:
+        made = _made(link, [self._weights[name] for name in link.sources])
+        facts = list(_both(wanted, made))
+        if facts and all(same_numbers(*fact) for fact in facts):
+            yield link
+
+
+def _place_in(whole: _Weight, part: _Weight) -> int | None:
+    """Where in a larger weight a part begins, or its first element where heads are interleaved; None: nowhere."""
+    if not part.facts:
+        return None
+    own = part.value if is_informative(part.value) else part.gradient
+    other = whole.value if own is part.value else whole.gradient
+    if own is None or other is None:
+        return None
+    corner = float(own.reshape(-1)[0])
+    near = np.flatnonzero(np.abs(other.reshape(-1) - corner) <= 1e-9 * max(abs(corner), 1e-3))
+    return int(near[0]) if near.size else None
+
+
+def covered_modules(recording: Recording, compared: Collection[str]) -> frozenset[str]:
+    """Paths of the modules whose tensors are all among `compared`, each under the name it was recorded by."""
+    first = recording.provenance.extra.get("tied_parameters", {})
+    found = set()
+    for module in recording.modules:
+        names = [join(module.path, name) for name in module.parameters]
+        if names and all(first.get(name, name) in compared for name in names):
+            found.add(module.path)
+    return frozenset(found)
