@@ -1,5 +1,7 @@
 """The map of a wrong port behind its mistake: weights there are proven by values once the mistake is bridged."""
 
+from dataclasses import replace
+
 import numpy as np
 import paddle
 import torch
@@ -111,3 +113,31 @@ def test_weights_that_only_the_mistake_tells_apart_stay_in_doubt() -> None:
     weights = find_weight_map(ours, theirs, batches_for(ours, INPUTS)[0])
     assert not weights.agrees
     assert not weights.is_known
+
+
+class Same(paddle.nn.Layer):
+    """Twins under its own names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two, self.out = paddle.nn.Linear(6, 8), paddle.nn.Linear(6, 8), paddle.nn.Linear(8, 3)
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        return self.out(paddle.tanh(self.one(x)) * self.two(x))
+
+
+def test_a_map_across_a_mistake_gives_way_to_names_under_which_both_programs_agree(monkeypatch) -> None:
+    torch.manual_seed(0)
+    reference = Twins()
+    ours, theirs = sides_of(reference, Same())
+    right = find_weight_map(ours, theirs, batches_for(ours, INPUTS)[0])
+    other = {"one": "two", "two": "one"}
+    crossed = [
+        replace(link, sources=(f"{other.get(layer, layer)}.{name}",))
+        for link in right.links
+        for layer, name in [link.sources[0].split(".")]
+    ]
+    wrong = WeightMap(tuple(crossed), agrees=False, complete=True, bridged=True)
+    assert wrong.is_known
+    monkeypatch.setattr("reprod_log.alignment.models.find_weight_map", lambda *_: wrong)
+    assert align_models(reference, Same(), INPUTS).passed

@@ -31,7 +31,13 @@ from reprod_log.pairing.anchors import same_numbers
 from reprod_log.pairing.crossings import renamed_layers
 from reprod_log.pairing.links import WeightMap
 from reprod_log.pairing.live import Order, loose_buffers
-from reprod_log.pairing.live_map import find_weight_map, read_weights, with_file_names, write_weights
+from reprod_log.pairing.live_map import (
+    computes_alike,
+    find_weight_map,
+    read_weights,
+    with_file_names,
+    write_weights,
+)
 from reprod_log.pairing.rename import is_front, oriented, renamed_path, rules_of_model
 from reprod_log.progress import Progress, shown, stage
 from reprod_log.recording import Recording
@@ -152,8 +158,13 @@ def _with_weights(
                 raise
             decided = True
         else:
-            # Names and structure have it otherwise than the values around a mistake.
-            decided = found.is_known and _obeys(found, options.rename) and not _is_loaded(found, ours, theirs)
+            # Names and structure have it otherwise than the values around a mistake; where they agree, there is none.
+            decided = (
+                found.is_known
+                and _obeys(found, options.rename)
+                and not _is_loaded(found, ours, theirs)
+                and not computes_alike(ours, theirs, batch, storage.spool)
+            )
             notes, tables = ([], ()) if decided else (notes, tables)
         if decided:
             theirs = write_weights(theirs, found.apply(read_weights(ours).__getitem__))

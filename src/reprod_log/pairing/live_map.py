@@ -9,6 +9,7 @@ from typing import Any
 from reprod_log.capture.eager import runner_of
 from reprod_log.frameworks.contract import Program
 from reprod_log.frameworks.side import Batch, Scope, Side, as_mapping
+from reprod_log.pairing.anchors import same_numbers
 from reprod_log.pairing.crossings import find_crossings, kinds_of
 from reprod_log.pairing.generic import generic_values
 from reprod_log.pairing.graph import Graph
@@ -90,6 +91,17 @@ def find_weight_map(ours: Side, theirs: Side, batch: Batch, spool: Spool | None 
     # Of names only where the map is proven: of a wrong port a partial map may be crossed to gain anchors.
     crossings = find_crossings(found.by_target, kinds_of(candidate))
     return replace(_with_statistics(found, here, there), crossings=crossings)
+
+
+def computes_alike(ours: Side, theirs: Side, batch: Batch, spool: Spool | None = None) -> bool:
+    """Whether both programs, with the weights that they have, give the same results in float64."""
+    scope = Scope(dtype="float64", spool=spool)
+    reference, candidate = (runner_of(side.framework).program(side, batch, scope) for side in (ours, theirs))
+    pairs = [
+        (reference.arrays[reference.results[role]], candidate.arrays[candidate.results[other]])
+        for other, role in result_roles(reference, candidate).items()
+    ]
+    return bool(pairs) and all(one.shape == other.shape and same_numbers(one, other) for one, other in pairs)
 
 
 def _with_statistics(found: WeightMap, here: Surveyed, there: Surveyed) -> WeightMap:
