@@ -91,16 +91,6 @@ def family_of(type_name: str) -> tuple[str, str]:
     return dialect or module.partition(".")[0], class_name
 
 
-@of_the_tables
-def _frameworks() -> frozenset[str]:
-    return frozenset(family.partition(".")[0] for row in layer_kinds().values() for family in row.columns)
-
-
-def is_framework_s(module: ModuleInfo) -> bool:
-    """Whether a framework itself offers the module's class, and the user did not write it."""
-    return module.origin.partition(".")[0] in _frameworks()
-
-
 def find_layer(type_name: str) -> tuple[LayerKind, Column] | None:
     """The row and column of a layer type whose stored tensors are known, such as "torch.nn.modules.linear.Linear"."""
     found = _by_class().get(family_of(type_name))
