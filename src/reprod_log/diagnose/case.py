@@ -206,8 +206,10 @@ class CaseData:
         first = self.best(key)
         if first is None:
             return None
+        # One of the two passes may have it alone.
+        pair = self.pairs.get(key.in_run(FLOAT64)) or self.pairs[key]
         ours = self._all_updates(self.reference, path, step, first[0])
-        theirs = self._all_updates(self.candidate, self.pairs[key].candidate.key.path, step, first[1])
+        theirs = self._all_updates(self.candidate, pair.candidate.key.path, step, first[1])
         return None if ours is None or theirs is None else (ours, theirs)
 
     def _all_updates(self, recording: Recording, path: str, step: int, first: Array) -> Array | None:

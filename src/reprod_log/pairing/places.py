@@ -68,14 +68,27 @@ class ValuePairs:
 
 def first_steps(reference: Iterable[Entry], candidate: Iterable[Entry]) -> tuple[list[Entry], list[Entry], float]:
     """What both sides' modules took and gave first, in float64 if both ran so, and how far the same may differ."""
-    sides = [
-        [one for one in side if one.key.phase == "forward" and one.detail == "full"] for side in (reference, candidate)
-    ]
+    sides = [list(filter(_is_shown, side)) for side in (reference, candidate)]
     for run, limit in ((_FLOAT64, LOOSE), ("", SAME)):
         found = [_first_step([one for one in side if one.key.run == run]) for side in sides]
         if all(found):
             return found[0], found[1], limit
     return [], [], LOOSE
+
+
+def same_as_they_run(reference: Recording, candidate: Recording, hints: Hints) -> Iterator[tuple[Place, Place]]:
+    """Places of one name on both sides where the programs, as they run, take or give the same."""
+    ours, theirs = (
+        {place_of(one.key): one for one in _first_step([one for one in side.of_run("") if _is_shown(one)])}
+        for side in (reference, candidate)
+    )
+    for own, other in hints.places.items():
+        if own in ours and other in theirs and _equal(ours[own], theirs[other], SAME):
+            yield own, other
+
+
+def _is_shown(entry: Entry) -> bool:
+    return entry.key.phase == "forward" and entry.detail == "full"
 
 
 def _first_step(entries: Sequence[Entry]) -> list[Entry]:

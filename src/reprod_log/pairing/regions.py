@@ -7,7 +7,17 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from reprod_log.pairing.places import Call, Hints, Place, ValuePairs, first_steps, kinds_of_modules, place_of, roots_of
+from reprod_log.pairing.places import (
+    Call,
+    Hints,
+    Place,
+    ValuePairs,
+    first_steps,
+    kinds_of_modules,
+    place_of,
+    roots_of,
+    same_as_they_run,
+)
 from reprod_log.pairing.rename import fronts, is_front
 from reprod_log.recording import OF_MODULES, OF_TENSORS, Entry, Key, Recording
 
@@ -54,7 +64,9 @@ class Regions:
             and sizes.get(own[:2]) == sizes_there.get(other[:2])
         ]
         roots = roots_of(reference) & roots_of(candidate)
-        here, there = set(found.places), {place for place, _ in found.places.values()}
+        # What belongs to one side's code alone is alone in every pass: what is the same as both sides run is on both.
+        both = [*same_as_they_run(reference, candidate, hints), *((one, two) for one, (two, _) in found.places.items())]
+        here, there = {one for one, _ in both}, {two for _, two in both}
         return (
             cls._of_side(
                 ours,
