@@ -13,12 +13,11 @@ from math import prod
 
 from reprod_log.pairing.anchors import LOOSE, same_numbers
 from reprod_log.pairing.crossings import find_crossings
-from reprod_log.pairing.distance import SAME
 from reprod_log.pairing.entries import keeps_weights
 from reprod_log.pairing.links import WeightMap
 from reprod_log.pairing.pairing import Pair, Pairing
 from reprod_log.pairing.partners import Partners
-from reprod_log.pairing.places import Hints, ValuePairs, first_steps, is_result, kinds_of_modules, roots_of
+from reprod_log.pairing.places import AS_RUN, Hints, ValuePairs, first_steps, is_result, kinds_of_modules, roots_of
 from reprod_log.pairing.recorded_map import covered_modules, recorded_map
 from reprod_log.pairing.regions import Regions
 from reprod_log.pairing.rename import fronts
@@ -141,7 +140,7 @@ def _read_elsewhere(pairs: Sequence[Pair], left: Iterable[Entry], found: ValuePa
     if not several:
         return {}
     runs = {pair.reference.key.run for pair in pairs}
-    run, limit = (_FLOAT64, LOOSE) if _FLOAT64 in runs else ("", SAME)
+    run, limit = (_FLOAT64, LOOSE) if _FLOAT64 in runs else ("", AS_RUN)
     differ = {entry.key.path for entry in left if _is_given_back(entry.key, several)}
     shown: dict[str, list[bool]] = {}
     for pair in pairs:

@@ -65,12 +65,13 @@ class Regions:
         ]
         roots = roots_of(reference) & roots_of(candidate)
         # What belongs to one side's code alone is alone in every pass: what is the same as both sides run is on both.
-        both = [*same_as_they_run(reference, candidate, hints), *((one, two) for one, (two, _) in found.places.items())]
-        here, there = {one for one, _ in both}, {two for _, two in both}
+        known = list(same_as_they_run(reference, candidate, hints))
+        here, there = set(found.places), {place for place, _ in found.places.values()}
         return (
             cls._of_side(
                 ours,
                 here,
+                {one for one, _ in known},
                 {one for one, _ in given},
                 {one for one, _ in unlike},
                 (*found.modules, *roots),
@@ -80,6 +81,7 @@ class Regions:
             cls._of_side(
                 theirs,
                 there,
+                {one for _, one in known},
                 {one for _, one in given},
                 {one for _, one in unlike},
                 (*found.modules.values(), *roots),
@@ -93,6 +95,7 @@ class Regions:
         cls,
         entries: Sequence[Entry],
         anchored: Collection[Place],
+        known: Collection[Place],
         wrong: Collection[Call],
         unlike: Collection[str],
         alike: Collection[str],
@@ -100,7 +103,7 @@ class Regions:
         *,
         agrees: bool,
     ) -> Regions:
-        own = frozenset(place_of(one.key) for one in entries) - frozenset(anchored)
+        own = frozenset(place_of(one.key) for one in entries) - frozenset(anchored) - frozenset(known)
         given = {place_of(one.key)[:2] for one in entries if place_of(one.key) in anchored and _is_output(one)}
         return cls(
             agrees,
