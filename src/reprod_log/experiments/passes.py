@@ -417,9 +417,14 @@ def _alone(reference: Recording, candidate: Recording, layers: Layers) -> dict[s
     if not (keeps_weights(reference) and keeps_weights(candidate)):
         places = [(ours, theirs) for ours, (theirs, _) in values.places.items()]
         fed = {one[0] for one, other in places if one[2].startswith("input") and others.get(one[0]) == other[0]}
-        given = {one[0] for one, _ in places if one[2].startswith("output")}
-        made = {other[0] for _, other in places if other[2].startswith("output")}
-        others = {path: partner for path, partner in others.items() if path in fed - given and partner not in made}
+        back = {partner: path for path, partner in others.items()}
+        elsewhere = {
+            path
+            for one, other in places
+            if one[2].startswith("output") and others.get(one[0]) != other[0]
+            for path in (one[0], back.get(other[0]))
+        }
+        others = {path: partner for path, partner in others.items() if path in fed - elsewhere}
     return {**values.modules, **others}
 
 

@@ -64,9 +64,10 @@ class Regions:
             and sizes.get(own[:2]) == sizes_there.get(other[:2])
         ]
         roots = roots_of(reference) & roots_of(candidate)
-        # What belongs to one side's code alone is alone in every pass: what is the same as both sides run is on both.
-        known = list(same_as_they_run(reference, candidate, hints))
         here, there = set(found.places), {place for place, _ in found.places.values()}
+        # What belongs to one side's code alone is alone in every pass: what is the same as both sides run is on both.
+        same = same_as_they_run(reference, candidate, hints)
+        known = [(one, two) for one, two in same if one not in here and two not in there]
         return (
             cls._of_side(
                 ours,
