@@ -141,3 +141,38 @@ def test_a_map_across_a_mistake_gives_way_to_names_under_which_both_programs_agr
     assert wrong.is_known
     monkeypatch.setattr("reprod_log.alignment.models.find_weight_map", lambda *_: wrong)
     assert align_models(reference, Same(), INPUTS).passed
+
+
+class Loop(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.both, self.out = torch.nn.Linear(6 + 5, 5), torch.nn.Linear(5, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        state = torch.zeros(len(x), 5, dtype=x.dtype)
+        for _ in range(3):
+            state = torch.tanh(self.both(torch.cat([x, state], 1)))
+        return self.out(state)
+
+
+class LoopPort(paddle.nn.Layer):
+    """The state is halved where it is given on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.u, self.v = paddle.nn.Linear(5 + 6, 5), paddle.nn.Linear(5, 3)
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        state = paddle.zeros([len(x), 5], dtype=x.dtype)
+        for _ in range(3):
+            state = paddle.tanh(self.u(paddle.concat([x, 0.5 * state], 1)))
+        return self.v(state)
+
+
+def test_weights_that_only_met_a_state_of_zeros_stay_in_doubt() -> None:
+    torch.manual_seed(0)
+    ours, theirs = sides_of(Loop(), LoopPort())
+    weights = find_weight_map(ours, theirs, batches_for(ours, INPUTS)[0])
+    assert not weights.agrees
+    assert not weights.is_known
+    assert "u.weight" in weights.unproven

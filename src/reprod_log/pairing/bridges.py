@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations, permutations
 from math import prod
@@ -70,6 +70,37 @@ class Bridges:
             return True
         self.built.pop()
         self.search.start, self.search.start_trail = bridge.start, bridge.trail
+        return False
+
+    def uncertain(self) -> set[str]:
+        """Weights of loops with a use that leads to no tensor of the reference before another weight comes.
+
+        The first use may meet a state of zeros, with which any weight fits. What was given by a bridge proves nothing.
+        """
+        given = {what[0] for kind, what in self.search.trail if kind == "given"}
+        uses: dict[str, list[int]] = {}
+        for place in filter(self.theirs.uses_data, range(len(self.theirs.program.kernels))):
+            for name in self.theirs.bits(self.theirs.weights_into(place)):
+                uses.setdefault(name, []).append(place)
+        return {
+            name
+            for name, places in uses.items()
+            if name in self.search.links
+            and len(places) > 1
+            and not all(self._leads_to_anchor(place, given) for place in places)
+        }
+
+    def _leads_to_anchor(self, place: int, given: Collection[int]) -> bool:
+        queue, seen = list(self.theirs.program.kernels[place].outputs), set[int]()
+        while queue:
+            number = queue.pop()
+            if number in self.search.anchors and number not in given:
+                return True
+            if number not in seen and number not in given:
+                seen.add(number)
+                users = self.theirs.users.get(number, ())
+                plain = (user for user in users if not self.theirs.weights_into(user))
+                queue.extend(one for user in plain for one in self.theirs.program.kernels[user].outputs)
         return False
 
     def _ways(self, start: int) -> Iterator[int]:

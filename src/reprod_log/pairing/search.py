@@ -790,6 +790,7 @@ class Search:
         lacking = tuple(name for name in self.theirs.names if name not in self.links and name not in self.own)
         complete = not (_used(self.ours) & set(left) or _used(self.theirs) & set(lacking))
         unproven = tuple(name for name in self.by_structure if not self._is_left_over(name, left))
+        unproven += tuple(self.bridges.uncertain() - set(unproven)) if self.bridges else ()
         return WeightMap(
             links,
             fitting and not self.bridges,
