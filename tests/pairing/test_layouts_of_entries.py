@@ -127,9 +127,9 @@ def test_values_decide_among_orders_of_one_shape() -> None:
     assert rows(square, square) is None
     assert rows(square, -square) is None, "none agrees"
     assert rows(np.ones((3, 3, 4)), np.ones((3, 3, 4))) is None, "both agree"
-    near = 1.0009 * square.transpose(1, 0, 2)
+    near = 1.00009 * square.transpose(1, 0, 2)
     assert axes(rows(square, near)) == (1, 0, 2)
-    assert rows(square, 1.0011 * square.transpose(1, 0, 2)) is None
+    assert rows(square, 1.00011 * square.transpose(1, 0, 2)) is None
     sketched = replace(entry(square.transpose(1, 0, 2)), detail="summary")
     assert rows(square, sketched) is None, "two orders fit and nothing says which"
     assert rows(replace(entry(square), detail="summary"), square.transpose(1, 0, 2)) is None

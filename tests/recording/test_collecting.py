@@ -40,4 +40,5 @@ def test_what_a_program_has_frozen_stays_frozen(tmp_path: Path) -> None:
     gc.freeze()
     before = gc.get_freeze_count()
     compare(tmp_path)
-    assert gc.get_freeze_count() == before > 0
+    # What is frozen may still end by itself; thawed, all of it would be gone from the count.
+    assert gc.get_freeze_count() > 0.9 * before > 0

@@ -13,6 +13,12 @@ from reprod_log import align_models
 from reprod_log.errors import UsageError
 
 
+@pytest.fixture(autouse=True)
+def fresh_compiler() -> None:
+    """A process compiles one function only so many times, whoever asked before."""
+    torch._dynamo.reset()
+
+
 def model() -> nn.Module:
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(6, 12), nn.GELU(), nn.LayerNorm(12), nn.Linear(12, 4))

@@ -94,7 +94,7 @@ def one_of_each(tried: Sequence[Finding], found: Sequence[Finding]) -> tuple[lis
     left, known = list(found), list(tried)
     for place, one in enumerate(tried):
         rule = _LINE_OF.get(one.cause.id) if one.kind == "cause" else None
-        around = [other for other in left if other.rule == rule and _is_around(other.keys[0], one.keys[0])]
+        around = [other for other in left if other.rule == rule and _is_around(other.keys, one.keys)]
         # The same line may be run by other blocks, too.
         mine = merged(other for other in left if other.mistake in {found.mistake for found in around})
         if mine:
@@ -104,8 +104,12 @@ def one_of_each(tried: Sequence[Finding], found: Sequence[Finding]) -> tuple[lis
     return known, left
 
 
-def _is_around(region: Key, inside: Key) -> bool:
-    return region.run == "isolated" and (not region.path or inside.path.startswith(f"{region.path}."))
+def _is_around(regions: Sequence[Key], inside: Sequence[Key]) -> bool:
+    """Whether what one finding is first about lies in the region that the other is first about."""
+    if not regions or not inside or regions[0].run != "isolated":
+        return False
+    path = regions[0].path
+    return not path or inside[0].path.startswith(f"{path}.")
 
 
 def _is_given_back(key: Key) -> bool:
