@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from reprod_log.pairing.anchors import LOOSE, same_numbers
+from reprod_log.pairing.anchors import LOOSE, same_numbers, view_of
 from reprod_log.pairing.crossings import find_crossings
 from reprod_log.pairing.entries import keeps_weights
 from reprod_log.pairing.links import WeightMap
@@ -24,7 +24,7 @@ from reprod_log.pairing.rename import fronts
 from reprod_log.pairing.units import UnitPair
 from reprod_log.recording import OF_MODULES, OF_TENSORS, Entry, Key, Recording
 
-_FLOAT64 = "float64"
+_FLOAT64, _ALONE = "float64", "isolated.float64"
 
 
 def match_by_values(
@@ -42,6 +42,8 @@ def match_by_values(
     hints = Hints.of(named, agrees=agrees or graph)
     found = ValuePairs.of(reference.entries, candidate.entries, hints)
     given = weights is not None
+    if given:
+        found = found.without(_differ_alone(reference, candidate, found))
     weights = weights or recorded_map(reference, candidate, units)
     sides = Regions.of(reference, candidate, found, hints, agrees=agrees)
     finder = Partners(reference, candidate, weights, found, given=given)
@@ -68,6 +70,22 @@ def match_by_values(
         tuple(note for note in named.notes if alone or lost or not agrees or note.id == "note.pairing.no_pass"),
         find_crossings(weights.by_target, kinds_of_modules(candidate)) if agrees and not given else (),
     )
+
+
+def _differ_alone(reference: Recording, candidate: Recording, found: ValuePairs) -> set[str]:
+    """Modules that differ when they are run alone although all that flows through them agrees: something of what they
+    do is done outside of them on the other side."""
+    there = {str(entry.key): entry for entry in candidate.of_run(_ALONE)}
+    pairs = [
+        (entry, there.get(str(replace(entry.key, path=found.viewed[entry.key.path]))))
+        for entry in reference.of_run(_ALONE)
+        if entry.key.phase == "forward" and entry.key.path in found.viewed
+    ]
+    return {
+        entry.key.path
+        for entry, other in pairs
+        if other is not None and entry.array().size and view_of(entry.array(), other.array()) is None
+    }
 
 
 @dataclass(frozen=True)

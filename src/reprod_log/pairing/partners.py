@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 
 import numpy as np
 
 from reprod_log.messages import Names, message
-from reprod_log.pairing.anchors import view_of
 from reprod_log.pairing.links import WeightMap
 from reprod_log.pairing.pairing import CONFIDENCE, Pair, View
 from reprod_log.pairing.places import ValuePairs, is_result, roots_of
@@ -44,17 +42,6 @@ class Partners:
         self.moving = (_moving(reference), _moving(candidate))
         self.there = {str(entry.key): entry for entry in candidate.entries}
         self.taken: set[str] = set()
-        self.apart = frozenset(self._differ_alone(reference))
-        """Modules that differ when they are run alone although all that flows through them agrees: something of what
-        they do is done outside of them on the other side."""
-
-    def _differ_alone(self, reference: Recording) -> Iterator[str]:
-        for entry in reference.entries:
-            key = entry.key
-            if key.run == "isolated.float64" and key.phase == "forward" and key.path in self.found.modules:
-                other = self.there.get(str(replace(key, path=self.found.modules[key.path])))
-                if other is not None and entry.array().size and view_of(entry.array(), other.array()) is None:
-                    yield key.path
 
     def partner(self, entry: Entry) -> Pair | None:
         if entry.key.phase in OF_MODULES:
@@ -71,7 +58,7 @@ class Partners:
         key = entry.key
         if key.run.startswith("isolated"):
             path = key.path if key.path in self.roots else self.found.modules.get(key.path)
-            if path is None or key.path in self.apart or (key.phase == "backward" and key.path in self.unasked):
+            if path is None or (key.phase == "backward" and key.path in self.unasked):
                 return None
             roles = (key.role, f"{key.role}.0", key.role.removesuffix(".0"))
             pairs = (self._pair(entry, replace(key, path=path, role=role), None) for role in roles)
@@ -101,7 +88,7 @@ class Partners:
 
     def _runs_alone(self, region: str | None) -> bool:
         """Whether a module takes and gives the same on both sides, so that it can be compared alone."""
-        return region in self.roots or (region in self.found.modules and region not in self.apart)
+        return region in self.roots or region in self.found.modules
 
     def _tensor_entry(self, entry: Entry) -> Pair | None:
         key = entry.key

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 
@@ -54,6 +54,8 @@ class ValuePairs:
     places: Mapping[Place, tuple[Place, View | None]]
     modules: Mapping[str, str]
     """The candidate's module for each of the reference that takes and gives the same."""
+    viewed: Mapping[str, str]
+    """The same, and modules that take or give it in another layout."""
 
     @classmethod
     def of(cls, reference: Iterable[Entry], candidate: Iterable[Entry], hints: Hints | None = None) -> ValuePairs:
@@ -64,7 +66,14 @@ class ValuePairs:
             here = [entry for entry in ours if entry.key.role.startswith(given)]
             there = [entry for entry in theirs if entry.key.role.startswith(given)]
             places |= _paired(here, there, places, hints or Hints(), limit)
-        return cls(places, _modules(ours, theirs, places))
+        return cls(places, _modules(ours, theirs, places), _modules(ours, theirs, places, viewed=True))
+
+    def without(self, modules: Collection[str]) -> ValuePairs:
+        """The same, with some of the reference's modules not to be compared alone."""
+        kept, viewed = (
+            {one: other for one, other in some.items() if one not in modules} for some in (self.modules, self.viewed)
+        )
+        return replace(self, modules=kept, viewed=viewed)
 
 
 def first_steps(reference: Iterable[Entry], candidate: Iterable[Entry]) -> tuple[list[Entry], list[Entry], float]:
@@ -188,7 +197,11 @@ def view_between(reference: Entry, candidate: Entry, limit: float = LOOSE) -> Vi
 
 
 def _modules(
-    ours: Sequence[Entry], theirs: Sequence[Entry], places: Mapping[Place, tuple[Place, View | None]]
+    ours: Sequence[Entry],
+    theirs: Sequence[Entry],
+    places: Mapping[Place, tuple[Place, View | None]],
+    *,
+    viewed: bool = False,
 ) -> dict[str, str]:
     """Modules whose first call takes the same on both sides, and gives something that both have."""
     held, there = _first_calls(ours), _first_calls(theirs)
@@ -204,7 +217,9 @@ def _modules(
         given = [one for place in own if place[2].startswith("output") and (one := places.get(place)) is not None]
         known = [one for one in taken_in if one is not None]
         paths = {place[0] for place, _ in (*known, *given)}
-        if len(paths) != 1 or len(known) < len(taken_in) or not given or any(view for _, view in (*known, *given)):
+        if len(paths) != 1 or len(known) < len(taken_in) or not given:
+            continue
+        if not viewed and any(view for _, view in (*known, *given)):
             continue
         partner = next(iter(paths))
         inputs = sum(place[2].startswith("input") and place not in plain_there for place in there[partner])
