@@ -229,6 +229,11 @@ def _modules(
     return found
 
 
+def is_telling(entry: Entry) -> bool:
+    """Whether few programs give these numbers: classes, flags and constants are the same for many."""
+    return entry.dtype.startswith(("float", "bfloat", "complex")) and is_informative(entry.array())
+
+
 def _is_plain(entry: Entry) -> bool:
     return entry.key.role.startswith("input") and not is_informative(entry.array())
 

@@ -7,12 +7,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from reprod_log.frameworks.module_tree import join
 from reprod_log.pairing.places import (
     Call,
     Hints,
     Place,
     ValuePairs,
     first_steps,
+    is_telling,
     kinds_of_modules,
     place_of,
     roots_of,
@@ -63,6 +65,14 @@ class Regions:
             and kinds.get(own[0], "") == kinds_there.get(other[0], None) != ""
             and sizes.get(own[:2]) == sizes_there.get(other[:2])
         ]
+        # Without a gradient nothing shows whether a result depends on a layer at all: what its namesake gives counts.
+        mute, mute_there = _without_gradient(reference), _without_gradient(candidate)
+        silent = [
+            (own[:2], other[:2])
+            for own, other in hints.places.items()
+            if own[0] in mute and other[0] in mute_there and sizes.get(own[:2]) == sizes_there.get(other[:2])
+        ]
+        unlike = {(own, other) for own, other in unlike if own not in mute and other not in mute_there}
         roots = roots_of(reference) & roots_of(candidate)
         here, there = set(found.places), {place for place, _ in found.places.values()}
         # What belongs to one side's code alone is alone in every pass: what is the same as both sides run is on both.
@@ -74,6 +84,7 @@ class Regions:
                 here,
                 {one for one, _ in known},
                 {one for one, _ in given},
+                {one for one, _ in silent},
                 {one for one, _ in unlike},
                 (*found.viewed, *roots),
                 {},
@@ -84,6 +95,7 @@ class Regions:
                 there,
                 {one for _, one in known},
                 {one for _, one in given},
+                {one for _, one in silent},
                 {one for _, one in unlike},
                 (*found.viewed.values(), *roots),
                 {own[0]: other[0] for own, other in hints.places.items()} | dict(found.viewed),
@@ -98,6 +110,7 @@ class Regions:
         anchored: Collection[Place],
         known: Collection[Place],
         wrong: Collection[Call],
+        silent: Collection[Call],
         unlike: Collection[str],
         alike: Collection[str],
         names: Mapping[str, str],
@@ -108,10 +121,10 @@ class Regions:
         given = {place_of(one.key)[:2] for one in entries if place_of(one.key) in anchored and _is_output(one)}
         return cls(
             agrees,
-            _healed(entries, anchored, wrong),
+            _healed(entries, anchored, {*wrong, *silent}),
             own,
             frozenset(unlike),
-            frozenset(wrong) - frozenset(given),
+            frozenset(wrong) - frozenset(given) | frozenset(silent),
             frozenset(alike),
             names,
         )
@@ -131,6 +144,22 @@ class Regions:
 
     def _heals(self, call: Call) -> bool:
         return call not in self.wrong and (self.whole or call in self.calls)
+
+
+def _without_gradient(recording: Recording) -> frozenset[str]:
+    """Modules with weights of which none has a gradient in a run of the whole program."""
+    moved = {
+        entry.key.path
+        for entry in recording.entries
+        if entry.key.phase == "gradient"
+        and (not entry.key.run.startswith("isolated") or entry.key.layer_alone == "")
+        and not entry.is_zero()
+    }
+    return frozenset(
+        module.path
+        for module in recording.modules
+        if module.path and module.parameters and not any(join(module.path, name) in moved for name in module.parameters)
+    )
 
 
 def _is_output(entry: Entry) -> bool:
@@ -170,7 +199,7 @@ def _healed(entries: Sequence[Entry], anchored: Collection[Place], wrong: Collec
     whole: set[str] = set()
     # Whoever takes a tensor, or runs around the module that makes it, ends later.
     for call, given in reversed(outputs.items()):
-        there = [place_of(one.key) in anchored for one in given]
+        there = [place_of(one.key) in anchored and is_telling(one) for one in given]
         if all(there):
             whole.add(call[0])
         users = takers.get(call, set()) - {call}
