@@ -128,6 +128,7 @@ class Port:
     """A text of the port and the wrong one in its place."""
     place: str = ""
     """What the first divergence must name."""
+    trains: bool = True
 
 
 HEADS = "lambda t: t.reshape((2, 5, 2, 4)).transpose({axes})"
@@ -279,13 +280,53 @@ SMALL_SCALE = Port(
      "return self.out(x + 1e-9 * self.act(self.a(x)))"),
 )  # fmt: skip
 """A mistake that is scaled away: all results agree."""
-OTHERS = {"crossed": CROSSED, "scaled": SMALL_SCALE}
+TWO = "self.a = linear('a', 6, 6); self.b = linear('b', 6, 3)"
+ASIDE = TWO + "; self.p = linear('p', 6, 4)"
+EXPERTS = (
+    "self.r = linear('r', 6, 2); self.s = linear('s', 6, 5); self.t = linear('t', 6, 5); self.o = linear('o', 5, 2)"
+)
+HIDDEN = {
+    "only classes are returned": Port(
+        "x(8, 6)", (TWO, "return self.b(F.gelu(self.a(x))).argmax(-1)"),
+        (TWO, "return self.b(F.gelu(self.a(x)) * 1.01).argmax(-1)"), trains=False,
+    ),
+    "the last layer is zero": Port(
+        "x(8, 6)", (TWO + "; put(self.b.weight, np.zeros((3, 6), 'float32'))", "return self.b(F.gelu(self.a(x)))"),
+        (TWO + "; put(self.b.weight, np.zeros((6, 3), 'float32'))", "return self.b(F.relu(self.a(x)))"), trains=False,
+    ),
+    "the branch is scaled away": Port(
+        "x(8, 6)", (TWO + "; self.c = linear('c', 6, 6)", "return self.b(x + 1e-7 * self.c(F.gelu(self.a(x))))"),
+        (TWO + "; self.c = linear('c', 6, 6)", "return self.b(x + 1e-7 * self.c(F.relu(self.a(x))))"), trains=False,
+    ),
+    "a result is kept aside": Port(
+        "x(8, 6)", (ASIDE, "h = torch.tanh(self.a(x)); self.kept = [self.p(h)]; return self.b(h)"),
+        (ASIDE, "h = F.tanh(self.a(x)); self.kept = [self.p(h * 1.01)]; return self.b(h)"),
+    ),
+    "a router is only asked for the largest": Port(
+        "x(8, 6)",
+        (EXPERTS, "k = self.r(F.gelu(x)).argmax(-1)[:, None]; "
+         "return self.o(torch.where(k > 0, self.s(x), self.t(x)))"),
+        (EXPERTS, "k = self.r(F.gelu(x) * 1.01).argmax(-1).unsqueeze(1); "
+         "return self.o(paddle.where(k > 0, self.s(x), self.t(x)))"),
+    ),
+}  # fmt: skip
+"""Wrong ports whose mistake no gradient and no result shows."""
+OTHERS = {
+    "crossed": CROSSED,
+    "scaled": SMALL_SCALE,
+    **{f"hidden{place}": one for place, one in enumerate(HIDDEN.values())},
+}
 WRONG = [name for name, port in PORTS.items() if port.mistake]
 
 
 def scripts(port: Port) -> tuple[str, str]:
-    ours = TORCH.format(model=net("Module", *port.ours), data=port.data)
-    return ours, PADDLE.format(model=net("Layer", *port.theirs), data=port.data)
+    both = (TORCH, net("Module", *port.ours), "torch.tensor"), (PADDLE, net("Layer", *port.theirs), "paddle.to_tensor")
+    made = []
+    for text, model, tensor in both:
+        if not port.trains:
+            text = text.partition("opt = ")[0] + f"for _ in range(2):\n    net({tensor}({{data}}))\n"
+        made.append(text.format(model=model, data=port.data))
+    return made[0], made[1]
 
 
 @pytest.fixture(scope="module")
@@ -354,3 +395,10 @@ def test_wrong_layer_is_found_although_all_results_agree(recorded: Path) -> None
     code, text, found = compared(recorded / "torchscaled", recorded / "paddlescaled")
     assert code == 1, text
     assert "/act#" in str(found["first_divergence"]), text
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_mistake_that_no_gradient_and_no_result_shows_is_found(name: str, recorded: Path) -> None:
+    number = list(HIDDEN).index(name)
+    code, text, _ = compared(recorded / f"torchhidden{number}", recorded / f"paddlehidden{number}")
+    assert code == 1, text

@@ -230,8 +230,11 @@ def _modules(
 
 
 def is_telling(entry: Entry) -> bool:
-    """Whether few programs give these numbers: classes, flags and constants are the same for many."""
-    return entry.dtype.startswith(("float", "bfloat", "complex")) and is_informative(entry.array())
+    """Whether few programs give these numbers: classes, flags, constants and rows of a bias are the same for many."""
+    array = entry.array()
+    if not entry.dtype.startswith(("float", "bfloat", "complex")) or not is_informative(array):
+        return False
+    return array.ndim < 2 or len(array) < 2 or bool((array != array[:1]).any())
 
 
 def _is_plain(entry: Entry) -> bool:

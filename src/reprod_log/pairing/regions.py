@@ -67,7 +67,7 @@ class Regions:
         ]
         # Without a gradient nothing shows whether a result depends on a layer at all: what its namesake gives counts.
         mute, mute_there = _without_gradient(reference), _without_gradient(candidate)
-        silent = [
+        given += [
             (own[:2], other[:2])
             for own, other in hints.places.items()
             if own[0] in mute and other[0] in mute_there and sizes.get(own[:2]) == sizes_there.get(other[:2])
@@ -84,7 +84,6 @@ class Regions:
                 here,
                 {one for one, _ in known},
                 {one for one, _ in given},
-                {one for one, _ in silent},
                 {one for one, _ in unlike},
                 (*found.viewed, *roots),
                 {},
@@ -95,7 +94,6 @@ class Regions:
                 there,
                 {one for _, one in known},
                 {one for _, one in given},
-                {one for _, one in silent},
                 {one for _, one in unlike},
                 (*found.viewed.values(), *roots),
                 {own[0]: other[0] for own, other in hints.places.items()} | dict(found.viewed),
@@ -110,7 +108,6 @@ class Regions:
         anchored: Collection[Place],
         known: Collection[Place],
         wrong: Collection[Call],
-        silent: Collection[Call],
         unlike: Collection[str],
         alike: Collection[str],
         names: Mapping[str, str],
@@ -118,13 +115,14 @@ class Regions:
         agrees: bool,
     ) -> Regions:
         own = frozenset(place_of(one.key) for one in entries) - frozenset(anchored) - frozenset(known)
-        given = {place_of(one.key)[:2] for one in entries if place_of(one.key) in anchored and _is_output(one)}
+        outputs = filter(_is_output, entries)
+        given = {place_of(one.key)[:2] for one in outputs if place_of(one.key) in anchored and is_telling(one)}
         return cls(
             agrees,
-            _healed(entries, anchored, {*wrong, *silent}),
+            _healed(entries, anchored, wrong),
             own,
             frozenset(unlike),
-            frozenset(wrong) - frozenset(given) | frozenset(silent),
+            frozenset(wrong) - frozenset(given),
             frozenset(alike),
             names,
         )
