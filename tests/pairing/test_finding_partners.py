@@ -24,7 +24,7 @@ def layers(names: tuple[str, str], *inputs: dict[str, Any]) -> Model:
     for name, weight, given in zip(names, (FIRST, SECOND), inputs, strict=True):
         for role, array in given.items():
             model.entry(f"step0/forward/{name}#0:{role}", array)
-        model.linear(name, weight, np.ones((5, weight.shape[0])))
+        model.linear(name, weight, np.random.default_rng(0).normal(size=(5, weight.shape[0])))
     return model
 
 
@@ -183,7 +183,7 @@ def block_model(origins: Any, path: str, gives: np.ndarray, *, name: str = "fc")
     model.linear(f"{path}.{name}", FIRST, C)
     model.entry(f"step0/forward/{path}#0:output", gives)
     model.entry("step0/forward/last#0:input.0", C, meta={"from": f"step0/forward/{path}#0:output"})
-    return model.linear("last", SECOND, np.ones((5, 2)))
+    return model.linear("last", SECOND, C[:, :2] ** 2)
 
 
 def test_block_that_ends_elsewhere_is_not_compared() -> None:
