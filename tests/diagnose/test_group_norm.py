@@ -15,7 +15,7 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "group_norm" / "fin
 
 def test_group_norm_without_weights_is_found_in_the_candidate() -> None:
     if not paddle.__version__.startswith("3.3.1"):
-        pytest.skip("known of paddle 3.3.1; others may have mended it")
+        pytest.skip("known of paddle 3.3.1; others may have fixed it")
     spec = importlib.util.spec_from_file_location("group_norm_example", EXAMPLE)
     assert spec is not None
     assert spec.loader is not None

@@ -65,14 +65,14 @@ class JaxPrograms(Programs):
 
     def called_once(self, side: Side, batch: Batch) -> Any:
         running, taps = Running(side, Scope()), Taps(dropout=False)
-        if None not in running.library.modules().values():
+        if None not in running.owned.modules().values():
             return side.model
 
         def called(arrays: Any, inputs: Any) -> None:
             running.called(arrays, inputs, taps)
 
         jax.eval_shape(called, running.arrays, side.tensors(batch[0], None))
-        return running.library.built(taps.modules)
+        return running.owned.built(taps.modules)
 
     watched_module = "flax.nnx"
 
@@ -164,23 +164,23 @@ class Running:
     """One side's model as a run of a scope begins, to be put together again inside a traced function."""
 
     def __init__(self, side: Side, scope: Scope) -> None:
-        self.side, self.scope, self.library = side, scope, owned(side.model)
-        given = {**self.library.arrays, **{path: jnp.asarray(one) for path, one in scope.state.items()}}
+        self.side, self.scope, self.owned = side, scope, owned(side.model)
+        given = {**self.owned.arrays, **{path: jnp.asarray(one) for path, one in scope.state.items()}}
         self.arrays = {
             leaf.path: jnp.asarray(given[leaf.path], scope.dtype)
             if scope.dtype is not None and leaf.recorded and is_floating(given[leaf.path])
             else given[leaf.path]
-            for leaf in self.library.leaves
+            for leaf in self.owned.leaves
         }
-        self.trained = frozenset(leaf.path for leaf in self.library.leaves if leaf.trained)
-        self.recorded = frozenset(leaf.path for leaf in self.library.leaves if leaf.recorded)
+        self.trained = frozenset(leaf.path for leaf in self.owned.leaves if leaf.trained)
+        self.recorded = frozenset(leaf.path for leaf in self.owned.leaves if leaf.recorded)
 
     @property
     def wide(self) -> bool:
         return self.scope.dtype == "float64"
 
     def started(self, arrays: Mapping[str, Any]) -> Started:
-        return self.library.start(arrays, self.scope)
+        return self.owned.start(arrays, self.scope)
 
     def called(self, arrays: Mapping[str, Any], inputs: Any, taps: Taps) -> tuple[Any, Mapping[str, Any]]:
         """What the model makes of the inputs, and its arrays after that."""
@@ -195,13 +195,13 @@ class Running:
         return {
             path: type(one).__name__
             for path, one in modules.items()
-            if type(one).__module__.partition(".")[0] == self.library.package
+            if type(one).__module__.partition(".")[0] == self.owned.package
             and any(name.startswith(f"{path}.") for name in self.recorded)
             and not any(other.startswith(f"{path}.") for other in modules)
         }
 
     def infos(self, modules: Mapping[str, Any] | None = None) -> list[ModuleInfo]:
-        library = self.library if modules is None else self.library.built(modules)
+        library = self.owned if modules is None else self.owned.built(modules)
         return [info_of(one, library.package) for one in library.facts()]
 
 
@@ -242,7 +242,7 @@ class _Run:
             masks.next_step()
         extra = {"unknown_rates": True} if tx is not None else {}
         dtype = self.scope.dtype or "float32"
-        package = self.running.library.package
+        package = self.running.owned.package
         version = str(getattr(sys.modules[package], "__version__", ""))
         made = current_provenance(framework=package, framework_version=version, device="cpu", dtype=dtype, extra=extra)
         self.recorder.describe(made, self.running.infos(self.taps.modules))
