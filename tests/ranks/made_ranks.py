@@ -1,6 +1,7 @@
 """Ranks for the tests: parts made by hand with the entries that a test needs, and programs under a launcher."""
 
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -38,8 +39,26 @@ def rules(alignment, kind=None):
     return [one.rule for one in alignment.findings if kind in (None, one.kind)]
 
 
+# A launcher finds free ports, lets go of them, and its processes take them later: another program may come in between.
+LAUNCHES = 3
+
+
 def launched(launcher, *options, program, folder, processes=2):
     """The folder, after several processes have run the program into it."""
+    before = set(folder.iterdir())
+    failures = []
+    while len(failures) < LAUNCHES:
+        failure = _failed_launch(launcher, *options, program=program, folder=folder, processes=processes)
+        if not failure:
+            return folder
+        failures.append(failure)
+        for left in set(folder.iterdir()) - before:
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
+    raise AssertionError("\n\n".join(failures))
+
+
+def _failed_launch(launcher, *options, program, folder, processes):
+    """What the launcher and the processes printed where they failed, else nothing."""
     done = subprocess.run(
         [sys.executable, "-m", launcher, "--nproc_per_node", str(processes), *options, program, str(folder)],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -48,5 +67,7 @@ def launched(launcher, *options, program, folder, processes=2):
         timeout=300,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return folder
+    if done.returncode == 0:
+        return ""
+    logs = (f"{log.name}:\n{log.read_text(errors='replace')[-3000:]}" for log in sorted(folder.glob("log/worker*")))
+    return "\n".join((done.stderr[-1000:], *logs))
