@@ -1,5 +1,6 @@
 """Settings of the whole suite."""
 
+import gc
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -47,3 +48,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker("whole")]
     items.sort(key=lambda item: (item.path.parent.name not in _LONG, not is_heavy(item.path)))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What is loaded by now stays: looking through all of it at every collection takes longer than many tests."""
+    gc.collect()
+    gc.freeze()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -12,8 +13,10 @@ from pathlib import Path
 _PROGRAM = """
 import json, os, sys
 import torch, torch._dynamo  # the first step of an optimizer loads it, which takes longer than torch
-from reprod_log.cli import main
-for number, (arguments, folder, environment) in enumerate(json.load(sys.stdin)):
+import reprod_log.cli
+for module in sys.argv[1:]:
+    __import__(module)
+for number, (code, arguments, folder, environment) in enumerate(json.load(sys.stdin)):
     child = os.fork()
     if child == 0:
         os.chdir(folder)
@@ -21,7 +24,8 @@ for number, (arguments, folder, environment) in enumerate(json.load(sys.stdin)):
         for stream, name in ((1, "out"), (2, "err")):
             os.dup2(os.open(f".{number}.{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), stream)
         sys.argv = ["reprod", *arguments]
-        main()
+        exec(code, {"__name__": "__main__"})
+        sys.exit()
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
@@ -33,14 +37,22 @@ class Command:
     arguments: Sequence[str]
     folder: Path
     environment: dict[str, str] = field(default_factory=dict)
+    code: str = "from reprod_log.cli import main; main()"
+    """The program itself; `reprod` by default."""
 
 
-def run_reprod(*commands: Command) -> list[subprocess.CompletedProcess[str]]:
-    """The commands one after the other, as `subprocess.run` gives each back."""
-    given = json.dumps([[list(one.arguments), str(one.folder), one.environment] for one in commands])
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+def run_in_forks(*commands: Command, loaded: Sequence[str] = ()) -> list[subprocess.CompletedProcess[str]]:
+    """The commands one after the other, as `subprocess.run` gives each back; `loaded` are modules to load besides."""
+    given = json.dumps([[one.code, list(one.arguments), str(one.folder), one.environment] for one in commands])
     done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM], input=given, env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", _PROGRAM, *loaded],
+        input=given,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        # Whoever runs the tests in the background may have Ctrl-C ignored, which children inherit.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        check=True,
     )
     found = []
     for number, (one, code) in enumerate(zip(commands, done.stdout.split(), strict=True)):

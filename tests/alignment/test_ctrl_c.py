@@ -13,10 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from forks import Command, run_in_forks
 from reprod_log import load
 from reprod_log.alignment import Alignment
 from reprod_log.recording import Recording
 from reprod_log.verdict import Status
+from sampling import WHOLE
 
 STOP = """
 import os, signal, sys
@@ -53,8 +55,38 @@ CAUGHT = """
 try:
     aligned()
 except KeyboardInterrupt as stop:
-    stop.result.save(sys.argv[3])
+    stop.result.save("partial.json")
 """
+PRINTED = """
+try:
+    aligned()
+except KeyboardInterrupt as stop:
+    print(stop.result, stop)
+"""
+TRAINING = """
+import os, signal, torch
+model = torch.nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for step in range(9):
+    if step == 2:
+        os.kill(os.getpid(), signal.SIGINT)
+    optimizer.zero_grad()
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+"""
+STOPS = {
+    "layers": (CAUGHT, "candidate's layers one by one", "1e-5"),
+    "gradients": ("aligned()", "candidate with the reference's gradients", "1e-5"),
+    "float64": (PRINTED, "candidate in float64", "1e-5"),
+} | (
+    {
+        "layers of a wrong port": (CAUGHT, "candidate's layers one by one", "1e-3"),
+        "proof": (CAUGHT, "proving", "1e-3"),
+    }
+    if WHOLE
+    else {}
+)
+"""How a program goes on, the stage in which it is stopped, and the candidate's epsilon."""
 COMPARE = (
     STOP
     + """
@@ -85,14 +117,29 @@ def ran(code: str, *arguments: str | Path, cwd: Path | None = None) -> subproces
     )
 
 
+Stopped = dict[str, tuple[subprocess.CompletedProcess[str], Path]]
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Stopped:
+    """Every program that needs a framework as it ended, and its folder."""
+    folders = {name: tmp_path_factory.mktemp("stopped") for name in (*STOPS, "run")}
+    (folders["run"] / "train.py").write_text(TRAINING, encoding="utf-8")
+    quiet = {"PYTHONWARNINGS": "ignore"}
+    commands = [Command(rest, folders[name], quiet, MODELS + end) for name, (end, *rest) in STOPS.items()]
+    commands.append(Command(["run", "-o", "rec", "train.py"], folders["run"], quiet))
+    done = run_in_forks(*commands, loaded=["paddle"])
+    return {name: (one, folders[name]) for name, one in zip(folders, done, strict=True)}
+
+
 @pytest.mark.parametrize(
-    ("epsilon", "status"), [("1e-5", Status.UNPROVEN), pytest.param("1e-3", Status.FAIL, marks=pytest.mark.whole)]
+    ("name", "status"),
+    [("layers", Status.UNPROVEN), pytest.param("layers of a wrong port", Status.FAIL, marks=pytest.mark.whole)],
 )
-def test_passes_of_both_sides_are_judged_and_never_pass(tmp_path: Path, epsilon: str, status: Status) -> None:
-    saved = tmp_path / "partial.json"
-    done = ran(MODELS + CAUGHT, "candidate's layers one by one", epsilon, saved)
+def test_passes_of_both_sides_are_judged_and_never_pass(stopped: Stopped, name: str, status: Status) -> None:
+    done, folder = stopped[name]
     assert done.returncode == 0, done.stderr
-    partial = Alignment.load(saved)
+    partial = Alignment.load(folder / "partial.json")
     assert (partial.status, partial.passed) == (status, False)
     assert partial.doubts[0].rule == "stopped"
     said = str(partial.doubts[0].cause)
@@ -102,8 +149,8 @@ def test_passes_of_both_sides_are_judged_and_never_pass(tmp_path: Path, epsilon:
     assert {one.key.run for one in partial.comparison.rows} == {"", "float64"}
 
 
-def test_program_that_catches_nothing_ends_as_by_ctrl_c(tmp_path: Path) -> None:
-    done = ran(MODELS + "aligned()", "candidate with the reference's gradients", "1e-5")
+def test_program_that_catches_nothing_ends_as_by_ctrl_c(stopped: Stopped) -> None:
+    done, _ = stopped["gradients"]
     assert done.returncode == -signal.SIGINT
     last = done.stderr.splitlines()[-1]
     assert "stopped by Ctrl-C: only these passes are complete" in last
@@ -111,21 +158,28 @@ def test_program_that_catches_nothing_ends_as_by_ctrl_c(tmp_path: Path) -> None:
     assert "gradients" not in last
 
 
-def test_nothing_is_judged_before_both_sides_ran_in_float64() -> None:
-    code = MODELS + "try:\n    aligned()\nexcept KeyboardInterrupt as stop:\n    print(stop.result, stop)"
-    done = ran(code, "candidate in float64", "1e-5")
+def test_nothing_is_judged_before_both_sides_ran_in_float64(stopped: Stopped) -> None:
+    done, _ = stopped["float64"]
     assert done.stdout.startswith("None stopped by Ctrl-C: too few passes are complete")
     assert "reference in float64" in done.stdout
 
 
 @pytest.mark.whole
-def test_proof_that_is_stopped_leaves_the_causes_unproven(tmp_path: Path) -> None:
-    saved = tmp_path / "partial.json"
-    assert ran(MODELS + CAUGHT, "proving", "1e-3", saved).returncode == 0
-    partial = Alignment.load(saved)
+def test_proof_that_is_stopped_leaves_the_causes_unproven(stopped: Stopped) -> None:
+    done, folder = stopped["proof"]
+    assert done.returncode == 0
+    partial = Alignment.load(folder / "partial.json")
     assert (partial.status, partial.doubts[0].rule) == (Status.FAIL, "stopped")
     named = [one for one in partial.findings if "eps" in str(one.cause)]
     assert [one.confidence for one in named] == ["hint"]
+
+
+def test_run_keeps_the_steps_that_were_complete(stopped: Stopped) -> None:
+    done, folder = stopped["run"]
+    assert done.returncode == 130
+    assert "the script was interrupted" in done.stderr
+    kept = load(folder / "rec")
+    assert (kept.steps, kept.complete) == ((0, 1), False)
 
 
 @pytest.fixture
@@ -151,28 +205,6 @@ def test_compare_answers_with_what_it_measured_and_leaves_with_130(sides: Path, 
     partial = Alignment.load(sides / "partial.json")
     assert (partial.status, partial.passed) == (Status.UNPROVEN, False)
     assert 0 < len(partial.verdict.judgements) < 4 + place
-
-
-def test_run_keeps_the_steps_that_were_complete(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(
-        textwrap.dedent("""
-        import os, signal, torch
-        model = torch.nn.Linear(2, 1)
-        optimizer = torch.optim.SGD(model.parameters(), 0.1)
-        for step in range(9):
-            if step == 2:
-                os.kill(os.getpid(), signal.SIGINT)
-            optimizer.zero_grad()
-            model(torch.ones(1, 2)).sum().backward()
-            optimizer.step()
-        """),
-        encoding="utf-8",
-    )
-    done = ran("from reprod_log.cli import main; main()", "run", "-o", "rec", "train.py", cwd=tmp_path)
-    assert done.returncode == 130
-    assert "the script was interrupted" in done.stderr
-    kept = load(tmp_path / "rec")
-    assert (kept.steps, kept.complete) == ((0, 1), False)
 
 
 def test_plan_keeps_the_steps_before_and_skips_those_after(tmp_path: Path) -> None:

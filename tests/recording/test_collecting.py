@@ -12,10 +12,12 @@ from reprod_log import Recording, align
 
 @pytest.fixture(autouse=True)
 def collector() -> Iterator[None]:
-    gc.enable()
-    yield
+    # The suite has frozen what it had loaded.
     gc.unfreeze()
     gc.enable()
+    yield
+    gc.enable()
+    gc.freeze()
 
 
 def compare(folder: Path) -> None:

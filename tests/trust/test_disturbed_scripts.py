@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from forks import Command, run_reprod
+from forks import Command, run_in_forks
 from reprod_log import cli
 from reprod_log.recording.stores import load
 
@@ -67,7 +67,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Done:
         Command(["run", "-o", "rec", "script.py"], folder, {"RESULT": str(folder / "result")})
         for folder in folders.values()
     ]
-    found = dict(zip(WAYS, run_reprod(*commands), strict=True))
+    found = dict(zip(WAYS, run_in_forks(*commands), strict=True))
     assert all((folder / "result").read_bytes() == expected() for folder in folders.values())
     return {way: (found[way], folders[way] / "rec") for way in WAYS}
 

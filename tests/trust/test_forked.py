@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from forks import Command, run_reprod
+from forks import Command, run_in_forks
 from reprod_log.recording.stores import load
 from trust.watched_training import train
 
@@ -54,7 +54,7 @@ print("at the end")
 def test_forked_process_of_a_recorded_script_ends_with_the_script(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     ways = ((), ("--dtype", "float64"))
-    for done in run_reprod(*(Command(["run", *more, "-o", "rec", "script.py"], tmp_path) for more in ways)):
+    for done in run_in_forks(*(Command(["run", *more, "-o", "rec", "script.py"], tmp_path) for more in ways)):
         assert done.returncode == 0, done.stderr
         # Two of the three children break out of the loop and come to the end of the script, as the parent does.
         assert done.stdout.count("at the end") == 3

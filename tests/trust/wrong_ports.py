@@ -104,10 +104,10 @@ class Port:
         return {"targets": TARGETS, "loss": squares, "optimizer": (sgd, sgd), **self.options}
 
 
-def ports() -> dict[str, Port]:
-    """Every pair by its name."""
+def ports() -> list[dict[str, Port]]:
+    """Every pair by its name, theme by theme."""
     themes = (_backward, _forward, _modes, _frozen, _optimizers, _schedules, _losses, _steps, _several, _options)
-    return {name: port for theme in themes for name, port in theme()}
+    return [dict(theme()) for theme in themes]
 
 
 Named = Iterator[tuple[str, Port]]
