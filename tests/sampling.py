@@ -2,10 +2,12 @@
 
 import os
 from collections.abc import Iterable
+from typing import TypeVar
 
 WHOLE = bool(os.environ.get("WHOLE"))
+Row = TypeVar("Row")
 
 
-def sampled(names: Iterable[str], every: int) -> list[str]:
-    """Every so manyth row. Tables are ordered by theme, so each theme is among them."""
-    return list(names)[:: 1 if WHOLE else every]
+def sampled(rows: Iterable[Row], every: int, first: int = 0) -> list[Row]:
+    """Every so manyth row, from the first on. Tables are ordered by theme, so each theme is among them."""
+    return list(rows) if WHOLE else list(rows)[first::every]

@@ -254,6 +254,7 @@ def test_attention_time_first_is_aligned_with_one_written_out_batch_first() -> N
     assert "step1/backward/leave#0:output" in {one.key for one in found.verdict.judgements}
 
 
+@pytest.mark.whole
 def test_attention_with_other_heads_is_found() -> None:
     found = compared(TorchAttention(), PaddleAttention(heads=4), (array(3, 5, 4),), array(3, 5, 3))
     assert not found.passed

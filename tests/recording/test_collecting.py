@@ -22,7 +22,8 @@ def collector() -> Iterator[None]:
 
 def compare(folder: Path) -> None:
     for name in ("reference", "candidate"):
-        Recording.from_arrays({f"x{i}": np.ones(3) for i in range(50)}).save(folder / name)
+        # So many that they are not searched at once.
+        Recording.from_arrays({f"x{i}": np.ones(3) for i in range(3000)}).save(folder / name)
     assert align(folder / "reference", folder / "candidate").passed
 
 

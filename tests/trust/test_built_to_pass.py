@@ -12,6 +12,7 @@ import pytest
 from reprod_log import Alignment, CalibratedPolicy, Recording, align
 from reprod_log.errors import ReprodLogError, UsageError
 from reprod_log.recording.stores import load, save
+from sampling import sampled
 from trust import built_to_pass, mixed_evidence
 from trust.built_to_pass import KEY, Row, of
 
@@ -37,10 +38,13 @@ def test_pair_built_to_pass_does_not(row: Row) -> None:
     assert not passes(row), row.why
 
 
-@pytest.mark.parametrize("suffix", ["", ".safetensors", ".npz"])
+SUFFIXES = ("", ".safetensors", ".npz")
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
 def test_no_pair_passes_after_it_was_saved(tmp_path: Path, suffix: str) -> None:
-    kept = 0
-    for number, row in enumerate(ROWS):
+    rows, kept = sampled(ROWS, len(SUFFIXES), SUFFIXES.index(suffix)), 0
+    for number, row in enumerate(rows):
         places = [tmp_path / f"{number}_{side}{suffix}" for side in ("ref", "port")]
         try:
             ours, theirs = (
@@ -50,7 +54,7 @@ def test_no_pair_passes_after_it_was_saved(tmp_path: Path, suffix: str) -> None:
             continue
         kept += 1
         assert not passes(Row(row.name, row.why, ours, theirs, row.options)), (row.name, row.why)
-    assert kept > 100
+    assert kept > len(rows) / 3
 
 
 def test_no_pair_passes_when_its_alignment_is_read_again(tmp_path: Path) -> None:

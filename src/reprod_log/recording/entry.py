@@ -184,6 +184,10 @@ def content_hash(array: Array) -> str:
     return hasher.hexdigest()
 
 
+_MANY_MADE = 10_000
+"""New objects, the search of which would take longer than counting those that a program has frozen."""
+
+
 @contextmanager
 def gc_paused() -> Iterator[None]:
     """Pauses Python's search for reference cycles: making ten thousand entries, which form none, takes a third less."""
@@ -193,7 +197,8 @@ def gc_paused() -> Iterator[None]:
         yield
     finally:
         if was_on:
-            if not gc.get_freeze_count():
+            # Counting what a program has frozen goes through all of it; to search a few new objects takes less.
+            if gc.get_count()[0] > _MANY_MADE and not gc.get_freeze_count():
                 # What was made counts as old now; otherwise all of it would be searched at once.
                 gc.freeze()
                 gc.unfreeze()

@@ -10,7 +10,7 @@ loss_0                                            a classic name: no structure, 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 PHASES = (
@@ -122,7 +122,7 @@ class Key:
 
     def in_run(self, run: str) -> Key:
         """The same entry of another pass."""
-        return replace(self, run=run)
+        return Key(self.path, self.phase, self.step, self.call, self.role, run, self.region)
 
 
 _WHOLE, _QUOTED = "model", "'model'"
