@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from reprod_log.frameworks import Framework, known_names
-from reprod_log.frameworks.contract import Kernel, Operator, Operators, Trace, no_operators
+from reprod_log.frameworks.contract import Kernel, Operator, Operators, Program, Trace, no_operators
 from reprod_log.frameworks.nests import flatten, mapped
 from reprod_log.frameworks.tensors import to_numpy
 from reprod_log.recording import Array
@@ -143,16 +143,10 @@ class _Number:
 
 
 @dataclass
-class RecordedProgram:
+class RecordedProgram(Program):
     """A program as its framework ran it."""
 
-    framework: Framework
-    kernels: list[Kernel] = field(default_factory=list)
-    arrays: list[Array] = field(default_factory=list)
-    weights: dict[int, str] = field(default_factory=dict)
-    given: dict[str, int] = field(default_factory=dict)
-    results: dict[str, int] = field(default_factory=dict)
-    written: dict[int, int] = field(default_factory=dict)
+    framework: Framework = field(kw_only=True)
     calls: list[tuple[Callable[..., Any], Any]] = field(default_factory=list)
     """Of every kernel: what to call, and its arguments with numbers in the place of tensors."""
 
@@ -187,7 +181,7 @@ class ProgramRecorder:
     """Numbers the tensors of a running program and keeps its kernels."""
 
     def __init__(self, framework: Framework, weights: Mapping[str, Any], spool: Spool | None = None) -> None:
-        self.program = RecordedProgram(framework)
+        self.program = RecordedProgram(framework=framework)
         self._spool = spool
         self._framework = framework
         self._numbers: dict[int, tuple[int, int | None]] = {}

@@ -240,40 +240,33 @@ class Kernel:
     line: str
 
 
-class Program(Protocol):
+@dataclass
+class Program:
     """Every kernel of one forward pass in float64. Its tensors have numbers."""
 
-    @property
-    def kernels(self) -> Sequence[Kernel]: ...
-
-    @property
-    def arrays(self) -> Sequence[Array]:
-        """Every tensor by its number."""
-
-    @property
-    def weights(self) -> Mapping[int, str]:
-        """Parameters and buffers: number to name."""
-
-    @property
-    def given(self) -> Mapping[str, int]:
-        """The batch, by role."""
-
-    @property
-    def results(self) -> Mapping[str, int]:
-        """What came out, by role; the loss is `loss`."""
-
-    @property
-    def written(self) -> Mapping[int, int]:
-        """Tensors that were written in place: the number before for the number after."""
+    kernels: list[Kernel] = field(default_factory=list)
+    arrays: list[Array] = field(default_factory=list)
+    """Every tensor by its number."""
+    weights: dict[int, str] = field(default_factory=dict)
+    """Parameters and buffers: number to name."""
+    given: dict[str, int] = field(default_factory=dict)
+    """The batch, by role."""
+    results: dict[str, int] = field(default_factory=dict)
+    """What came out, by role; the loss is `loss`."""
+    written: dict[int, int] = field(default_factory=dict)
+    """Tensors that were written in place: the number before for the number after."""
 
     def again(self, place: int, tensors: Mapping[int, Any]) -> list[Any]:
         """The results of the kernel at this place with other tensors for some of its inputs."""
+        raise NotImplementedError
 
     def tensor(self, array: Array) -> Any:
         """A tensor that `again` takes."""
+        raise NotImplementedError
 
     def array(self, tensor: Any) -> Array:
         """Its values."""
+        raise NotImplementedError
 
 
 def plain_settings(module: Any, inherited: Collection[str] = ("training",)) -> dict[str, Any]:

@@ -7,9 +7,10 @@ numbers in any order) would hide mistakes, so there are none.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import permutations
+from math import prod
 
 import numpy as np
 
@@ -102,28 +103,40 @@ def same_numbers(one: Array, other: Array, limit: float = LOOSE) -> bool:
 
 def view_of(one: Array, other: Array, limit: float = LOOSE) -> tuple[int, ...] | None:
     """How the second becomes the first: () as it is, (-1,) reshaped, or its axes permuted; None: not the same."""
-    if one.shape == other.shape and same_numbers(one, other, limit):
-        return ()
-    if one.size != other.size:
-        return None
-    a, b = one.reshape(-1), other.reshape(-1)
-    if one.shape != other.shape and _starts_alike(a, b, limit) and same_numbers(a, b, limit):
-        return (-1,)
-    narrow_a = one.reshape([n for n in one.shape if n > 1])
-    narrow_b = other.reshape([n for n in other.shape if n > 1])
-    if narrow_a.ndim != narrow_b.ndim or narrow_a.ndim > _MOST_AXES:
-        return None
-    for axes in permutations(range(narrow_b.ndim)):
-        if axes != tuple(range(narrow_b.ndim)) and tuple(narrow_b.shape[axis] for axis in axes) == narrow_a.shape:
-            turned = narrow_b.transpose(axes)
-            if same_numbers(narrow_a, turned, limit):
-                return axes
+    for axes in views(other.shape, one.shape):
+        turned = seen(other, axes, one.shape)
+        if (axes != (-1,) or _starts_alike(one, turned, limit)) and same_numbers(one, turned, limit):
+            return axes
     return None
 
 
-def _starts_alike(a: Array, b: Array, limit: float) -> bool:
+def views(source: tuple[int, ...], target: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """The views (as in `view_of`) under which a tensor of one shape has the other."""
+    if prod(source) != prod(target):
+        return
+    yield () if source == target else (-1,)
+    narrow, wanted = ([n for n in shape if n > 1] for shape in (source, target))
+    if len(narrow) == len(wanted) <= _MOST_AXES:
+        for axes in permutations(range(len(narrow))):
+            if axes != tuple(range(len(narrow))) and [narrow[axis] for axis in axes] == wanted:
+                yield axes
+
+
+def seen(array: Array, axes: tuple[int, ...], shape: tuple[int, ...]) -> Array:
+    """A tensor in the form of the one that it is under this view."""
+    if not axes or axes == (-1,):
+        return array.reshape(shape)
+    return array.reshape([n for n in array.shape if n > 1]).transpose(axes).reshape(shape)
+
+
+def _starts_alike(one: Array, other: Array, limit: float) -> bool:
+    a, b = (array.reshape(-1)[:_PROBED] for array in (one, other))
     # A few numbers may be small beside the largest, which sets the scale.
-    return limit > LOOSE or same_numbers(a[:_PROBED], b[:_PROBED]) or bool((np.abs(a[:_PROBED]) > 1e4).any())
+    return limit > LOOSE or same_numbers(a, b) or bool((np.abs(a) > 1e4).any())
+
+
+Cut = tuple[int, int, int]
+"""One of several equal parts of a tensor: axis, index, number of parts."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +146,10 @@ class Anchor:
     number: int
     axes: tuple[int, ...]
     """As in `view_of`."""
+    part: Cut | None = None
+    """Which part of the candidate's tensor it is, where it is not all of it."""
+    partner_part: Cut | None = None
+    """Which part of the reference's."""
 
 
 class Index:

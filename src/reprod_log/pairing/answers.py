@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations, islice, permutations
+from itertools import combinations, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from reprod_log.layers.transform import Shape
-from reprod_log.pairing.graph import Graph
 from reprod_log.pairing.identify import LINEAR, OPTIONS, Fit, Identification, merged
 from reprod_log.pairing.links import Computed, Link, Recipe, link_of_places
 from reprod_log.recording import Array
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
 
 _AHEAD = 24
 """Kernels behind an event in which weights may be that only fit together with its own."""
-_MOST_ZEROS = 3
 _VECTORS = 12
 
 
@@ -30,16 +27,13 @@ class Answers:
     def __init__(self, search: Search) -> None:
         self.search = search
 
-    def options(self, place: int, needed: int) -> list[tuple[Link, ...]]:
+    def options(self, place: int, needed: int, parts: bool) -> list[tuple[Link, ...]]:
         roots = self._roots_there(place)
         unknown = self._unassigned_after(place)
         asked = Identification(self.search.ours, self.search.theirs, self.search.anchors, self._known, unknown)
-        for zeros in self._zeros(place, roots):
-            found = self._explained(asked, asked.fits(roots, zeros, needed))
-            self.search.effort, asked.effort = self.search.effort + asked.effort, 0
-            if found:
-                return found
-        return []
+        found = self._explained(asked, asked.fits(roots, needed, parts=parts)) if roots else []
+        self.search.effort += asked.effort
+        return found
 
     def _unassigned_after(self, place: int) -> int:
         mask = 0
@@ -55,19 +49,9 @@ class Answers:
 
     def _roots_there(self, place: int) -> list[int]:
         """The nearest anchored tensors behind an event and behind what follows it."""
-        found: dict[int, None] = {}
-        seen: set[int] = set()
-        queue = [number for at in self._group(place) for number in self.search.theirs.data_inputs(at)]
-        while queue:
-            number = queue.pop()
-            if number not in seen:
-                seen.add(number)
-                if number in self.search.anchors:
-                    if self.search.theirs.program.arrays[number].dtype.kind == "f":
-                        found[number] = None
-                elif number in self.search.theirs.maker:
-                    queue.extend(self.search.theirs.data_inputs(self.search.theirs.maker[number]))
-        return list(found)
+        theirs = self.search.theirs
+        near = self.search.nearest([number for at in self._group(place) for number in theirs.data_inputs(at)])
+        return [number for number in near if theirs.program.arrays[number].dtype.kind == "f"]
 
     def _group(self, place: int) -> list[int]:
         """The event, and those behind it whose inputs were computed by now or come from the event."""
@@ -83,35 +67,9 @@ class Answers:
                 found.append(at)
         return found
 
-    def _zeros(self, place: int, roots: list[int]) -> Iterator[list[tuple[int, int]]]:
-        """First states: tensors of zeros on both sides, of one shape, in every order."""
-        last = len(self.search.theirs.program.kernels)
-        there = _zeros_of(self.search.theirs, range(max(place - _AHEAD, 0), min(place + _AHEAD, last)))
-        users = [
-            at
-            for root in roots
-            for one in self.search.anchors[root]
-            for at in self.search.ours.users.get(one.number, ())
-        ]
-        first = min(users, default=0)
-        here = _zeros_of(self.search.ours, range(first, min(first + 2 * _AHEAD, len(self.search.ours.program.kernels))))
-        there, here = there[:_MOST_ZEROS], here[:_MOST_ZEROS]
-        shapes = {number: _wide_of(self.search.theirs.program.arrays[number].shape) for number in there}
-        if roots and not (there and here):
-            yield []
-        for ordered in permutations(here, min(len(here), len(there))) if there and here else ():
-            pairs = list(zip(there, ordered, strict=False))
-            if all(shapes[one] == _wide_of(self.search.ours.program.arrays[other].shape) for one, other in pairs):
-                yield pairs
-        if roots and there and here:
-            yield []
-
     def _explained(self, asked: Identification, fits: list[Fit]) -> list[tuple[Link, ...]]:
         """The options: each weight as the elements of the reference's weights that have its values."""
-        free = [
-            n for n in asked.sources if not self.search.is_used(n) or self.search.has_parts(n) or self.search.is_tied(n)
-        ]
-        table = Elements({name: self.search.read(name) for name in free})
+        table = Elements({name: self.search.read(name) for name in asked.sources})
         found: list[tuple[float, tuple[Link, ...]]] = []
         for several in islice(asked.combined(fits) if fits else (), OPTIONS):
             values = merged(several)
@@ -123,9 +81,7 @@ class Answers:
                 for target, link in zip(targets, links, strict=True)
             ]
             made = tuple(link for link in links if link is not None)
-            if len(made) == len(targets) and all(
-                self.search.is_free(link) or all(map(self.search.is_tied, link.sources)) for link in made
-            ):
+            if len(made) == len(targets):
                 likeness = sum(map(self.search.likeness, made)) / len(made)
                 found.append((len(found) - 4 * likeness + 100 * computed, made))
         found.sort(key=lambda one: one[0])
@@ -223,21 +179,3 @@ class Elements:
         near = np.where(np.abs(self.values[low] - values) <= np.abs(self.values[high] - values), low, high)
         good = np.abs(self.values[near] - values) <= LINEAR * np.maximum(np.abs(values), 1e-3)
         return near if bool(good.all()) else None
-
-
-def _zeros_of(graph: Graph, places: range) -> list[int]:
-    """Tensors of zeros that kernels take which also use the batch or a weight."""
-    found: dict[int, None] = {}
-    for place in places:
-        kernel = graph.program.kernels[place]
-        if graph.uses_data(place) or graph.weights_into(place):
-            for number in kernel.inputs:
-                array = graph.program.arrays[number]
-                constant = not graph.data[number] and not graph.behind[number]
-                if constant and array.size > 1 and array.dtype.kind == "f" and not array.any():
-                    found[number] = None
-    return list(found)
-
-
-def _wide_of(shape: Shape) -> list[int]:
-    return [n for n in shape if n != 1]

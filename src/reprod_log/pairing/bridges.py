@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from itertools import combinations, permutations
+from itertools import combinations, islice
 from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from reprod_log.layers.transform import Shape
-from reprod_log.pairing.anchors import is_informative
+from reprod_log.pairing.anchors import is_informative, seen, views
 from reprod_log.pairing.links import Link, same_form
 
 if TYPE_CHECKING:
@@ -215,10 +215,11 @@ class Bridges:
     def _put(self, number: int, partner: int) -> None:
         """Let the candidate go on with a tensor of the reference."""
         array, shape = self.ours.program.arrays[partner], self.theirs.program.arrays[number].shape
-        axes = _turned(array.shape, shape)
-        turned = array if axes is None else array.reshape([n for n in array.shape if n > 1]).transpose(axes)
+        # The same axes in another order are turned rather than reshaped.
+        *_, axes = islice(views(array.shape, shape), 2 if _form_apart(array.shape, shape) == 1 else 1)
+        turned = seen(array, axes, shape)
         self.search.trail.append(("given", (number, self.search.tensors.get(number))))
-        self.search.tensors[number] = self.theirs.program.tensor(np.array(turned).reshape(shape))
+        self.search.tensors[number] = self.theirs.program.tensor(np.array(turned))
         self.search.anchor(number, self.theirs.program.array(self.search.tensors[number]))
 
 
@@ -226,11 +227,3 @@ def _form_apart(one: Shape, other: Shape) -> int:
     """0: the same axes; 1: the same in another order; 2: others."""
     first, second = ([n for n in shape if n > 1] for shape in (one, other))
     return 0 if first == second else 1 if sorted(first) == sorted(second) else 2
-
-
-def _turned(source: Shape, target: Shape) -> tuple[int, ...] | None:
-    """The order of axes (without those of one element) that makes the one shape the other; None: as they are."""
-    one, other = ([n for n in shape if n > 1] for shape in (source, target))
-    if _form_apart(source, target) != 1:
-        return None
-    return next(axes for axes in permutations(range(len(one))) if [one[axis] for axis in axes] == other)

@@ -36,7 +36,8 @@ class Graph:
         graph.data, graph.behind = [False] * size, [0] * size
         for bit, number in enumerate(weights):
             graph.behind[number] = 1 << bit
-        for number in program.given.values():
+        given = frozenset(program.given.values())
+        for number in given:
             graph.data[number] = True
         for place, kernel in enumerate(program.kernels):
             for number in kernel.inputs:
@@ -48,8 +49,9 @@ class Graph:
             for number in kernel.inputs:
                 behind |= graph.behind[number]
             for number in kernel.outputs:
-                graph.data[number], graph.behind[number] = data, behind
-                graph.maker[number] = place
+                if number not in given:
+                    graph.data[number], graph.behind[number] = data, behind
+                    graph.maker[number] = place
         end = len(program.kernels)
         for number in program.results.values():
             graph._follow(number)

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice, permutations, product
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
 
-from reprod_log.pairing.anchors import Anchor
+from reprod_log.pairing.anchors import Anchor, Cut, seen, views
 from reprod_log.pairing.graph import Graph
+from reprod_log.pairing.parts import cut, cut_shape, cuts
 from reprod_log.recording import Array
 
 _PROBES, _LEAST = 320, 5
@@ -30,7 +31,6 @@ _KERNELS = 48
 LINEAR = 1e-9
 _EQUAL = 1e-11
 OPTIONS = 48
-_MOST_AXES = 5
 
 
 @dataclass
@@ -120,6 +120,9 @@ class Fit:
     axes: tuple[int, ...]
     values: Array
     """By code; NaN where this tensor does not tell."""
+    part: Cut | None = None
+    """Which part of the candidate's tensor it is, where it is not all of it."""
+    partner_part: Cut | None = None
 
 
 class Identification:
@@ -180,13 +183,12 @@ class Identification:
 
     # ---- fits -------------------------------------------------------------------------------------------------------
 
-    def fits(self, roots: Sequence[int], zeros: Sequence[tuple[int, int]], needed: int) -> list[Fit]:
+    def fits(self, roots: Sequence[int], needed: int, *, parts: bool) -> list[Fit]:
         """Every fit of a tensor behind these anchored tensors that depends on the weights `needed`.
 
-        `zeros` are tensors of nothing but zeros on both sides (first states), asked like the others.
+        With `parts`, also of a part of one side's tensor: what is split or joined behind a kernel that is not linear.
         """
         shapes = {number: self.theirs.program.arrays[number].shape for number in roots}
-        shapes |= {number: self.theirs.program.arrays[number].shape for number, _ in zeros}
         there = _Part(self.theirs, self._fixed_there)
         here = _Part(self.ours, self.ours.program.arrays.__getitem__)
         nothing = {number: np.zeros(shape) for number, shape in shapes.items()}
@@ -195,7 +197,7 @@ class Identification:
         there.follow([nothing, one, other, both])
         if not there.numbers:
             return []
-        here.follow([self._mirrored(setting, zeros) for setting in (nothing, one, other, both)])
+        here.follow([self._mirrored(setting) for setting in (nothing, one, other, both)])
         behind = self.theirs.behind
         self.behind_roots = 0
         for number in roots:
@@ -204,12 +206,13 @@ class Identification:
         self.sources = tuple(dict.fromkeys(used))
         asked = [n for n in there.numbers if behind[n] & self.unknown and behind[n] & needed == needed]
         sizes = {self.ours.program.arrays[number].size for number in here.numbers}
-        asked = [n for n in asked if self.theirs.program.arrays[n].size in sizes]
+        if not parts:
+            asked = [n for n in asked if self.theirs.program.arrays[n].size in sizes]
         if not asked:
             return []
         behind_asked = self._behind(asked, shapes)
         shapes = {number: shape for number, shape in shapes.items() if number in behind_asked}
-        return self._ask(there, here, asked, shapes, zeros)
+        return self._ask(there, here, asked, shapes, parts)
 
     def _behind(self, numbers: Sequence[int], ends: Mapping[int, Any]) -> set[int]:
         """Which of the probed tensors these are made of; probing others would tell nothing."""
@@ -225,14 +228,17 @@ class Identification:
                 met.update(inputs)
         return found
 
-    def _mirrored(self, setting: Mapping[int, Array], zeros: Sequence[tuple[int, int]]) -> dict[int, Array]:
+    def _mirrored(self, setting: Mapping[int, Array]) -> dict[int, Array]:
         """The same setting in the reference's tensors."""
         found: dict[int, Array] = {}
         for number, array in setting.items():
             for anchor in self.anchors.get(number, ()):
-                found[anchor.number] = seen(array, anchor.axes, self.ours.program.arrays[anchor.number].shape)
-        for number, partner in ((one, other) for one, other in zeros if one in setting):
-            found[partner] = setting[number].reshape(self.ours.program.arrays[partner].shape)
+                whole = self.ours.program.arrays[anchor.number]
+                made = seen(cut(array, anchor.part), anchor.axes, cut_shape(whole.shape, anchor.partner_part))
+                if anchor.partner_part is None:
+                    found[anchor.number] = made
+                else:
+                    cut(found.setdefault(anchor.number, np.array(whole)), anchor.partner_part)[...] = made
         return found
 
     def _ask(
@@ -241,16 +247,17 @@ class Identification:
         here: _Part,
         asked: list[int],
         shapes: Mapping[int, tuple[int, ...]],
-        zeros: Sequence[tuple[int, int]],
+        parts: bool,
     ) -> list[Fit]:
         arrays, partners = self.theirs.program.arrays, self.ours.program.arrays
         fits = [
-            Fit(number, partner, axes, np.full(self.codes.size, np.nan))
+            Fit(number, partner, axes, np.full(self.codes.size, np.nan), *part)
             for number in asked
             for partner in here.numbers
-            for axes in views(arrays[number].shape, partners[partner].shape)
+            for part in ((None, None), *(cuts(arrays[number].shape, partners[partner].shape) if parts else ()))
+            for axes in views(cut_shape(arrays[number].shape, part[0]), cut_shape(partners[partner].shape, part[1]))
         ]
-        self.here, self.zeros, self.history = here, zeros, []
+        self.here, self.history = here, []
         order = {number: self.random.permutation(int(np.prod(shape, dtype=int))) for number, shape in shapes.items()}
         share = 1 / 32
         cost = sum(arrays[n].size for n in there.numbers) * 2 + sum(partners[n].size for n in here.numbers)
@@ -275,7 +282,7 @@ class Identification:
             self.effort += cost
             told = self._told({fit.number for fit in fits}, coded, plain)
             self.history.append((setting, told))
-            ours = here.probe(self._mirrored(setting, zeros))
+            ours = here.probe(self._mirrored(setting))
             if not count:
                 self.start = ours
             kept = [(fit, self._learn(fit, told, ours, first=not count)) for fit in fits]
@@ -313,9 +320,9 @@ class Identification:
         """Whether a probe told something new; None when it contradicts the fit."""
         if fit.number not in told or fit.partner not in ours:
             return None
-        which, base = told[fit.number]
-        whole = ours[fit.partner]
-        wanted = whole if first else whole - self.start[fit.partner]
+        which, base = (cut(array, fit.part) for array in told[fit.number])
+        whole = cut(ours[fit.partner], fit.partner_part)
+        wanted = whole if first else whole - cut(self.start[fit.partner], fit.partner_part)
         wanted = wanted - seen(base, fit.axes, whole.shape)
         codes = seen(which, fit.axes, whole.shape)
         scale = max(float(np.abs(wanted).max(initial=0.0)), float(np.abs(whole).max(initial=0.0)), 1e-3)
@@ -353,7 +360,7 @@ class Identification:
         part = _Part(self.ours, fixed, self.here.places, self.here.numbers)
         made = [replace(fit, values=np.full(self.codes.size, np.nan)) for fit in fits]
         for count, (setting, told) in enumerate(self.history):
-            ours = part.probe(self._mirrored(setting, self.zeros))
+            ours = part.probe(self._mirrored(setting))
             self.effort += CALL * len(part.places) + sum(array.size for array in ours.values())
             if not count:
                 self.start = ours
@@ -386,9 +393,10 @@ class Identification:
 
     def combined(self, fits: Sequence[Fit]) -> Iterator[tuple[Fit, ...]]:
         """Fits that tell all values of their weights: one alone, or several that each tell a part."""
-        by_weights: dict[tuple[str, ...], dict[int, list[Fit]]] = {}
+        by_weights: dict[tuple[str, ...], dict[tuple[int, Cut | None], list[Fit]]] = {}
         for fit in fits:
-            same = by_weights.setdefault(tuple(self.weights_of(fit.number)), {}).setdefault(fit.number, [])
+            told = by_weights.setdefault(tuple(self.weights_of(fit.number)), {})
+            same = told.setdefault((fit.number, fit.part), [])
             # A tensor and its views tell the same.
             if not any(np.allclose(fit.values, one.values, rtol=LINEAR, equal_nan=True) for one in same):
                 same.append(fit)
@@ -425,27 +433,5 @@ def _covering(groups: list[list[Fit]], wanted: Array) -> Iterator[tuple[Fit, ...
             missing -= told
     if not missing:
         for several in product(*chosen):
-            if len({(fit.partner, fit.axes) for fit in several}) == len(several):
+            if len({(fit.partner, fit.partner_part, fit.axes) for fit in several}) == len(several):
                 yield several
-
-
-def views(source: tuple[int, ...], target: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """The views (as in `view_of`) under which a tensor of one shape has the other."""
-    if int(np.prod(source, dtype=int)) != int(np.prod(target, dtype=int)):
-        return
-    if source == target:
-        yield ()
-    narrow, wanted = ([n for n in shape if n > 1] for shape in (source, target))
-    if source != target:
-        yield (-1,)
-    if len(narrow) == len(wanted) <= _MOST_AXES:
-        for axes in permutations(range(len(narrow))):
-            if axes != tuple(range(len(narrow))) and [narrow[axis] for axis in axes] == wanted:
-                yield axes
-
-
-def seen(array: Array, axes: tuple[int, ...], shape: tuple[int, ...]) -> Array:
-    """A tensor of the candidate in the form of its anchor."""
-    if not axes or axes == (-1,):
-        return array.reshape(shape)
-    return array.reshape([n for n in array.shape if n > 1]).transpose(axes).reshape(shape)

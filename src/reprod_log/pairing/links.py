@@ -145,6 +145,9 @@ class Link:
         """Whether the elements of one weight stand in another order along its own axes: heads, channels."""
         if not isinstance(self.recipe, Recipe) or (self.recipe.fold is None and self.recipe.order is None):
             return False
+        wide = tuple(n for n in self.source_shapes[0] if n > 1)
+        if self.recipe.fold is not None and tuple(n for n in self.recipe.fold if n > 1) == wide:
+            return False
         forms = (sorted(n for n in shape if n > 1) for shape in (self.shape, *self.source_shapes))
         return len(self.sources) == 1 and len({tuple(form) for form in forms}) == 1
 
@@ -402,7 +405,8 @@ def joined_recipes(sources: Sequence[Shape], target: Shape) -> Iterator[Recipe]:
         turned = first if axes is None else tuple(first[axis] for axis in axes)
         for axis in range(max(len(turned), 1)):
             whole = (*turned[:axis], turned[axis] * len(sources), *turned[axis + 1 :]) if turned else (len(sources),)
-            if _same_but_ones(whole, target) or (len(target) > len(whole) and axis == 0):
+            stacked = axis == 0 and len(target) > len(whole) and _is_regrouped((len(sources), *turned), target)
+            if _same_but_ones(whole, target) or stacked:
                 yield Recipe(axes=axes, join=axis)
                 for heads in range(2, turned[axis] if turned else 0):
                     if turned[axis] % heads == 0:

@@ -16,6 +16,7 @@ from reprod_log.pairing.graph import Graph
 from reprod_log.pairing.links import Link, WeightMap
 from reprod_log.pairing.live import Survey, survey
 from reprod_log.pairing.search import Proposal, Search
+from reprod_log.pairing.states import with_generic_states
 from reprod_log.pairing.units import BARE, Unit, UnitPair
 from reprod_log.pairing.weight_map import make_plan
 from reprod_log.recording import Array
@@ -78,14 +79,19 @@ def find_weight_map(ours: Side, theirs: Side, batch: Batch, spool: Spool | None 
     here, there = Surveyed.of(ours), Surveyed.of(theirs)
     reference = here.graph(ours, batch, here.values(generic_values), spool)
     candidate = there.graph(theirs, batch, {}, spool)
-    found = Search(
-        reference,
-        candidate,
-        own=_tables(candidate, there),
-        proposals=layer_proposals(here, there),
-        stated={},
-        roles=result_roles(reference.program, candidate.program),
-    ).run()
+    own, proposals = _tables(candidate, there), layer_proposals(here, there)
+    roles = result_roles(reference.program, candidate.program)
+
+    def search(ours: Graph, theirs: Graph, stated: Mapping[str, Link], bridged: bool = True) -> WeightMap:
+        return Search(ours, theirs, own=own, proposals=proposals, stated=stated, roles=roles, bridged=bridged).run()
+
+    begun = with_generic_states(reference, candidate)
+    found = WeightMap(()) if begun is None else search(*begun, {}, bridged=False)
+    if found.agrees:
+        # Found with other numbers to begin with, it must hold with those that the programs have.
+        found = search(reference, candidate, found.by_target)
+    if not found.agrees:
+        found = search(reference, candidate, {})
     if not found.agrees:
         return found
     # Of names only where the map is proven: of a wrong port a partial map may be crossed to gain anchors.

@@ -10,7 +10,7 @@ depends on it and on those that compete with it is anchored together.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import combinations, islice, permutations
@@ -21,13 +21,14 @@ import numpy as np
 
 from reprod_log.layers.layouts import TensorView
 from reprod_log.layers.transform import Shape
-from reprod_log.pairing.anchors import SMALL, Anchor, Index, is_informative, view_of
+from reprod_log.pairing.anchors import Anchor, Cut, Index, is_informative, view_of
 from reprod_log.pairing.answers import Answers
 from reprod_log.pairing.bridges import Bridges
 from reprod_log.pairing.graph import Graph
 from reprod_log.pairing.identify import CALL
 from reprod_log.pairing.links import Computed, Link, Recipe, WeightMap, joined_recipes, same_form, single_recipes
 from reprod_log.pairing.names import closeness
+from reprod_log.pairing.parts import PartIndex
 from reprod_log.recording import Array
 
 _LEVELS = ((1, 0), (2, 0), (3, 0), (2, 1), (6, 0), (4, 2))
@@ -64,8 +65,8 @@ class _Choice:
     """Everything that the options are made of: whoever shares a source competes."""
     pending: bool = True
     taken: tuple[Link, ...] = ()
-    rivals: list[frozenset[str]] = field(default_factory=list)
-    """The sources of options of the same form that fit as well."""
+    rivals: list[tuple[Link, ...]] = field(default_factory=list)
+    """The options that fit as well."""
     unlikely: list[tuple[Link, ...]] = field(default_factory=list)
     """Options for the case that identification has none."""
     identified: bool = False
@@ -114,6 +115,7 @@ class Search:
         proposals: Proposals,
         stated: Mapping[str, Link],
         roles: Mapping[str, str],
+        bridged: bool = True,
     ) -> None:
         self.ours, self.theirs = reference, candidate
         self.own, self.proposals, self.stated, self.roles = own, proposals, stated, roles
@@ -124,10 +126,12 @@ class Search:
             if reference.data[number] or number in reference.program.given.values()
         }
         self.index = Index(shown)
+        self.parts = PartIndex(shown, self.index)
         self.tensors: dict[int, Any] = {}
         self.static: dict[int, Any] = {}
         self.anchors: dict[int, tuple[Anchor, ...]] = {}
-        self.reached: set[int] = set()
+        self.reached: set[int | tuple[int, Cut]] = set()
+        """The reference's tensors that are anchors, and parts of them."""
         self.links: dict[str, Link] = {}
         self.taken: dict[str, set[str]] = {}
         """By source: the weights that are made of it."""
@@ -137,7 +141,6 @@ class Search:
         self.choices: list[_Choice] = []
         self.trials = 0
         self.bounded = False
-        self.proven: set[str] = set()
         self.by_structure: set[str] = set()
         self.level = 0
         self.start = 0
@@ -156,6 +159,8 @@ class Search:
         """Where a segment had no solution, and where the one before it began that was opened again."""
         self.detours: list[_Detour] = []
         self.bridges = Bridges(self)
+        self.bridged = bridged
+        """Whether it goes on behind a mistake."""
         for number in range(len(candidate.program.arrays)):
             if candidate.data[number] and not candidate.behind[number]:
                 self.anchor(number, candidate.program.arrays[number])
@@ -176,16 +181,27 @@ class Search:
             place = self._advance(place or 0)
             conflict = self._conflict(place)
             if conflict:
-                place = self._back(conflict, place)
+                place = self._back(conflict)
                 continue
             self._close(place)
             if place is None:
                 return self._result()
-            if not self._open(place):
+            if self._is_lost(place):
+                place = self._back(self._behind_inputs(place))
+            elif not self._open(place):
                 if self.diverged:
                     self._leave(place)
                     continue
-                place = self._back(self._behind_inputs(place) | self.unassigned(place), place)
+                place = self._back(self._behind_inputs(place) | self.unassigned(place))
+
+    def _is_lost(self, place: int) -> bool:
+        """Whether nothing that an event takes is anchored although other choices fitted as well: they come first."""
+        behind = self._behind_inputs(place)
+        # What waits for an anchor (a product whose bias is added next) is not lost.
+        if self.diverged or self.level or any(one.pending and one.mask & behind for one in self.choices):
+            return False
+        doubtful = any(choice.mask & behind and choice.rivals and choice.options for choice in self.choices)
+        return doubtful and not any(number in self.anchors for number in self.theirs.data_inputs(place))
 
     def _leave(self, place: int) -> None:
         """Behind a divergence shape, names and the order of use decide; where nothing fits, weights stay."""
@@ -262,15 +278,16 @@ class Search:
         return self.ours.program.arrays[self.ours.number[name]]
 
     def anchor(self, number: int, array: Array) -> None:
-        found = self.index.find(array)
+        found = self.index.find(array) or (self.parts.find(array) if self.level else ())
         if not found:
             return
         self.anchors[number] = found
-        fresh = tuple(one.number for one in found if one.number not in self.reached)
+        met = (one.number if one.partner_part is None else (one.number, one.partner_part) for one in found)
+        fresh = tuple(one for one in met if one not in self.reached)
         self.trail.append(("anchor", (number, fresh)))
         if fresh and len(fresh) == len(found):
             self.reached.update(fresh)
-            if array.size >= SMALL or array.size > 1:
+            if array.size > 1:
                 mask = self.theirs.behind[number]
                 for choice in self.choices:
                     if choice.pending and choice.mask & mask:
@@ -278,6 +295,11 @@ class Search:
                         self.trail.append(("pending", choice))
         elif fresh:
             self.reached.update(fresh)
+
+    def _is_whole(self, number: int) -> bool:
+        """Whether a tensor is one of the reference's: parts prove no role, since any order of them will do."""
+        found = self.anchors.get(number, ())
+        return bool(found) and found[0].part is None and found[0].partner_part is None
 
     def rewind(self, length: int) -> None:
         while len(self.trail) > length:
@@ -329,7 +351,7 @@ class Search:
         while choice.options or self._identify(choice):
             option = choice.options.pop(0)
             if self._try(choice, option):
-                self._find_rivals(choice)
+                self._prefer(choice)
                 return True
             self.rewind(choice.trail)
             if self.level_trials > _TRIALS or self.effort > self.most_effort:
@@ -341,28 +363,46 @@ class Search:
         self.choices.pop()
         return False
 
-    def _find_rivals(self, choice: _Choice) -> None:
-        """Which other weights, taken in the same way, fit as well as those that were taken."""
+    def _prefer(self, choice: _Choice) -> None:
+        """Take, of the options that fit, the one under which most of what follows is anchored; the others come next.
+
+        The weights of a gate in the place of another's give that gate, and then nothing that the reference has.
+        """
         taken = choice.taken
-        alike = [option for option in choice.options if same_form(option, taken)][:_MOST_RIVALS]
+        stored = choice.identified and not any(link.is_computed for link in taken)
+        alike = [
+            one
+            for one in choice.options
+            if same_form(one, taken) or (stored and not any(link.is_computed for link in one))
+        ][:_MOST_RIVALS]
         if not alike:
             return
+        fitting = [(len(self.anchors), taken)]
         for option in alike:
             self.rewind(choice.trail)
             choice.pending = True
             if self._try(choice, option):
-                choice.rivals.append(frozenset(name for link in option for name in link.sources))
+                fitting.append((len(self.anchors), option))
+        fitting.sort(key=lambda one: -one[0])
+        best, *others = (option for _, option in fitting)
+        choice.rivals = others
+        choice.options = [
+            *others,
+            *(one for one in choice.options if not any(one is other for other in (best, *others))),
+        ]
         self.rewind(choice.trail)
         choice.pending = True
-        self._try(choice, taken)
+        self._try(choice, best)
 
     def _is_settled(self, choice: _Choice, masks: list[int]) -> bool:
-        """Whether its rivals have places of their own, or it has met something that does not come from itself."""
-        if all(name in self.taken for rival in choice.rivals for name in rival):
+        """Whether what its rivals take has other places, or it has met something that does not come from itself."""
+        own = {link.target for link in choice.taken}
+        if all(any(self._is_taken(link, own) for link in rival) for rival in choice.rivals):
             return True
+        wanted = {name for rival in choice.rivals for link in rival for name in link.sources}
         inner = choice.mask | choice.depends
         for one in self.choices:
-            if one.depends & choice.mask or any(name in rival for rival in choice.rivals for name in _sources(one)):
+            if one.depends & choice.mask or wanted.intersection(_sources(one)):
                 inner |= one.mask
         return any(mask & choice.mask == choice.mask and mask & ~inner for mask in masks)
 
@@ -384,11 +424,17 @@ class Search:
         return bool(choice.options)
 
     def _identified(self, place: int, needed: int) -> list[tuple[Link, ...]]:
-        open_links = tuple(one for what, one in self.trail[self.start_trail :] if what == "link")
-        situation = (place, tuple((name, self.links[name]) for name, _ in open_links))
+        # Both programs are asked again only if other weights lie behind the event.
+        behind = self.theirs.bits(self._behind_inputs(place))
+        parts = self.level > 0
+        situation = (place, needed, parts, tuple((name, self.links[name]) for name in behind if name in self.links))
         if situation not in self.asked:
-            self.asked[situation] = self.answers.options(place, needed)
-        return list(self.asked[situation])
+            self.asked[situation] = self.answers.options(place, needed, parts)
+        return [
+            option
+            for option in self.asked[situation]
+            if all(self.is_free(link) or all(map(self.is_tied, link.sources)) for link in option)
+        ]
 
     def _take(self, choice: _Choice, option: tuple[Link, ...], *, structure: bool = False) -> None:
         choice.taken = option
@@ -439,9 +485,10 @@ class Search:
         array = self.theirs.program.array(self.tensors[number])
         return array.size == wanted.size and view_of(wanted, array) is not None
 
-    def _back(self, conflict: int, place: int | None) -> int:
+    def _back(self, conflict: int) -> int:
         """Undo the last choice that could be at fault and take its next option; the place to go on from."""
-        self._remember(place)
+        if len(self.reached) > self.best[0]:
+            self.best = (len(self.reached), dict(self.links))
         exhausted = self.effort > self.most_effort
         while self.choices and self.level_trials <= _TRIALS and not exhausted:
             choice = self.choices.pop()
@@ -462,22 +509,23 @@ class Search:
                     break
             self.choices.pop()
             conflict |= choice.depends
-        return self._next_level(place, exhausted)
+        return self._next_level(exhausted)
 
     def restart(self, place: int) -> None:
         """Search on from here, as if nothing had been tried behind it."""
-        self.start, self.start_trail = place, len(self.trail)
-        self.level = self.level_trials = 0
-        self.best, self.banned = (-1, {}), ()
-        for memory in (self.asked, self.closed, self.retried, self.detours):
+        self._begin(place)
+        self.banned = ()
+        for memory in (self.closed, self.retried, self.detours):
             memory.clear()
 
-    def _remember(self, place: int | None) -> None:
-        reached = len(self.reached)
-        if reached > self.best[0]:
-            self.best = (reached, dict(self.links))
+    def _begin(self, place: int) -> None:
+        """A segment begins here."""
+        self.start, self.start_trail = place, len(self.trail)
+        self.level = self.level_trials = 0
+        self.best = (-1, {})
+        self.asked.clear()
 
-    def _next_level(self, place: int | None, exhausted: bool) -> int:
+    def _next_level(self, exhausted: bool) -> int:
         self.choices.clear()
         self.rewind(self.start_trail)
         self.level_trials = 0
@@ -486,7 +534,7 @@ class Search:
         if self.level + 1 < (_AFTER_BRIDGE if self.bridges else len(_LEVELS)) and not exhausted:
             self.level += 1
             return self.start
-        if self._returned() or (not (exhausted and self.bridges) and self.bridges.build()):
+        if self._returned() or (self.bridged and not (exhausted and self.bridges) and self.bridges.build()):
             return self.start
         # No map fits: what got furthest is kept, and from here on order and shape decide.
         self.bounded = True
@@ -542,10 +590,7 @@ class Search:
         for choice in segment.choices:
             self._take(choice, choice.taken)
         self._advance(segment.start)
-        self.asked.clear()
-        self.start, self.start_trail = detour.failed, len(self.trail)
-        self.level = self.level_trials = 0
-        self.best = (-1, {})
+        self._begin(detour.failed)
         return True
 
     def _close(self, place: int | None) -> None:
@@ -560,7 +605,7 @@ class Search:
         for number in self.tensors:
             mask = self.theirs.behind[number]
             if self.theirs.data[number] and mask and self.theirs.last_use.get(number, -1) >= at:
-                if number in self.anchors:
+                if self._is_whole(number):
                     masks.append(mask)
                 elif is_informative(self.theirs.program.array(self.tensors[number])):
                     return
@@ -571,17 +616,12 @@ class Search:
                         return
         if not all(self._is_settled(choice, masks) for choice in self.choices if choice.rivals):
             return
-        for choice in self.choices:
-            self.proven.update(link.target for link in choice.taken)
         if self.choices:
             self.closed.append(_Segment(self.start, self.start_trail, tuple(self.choices)))
         if self.retried and at > max(self.retried):
             self.banned = ()
         self.choices.clear()
-        self.start, self.start_trail = at, len(self.trail)
-        self.asked.clear()
-        self.level = self.level_trials = 0
-        self.best = (-1, {})
+        self._begin(at)
 
     # ---- options ----------------------------------------------------------------------------------------------------
 
@@ -609,7 +649,7 @@ class Search:
         for link_set in self._by_layer(targets, names):
             score = min(names.index(link.sources[0]) for link in link_set) - 20.0
             scored.append((score - 4 * sum(self.likeness(link) for link in link_set) / len(link_set), link_set))
-        ranked = [self._links_to(target, pool) for target in sorted(targets, key=self._order_of_target)]
+        ranked = [self._links_to(target, pool) for target in sorted(targets, key=lambda one: -len(self.shape(one)))]
         for combination in islice(_best_first(ranked), 1600):
             links = tuple(link for _, link in combination)
             if _overlap(links) or _of_other_parts(links):
@@ -621,9 +661,6 @@ class Search:
             scored.append((score + 6.0 * (len(modules) + len(heads) - 2), links))
         scored.sort(key=lambda one: one[0])
         return [links for _, links in scored[:_OPTIONS]]
-
-    def _order_of_target(self, name: str) -> int:
-        return -len(self.shape(name))
 
     def shape(self, name: str) -> Shape:
         return self.theirs.program.arrays[self.theirs.number[name]].shape
@@ -667,10 +704,13 @@ class Search:
         ]
         small = [one for one in sized if prod(one[2]) <= prod(shape) and not self.is_used(one[1])]
         for count in (2, 3, 4):
-            for chosen in islice(combinations(sized if count == 2 else small, count), 120):
-                total = sum(prod(one[2]) for one in chosen)
-                if total != prod(shape) and not (count == 2 and total in [n * prod(shape) for n in (2, 3, 4, 6, 8)]):
-                    continue
+            sizes = [n * prod(shape) for n in ((1, 2, 3, 4, 6, 8) if count == 2 else (1,))]
+            fitting = (
+                chosen
+                for chosen in combinations(sized if count == 2 else small, count)
+                if sum(prod(one[2]) for one in chosen) in sizes
+            )
+            for chosen in islice(fitting, 120):
                 for rank, ordered in enumerate(permutations(chosen)):
                     shapes = tuple(one[2] for one in ordered)
                     for place, recipe in enumerate(islice(joined_recipes(shapes, shape), 12)):
@@ -685,21 +725,25 @@ class Search:
 
     def is_free(self, link: Link) -> bool:
         """Whether the source was not used yet, or only other parts of it were."""
+        return not self._is_taken(link)
+
+    def _is_taken(self, link: Link, but: Collection[str] = ()) -> bool:
+        """Whether a weight (but for these) is made of elements that the link takes."""
         for name, places in zip(link.sources, link.places, strict=True) if self._touches(link) else ():
-            used = self._used_places(name)
+            used = self._used_places(name, but)
             if used is not None and bool(used[places[places >= 0]].any()):
-                return False
-        return True
+                return True
+        return False
 
     def _touches(self, link: Link) -> bool:
         return any(name in self.taken for name in link.sources)
 
-    def _used_places(self, name: str) -> Array | None:
+    def _used_places(self, name: str, but: Collection[str] = ()) -> Array | None:
         """Which elements of a source are used, flat; None: none."""
         if name not in self.taken:
             return None
         used = np.zeros(prod(self.read(name).shape), bool)
-        for target in self.taken[name]:
+        for target in self.taken[name].difference(but):
             link = self.links[target]
             for source, places in zip(link.sources, link.places, strict=True):
                 if source == name:
@@ -723,17 +767,20 @@ class Search:
 
     def roots(self, place: int) -> list[int]:
         """Numbers in the reference of the nearest anchored tensors behind an event."""
+        near = self.nearest(self.theirs.data_inputs(place))
+        return list(dict.fromkeys(one.number for number in near for one in self.anchors[number]))
+
+    def nearest(self, numbers: list[int]) -> list[int]:
+        """These tensors where they are anchored, else the nearest anchored ones that they are made of."""
         found: dict[int, None] = {}
-        seen: set[int] = set()
-        queue = self.theirs.data_inputs(place)
+        met: set[int] = set()
+        queue = list(numbers)
         while queue:
             number = queue.pop()
-            if number in seen:
-                continue
-            seen.add(number)
             if number in self.anchors:
-                found.update(dict.fromkeys(one.number for one in self.anchors[number]))
-            elif number in self.theirs.maker:
+                found[number] = None
+            elif number in self.theirs.maker and number not in met:
+                met.add(number)
                 queue.extend(self.theirs.data_inputs(self.theirs.maker[number]))
         return list(found)
 
@@ -778,7 +825,7 @@ class Search:
         results = self.theirs.program.results
         fits = [
             number in self.tensors
-            and (self.result_fits(role, number) if role in self.roles else number in self.anchors)
+            and (self.result_fits(role, number) if role in self.roles else self._is_whole(number))
             for role, number in results.items()
             if self.theirs.behind[number]
         ]

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from reprod_log.frameworks.contract import Kernel, Operator, Trace
+from reprod_log.frameworks.contract import Kernel, Operator, Program, Trace
 from reprod_log.frameworks.jax.jaxprs import CALLS, Evaluator, bound, line_of, path_of
 from reprod_log.frameworks.jax.model import to_array
 from reprod_log.frameworks.jax.taps import MARK, arrays_in, is_array
@@ -24,15 +24,9 @@ _Again = Callable[[Sequence[Any]], Sequence[Any]]
 
 
 @dataclass
-class JaxProgram:
+class JaxProgram(Program):
     """Every equation of a forward pass, with what it was given and gave."""
 
-    kernels: list[Kernel] = field(default_factory=list)
-    arrays: list[Array] = field(default_factory=list)
-    weights: dict[int, str] = field(default_factory=dict)
-    given: dict[str, int] = field(default_factory=dict)
-    results: dict[str, int] = field(default_factory=dict)
-    written: dict[int, int] = field(default_factory=dict)
     calls: list[tuple[_Again, tuple[int, ...]]] = field(default_factory=list)
 
     def again(self, place: int, tensors: Mapping[int, Any]) -> list[Any]:

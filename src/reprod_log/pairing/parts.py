@@ -1,0 +1,100 @@
+"""Parts: tensors that one program has in one piece and the other in several of equal size, along one axis.
+
+Experts of a mixture, branches and directions are separate tensors on one side and stacked or joined on the other. A
+part tells the search where to look on and that a weight fits; it proves no role, since any order of parts will do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from reprod_log.layers.transform import Shape
+from reprod_log.pairing.anchors import SMALL, Anchor, Cut, Index, is_informative
+from reprod_log.recording import Array
+
+_MOST_PARTS = 8
+_MOST_ELEMENTS = 20_000_000
+"""In all the parts of one size that a tensor is looked for in."""
+
+
+def cut(array: Array, part: Cut | None) -> Array:
+    """The part of a tensor."""
+    return array if part is None else np.split(array, part[2], part[0])[part[1]]
+
+
+def cut_shape(shape: Shape, part: Cut | None) -> Shape:
+    return shape if part is None else (*shape[: part[0]], shape[part[0]] // part[2], *shape[part[0] + 1 :])
+
+
+def cuts(one: Shape, other: Shape) -> Iterator[tuple[Cut | None, Cut | None]]:
+    """Under which parts of the larger of them two tensors have one size and the same axes but for their order."""
+    if prod(one) > prod(other):
+        yield from ((part, None) for part in _parts_like(one, other))
+    elif prod(one) < prod(other):
+        yield from ((None, part) for part in _parts_like(other, one))
+
+
+def _parts_like(large: Shape, small: Shape) -> Iterator[Cut]:
+    count, rest = divmod(prod(large), max(prod(small), 1))
+    if rest or not 1 < count <= _MOST_PARTS:
+        return
+    for axis, length in enumerate(large):
+        left = cut_shape(large, (axis, 0, count))
+        if length % count == 0 and sorted(n for n in left if n > 1) == sorted(n for n in small if n > 1):
+            yield from ((axis, index, count) for index in range(count))
+
+
+class PartIndex:
+    """Finds a tensor in a program that has its parts, or that has it as a part of another."""
+
+    def __init__(self, arrays: Mapping[int, Array], index: Index) -> None:
+        self._arrays, self._index = arrays, index
+        self._sizes = {array.size for array in arrays.values()}
+        self._by_size: dict[int, tuple[list[tuple[int, Cut]], Index]] = {}
+        """By the size of a part: the parts of that size, and where to find them."""
+
+    def find(self, array: Array) -> tuple[Anchor, ...]:
+        if array.dtype.kind != "f" or not is_informative(array):
+            return ()
+        return self._joined(array) or (self._part_of_one(array) if array.size >= SMALL else ())
+
+    def _joined(self, array: Array) -> tuple[Anchor, ...]:
+        """One tensor for each of the parts."""
+        for axis, length in enumerate(array.shape):
+            for count in range(2, _MOST_PARTS + 1):
+                size = array.size // count
+                if length % count or size < SMALL or size not in self._sizes:
+                    continue
+                found: list[Anchor] = []
+                for place in range(count):
+                    taken = {one.number for one in found}
+                    part = (axis, place, count)
+                    some = [one for one in self._index.find(cut(array, part)) if one.number not in taken]
+                    if not some:
+                        break
+                    found += [replace(one, part=part) for one in some]
+                else:
+                    return tuple(found)
+        return ()
+
+    def _part_of_one(self, array: Array) -> tuple[Anchor, ...]:
+        if array.size not in self._by_size:
+            counts = [n for n in range(2, _MOST_PARTS + 1) if n * array.size in self._sizes]
+            parts = [
+                (number, (axis, place, count))
+                for number, one in self._arrays.items()
+                for count in counts
+                if one.size == count * array.size and one.dtype.kind == "f"
+                for axis, length in enumerate(one.shape)
+                if length % count == 0
+                for place in range(count)
+            ][: _MOST_ELEMENTS // array.size]
+            index = Index({at: cut(self._arrays[number], part) for at, (number, part) in enumerate(parts)})
+            self._by_size[array.size] = parts, index
+        parts, index = self._by_size[array.size]
+        found = ((*parts[one.number], one.axes) for one in index.find(array))
+        return tuple(Anchor(number, axes, partner_part=part) for number, part, axes in found)
