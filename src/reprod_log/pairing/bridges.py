@@ -112,7 +112,7 @@ class Bridges:
             self.search.rewind(trail)
         if start >= len(self.theirs.program.kernels):
             return
-        for option in self.search.options_by_structure(start)[:_WAYS]:
+        for option in self.search.options.by_structure(start)[:_WAYS]:
             place, taken = start, option
             for _ in range(_EVENTS):
                 for link in taken:
@@ -125,7 +125,7 @@ class Bridges:
                     break
                 self.search.rewind(before)
                 # What this event makes has no counterpart by itself: the mistake ends further on.
-                following = self.search.options_by_structure(place) if place < len(self.theirs.program.kernels) else []
+                following = self.search.options.by_structure(place) if place < len(self.theirs.program.kernels) else []
                 if not following:
                     break
                 taken = following[0]

@@ -6,8 +6,10 @@ part tells the search where to look on and that a weight fits; it proves no role
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from math import prod
 
 import numpy as np
@@ -18,7 +20,7 @@ from reprod_log.recording import Array
 
 _MOST_PARTS = 8
 _MOST_ELEMENTS = 20_000_000
-"""In all the parts of one size that a tensor is looked for in."""
+"""In all the parts of one form that a tensor is looked for in."""
 
 
 def cut(array: Array, part: Cut | None) -> Array:
@@ -43,8 +45,7 @@ def _parts_like(large: Shape, small: Shape) -> Iterator[Cut]:
     if rest or not 1 < count <= _MOST_PARTS:
         return
     for axis, length in enumerate(large):
-        left = cut_shape(large, (axis, 0, count))
-        if length % count == 0 and sorted(n for n in left if n > 1) == sorted(n for n in small if n > 1):
+        if length % count == 0 and _form(cut_shape(large, (axis, 0, count))) == _form(small):
             yield from ((axis, index, count) for index in range(count))
 
 
@@ -52,22 +53,24 @@ class PartIndex:
     """Finds a tensor in a program that has its parts, or that has it as a part of another."""
 
     def __init__(self, arrays: Mapping[int, Array], index: Index) -> None:
-        self._arrays, self._index = arrays, index
-        self._sizes = {array.size for array in arrays.values()}
-        self._by_size: dict[int, tuple[list[tuple[int, Cut]], Index]] = {}
-        """By the size of a part: the parts of that size, and where to find them."""
+        self._arrays = {number: array for number, array in arrays.items() if array.dtype.kind == "f"}
+        self._index = index
+        self._forms = Counter(_form(array.shape) for array in self._arrays.values())
+        self._parts: dict[Shape, tuple[list[tuple[int, Cut]], Index]] = {}
+        """By form: the parts that have it, and where to find them."""
 
     def find(self, array: Array) -> tuple[Anchor, ...]:
-        if array.dtype.kind != "f" or not is_informative(array):
+        if array.dtype.kind != "f" or array.size < SMALL or not is_informative(array):
             return ()
-        return self._joined(array) or (self._part_of_one(array) if array.size >= SMALL else ())
+        return self._joined(array) or self._part_of_one(array)
 
     def _joined(self, array: Array) -> tuple[Anchor, ...]:
         """One tensor for each of the parts."""
         for axis, length in enumerate(array.shape):
             for count in range(2, _MOST_PARTS + 1):
-                size = array.size // count
-                if length % count or size < SMALL or size not in self._sizes:
+                if length % count or array.size < SMALL * count:
+                    continue
+                if self._forms[_form(cut_shape(array.shape, (axis, 0, count)))] < count:
                     continue
                 found: list[Anchor] = []
                 for place in range(count):
@@ -82,19 +85,17 @@ class PartIndex:
         return ()
 
     def _part_of_one(self, array: Array) -> tuple[Anchor, ...]:
-        if array.size not in self._by_size:
-            counts = [n for n in range(2, _MOST_PARTS + 1) if n * array.size in self._sizes]
-            parts = [
-                (number, (axis, place, count))
-                for number, one in self._arrays.items()
-                for count in counts
-                if one.size == count * array.size and one.dtype.kind == "f"
-                for axis, length in enumerate(one.shape)
-                if length % count == 0
-                for place in range(count)
-            ][: _MOST_ELEMENTS // array.size]
+        form = _form(array.shape)
+        if form not in self._parts:
+            every = ((number, part) for number, one in self._arrays.items() for part in _parts_like(one.shape, form))
+            parts = list(islice(every, _MOST_ELEMENTS // array.size))
             index = Index({at: cut(self._arrays[number], part) for at, (number, part) in enumerate(parts)})
-            self._by_size[array.size] = parts, index
-        parts, index = self._by_size[array.size]
+            self._parts[form] = parts, index
+        parts, index = self._parts[form]
         found = ((*parts[one.number], one.axes) for one in index.find(array))
         return tuple(Anchor(number, axes, partner_part=part) for number, part, axes in found)
+
+
+def _form(shape: Shape) -> Shape:
+    """A shape without axes of one and without their order."""
+    return tuple(sorted(n for n in shape if n > 1))

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
-from itertools import combinations, islice, permutations
+from itertools import combinations
 from math import prod
 from typing import Any
 
@@ -26,8 +25,9 @@ from reprod_log.pairing.answers import Answers
 from reprod_log.pairing.bridges import Bridges
 from reprod_log.pairing.graph import Graph
 from reprod_log.pairing.identify import CALL
-from reprod_log.pairing.links import Computed, Link, Recipe, WeightMap, joined_recipes, same_form, single_recipes
+from reprod_log.pairing.links import Computed, Link, WeightMap, same_form
 from reprod_log.pairing.names import closeness
+from reprod_log.pairing.options import Options
 from reprod_log.pairing.parts import PartIndex
 from reprod_log.recording import Array
 
@@ -35,19 +35,15 @@ _LEVELS = ((1, 0), (2, 0), (3, 0), (2, 1), (6, 0), (4, 2))
 """How many events may wait for an anchor, and how many unassigned weights of the reference may lie before a source."""
 _TRIALS = 300
 """Per segment and level."""
-_OPTIONS = 64
 _EFFORT, _PASSES = 150_000_000, 20
 """What is replayed is bounded, in elements (a call counts as so many): so much, or so many passes of a large model.
 
 About ten seconds; a clock would let the answer depend on what else the machine does."""
-_MOST_POOL = 16
 _MOST_RIVALS = 6
 _LIKELY = 8
 """Options that are tried before both programs are asked."""
 _AFTER_BRIDGE = 2
 """Levels of the search behind a bridge: a second mistake is likelier there than another formulation."""
-_UNLIKELY = 6.0
-"""For a few rows of a tensor, and for a vector that is cut out of a matrix: taken last."""
 
 
 @dataclass
@@ -150,6 +146,7 @@ class Search:
         once = sum(CALL + array.size for array in candidate.program.arrays)
         self.effort, self.most_effort = 0, max(_EFFORT, _PASSES * once)
         self.diverged = False
+        self.options = Options(self)
         self.answers = Answers(self)
         self.asked: dict[Any, list[tuple[Link, ...]]] = {}
         """What identification found, by the place and the links that were open then."""
@@ -206,7 +203,7 @@ class Search:
     def _leave(self, place: int) -> None:
         """Behind a divergence shape, names and the order of use decide; where nothing fits, weights stay."""
         mask = self.unassigned(place)
-        options = self.options_by_structure(place)
+        options = self.options.by_structure(place)
         if options:
             for link in options[0]:
                 self.assign(link, 1 << self.theirs.names.index(link.target))
@@ -278,7 +275,7 @@ class Search:
         return self.ours.program.arrays[self.ours.number[name]]
 
     def anchor(self, number: int, array: Array) -> None:
-        found = self.index.find(array) or (self.parts.find(array) if self.level else ())
+        found = self.index.find(array) or self.parts.find(array)
         if not found:
             return
         self.anchors[number] = found
@@ -336,7 +333,7 @@ class Search:
         """Take the first option that fits, or the first one that may fit later; False when there is none."""
         _, breadth = _LEVELS[self.level]
         mask = self.unassigned(place)
-        options = self._options(place, mask, breadth)
+        options = self.options.at(place, mask, breadth)
         if not options and self.diverged:
             return False
         sources = frozenset(name for option in options for link in option for name in link.sources)
@@ -623,44 +620,7 @@ class Search:
         self.choices.clear()
         self._begin(at)
 
-    # ---- options ----------------------------------------------------------------------------------------------------
-
-    def options_by_structure(self, place: int) -> list[tuple[Link, ...]]:
-        mask = self.unassigned(place)
-        return self._options(place, mask, 2) or self._options(place, mask, 2, self._next_free())
-
-    def _next_free(self) -> list[tuple[str, int]]:
-        """The weights of the reference that nothing is made of yet, in the order of use."""
-        found: dict[str, int] = {}
-        for place in range(len(self.ours.program.kernels)):
-            if self.ours.uses_data(place):
-                for name in self.ours.bits(self.ours.weights_into(place)):
-                    if not self.is_used(name):
-                        found.setdefault(name, 0)
-        return list(found.items())[:_MOST_POOL]
-
-    def _options(
-        self, place: int, mask: int, breadth: int, pool: list[tuple[str, int]] | None = None
-    ) -> list[tuple[Link, ...]]:
-        targets = list(self.theirs.bits(mask))
-        pool = self._pool(self.roots(place), breadth) if pool is None else pool
-        names = [name for name, _ in pool]
-        scored: list[tuple[float, tuple[Link, ...]]] = []
-        for link_set in self._by_layer(targets, names):
-            score = min(names.index(link.sources[0]) for link in link_set) - 20.0
-            scored.append((score - 4 * sum(self.likeness(link) for link in link_set) / len(link_set), link_set))
-        ranked = [self._links_to(target, pool) for target in sorted(targets, key=lambda one: -len(self.shape(one)))]
-        for combination in islice(_best_first(ranked), 1600):
-            links = tuple(link for _, link in combination)
-            if _overlap(links) or _of_other_parts(links):
-                continue
-            score = sum(one for one, _ in combination)
-            # A bias goes with its weight, joined in the same order.
-            modules = {tuple(name.rpartition(".")[0] for name in link.sources) for link in links}
-            heads = {link.recipe.heads for link in links if isinstance(link.recipe, Recipe)}
-            scored.append((score + 6.0 * (len(modules) + len(heads) - 2), links))
-        scored.sort(key=lambda one: one[0])
-        return [links for _, links in scored[:_OPTIONS]]
+    # ---- weights ----------------------------------------------------------------------------------------------------
 
     def shape(self, name: str) -> Shape:
         return self.theirs.program.arrays[self.theirs.number[name]].shape
@@ -669,56 +629,6 @@ class Search:
         if link.sources[0] == link.target:
             return 1.5
         return closeness(link.sources[0], link.target)
-
-    def _by_layer(self, targets: list[str], names: list[str]) -> Iterator[tuple[Link, ...]]:
-        wanted = set(targets)
-        for proposal in self.proposals.get(targets[0], ()):
-            links = tuple(link for link in proposal.links if link.target in wanted)
-            if {link.target for link in links} == wanted and all(
-                one in names for link in links for one in link.sources
-            ):
-                yield links
-
-    def _links_to(self, target: str, pool: list[tuple[str, int]]) -> list[tuple[float, Link]]:
-        shape = self.shape(target)
-        found: list[tuple[float, Link]] = []
-        for order, (name, distance) in enumerate(pool):
-            source = self.read(name).shape
-            for rank, recipe in enumerate(islice(single_recipes(source, shape), 24)):
-                link = Link(target, shape, (name,), (source,), recipe, "values")
-                free = self.is_free(link)
-                if free or self.is_tied(name):
-                    score = order + 10.0 * distance + 1.5 * rank - 4 * self.likeness(link) + (0.0 if free else 8.0)
-                    score += _UNLIKELY if recipe.span is not None or _wide(source) > _wide(shape) else 0.0
-                    found.append((score, link))
-        if prod(shape) > 1:
-            found.extend(self._joined(target, shape, pool))
-        found.sort(key=lambda one: one[0])
-        return found[:_OPTIONS]
-
-    def _joined(self, target: str, shape: Shape, pool: list[tuple[str, int]]) -> Iterator[tuple[float, Link]]:
-        sized = [
-            (order + 10.0 * distance, name, self.read(name).shape)
-            for order, (name, distance) in enumerate(pool[:_MOST_POOL])
-            if not self.is_used(name) or self.has_parts(name)
-        ]
-        small = [one for one in sized if prod(one[2]) <= prod(shape) and not self.is_used(one[1])]
-        for count in (2, 3, 4):
-            sizes = [n * prod(shape) for n in ((1, 2, 3, 4, 6, 8) if count == 2 else (1,))]
-            fitting = (
-                chosen
-                for chosen in combinations(sized if count == 2 else small, count)
-                if sum(prod(one[2]) for one in chosen) in sizes
-            )
-            for chosen in islice(fitting, 120):
-                for rank, ordered in enumerate(permutations(chosen)):
-                    shapes = tuple(one[2] for one in ordered)
-                    for place, recipe in enumerate(islice(joined_recipes(shapes, shape), 12)):
-                        link = Link(target, shape, tuple(one[1] for one in ordered), shapes, recipe, "values")
-                        if not self.is_free(link):
-                            continue
-                        score = 3.0 + max(one[0] for one in chosen) + 0.5 * rank + 0.5 * place
-                        yield score + (4.0 if recipe.heads or recipe.added else 0.0), link
 
     def is_used(self, name: str) -> bool:
         return name in self.taken
@@ -784,41 +694,6 @@ class Search:
                 queue.extend(self.theirs.data_inputs(self.theirs.maker[number]))
         return list(found)
 
-    def _pool(self, roots: list[int], breadth: int) -> list[tuple[str, int]]:
-        """Free weights of the reference near these tensors, in the order of use, with their distance."""
-        found: dict[str, int] = {}
-        queue: list[tuple[int, int]] = []
-        seen: set[int] = set()
-        for number in roots:
-            for place in self.ours.users.get(number, ()):
-                heappush(queue, (0, place))
-        while queue and len(found) < 4 * _MOST_POOL:
-            distance, place = heappop(queue)
-            if place in seen:
-                continue
-            seen.add(place)
-            kernel = self.ours.program.kernels[place]
-            cost = 0
-            for number in kernel.inputs:
-                mask = 0 if self.ours.data[number] else self.ours.behind[number]
-                for name in self.ours.bits(mask):
-                    free = not self.is_used(name) or self.has_parts(name)
-                    vector = _wide(self.read(name).shape) < 2
-                    if (free or self.is_tied(name)) and (vector or distance <= breadth):
-                        found.setdefault(name, distance)
-                    if free and not vector:
-                        cost = 1
-                # What meets the tensor here may be multiplied out on the other side.
-                for name in self.ours.bits(self.ours.behind[number] if self.ours.data[number] else 0):
-                    if not self.is_used(name) and distance <= breadth:
-                        found.setdefault(name, distance + 1)
-            # A bias may be added by a kernel of its own: vectors are looked for one weight further.
-            if distance + cost <= breadth + 1:
-                for number in kernel.outputs:
-                    for user in self.ours.users.get(number, ()):
-                        heappush(queue, (distance + cost, user))
-        return list(found.items())
-
     # ---- the result -------------------------------------------------------------------------------------------------
 
     def _result(self) -> WeightMap:
@@ -880,41 +755,3 @@ def _used(graph: Graph) -> set[str]:
     for number in graph.program.results.values():
         mask |= graph.behind[number]
     return set(graph.bits(mask))
-
-
-def _wide(shape: Shape) -> int:
-    return sum(n > 1 for n in shape)
-
-
-def _best_first(ranked: list[list[tuple[float, Link]]]) -> Iterator[tuple[tuple[float, Link], ...]]:
-    """One of each list, in the order of their summed scores; every list is sorted."""
-    if not all(ranked):
-        return
-    first = (0,) * len(ranked)
-    queue, seen = [(0.0, first)], {first}
-    while queue:
-        _, places = heappop(queue)
-        yield tuple(options[place] for options, place in zip(ranked, places, strict=True))
-        for axis, place in enumerate(places):
-            following = (*places[:axis], place + 1, *places[axis + 1 :])
-            if place + 1 < len(ranked[axis]) and following not in seen:
-                seen.add(following)
-                heappush(queue, (sum(ranked[n][at][0] for n, at in enumerate(following)), following))
-
-
-def _of_other_parts(links: tuple[Link, ...]) -> bool:
-    """Whether a bias takes another part of a layer than its weight."""
-    recipes = [link.recipe for link in links if isinstance(link.recipe, Recipe)]
-    return len(links) == 2 and len({recipe.part[1:] for recipe in recipes if recipe.part is not None}) > 1
-
-
-def _overlap(links: tuple[Link, ...]) -> bool:
-    """Whether two of them take the same source, or the same part of it."""
-    seen: set[tuple[str, Any]] = set()
-    for link in links:
-        part = (link.recipe.part or link.recipe.span) if isinstance(link.recipe, Recipe) else str(link.target)
-        for name in link.sources:
-            if (name, part) in seen or (part is not None and (name, None) in seen):
-                return True
-            seen.add((name, part))
-    return False
