@@ -427,11 +427,15 @@ class Search:
         situation = (place, needed, parts, tuple((name, self.links[name]) for name in behind if name in self.links))
         if situation not in self.asked:
             self.asked[situation] = self.answers.options(place, needed, parts)
-        return [
+        found = self.asked[situation]
+        free = [option for option in found if all(map(self.is_free, option))]
+        # In a loop every weight is used more than once: those that have a place already come last.
+        shared = [
             option
-            for option in self.asked[situation]
-            if all(self.is_free(link) or all(map(self.is_tied, link.sources)) for link in option)
+            for option in found
+            if self.level and all(self.is_free(link) or all(map(self.is_tied, link.sources)) for link in option)
         ]
+        return free + [option for option in shared if not all(map(self.is_free, option))]
 
     def _take(self, choice: _Choice, option: tuple[Link, ...], *, structure: bool = False) -> None:
         choice.taken = option
