@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -129,8 +129,11 @@ class Port:
     place: str = ""
     """What the first divergence must name."""
     trains: bool = True
+    asks: str = ""
+    """Sides that ask for the gradient of their data."""
 
 
+ASKING = {"torch": "given.requires_grad_()", "paddle": "given.stop_gradient = False"}
 HEADS = "lambda t: t.reshape((2, 5, 2, 4)).transpose({axes})"
 ATTENTION = "a = F.softmax(q @ k.transpose({last}) / 2.0, {axis}); y = (a @ v).transpose({axes}).reshape((2, 5, 8)); "
 PORTS = {
@@ -264,6 +267,15 @@ PORTS = {
         ("self.s1(F.tanh(self.s2(x)))", "self.s1(F.relu(self.s2(x)))"), "t1",
     ),
 }  # fmt: skip
+PORTS["the gradient of the data is asked for"] = Port(
+    "x(8, 6)",
+    ("self.a = linear('a', 6, 6); self.b = linear('b', 6, 3)", "return self.b(self.a(x * x.sigmoid()))"),
+    ("self.a = linear('a', 6, 6); self.b = linear('b', 6, 3)", "return self.b(self.a(x * F.sigmoid(x)))"),
+    ("F.sigmoid(x)", "F.sigmoid(x).detach()"), "", asks="torch and paddle",
+)  # fmt: skip
+PORTS["the gradient of the data is asked for by one side"] = replace(
+    PORTS["the gradient of the data is asked for"], mistake=None, asks="torch"
+)
 CROSSED = Port(
     "x(4, 6)",
     ("self.gate_proj = linear('g', 6, 6); self.up_proj = linear('u', 6, 6); self.down = linear('d', 6, 6)",
@@ -320,11 +332,13 @@ WRONG = [name for name, port in PORTS.items() if port.mistake]
 
 
 def scripts(port: Port) -> tuple[str, str]:
-    both = (TORCH, net("Module", *port.ours), "torch.tensor"), (PADDLE, net("Layer", *port.theirs), "paddle.to_tensor")
+    ours, theirs = net("Module", *port.ours), net("Layer", *port.theirs)
     made = []
-    for text, model, tensor in both:
+    for text, model, side, tensor in ((TORCH, ours, "torch", "tensor"), (PADDLE, theirs, "paddle", "to_tensor")):
+        if side in port.asks:
+            text = text.replace("    out = net(given)\n", f"    {ASKING[side]}\n    out = net(given)\n")
         if not port.trains:
-            text = text.partition("opt = ")[0] + f"for _ in range(2):\n    net({tensor}({{data}}))\n"
+            text = text.partition("opt = ")[0] + f"for _ in range(2):\n    net({side}.{tensor}({{data}}))\n"
         made.append(text.format(model=model, data=port.data))
     return made[0], made[1]
 

@@ -64,6 +64,8 @@ class Calls:
         self._attached: dict[Node, Undo] = {}
         self._undos: list[Undo] = []
         self.called: set[Node] = set()
+        self.converted: list[Any] = []
+        """What comes from outside and was converted for the outermost call that begins."""
 
     def attach(self, node: Node) -> None:
         """Listen to the node's module, and no longer to the one that it had before."""
@@ -103,6 +105,7 @@ class Calls:
         self.reset()
         for undo in (*self._attached.values(), *self._undos):
             undo()
+        self.converted = []
         self._attached.clear()
         self._undos.clear()
 
@@ -152,6 +155,8 @@ class Calls:
         phases = session.selection.phases
         if outermost and "data" in phases:
             self._record_data(node, call, args, kwargs)
+        if outermost and "backward" in phases:
+            self._listen_to_data(node, call, args, kwargs)
         if "forward" in phases and session.selection.has_inputs(session.steps.number) and session.chosen(node):
             self._record_inputs(node, call, args, kwargs)
 
@@ -163,11 +168,29 @@ class Calls:
         """Record what comes from outside. What another model gave (a generator's image, logits) is not data."""
         session = self._session
         for role, tensor in self._inputs(node, args, kwargs):
-            if session.is_tensor(tensor) and session.eager.is_computed(tensor):
+            if session.is_tensor(tensor) and not self._is_given(tensor):
                 continue
             staged = self._make("data", node, call, role, tensor)
             if staged is not None and not session.stage.was_output(staged.hash):
+                if self._asks_for_gradient(tensor):
+                    staged.meta["asks_for_gradient"] = True
                 session.stage.add(staged)
+
+    def _listen_to_data(self, node: Node, call: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Record the gradient of what comes from outside where the program asks for it, as one that attacks its input
+        does."""
+        for role, tensor in self._inputs(node, args, kwargs):
+            if self._asks_for_gradient(tensor):
+                tap = Tap(self._session)
+                tap.serve(node, self._session.steps.number, call, role)
+                self._connect(tap, tensor)
+
+    def _asks_for_gradient(self, tensor: Any) -> bool:
+        session = self._session
+        return session.is_tensor(tensor) and self._is_given(tensor) and session.eager.takes_gradient(tensor)
+
+    def _is_given(self, tensor: Any) -> bool:
+        return not self._session.eager.is_computed(tensor) or any(tensor is one for one in self.converted)
 
     def _record_inputs(self, node: Node, call: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         for role, tensor in self._inputs(node, args, kwargs):

@@ -82,6 +82,10 @@ class ModelRun(Run):
     def node_of(self, module: Any) -> Node | None:
         return self.session.tree.node_of(module)
 
+    def begin_with(self, converted: list[Any]) -> None:
+        """An outermost call begins with what was converted from what comes from outside."""
+        self._calls.converted = converted
+
     @property
     def is_busy(self) -> bool:
         """Whether a watched module or a backward pass is running, or nothing is to be recorded."""

@@ -335,10 +335,19 @@ class _Watcher:
         if run.is_inside or run.node_of(module) is None:
             return None
 
-        def cast(_: str, leaf: Any) -> Any:
-            return framework.eager.cast(leaf, dtype) if framework.tensors.is_tensor(leaf) else leaf
+        given: list[Any] = []
 
-        return mapped(args, cast), mapped(kwargs, cast)
+        def cast(_: str, leaf: Any) -> Any:
+            if not framework.tensors.is_tensor(leaf):
+                return leaf
+            made = framework.eager.cast(leaf, dtype)
+            if not framework.eager.is_computed(leaf):
+                given.append(made)
+            return made
+
+        converted = mapped(args, cast), mapped(kwargs, cast)
+        run.begin_with(given)
+        return converted
 
     def _start(self, framework: Framework) -> None:
         if framework.programs is not None and self._dtype is not None:

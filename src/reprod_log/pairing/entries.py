@@ -173,14 +173,22 @@ class NameFinder:
     def structural(self, pairs: Sequence[Pair], alone: Sequence[Entry], left: Sequence[Entry]) -> list[Entry]:
         """What has no partner and needs none: `alone` of the reference, `left` of the candidate."""
         return [
-            *(one for one in (*alone, *left) if _is_zero_gradient(one)),
-            *(one for one in alone if _is_repeated_rate(one, self.reference) or _is_unknown(one, self.candidate)),
-            *(one for one in left if _is_repeated_rate(one, self.candidate) or _is_unknown(one, self.reference)),
+            *(one for one in alone if _is_unneeded(one, self.reference, self.candidate)),
+            *(one for one in left if _is_unneeded(one, self.candidate, self.reference)),
         ]
 
     def notes(self) -> list[Message]:
         """What a reader should know about the pairs."""
         return []
+
+
+def _is_unneeded(entry: Entry, own: Recording, other: Recording) -> bool:
+    return (
+        _is_zero_gradient(entry)
+        or _is_repeated_rate(entry, own)
+        or _is_unknown(entry, other)
+        or _is_unasked(entry, other)
+    )
 
 
 def _is_zero_gradient(entry: Entry) -> bool:
@@ -199,6 +207,14 @@ def _is_repeated_rate(entry: Entry, recording: Recording) -> bool:
 def _is_unknown(entry: Entry, other: Recording) -> bool:
     """Whether it is a learning rate, and the other side's optimizer does not tell its own: the updates show it."""
     return entry.key.phase == "lr" and bool(other.provenance.extra.get("unknown_rates"))
+
+
+def _is_unasked(entry: Entry, other: Recording) -> bool:
+    """Whether it is the gradient of what a program is given, and the other side never asks for one."""
+    key = entry.key
+    if key.phase != "backward" or not key.role.startswith("input") or key.run.startswith("isolated"):
+        return False
+    return not any(one.key.phase == "data" and one.meta.get("asks_for_gradient") for one in other.entries)
 
 
 class _Places:

@@ -230,7 +230,7 @@ def _partly_cut(case: Case, step: int, outputs: tuple[Key, ...]) -> Iterable[Fin
     right = [key for key in keys if key not in case.failed]
     if not wrong or not right or "own" in case.states.values():
         return
-    path = Name(wrong[0].path) if wrong[0].path else message("word.the_output")
+    path = Name(wrong[0].path) if wrong[0].path else message(f"word.the_{wrong[0].role.partition('.')[0]}")
     has_loss = any(key.phase == "loss" and key.step == step and not key.run for key in case.rows)
     yield told(
         "cause.cut_graph.partly",
