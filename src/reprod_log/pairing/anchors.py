@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import chain, combinations, pairwise, permutations
 from math import prod
 
 import numpy as np
@@ -102,8 +102,9 @@ def same_numbers(one: Array, other: Array, limit: float = LOOSE) -> bool:
 
 
 def view_of(one: Array, other: Array, limit: float = LOOSE) -> tuple[int, ...] | None:
-    """How the second becomes the first: () as it is, (-1,) reshaped, or its axes permuted; None: not the same."""
-    for axes in views(other.shape, one.shape):
+    """How the second becomes the first: () as it is, (-1,) reshaped, or its axes permuted (without those of one
+    element), and reshaped where one side has two or more of the other's axes as one; None: not the same."""
+    for axes in chain(views(other.shape, one.shape), _joined_views(other.shape, one.shape)):
         turned = seen(other, axes, one.shape)
         if (axes != (-1,) or _starts_alike(one, turned, limit)) and same_numbers(one, turned, limit):
             return axes
@@ -127,6 +128,30 @@ def seen(array: Array, axes: tuple[int, ...], shape: tuple[int, ...]) -> Array:
     if not axes or axes == (-1,):
         return array.reshape(shape)
     return array.reshape([n for n in array.shape if n > 1]).transpose(axes).reshape(shape)
+
+
+def _joined_views(source: tuple[int, ...], target: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """The orders of a tensor's axes in which they are another's, where one side has some that follow each other as
+    one: rows of patches, and pictures of as many rows and columns."""
+    given, wanted = ([n for n in shape if n > 1] for shape in (source, target))
+    count = min(len(given), len(wanted))
+    if prod(source) != prod(target) or not 1 < count < max(len(given), len(wanted)) <= _MOST_AXES:
+        return
+    for groups in _groups(len(given), count):
+        sizes = [prod(given[axis] for axis in group) for group in groups]
+        for order in permutations(range(count)):
+            turned = [sizes[place] for place in order]
+            if list(order) != sorted(order) and any(
+                turned == [prod(wanted[axis] for axis in part) for part in parts]
+                for parts in _groups(len(wanted), count)
+            ):
+                yield tuple(axis for place in order for axis in groups[place])
+
+
+def _groups(count: int, parts: int) -> Iterator[list[range]]:
+    """Axes that follow each other, in so many groups."""
+    for cuts in combinations(range(1, count), parts - 1):
+        yield [range(start, end) for start, end in pairwise((0, *cuts, count))]
 
 
 def _starts_alike(one: Array, other: Array, limit: float) -> bool:

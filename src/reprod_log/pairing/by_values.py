@@ -19,12 +19,15 @@ from reprod_log.pairing.pairing import Pair, Pairing
 from reprod_log.pairing.partners import Partners
 from reprod_log.pairing.places import (
     AS_RUN,
+    Call,
     Hints,
+    Place,
     ValuePairs,
     first_steps,
     is_result,
     is_telling,
     kinds_of_modules,
+    place_of,
     roots_of,
 )
 from reprod_log.pairing.recorded_map import covered_modules, recorded_map
@@ -64,10 +67,19 @@ def match_by_values(
     held = _held(reference, weights.by_source), _held(candidate, weights.by_target)
     missing = _Missing(named, finder, results, sides, held, formulated, given=given, graph=graph)
     pairs = [chosen[str(entry.key)] for entry in reference.entries if str(entry.key) in chosen]
-    read = _read_elsewhere(pairs, left, found)
-    kept = [pair for pair in pairs if not _is_given_back(pair.reference.key, read)]
-    alone = [one for one in missing.here(left) if not _is_given_back(one.key, read)]
-    lost = [one for one in missing.there(rest) if not _is_given_back(one.key, read.values())]
+    alone, lost = missing.here(left), missing.there(rest)
+    several = _of_several_outputs(reference, candidate, found)
+    gradients = _gradients(pairs, weights)
+    read = _read_elsewhere(several[0], gradients[0], left), _read_elsewhere(several[1], gradients[1], rest)
+    idle = _idle_gradients(reference, candidate, pairs, gradients)
+    kept = [
+        pair
+        for pair in pairs
+        if not (_is_given_back(pair.reference.key, read[0]) or _is_given_back(pair.candidate.key, read[1]))
+        and pair.reference.key.in_run("") not in idle
+    ]
+    alone = [one for one in alone if not _is_given_back(one.key, read[0])]
+    lost = [one for one in lost if not _is_given_back(one.key, read[1])]
     compared = {id(one) for pair in kept for one in (pair.reference, pair.candidate)}
     apart = [one for pair in pairs for one in (pair.reference, pair.candidate) if id(one) not in compared]
     listed = {id(one) for one in (*alone, *lost)}
@@ -156,31 +168,87 @@ class _Steps:
         return left, formulated
 
 
-def _read_elsewhere(pairs: Sequence[Pair], left: Iterable[Entry], found: ValuePairs) -> dict[str, str]:
-    """Modules of several outputs whose outputs get other gradients, and whose inputs and weights get the same ones.
+def _of_several_outputs(reference: Recording, candidate: Recording, found: ValuePairs) -> tuple[set[str], set[str]]:
+    """The modules of both sides that give several tensors in one call, and those that give one of these tensors."""
+    ours, theirs = (
+        {path for (path, _), count in Counter(map(_call, _outputs(side))).items() if path and count > 1}
+        for side in (reference, candidate)
+    )
+    paths = {(own[0], other[0]) for own, (other, _) in found.places.items() if own[0] and other[0]}
+    return ours | {one for one, other in paths if other in theirs}, theirs | {two for one, two in paths if one in ours}
+
+
+def _outputs(recording: Recording) -> set[Place]:
+    keys = (one.key for one in recording.of_run("") if one.key.phase == "forward")
+    return {place_of(key) for key in keys if key.role.startswith("output")}
+
+
+def _call(place: Place) -> Call:
+    return place[:2]
+
+
+def _read_elsewhere(several: Collection[str], compared: Iterable[tuple[Key, bool]], alone: Iterable[Entry]) -> set[str]:
+    """Modules of several outputs whose outputs get other gradients, and whose weights and inputs get the same ones.
 
     The last state of a recurrent layer is also the last step of its sequence: which of the two a program reads is its
-    author's choice, and the layer makes one of both gradients.
+    author's choice, and the layer makes one of both gradients. `compared` are gradients and whether they are the same
+    as their partners; `alone` have none.
     """
-    outputs = Counter(place[:2] for place in found.places if place[2].startswith("output"))
-    several = {path for (path, _), count in outputs.items() if count > 1 and path in found.modules}
     if not several:
-        return {}
-    runs = {pair.reference.key.run for pair in pairs}
-    run, limit = (_FLOAT64, LOOSE) if _FLOAT64 in runs else ("", AS_RUN)
-    differ = {entry.key.path for entry in left if _is_given_back(entry.key, several)}
+        return set()
+    rows = [*compared, *((one.key, one.is_zero()) for one in alone if one.key.phase in ("gradient", "backward"))]
+    differ = {key.path for key, equal in rows if _is_given_back(key, several) and not equal}
     shown: dict[str, list[bool]] = {}
-    for pair in pairs:
+    for key, equal in rows:
+        if key.phase == "gradient" or key.role.startswith("input"):
+            for path in differ.intersection(fronts(key.path)):
+                shown.setdefault(path, []).append(equal)
+    return {path for path, equal in shown.items() if all(equal)}
+
+
+def _gradients(pairs: Iterable[Pair], weights: WeightMap) -> tuple[list[tuple[Key, bool]], list[tuple[Key, bool]]]:
+    """The gradients of both sides that have partners, and whether they are the same."""
+    both = [pair for pair in pairs if pair.reference.key.phase in ("gradient", "backward")]
+    runs = {pair.reference.key.run for pair in both}
+    run, limit = (_FLOAT64, LOOSE) if _FLOAT64 in runs else ("", AS_RUN)
+    ours: list[tuple[Key, bool]] = []
+    theirs: list[tuple[Key, bool]] = []
+    for pair in both:
         key = pair.reference.key
-        if key.run != run or key.phase not in ("gradient", "backward"):
-            continue
-        if _is_given_back(key, several):
-            if not _is_equal_pair(pair, limit):
-                differ.add(key.path)
-        elif key.phase == "gradient" or key.role.startswith("input"):
-            for path in several.intersection(fronts(key.path)):
-                shown.setdefault(path, []).append(_is_equal_pair(pair, limit))
-    return {path: found.modules[path] for path, equal in shown.items() if path in differ and all(equal)}
+        if key.run == run:
+            equal = _is_equal_pair(pair, limit)
+            ours.append((key, equal))
+            links = weights.by_source.get(key.path, ()) if key.phase == "gradient" else ()
+            theirs += [(replace(key, path=link.target), equal) for link in links] or [(pair.candidate.key, equal)]
+    return ours, theirs
+
+
+def _idle_gradients(
+    reference: Recording,
+    candidate: Recording,
+    pairs: Iterable[Pair],
+    gradients: tuple[Iterable[tuple[Key, bool]], Iterable[tuple[Key, bool]]],
+) -> set[Key]:
+    """Gradients of weights that other steps update, that differ, and that neither side uses in their own step.
+
+    The critic of a generator gets gradients that nobody wants while the generator is trained: one program clears them
+    before they come, another one before its critic is trained.
+    """
+    differ = {key.in_run("") for key, equal in gradients[0] if not equal and key.phase == "gradient"}
+    used, used_there = (
+        {(one.key.path, one.key.step) for one in side.of_run("") if one.key.phase == "update"}
+        for side in (reference, candidate)
+    )
+    trained, trained_there = ({path for path, _ in side} for side in (used, used_there))
+    return {
+        key
+        for key, other in ((pair.reference.key, pair.candidate.key) for pair in pairs)
+        if key in differ
+        and key.path in trained
+        and other.path in trained_there
+        and (key.path, key.step) not in used
+        and (other.path, other.step) not in used_there
+    }
 
 
 def _is_given_back(key: Key, paths: Collection[str]) -> bool:

@@ -188,6 +188,7 @@ def _is_unneeded(entry: Entry, own: Recording, other: Recording) -> bool:
         or _is_repeated_rate(entry, own)
         or _is_unknown(entry, other)
         or _is_unasked(entry, other)
+        or _is_kept_aside(entry, own)
     )
 
 
@@ -215,6 +216,16 @@ def _is_unasked(entry: Entry, other: Recording) -> bool:
     if key.phase != "backward" or not key.role.startswith("input") or key.run.startswith("isolated"):
         return False
     return not any(one.key.phase == "data" and one.meta.get("asks_for_gradient") for one in other.entries)
+
+
+def _is_kept_aside(entry: Entry, own: Recording) -> bool:
+    """Whether it is a buffer that holds what a module gave in the same step: a framework may make one of any tensor
+    that a model puts aside, and what the module gave is compared itself."""
+    key = entry.key
+    return key.phase == "buffer" and any(
+        one.hash == entry.hash and one.key.phase == "forward" and one.key.step == key.step
+        for one in own.of_run(key.run)
+    )
 
 
 class _Places:

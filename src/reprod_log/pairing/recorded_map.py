@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from math import prod
 
 import numpy as np
 
 from reprod_log.frameworks.module_tree import join
 from reprod_log.pairing.anchors import is_informative, same_numbers
-from reprod_log.pairing.links import Link, WeightMap, joined_recipes, single_recipes
+from reprod_log.pairing.links import AS_IS, Link, Recipe, WeightMap, joined_recipes, single_recipes
 from reprod_log.pairing.units import UnitPair
 from reprod_log.pairing.weight_map import make_plan
 from reprod_log.recording import Array, Entry, Recording
@@ -59,7 +60,41 @@ def recorded_map(reference: Recording, candidate: Recording, structure: Iterable
     }
     taken = {name for link in found.values() for name in link.sources}
     kept = {name: one for name, one in links.items() if name in settled or taken.isdisjoint(one.sources)}
-    return WeightMap(tuple((kept | found).values()))
+    return WeightMap(tuple(_with_plain(ours, theirs, kept | found).values()))
+
+
+def _with_plain(
+    ours: Mapping[str, _Weight], theirs: Mapping[str, _Weight], links: Mapping[str, Link]
+) -> dict[str, Link]:
+    """The links, and vectors of the same zeros or ones on both sides: which of them is which makes no difference."""
+    used = {name for link in links.values() for name in link.sources}
+    groups: dict[float, tuple[dict[str, int], dict[str, int]]] = {}
+    for place, (side, known) in enumerate(((ours, used), (theirs, links))):
+        for name, one in side.items():
+            values = np.unique(one.value)
+            if name not in known and one.value.ndim == values.size == 1 and not one.facts:
+                groups.setdefault(float(values[0]), ({}, {}))[place][name] = one.value.size
+    found = dict(links)
+    for sources, targets in groups.values():
+        if sum(sources.values()) == sum(targets.values()):
+            found |= {link.target: link for link in _laid_out(sources, targets)}
+    return found
+
+
+def _laid_out(sources: Mapping[str, int], targets: Mapping[str, int]) -> Iterator[Link]:
+    """Vectors (by name, with their lengths) laid one behind the other, cut as those of the other side are."""
+    places = list(zip(sources, pairwise(accumulate(sources.values(), initial=0)), strict=True))
+    for target, (start, end) in zip(targets, pairwise(accumulate(targets.values(), initial=0)), strict=True):
+        parts = [(name, first, last) for name, (first, last) in places if first < end and last > start]
+        names, lengths = tuple(name for name, _, _ in parts), tuple((last - first,) for _, first, last in parts)
+        first, last = parts[0][1], parts[-1][2]
+        if (first, last) == (start, end):
+            recipe = AS_IS if len(parts) == 1 else Recipe(join=0)
+        elif len(parts) == 1:
+            recipe = Recipe(span=(0, start - first, end - first))
+        else:
+            continue
+        yield Link(target, (end - start,), names, lengths, recipe, "values")
 
 
 def _weights(recording: Recording) -> dict[str, _Weight]:
@@ -119,12 +154,16 @@ class _Search:
             self._by_size.setdefault(one.value.size, []).append(name)
 
     def link(self, target: str, wanted: _Weight) -> Link | None:
-        """The weight as one of the reference's in another form, as a part of one, or as several joined."""
-        if not wanted.facts:
-            return None
-        return next(self._options(target, wanted), None)
+        """The weight as one of the reference's in another form, as a part of one, or as several joined: the first with
+        the same gradient, else the first that has its values alone."""
+        found: Link | None = None
+        for link, is_whole in self._options(target, wanted) if wanted.facts else ():
+            if is_whole:
+                return link
+            found = found or link
+        return found
 
-    def _options(self, target: str, wanted: _Weight) -> Iterator[Link]:
+    def _options(self, target: str, wanted: _Weight) -> Iterator[tuple[Link, bool]]:
         size, shape = wanted.value.size, wanted.value.shape
         larger = [length for length in self._by_size if length > size and length % size == 0]
         for length in (size, *larger):
@@ -150,11 +189,12 @@ class _Search:
                     if place is not None:
                         yield place, name
 
-    def _if_true(self, link: Link, wanted: _Weight) -> Iterator[Link]:
+    def _if_true(self, link: Link, wanted: _Weight) -> Iterator[tuple[Link, bool]]:
+        """The link, and whether all that is known of the weight speaks for it, where its values or all else do."""
         made = _made(link, [self._weights[name] for name in link.sources])
-        facts = list(_both(wanted, made))
-        if facts and all(same_numbers(*fact) for fact in facts):
-            yield link
+        equal = [same_numbers(*fact) for fact in _both(wanted, made)]
+        if equal and (all(equal) or (equal[0] and is_informative(wanted.value))):
+            yield link, all(equal)
 
 
 def _place_in(whole: _Weight, part: _Weight) -> int | None:
