@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import TypeVar
 
 from reprod_log.frameworks.module_tree import join
 from reprod_log.pairing.places import (
@@ -22,6 +23,8 @@ from reprod_log.pairing.places import (
 )
 from reprod_log.pairing.rename import fronts, is_front
 from reprod_log.recording import OF_MODULES, OF_TENSORS, Entry, Key, Recording
+
+_Part = TypeVar("_Part")
 
 
 @dataclass(frozen=True)
@@ -73,59 +76,29 @@ class Regions:
             if own[0] in mute and other[0] in mute_there and sizes.get(own[:2]) == sizes_there.get(other[:2])
         ]
         unlike = {(own, other) for own, other in unlike if own not in mute and other not in mute_there}
-        roots = roots_of(reference) & roots_of(candidate)
-        here, there = set(found.places), {place for place, _ in found.places.values()}
+        anchored = [(own, other) for own, (other, _) in found.places.items()]
+        here, there = _of_side(anchored, 0), _of_side(anchored, 1)
         # What belongs to one side's code alone is alone in every pass: what is the same as both sides run is on both.
         same = same_as_they_run(reference, candidate, hints)
         known = [(one, two) for one, two in same if one not in here and two not in there]
-        return (
-            cls._of_side(
-                ours,
-                here,
-                {one for one, _ in known},
-                {one for one, _ in given},
-                {one for one, _ in unlike},
-                (*found.viewed, *roots),
-                {},
-                agrees=agrees,
-            ),
-            cls._of_side(
-                theirs,
-                there,
-                {one for _, one in known},
-                {one for _, one in given},
-                {one for _, one in unlike},
-                (*found.viewed.values(), *roots),
-                {own[0]: other[0] for own, other in hints.places.items()} | dict(found.viewed),
-                agrees=agrees,
-            ),
-        )
+        alike = [*found.viewed.items(), *((root, root) for root in roots_of(reference) & roots_of(candidate))]
+        names = {own[0]: other[0] for own, other in hints.places.items()} | dict(found.viewed)
 
-    @classmethod
-    def _of_side(
-        cls,
-        entries: Sequence[Entry],
-        anchored: Collection[Place],
-        known: Collection[Place],
-        wrong: Collection[Call],
-        unlike: Collection[str],
-        alike: Collection[str],
-        names: Mapping[str, str],
-        *,
-        agrees: bool,
-    ) -> Regions:
-        own = frozenset(place_of(one.key) for one in entries) - frozenset(anchored) - frozenset(known)
-        outputs = filter(_is_output, entries)
-        given = {place_of(one.key)[:2] for one in outputs if place_of(one.key) in anchored and is_telling(one)}
-        return cls(
-            agrees,
-            _healed(entries, anchored, wrong),
-            own,
-            frozenset(unlike),
-            frozenset(wrong) - frozenset(given),
-            frozenset(alike),
-            names,
-        )
+        def side(place: int, entries: Sequence[Entry]) -> Regions:
+            anchors, wrong = _of_side(anchored, place), _of_side(given, place)
+            outputs = filter(_is_output, entries)
+            telling = {place_of(one.key)[:2] for one in outputs if place_of(one.key) in anchors and is_telling(one)}
+            return cls(
+                agrees,
+                _healed(entries, anchors, wrong),
+                frozenset(place_of(one.key) for one in entries) - anchors - _of_side(known, place),
+                _of_side(unlike, place),
+                wrong - telling,
+                _of_side(alike, place),
+                names if place else {},
+            )
+
+        return side(0, ours), side(1, theirs)
 
     def has(self, key: Key) -> bool:
         """Whether an entry is formulation; a tensor that both sides have needs its gradient on both."""
@@ -142,6 +115,10 @@ class Regions:
 
     def _heals(self, call: Call) -> bool:
         return call not in self.wrong and (self.whole or call in self.calls)
+
+
+def _of_side(pairs: Iterable[tuple[_Part, _Part]], place: int) -> frozenset[_Part]:
+    return frozenset(pair[place] for pair in pairs)
 
 
 def _without_gradient(recording: Recording) -> frozenset[str]:
