@@ -99,3 +99,32 @@ def test_correct_port_is_not_run_again() -> None:
     found = aligned(Net())
     assert found.passed
     assert causes(found) == remarks(found) == []
+
+
+class Packed(torch.nn.Module):
+    """Queries, keys and values in one layer, or in three; the keys are scaled where they should not be."""
+
+    def __init__(self, *, packed: bool, scale: float = 1.0) -> None:
+        super().__init__()
+        self.take = torch.nn.Linear(6, 18) if packed else torch.nn.ModuleList(torch.nn.Linear(6, 6) for _ in range(3))
+        self.last, self.scale = torch.nn.Linear(6, 3), scale
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        one = isinstance(self.take, torch.nn.Linear)
+        q, k, v = self.take(x).chunk(3, -1) if one else (layer(x) for layer in self.take)
+        return self.last(torch.softmax(q @ (k * self.scale).T, -1) @ v)
+
+
+def test_mistake_beside_weights_that_are_parts_of_one_is_looked_at_again() -> None:
+    torch.manual_seed(0)
+    found = align_models(
+        Packed(packed=False),
+        Packed(packed=True, scale=1.5),
+        INPUTS,
+        targets=TARGETS,
+        loss=functional.mse_loss,
+        optimizer=sgd(),
+    )
+    assert not found.passed
+    assert found.first_divergence is not None
+    assert "last" in str(found.first_divergence.key)

@@ -150,7 +150,7 @@ def silence_notes(tree: Tree, called: Collection[Node], unseen: Collection[Node]
     inside: dict[Node, list[str]] = {}
     unused: list[str] = []
     for node in tree.nodes:
-        if node in called or node in unseen or not node.can_record or not node.has_parameters:
+        if node in called or node in unseen or not node.can_record or not node.has_parameters or node.is_list:
             continue
         parent = next((above for above in _ancestors(node) if above in called), None)
         if parent is not None and parent.kind:

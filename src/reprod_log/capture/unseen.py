@@ -36,6 +36,8 @@ class Unseen:
 
     def _is_covered(self, node: Node) -> bool:
         """Whether the node was called, or a layer of a known kind that may use its weights directly."""
+        if node.parent is not None and node.is_list:
+            return self._calls.is_called(node.parent) or self._is_covered(node.parent)
         above: Node | None = node
         while above is not None:
             if self._calls.is_called(above):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -176,7 +177,9 @@ class _Rounds:
         pairs = [
             again.get((pair.reference.key, key)) or Pair(pair.reference, raw[key], pair.how, pair.confidence, pair.view)
             for pair in self.pairing.pairs
+            # A part of a weight that is larger on the other side has its partner through the map alone.
             if (key := pair.candidate.key) in raw
+            and ((pair.reference.key, key) in again or prod(raw[key].shape) == prod(pair.candidate.shape))
         ]
         known, taken = {pair.reference.key for pair in pairs}, {pair.candidate.key for pair in pairs}
         pairs += [pair for pair in found.pairs if pair.reference.key not in known and pair.candidate.key not in taken]
@@ -201,7 +204,9 @@ class _Rounds:
             pairs.append(Pair(pair.reference, made, pair.how, pair.confidence, pair.view))
         # What only one side has stays so whatever the other is fed: the first look told what there is to tell of it.
         pairing = replace(self._fed, pairs=tuple(pairs), only_in_reference=(), only_in_candidate=())
-        candidate = replace(self.candidate, entries=tuple(pair.candidate for pair in pairs), source="")
+        # Several weights may be parts of one.
+        entries = {pair.candidate.key: pair.candidate for pair in pairs}
+        candidate = replace(self.candidate, entries=tuple(entries.values()), source="")
         comparison = measure(pairing)
         floor = calibrate(pairing, reference=self.reference, candidate=candidate, comparison=comparison)
         assert isinstance(self.case.policy, CalibratedPolicy)

@@ -60,6 +60,11 @@ class Node:
     def type(self) -> str:
         return type(self.content).__name__
 
+    @property
+    def is_list(self) -> bool:
+        """Whether it only holds modules or parameters: with only the `forward` that all inherit it cannot be called."""
+        return sum("forward" in vars(one) for one in type(self.content).__mro__) == 1
+
 
 @dataclass(eq=False)
 class Slot:
