@@ -18,8 +18,9 @@ from reprod_log.layers.arrangement import canonical_output
 class Tap:
     """Receives the gradient of one tensor, for every layer whose output that tensor is."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, *, of_data: bool = False) -> None:
         self._session = session
+        self._of_data = of_data
         self._places: list[tuple[Node, int, int, str]] = []
         self._times = 0
 
@@ -35,6 +36,9 @@ class Tap:
         session = self._session
         session.passes.reached = session.passes.recorded = True
         if session.over or session.paused:
+            return
+        if self._of_data and not session.passes.accumulates:
+            # Frameworks differ in whether they call hooks of what they are asked for the gradient of.
             return
         again = f"~{self._times}" if self._times else ""
         self._times += 1
@@ -181,7 +185,7 @@ class Calls:
         does."""
         for role, tensor in self._inputs(node, args, kwargs):
             if self._asks_for_gradient(tensor):
-                tap = Tap(self._session)
+                tap = Tap(self._session, of_data=True)
                 tap.serve(node, self._session.steps.number, call, role)
                 self._connect(tap, tensor)
 

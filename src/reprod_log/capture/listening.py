@@ -209,7 +209,10 @@ class ModelRun(Run):
 
     def _before_backward(self, tensors: Any, accumulates: bool) -> None:
         session = self.session
-        if session.passes.begin() and accumulates:
+        begins = session.passes.begin()
+        if begins:
+            session.passes.accumulates = accumulates
+        if begins and accumulates:
             self._calls.settle()
             if session.steps.ends_before_backward(self._calls.is_spent) and not session.paused:
                 self._step_is_over()

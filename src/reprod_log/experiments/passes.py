@@ -118,7 +118,7 @@ class Experiments:
         extra[0].extend(self._emulate())
         wide = [replace(main, entries=(*main.entries, *more)) for main, more in zip(mains, extra, strict=True)]
         layers = match_layers(wide[0], wide[1], rename=self.rename)
-        self._map = self.weights or recorded_map(wide[0], wide[1], layers.units)
+        self._map = self.weights or recorded_map(wide[0], wide[1], layers.units, {})
         done: tuple[list[Any], ...] = (*extra, self.complete)
         kept = list(map(len, done))
         try:

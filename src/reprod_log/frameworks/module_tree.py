@@ -51,6 +51,8 @@ class Node:
     """Its own, shared ones too."""
     names: list[str] = field(default_factory=list)
     """Further paths of the same module."""
+    kept: frozenset[str] = frozenset()
+    """Its buffers when it was taken in."""
 
     @property
     def path(self) -> str:
@@ -144,6 +146,7 @@ class Tree:
             return
         content = module if content is None else content
         node = Node(root, inside, module, content, parent, can_record, kind_of_module(self._framework, content))
+        node.kept = frozenset(name for name, _ in buffers_of(self._modules.own(content)))
         self.nodes.append(node)
         self._node_of[id(module)] = self._node_of[id(content)] = node
         if reason and can_record:
@@ -194,8 +197,13 @@ class Tree:
     def buffers(self) -> Iterator[tuple[Node, str, Any]]:
         """Every buffer as it is now; looked up again, because models put new tensors into their place."""
         for node in self.nodes:
-            for name, tensor in buffers_of(self._modules.own(node.content)):
+            for name, tensor in self._buffers(node):
                 yield node, name, tensor
+
+    def _buffers(self, node: Node) -> list[tuple[str, Any]]:
+        """A framework may make a buffer of any tensor that a model puts aside while it runs: that is no state."""
+        own = self._modules.own(node.content)
+        return buffers_of(one for one in own if one.persistent or one.name in node.kept)
 
     def infos(self) -> tuple[ModuleInfo, ...]:
         return tuple(self.info(node) for node in self.nodes)
@@ -208,7 +216,9 @@ class Tree:
             type=node.type,
             kind=node.kind,
             origin=f"{origin.__module__}.{origin.__qualname__}",
-            parameters={name: self._whole_shape(tensor) for name, tensor in (*parameters_of(own), *buffers_of(own))},
+            parameters={
+                name: self._whole_shape(tensor) for name, tensor in (*parameters_of(own), *self._buffers(node))
+            },
             settings=self._modules.settings(node.content),
             unseen=not node.can_record,
             line=self._line(node),

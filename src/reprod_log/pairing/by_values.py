@@ -34,7 +34,7 @@ from reprod_log.pairing.recorded_map import covered_modules, recorded_map
 from reprod_log.pairing.regions import Regions
 from reprod_log.pairing.rename import fronts
 from reprod_log.pairing.units import UnitPair
-from reprod_log.recording import OF_MODULES, OF_TENSORS, Entry, Key, Recording
+from reprod_log.recording import OF_MODULES, OF_TENSORS, Array, Entry, Key, Recording
 
 _FLOAT64, _ALONE = "float64", "isolated.float64"
 
@@ -56,7 +56,7 @@ def match_by_values(
     given = weights is not None
     if given:
         found = found.without(_differ_alone(reference, candidate, found))
-    weights = weights or recorded_map(reference, candidate, units)
+    weights = weights or recorded_map(reference, candidate, units, found.viewed)
     sides = Regions.of(reference, candidate, found, hints, agrees=agrees)
     finder = Partners(reference, candidate, weights, found, given=given)
     results = _Results(roots_of(reference), weights.inner)
@@ -71,12 +71,12 @@ def match_by_values(
     several = _of_several_outputs(reference, candidate, found)
     gradients = _gradients(pairs, weights)
     read = _read_elsewhere(several[0], gradients[0], left), _read_elsewhere(several[1], gradients[1], rest)
-    idle = _idle_gradients(reference, candidate, pairs, gradients)
+    idle = _idle_gradients(reference, candidate, pairs)
     kept = [
         pair
         for pair in pairs
         if not (_is_given_back(pair.reference.key, read[0]) or _is_given_back(pair.candidate.key, read[1]))
-        and pair.reference.key.in_run("") not in idle
+        and pair.reference.key not in idle
     ]
     alone = [one for one in alone if not _is_given_back(one.key, read[0])]
     lost = [one for one in lost if not _is_given_back(one.key, read[1])]
@@ -158,7 +158,8 @@ class _Steps:
             if inside and known is not None:
                 formulated.add(id(known.candidate))
             by_map = self.given and entry.key.phase in OF_TENSORS and not self.finder.is_lost(entry)
-            other = None if known is None or inside or by_map else _not_gone(known, gone, freed)
+            apart = known is not None and known.how == "structure" and self.finder.lie_apart(known)
+            other = None if known is None or inside or by_map or apart else _not_gone(known, gone, freed)
             if known is None or other is None:
                 left.append(entry)
             else:
@@ -223,32 +224,34 @@ def _gradients(pairs: Iterable[Pair], weights: WeightMap) -> tuple[list[tuple[Ke
     return ours, theirs
 
 
-def _idle_gradients(
-    reference: Recording,
-    candidate: Recording,
-    pairs: Iterable[Pair],
-    gradients: tuple[Iterable[tuple[Key, bool]], Iterable[tuple[Key, bool]]],
-) -> set[Key]:
-    """Gradients of weights that other steps update, that differ, and that neither side uses in their own step.
+def _idle_gradients(reference: Recording, candidate: Recording, pairs: Iterable[Pair]) -> set[Key]:
+    """Gradients that differ by those of the step before, in steps in which neither side's optimizers use them.
 
     The critic of a generator gets gradients that nobody wants while the generator is trained: one program clears them
     before they come, another one before its critic is trained.
     """
-    differ = {key.in_run("") for key, equal in gradients[0] if not equal and key.phase == "gradient"}
     used, used_there = (
         {(one.key.path, one.key.step) for one in side.of_run("") if one.key.phase == "update"}
         for side in (reference, candidate)
     )
-    trained, trained_there = ({path for path, _ in side} for side in (used, used_there))
-    return {
-        key
-        for key, other in ((pair.reference.key, pair.candidate.key) for pair in pairs)
-        if key in differ
-        and key.path in trained
-        and other.path in trained_there
-        and (key.path, key.step) not in used
-        and (other.path, other.step) not in used_there
-    }
+    before: dict[tuple[str, str, str], tuple[Array, Array]] = {}
+    found: set[Key] = set()
+    for pair in pairs:
+        key, other = pair.reference.key, pair.candidate.key
+        if key.phase != "gradient" or key.run not in ("", _FLOAT64):
+            continue
+        both = _arrays(pair)
+        if both is None:
+            continue
+        place = key.run, key.path, key.role
+        idle = (key.path, key.step) not in used and (other.path, other.step) not in used_there
+        if idle and place in before and before[place][0].shape == both[0].shape:
+            limit = LOOSE if key.run else AS_RUN
+            kept = (both[0] - before[place][0], both[1]), (both[0], both[1] - before[place][1])
+            if not same_numbers(*both, limit) and any(same_numbers(*one, limit) for one in kept):
+                found.add(key)
+        before[place] = both
+    return found
 
 
 def _is_given_back(key: Key, paths: Collection[str]) -> bool:
@@ -303,11 +306,17 @@ def results_agree(reference: Recording, candidate: Recording, named: Pairing) ->
 
 
 def _is_equal_pair(pair: Pair, limit: float) -> bool:
+    both = _arrays(pair)
+    return both is not None and same_numbers(*both, limit)
+
+
+def _arrays(pair: Pair) -> tuple[Array, Array] | None:
+    """Both tensors in one form, where both were kept and have one."""
     if not prod(pair.reference.shape) or not "full" == pair.reference.detail == pair.candidate.detail:
-        return False
+        return None
     ours, theirs = pair.reference.array(), pair.candidate.array()
     theirs = theirs if pair.view is None else pair.view.of(theirs)
-    return ours.shape == theirs.shape and same_numbers(ours, theirs, limit)
+    return (ours, theirs) if ours.shape == theirs.shape else None
 
 
 @dataclass(frozen=True)

@@ -187,14 +187,13 @@ def _is_unneeded(entry: Entry, own: Recording, other: Recording) -> bool:
         _is_zero_gradient(entry)
         or _is_repeated_rate(entry, own)
         or _is_unknown(entry, other)
-        or _is_unasked(entry, other)
-        or _is_kept_aside(entry, own)
+        or _is_unasked(entry, own, other)
     )
 
 
 def _is_zero_gradient(entry: Entry) -> bool:
-    """Whether a gradient is all zero: what one framework gives as zeros, another does not give at all."""
-    return entry.key.phase in ("backward", "gradient") and entry.is_zero()
+    """Whether a gradient or an update is all zero: what one framework gives as zeros, another does not give at all."""
+    return entry.key.phase in ("backward", "gradient", "update") and entry.is_zero()
 
 
 def _is_repeated_rate(entry: Entry, recording: Recording) -> bool:
@@ -210,22 +209,17 @@ def _is_unknown(entry: Entry, other: Recording) -> bool:
     return entry.key.phase == "lr" and bool(other.provenance.extra.get("unknown_rates"))
 
 
-def _is_unasked(entry: Entry, other: Recording) -> bool:
-    """Whether it is the gradient of what a program is given, and the other side never asks for one."""
+def _is_unasked(entry: Entry, own: Recording, other: Recording) -> bool:
+    """Whether it is the gradient of a program's data, and the other side never asks for one."""
     key = entry.key
-    if key.phase != "backward" or not key.role.startswith("input") or key.run.startswith("isolated"):
+    if key.phase != "backward" or not key.role.startswith("input"):
         return False
-    return not any(one.key.phase == "data" and one.meta.get("asks_for_gradient") for one in other.entries)
+    given = str(replace(key, phase="data", role=key.role.partition("~")[0]))
+    return given in own and _asks(own[given]) and not any(map(_asks, other.entries))
 
 
-def _is_kept_aside(entry: Entry, own: Recording) -> bool:
-    """Whether it is a buffer that holds what a module gave in the same step: a framework may make one of any tensor
-    that a model puts aside, and what the module gave is compared itself."""
-    key = entry.key
-    return key.phase == "buffer" and any(
-        one.hash == entry.hash and one.key.phase == "forward" and one.key.step == key.step
-        for one in own.of_run(key.run)
-    )
+def _asks(entry: Entry) -> bool:
+    return entry.key.phase == "data" and bool(entry.meta.get("asks_for_gradient"))
 
 
 class _Places:

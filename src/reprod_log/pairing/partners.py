@@ -8,6 +8,7 @@ from math import prod
 import numpy as np
 
 from reprod_log.messages import Names, message
+from reprod_log.pairing.anchors import is_informative
 from reprod_log.pairing.links import WeightMap
 from reprod_log.pairing.pairing import CONFIDENCE, Pair, View
 from reprod_log.pairing.places import ValuePairs, is_result, roots_of
@@ -54,6 +55,14 @@ class Partners:
             return True
         return any(link.proof == "values" for link in self.weights.by_source.get(entry.key.path, ()))
 
+    def lie_apart(self, pair: Pair) -> bool:
+        """Whether plain numbers are those of two weights whose modules are not each other's partners."""
+        key, other = pair.reference.key, pair.candidate.key
+        if key.phase not in OF_TENSORS or pair.reference.detail != "full" or is_informative(pair.reference.array()):
+            return False
+        (ours, _, _), (theirs, _, _) = key.path.rpartition("."), other.path.rpartition(".")
+        return self.found.viewed.get(ours, theirs) != theirs
+
     def _module_entry(self, entry: Entry) -> Pair | None:
         key = entry.key
         if key.run.startswith("isolated"):
@@ -77,9 +86,12 @@ class Partners:
         other = self.there.get(str(key))
         if other is None or str(key) in self.taken:
             return None
-        if view is None and other.shape != entry.shape:
-            if prod(other.shape) != prod(entry.shape):
-                return None
+        if other.shape != entry.shape and prod(other.shape) != prod(entry.shape):
+            return None
+        if view is not None:
+            # Found in the first step; a later one may have more or fewer rows.
+            view = replace(view, shape=entry.shape)
+        elif other.shape != entry.shape:
             view = View(message("view.values_reshaped"), shape=entry.shape)
         if view is not None and view.axes is None and is_result(entry.key, self.roots) and not _same_form(entry, other):
             # Whoever uses what a program returns depends on its shape.

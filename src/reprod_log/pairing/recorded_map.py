@@ -34,11 +34,14 @@ class _Weight:
         return [one for one in (self.value, self.gradient) if one is not None and is_informative(one)]
 
 
-def recorded_map(reference: Recording, candidate: Recording, structure: Iterable[UnitPair]) -> WeightMap:
+def recorded_map(
+    reference: Recording, candidate: Recording, structure: Iterable[UnitPair], modules: Mapping[str, str]
+) -> WeightMap:
     """From which weights of the reference each of the candidate's comes.
 
     `structure` proposes; where values contradict it, values decide, but for layers of one name on both sides: a weight
-    that is loaded under the wrong name is a mistake. A weight that nothing speaks for is left out.
+    that is loaded under the wrong name is a mistake. A weight that nothing speaks for is left out. `modules` take and
+    give the same on both sides.
     """
     ours, theirs = _weights(reference), _weights(candidate)
     shapes, sizes = _stored_shapes(candidate), _stored_shapes(reference)
@@ -49,7 +52,9 @@ def recorded_map(reference: Recording, candidate: Recording, structure: Iterable
         links[move.target] = Link(move.target, move.shape, move.sources, own, move.view, "structure")
         if move.pair.settled or move.target not in theirs or any(name not in ours for name in move.sources):
             stated.add(move.target)
-    settled = {name: link for name, link in links.items() if name in stated or _holds(link, ours, theirs[name])}
+    settled = {
+        name: link for name, link in links.items() if name in stated or _holds(link, ours, theirs[name], modules)
+    }
     used = {name for link in settled.values() for name in link.sources}
     free = {name: one for name, one in ours.items() if name not in used}
     search = _Search(free)
@@ -59,26 +64,48 @@ def recorded_map(reference: Recording, candidate: Recording, structure: Iterable
         if target not in settled and (link := search.link(target, one)) is not None
     }
     taken = {name for link in found.values() for name in link.sources}
-    kept = {name: one for name, one in links.items() if name in settled or taken.isdisjoint(one.sources)}
+    told = {name for name, one in theirs.items() if one.facts}
+    kept = {
+        name: one for name, one in links.items() if name in settled or (name in told and taken.isdisjoint(one.sources))
+    }
     return WeightMap(tuple(_with_plain(ours, theirs, kept | found).values()))
 
 
 def _with_plain(
     ours: Mapping[str, _Weight], theirs: Mapping[str, _Weight], links: Mapping[str, Link]
 ) -> dict[str, Link]:
-    """The links, and vectors of the same zeros or ones on both sides: which of them is which makes no difference."""
+    """The links, and vectors of the same zeros or ones in modules whose other weights are linked."""
+    parts = _linked_modules(links.values())
     used = {name for link in links.values() for name in link.sources}
-    groups: dict[float, tuple[dict[str, int], dict[str, int]]] = {}
+    groups: dict[tuple[int, float], tuple[dict[str, int], dict[str, int]]] = {}
     for place, (side, known) in enumerate(((ours, used), (theirs, links))):
         for name, one in side.items():
             values = np.unique(one.value)
-            if name not in known and one.value.ndim == values.size == 1 and not one.facts:
-                groups.setdefault(float(values[0]), ({}, {}))[place][name] = one.value.size
+            part = parts[place].get(_module(name))
+            if name not in known and one.value.ndim == values.size == 1 and not one.facts and part is not None:
+                groups.setdefault((part, float(values[0])), ({}, {}))[place][name] = one.value.size
     found = dict(links)
     for sources, targets in groups.values():
         if sum(sources.values()) == sum(targets.values()):
             found |= {link.target: link for link in _laid_out(sources, targets)}
     return found
+
+
+def _linked_modules(links: Iterable[Link]) -> tuple[dict[str, int], dict[str, int]]:
+    """Modules of both sides, each with a number that it has in common with all whose weights are linked to its own."""
+    numbers: tuple[dict[str, int], dict[str, int]] = {}, {}
+    for fresh, link in enumerate(links):
+        modules = [(0, _module(name)) for name in link.sources] + [(1, _module(link.target))]
+        joined = {numbers[side][name] for side, name in modules if name in numbers[side]}
+        for side in numbers:
+            side.update({name: fresh for name, number in side.items() if number in joined})
+        for place, name in modules:
+            numbers[place][name] = fresh
+    return numbers
+
+
+def _module(name: str) -> str:
+    return name.rpartition(".")[0]
 
 
 def _laid_out(sources: Mapping[str, int], targets: Mapping[str, int]) -> Iterator[Link]:
@@ -121,11 +148,12 @@ def _stored_shapes(recording: Recording) -> dict[str, tuple[int, ...]]:
     return {join(module.path, name): shape for module in recording.modules for name, shape in module.parameters.items()}
 
 
-def _holds(link: Link, ours: Mapping[str, _Weight], target: _Weight) -> bool:
-    """Whether the weight has the values that the link gives it; True where its values say nothing."""
+def _holds(link: Link, ours: Mapping[str, _Weight], target: _Weight, modules: Mapping[str, str]) -> bool:
+    """Whether the weight has the values that the link gives it; where they say nothing, whether its modules agree."""
     facts = target.facts
     if not facts:
-        return True
+        own = _module(link.target)
+        return all(modules.get(_module(name), own) == own for name in link.sources)
     made = _made(link, [ours[name] for name in link.sources])
     return any(same_numbers(fact, other) for fact, other in _both(target, made))
 
