@@ -221,7 +221,10 @@ class ModelRun(Run):
 
     def _after_backward(self, well: bool) -> None:
         session = self.session
-        if not session.passes.end() or session.over:
+        if not session.passes.end():
+            return
+        session.passes.accumulates = False
+        if session.over:
             return
         # A model that is frozen, or called without gradients, cannot tell what its outputs were used for.
         self._losses.settle(are_ours=session.passes.reached or self._calls.without_trace)

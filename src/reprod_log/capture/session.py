@@ -65,8 +65,8 @@ class Passes:
         """Whether a gradient has reached one of the models since the pass began."""
         self.recorded = False
         """Whether a gradient has reached a recorded output since an optimizer last stepped."""
-        self.accumulates = True
-        """Whether the pass adds to the gradients that tensors keep, and does not only give some back."""
+        self.accumulates = False
+        """Whether there is a pass that adds to the gradients that tensors keep, and does not only give some back."""
 
     def join(self) -> None:
         """A model is called in this thread, so its passes are the run's too."""
