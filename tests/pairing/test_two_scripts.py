@@ -350,6 +350,31 @@ PORTS["the gradient of the data is asked for"] = Port(
 PORTS["the gradient of the data is asked for by one side"] = replace(
     PORTS["the gradient of the data is asked for"], mistake=None, asks="torch"
 )
+_UNUSED = PORTS["gradients that nobody uses"]
+assert _UNUSED.loops is not None
+PORTS["a critic that is frozen while the generator is trained"] = replace(
+    _UNUSED,
+    mistake=("fake.detach()", "fake.detach() * 1.01"),
+    place="critic",
+    loops=(
+        _UNUSED.loops[0].replace(
+            "    loss = F.softplus(-critic(fake)).mean()",
+            "    critic.requires_grad_(False); loss = F.softplus(-critic(fake)).mean()",
+        )
+        + "    critic.requires_grad_(True)\n",
+        _UNUSED.loops[1],
+    ),
+)
+_PATCHES = PORTS["a convolution against rows of patches, without training"]
+PORTS["fewer rows in a later step"] = replace(
+    _PATCHES,
+    trains=True,
+    loops=(
+        "\nfor rows in (2, 1):\n    net(torch.tensor({data}[:rows])).sum().backward()\n",
+        "\nfor rows in (2, 1):\n    net(paddle.to_tensor({data}[:rows])).sum().backward()\n",
+    ),
+    theirs=(_PATCHES.theirs[0], _PATCHES.theirs[1].replace("reshape((2,", "reshape((-1,")),
+)
 CROSSED = Port(
     "x(4, 6)",
     ("self.gate_proj = linear('g', 6, 6); self.up_proj = linear('u', 6, 6); self.down = linear('d', 6, 6)",
@@ -394,6 +419,23 @@ HIDDEN = {
          "return self.o(torch.where(k > 0, self.s(x), self.t(x)))"),
         (EXPERTS, "k = self.r(F.gelu(x) * 1.01).argmax(-1).unsqueeze(1); "
          "return self.o(paddle.where(k > 0, self.s(x), self.t(x)))"),
+    ),
+    "a bias of zeros belongs to another layer": Port(
+        "x(8, 6)", ("self.a = linear('a', 6, 6); put(self.a.bias, np.zeros(6, 'float32')); "
+         "self.b = linear('b', 6, 6, bias=False)", "return self.b(F.gelu(self.a(x)))"),
+        ("self.a = linear('a', 6, 6, bias=False); self.b = linear('b', 6, 6); "
+         "put(self.b.bias, np.zeros(6, 'float32'))", "return self.b(F.gelu(self.a(x)))"), trains=False,
+    ),
+    "the scale of a norm belongs to another one": Port(
+        "x(8, 6)", (TWO + "; self.n = nn.LayerNorm(6); self.m = nn.LayerNorm(6, elementwise_affine=False)",
+         "return self.b(self.m(F.gelu(self.a(self.n(x)))))"),
+        (TWO + "; self.n = nn.LayerNorm(6, weight_attr=False, bias_attr=False); self.m = nn.LayerNorm(6)",
+         "return self.b(self.m(F.gelu(self.a(self.n(x)))))"), trains=False,
+    ),
+    "a memory is lost": Port(
+        "x(8, 6)", (TWO + "; self.register_buffer('bank', torch.zeros(8, 6))",
+         "h = self.a(x); self.bank = h.detach(); return self.b(F.gelu(h))"),
+        (TWO, "h = self.a(x); return self.b(F.gelu(h))"),
     ),
 }  # fmt: skip
 """Wrong ports whose mistake no gradient and no result shows."""

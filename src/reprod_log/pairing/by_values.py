@@ -14,7 +14,7 @@ from math import prod
 from reprod_log.pairing.anchors import LOOSE, same_numbers, view_of
 from reprod_log.pairing.crossings import find_crossings
 from reprod_log.pairing.entries import keeps_weights
-from reprod_log.pairing.links import WeightMap
+from reprod_log.pairing.links import Link, WeightMap
 from reprod_log.pairing.pairing import Pair, Pairing
 from reprod_log.pairing.partners import Partners
 from reprod_log.pairing.places import (
@@ -37,6 +37,8 @@ from reprod_log.pairing.units import UnitPair
 from reprod_log.recording import OF_MODULES, OF_TENSORS, Array, Entry, Key, Recording
 
 _FLOAT64, _ALONE = "float64", "isolated.float64"
+_Update = tuple[str, int | None]
+"""A weight and the step in which it is updated."""
 
 
 def match_by_values(
@@ -78,8 +80,11 @@ def match_by_values(
         if not (_is_given_back(pair.reference.key, read[0]) or _is_given_back(pair.candidate.key, read[1]))
         and pair.reference.key not in idle
     ]
-    alone = [one for one in alone if not _is_given_back(one.key, read[0])]
-    lost = [one for one in lost if not _is_given_back(one.key, read[1])]
+    updates = _updates(reference), _updates(candidate)
+    idle_here = _idle_alone(alone, gradients[0], updates[0] | _renamed(updates[1], weights.by_target))
+    idle_there = _idle_alone(lost, gradients[1], updates[1] | _renamed_back(updates[0], weights.by_source))
+    alone = [one for one in alone if not _is_given_back(one.key, read[0]) and id(one) not in idle_here]
+    lost = [one for one in lost if not _is_given_back(one.key, read[1]) and id(one) not in idle_there]
     compared = {id(one) for pair in kept for one in (pair.reference, pair.candidate)}
     apart = [one for pair in pairs for one in (pair.reference, pair.candidate) if id(one) not in compared]
     listed = {id(one) for one in (*alone, *lost)}
@@ -230,10 +235,7 @@ def _idle_gradients(reference: Recording, candidate: Recording, pairs: Iterable[
     The critic of a generator gets gradients that nobody wants while the generator is trained: one program clears them
     before they come, another one before its critic is trained.
     """
-    used, used_there = (
-        {(one.key.path, one.key.step) for one in side.of_run("") if one.key.phase == "update"}
-        for side in (reference, candidate)
-    )
+    used, used_there = _updates(reference), _updates(candidate)
     before: dict[tuple[str, str, str], tuple[Array, Array]] = {}
     found: set[Key] = set()
     for pair in pairs:
@@ -252,6 +254,43 @@ def _idle_gradients(reference: Recording, candidate: Recording, pairs: Iterable[
                 found.add(key)
         before[place] = both
     return found
+
+
+def _idle_alone(
+    alone: Iterable[Entry], compared: Iterable[tuple[Key, bool]], used: Collection[_Update]
+) -> frozenset[int]:
+    """Gradients of one side alone that no optimizer uses in their step, and that change nothing later.
+
+    A program may freeze its critic while the generator is trained. The next update of the same weight shows whether
+    the gradient was kept: there both sides must have the same.
+    """
+    idle = [one for one in alone if one.key.phase == "gradient" and (one.key.path, one.key.step) not in used]
+    equal = {(key.path, key.step) for key, is_equal in compared if is_equal and key.phase == "gradient"}
+    harmless = {
+        one.key.path
+        for one in idle
+        if (
+            later := sorted(
+                step or 0 for path, step in used if path == one.key.path and (step or 0) > (one.key.step or 0)
+            )
+        )
+        and (one.key.path, later[0]) in equal
+    }
+    return frozenset(id(one) for one in idle if one.key.path in harmless)
+
+
+def _updates(recording: Recording) -> set[_Update]:
+    """Weights, and the steps in which they are updated."""
+    return {(one.key.path, one.key.step) for one in recording.of_run("") if one.key.phase == "update"}
+
+
+def _renamed(updates: Iterable[_Update], links: Mapping[str, Link]) -> set[_Update]:
+    """The candidate's updates under the reference's names."""
+    return {(name, step) for path, step in updates if path in links for name in links[path].sources}
+
+
+def _renamed_back(updates: Iterable[_Update], links: Mapping[str, Sequence[Link]]) -> set[_Update]:
+    return {(link.target, step) for path, step in updates for link in links.get(path, ())}
 
 
 def _is_given_back(key: Key, paths: Collection[str]) -> bool:
