@@ -183,22 +183,11 @@ class Search:
             self._close(place)
             if place is None:
                 return self._result()
-            if self._is_lost(place):
-                place = self._back(self._behind_inputs(place))
-            elif not self._open(place):
+            if not self._open(place):
                 if self.diverged:
                     self._leave(place)
                     continue
                 place = self._back(self._behind_inputs(place) | self.unassigned(place))
-
-    def _is_lost(self, place: int) -> bool:
-        """Whether nothing that an event takes is anchored although other choices fitted as well: they come first."""
-        behind = self._behind_inputs(place)
-        # What waits for an anchor (a product whose bias is added next) is not lost.
-        if self.diverged or self.level or any(one.pending and one.mask & behind for one in self.choices):
-            return False
-        doubtful = any(choice.mask & behind and choice.rivals and choice.options for choice in self.choices)
-        return doubtful and not any(number in self.anchors for number in self.theirs.data_inputs(place))
 
     def _leave(self, place: int) -> None:
         """Behind a divergence shape, names and the order of use decide; where nothing fits, weights stay."""
