@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import keras
@@ -18,12 +19,10 @@ import onnx
 import torch
 from keras import layers
 
-from reprod_log.frameworks.keras.backends import backend
-from reprod_log.frameworks.keras.programs import _Program, _Run
-from reprod_log.frameworks.nests import flatten
+from reprod_log.frameworks.keras.programs import KerasPrograms
 from reprod_log.frameworks.onnx.engines import marked, run
 from reprod_log.frameworks.onnx.graphs import Graph
-from reprod_log.frameworks.side import Scope, Side
+from reprod_log.frameworks.side import Masks, Scope, Side
 
 ROUNDS = 7
 
@@ -65,25 +64,27 @@ def keras_step() -> float:
     model = keras.Model(given, layers.Dense(10)(x))
     rows = np.random.default_rng(0).normal(size=(16, 32, width)).astype(np.float32)
     side = Side(model, lambda outputs: keras.ops.mean(outputs**2))
-    with _Program(side, Scope()).opened() as program:
-        step = _Run(program)
-        values, step.structure = program.values(), (program.tensors((rows,)), None)
-        tensors = dict(flatten(step.structure))
+    with KerasPrograms().begun(side, Scope()) as running:
+        inputs, trained = running.inputs((rows,)), running.of_training(running.arrays)
 
-        def without(leaves: Mapping[str, Any], zero: Any) -> tuple[Any, Any]:
-            mapping = [(one, leaves[path]) for path, one in program.model.variables.items()]
-            with keras.StatelessScope(mapping):
-                value = side.loss_of(model(next(iter(tensors.values()))), None)
-            return value, value
+        def step(taps: bool) -> Callable[[], Any]:
+            def function(leaves: Mapping[str, Any], rest: Any, own: Any) -> tuple[Any, Any]:
+                started = running.model.start({**running.arrays, **leaves}, running.scope)
+                with started.listening(own) if taps else nullcontext():
+                    value = side.loss_of(started(*rest), None)
+                return value, value
 
-        plain_step = backend().compiled(lambda leaves: backend().differentiated(without, leaves))
-        # The first call compiles where the backend does.
-        step.step(values, tensors), plain_step(values)
-        ready = lambda found: [keras.ops.convert_to_numpy(one) for one in list(found)[:1]]  # noqa: E731
-        plain, listened = fastest(
-            lambda: ready(plain_step(values)[1].values()),
-            lambda: ready(step.step(values, tensors)["gradients"].values()),
-        )
+            run = running.engine.prepared(function, running.taps, backward=True)
+
+            def ready() -> Any:
+                gradients = run(trained, inputs, Masks().draw).gradients
+                return keras.ops.convert_to_numpy(next(iter(gradients.values())))
+
+            # The first call compiles where the backend does.
+            ready()
+            return ready
+
+        plain, listened = fastest(step(False), step(True))
     return listened / plain
 
 

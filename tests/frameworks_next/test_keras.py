@@ -158,9 +158,17 @@ def test_running_changes_nothing_of_the_model():
     assert (keras.config.floatx(), port.embed.dtype_policy.name) == ("float32", "float32")
 
 
+def test_masks_of_dropout_are_shared():
+    ours = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Dropout(0.5), torch.nn.Linear(16, 3))
+    layers = [keras.Input((8,)), keras.layers.Dense(16), keras.layers.Dropout(0.5), keras.layers.Dense(3)]
+    batch = np.random.default_rng(0).normal(size=(4, 8)).astype(np.float32)
+    found = align_models(ours, (keras.Sequential(layers), {"training": True}), batch)
+    assert found.status is Status.PASS, str(found)
+
+
 def test_what_it_cannot_do_is_refused_with_what_to_do():
     ours = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.5))
-    port = keras.Sequential([keras.Input((4,)), keras.layers.Dense(4), keras.layers.Dropout(0.5)])
+    port = keras.Sequential([keras.Input((4,)), keras.layers.Dense(4), keras.layers.GaussianDropout(0.5)])
     with pytest.raises(UsageError, match="draws a mask of its own"):
         align_models(ours, (port, {"training": True}), np.ones((2, 4), np.float32))
     with pytest.raises(UsageError, match="has no weights yet"):

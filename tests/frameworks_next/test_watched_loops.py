@@ -1,4 +1,4 @@
-"""Loops of the user's own around models of NNX and Keras are recorded as those of torch are, and compute the same."""
+"""Loops of the user's own around models of JAX and Keras are recorded as those of torch are, and compute the same."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 
 import jax
 import jax.numpy as jnp
+import loops
 import nnx_models as ports
 import numpy as np
 import optax
@@ -87,6 +88,39 @@ def test_recordings_of_both_loops_are_compared(rate):
     assert judged >= {"data", "forward", "loss", "backward", "gradient", "update", "parameter", "optimizer"}
 
 
+@pytest.mark.parametrize("library", loops.LOOPS)
+def test_loops_of_the_other_libraries_are_recorded_alike(library):
+    transformation = optax.sgd(0.05, momentum=0.9)
+    model, train = loops.LOOPS[library](transformation)
+    plain = train()
+    with watch(model, optimizer=transformation) as run:
+        losses = train()
+    assert losses == plain == train()
+    recording = run.recording
+    phases = {"data", "forward", "loss", "backward", "gradient", "update", "parameter", "optimizer"}
+    assert {entry.key.phase for entry in recording.entries} == phases
+    assert recording.steps == (0, 1)
+    assert [float(recording[f"step{number}/loss/loss"].array()) for number in (0, 1)] == losses
+    assert recording.provenance.framework == {"linen": "flax"}.get(library, library)
+    assert [one.kind for one in recording.modules if one.kind] == ["linear", "layernorm", "linear"]
+    for entry in recording.entries:
+        if entry.key.phase == "parameter" and entry.key.step:
+            before = recording[str(entry.key).replace("step1", "step0")].array()
+            moved = recording[str(entry.key).replace("parameter", "update")].array()
+            np.testing.assert_allclose(entry.array(), before + moved, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("library", loops.LOOPS)
+def test_wrong_rate_of_such_a_loop_is_placed(library):
+    recordings = []
+    for rate in (0.05, 0.06):
+        model, train = loops.LOOPS[library](optax.sgd(rate, momentum=0.9))
+        with watch(model, optimizer=optax.sgd(rate)) as run:
+            train()
+        recordings.append(run.recording)
+    assert align(*recordings).verdict.first_divergence.key.phase == "update"
+
+
 class Turns(nnx.Module):
     """One layer in a scan, and recomputed for its gradients."""
 
@@ -125,7 +159,7 @@ def test_other_models_are_not_recorded():
 
 def test_what_fails_on_our_side_ends_the_recording_and_not_the_loop(monkeypatch):
     plain = trained(ports.Mlp())[1]
-    monkeypatch.setattr("reprod_log.frameworks.jax.watching.kept_by", lambda state: 1 / 0)
+    monkeypatch.setattr("reprod_log.frameworks.jax.watching.kept_by", lambda *_: 1 / 0)
     with pytest.warns(UserWarning, match="ZeroDivisionError"):
         recording, losses = watched(ports.Mlp())
     assert losses == plain
@@ -148,6 +182,71 @@ def step(model, optimizer, x):
 
 for _ in range(int(sys.argv[1])):
     print(step(model, optimizer, np.ones((3, 4), np.float32)))
+"""
+HAIKU = """
+import sys
+import jax, numpy as np, optax
+import haiku as hk
+
+net = hk.transform(lambda x: hk.nets.MLP([8, 2])(x))
+rows = np.ones((3, 4), np.float32)
+params, tx = net.init(jax.random.PRNGKey(0), rows), optax.adam(1e-2)
+state = tx.init(params)
+
+@jax.jit
+def step(params, state, x):
+    loss, gradients = jax.value_and_grad(lambda params: (net.apply(params, None, x) ** 2).mean())(params)
+    updates, state = tx.update(gradients, state, params)
+    return optax.apply_updates(params, updates), state, loss
+
+for _ in range(int(sys.argv[1])):
+    params, state, loss = step(params, state, rows)
+    print(loss)
+"""
+EQUINOX = """
+import sys
+import equinox as eqx, jax, numpy as np, optax
+
+class Net(eqx.Module):
+    one: eqx.nn.Linear
+    two: eqx.nn.Linear
+
+    def __call__(self, x):
+        return self.two(jax.nn.relu(self.one(x)))
+
+keys = jax.random.split(jax.random.key(0))
+model, tx = Net(eqx.nn.Linear(4, 8, key=keys[0]), eqx.nn.Linear(8, 2, key=keys[1])), optax.adam(1e-2)
+state = tx.init(eqx.filter(model, eqx.is_array))
+
+@eqx.filter_jit
+def step(model, state, x):
+    loss, gradients = eqx.filter_value_and_grad(lambda model: (jax.vmap(model)(x) ** 2).mean())(model)
+    updates, state = tx.update(gradients, state, model)
+    return eqx.apply_updates(model, updates), state, loss
+
+for _ in range(int(sys.argv[1])):
+    model, state, loss = step(model, state, np.ones((3, 4), np.float32))
+    print(loss)
+"""
+LINEN = """
+import sys
+import jax, numpy as np, optax
+from flax import linen as nn
+from flax.training.train_state import TrainState
+
+module, rows = nn.Sequential([nn.Dense(8), nn.relu, nn.Dense(2)]), np.ones((3, 4), np.float32)
+params = module.init(jax.random.key(0), rows)["params"]
+state = TrainState.create(apply_fn=module.apply, params=params, tx=optax.adam(1e-2))
+
+@jax.jit
+def step(state, x):
+    loss_of = lambda params: (state.apply_fn({"params": params}, x) ** 2).mean()
+    loss, gradients = jax.value_and_grad(loss_of)(state.params)
+    return state.apply_gradients(grads=gradients), loss
+
+for _ in range(int(sys.argv[1])):
+    state, loss = step(state, rows)
+    print(loss)
 """
 KERAS = """
 import sys
@@ -173,11 +272,20 @@ def ran(folder, text, *options, backend="jax"):
 
 
 @pytest.mark.parametrize(
-    ("text", "backend", "last"),
-    [(NNX, "", "layers.2"), (KERAS, "jax", "dense_1"), (KERAS, "torch", "dense_1"), (KERAS, "tensorflow", "dense_1")],
-    ids=["nnx", "keras on jax", "keras on torch", "keras on tensorflow"],
+    ("text", "backend", "weight"),
+    [
+        (NNX, "", "layers.2.kernel"),
+        (LINEN, "", "layers_2.kernel"),
+        (EQUINOX, "", "two.weight"),
+        (HAIKU, "", "mlp.linear_1.w"),
+        (KERAS, "jax", "dense_1.kernel"),
+        (KERAS, "torch", "dense_1.kernel"),
+        (KERAS, "tensorflow", "dense_1.kernel"),
+    ],
+    ids=["nnx", "linen", "equinox", "haiku", "keras on jax", "keras on torch", "keras on tensorflow"],
 )
-def test_script_is_recorded_as_it_stands(tmp_path, text, backend, last):
+def test_script_is_recorded_as_it_stands(tmp_path, text, backend, weight):
+    last = weight.rpartition(".")[0]
     plain = ran(tmp_path, text, backend=backend)
     done = ran(tmp_path, text, "-m", "reprod_log", "run", "-o", "rec", backend=backend)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -185,10 +293,10 @@ def test_script_is_recorded_as_it_stands(tmp_path, text, backend, last):
     recording = load(tmp_path / "rec")
     assert recording.complete
     assert recording.steps == (0, 1)
-    for name in ("loss/loss", "forward/#0:output", f"backward/{last}#0:output", f"update/{last}.kernel"):
+    for name in ("loss/loss", f"forward/{last}#0:output", f"backward/{last}#0:output", f"update/{weight}"):
         assert f"step1/{name}" in recording
-    arrays = [recording[f"step1/{phase}/{last}.kernel"].array() for phase in ("parameter", "update")]
-    before = recording[f"step0/parameter/{last}.kernel"].array()
+    arrays = [recording[f"step1/{phase}/{weight}"].array() for phase in ("parameter", "update")]
+    before = recording[f"step0/parameter/{weight}"].array()
     np.testing.assert_allclose(arrays[0], before + arrays[1], rtol=1e-5, atol=1e-7)
 
 

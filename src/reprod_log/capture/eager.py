@@ -41,7 +41,7 @@ def runner_of(framework: Framework) -> Runner:
     return framework.programs or EAGER
 
 
-class EagerRunner:
+class EagerRunner(Runner):
     """Runs programs of every eager framework; each run begins with a copy of the model and puts random state back."""
 
     def run(self, side: Side, batches: Sequence[Batch], scope: Scope) -> Recording:

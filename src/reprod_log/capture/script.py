@@ -202,6 +202,8 @@ class _Watcher:
         self._functions: dict[tuple[str, type], Node] = {}
         self._values: list[Framework] = []
         """Those whose models are values, which tell by themselves what these compute."""
+        self._heard: dict[str, ExitStack] = {}
+        """What ends that, by framework."""
 
     # frameworks
 
@@ -216,7 +218,7 @@ class _Watcher:
             self._looked_at.add(framework.name)
             self._look(framework)
         else:
-            waits = on_import((framework.programs.watched_module,), self.guard(lambda _: self._hear(framework)))
+            waits = on_import(framework.programs.watched_modules, self.guard(lambda _: self._hear(framework)))
             self._looking.callback(waits)
 
     def _hear(self, framework: Framework) -> None:
@@ -238,8 +240,14 @@ class _Watcher:
                 self._run.know(facts)
 
         self._looked_at.add(framework.name)
-        self._values.append(framework)
-        self._looking.enter_context(programs.listening(Listener(None, found, report, know, self.guard.beside)))
+        # Once more with every library of the framework that comes: the last time knows all that are there.
+        if framework not in self._values:
+            self._values.append(framework)
+            self._heard[framework.name] = self._looking.enter_context(ExitStack())
+        self._heard[framework.name].close()
+        self._heard[framework.name].enter_context(
+            programs.listening(Listener(None, found, report, know, self.guard.beside))
+        )
 
     def _look(self, framework: Framework) -> None:
         def called(

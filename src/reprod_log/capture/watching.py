@@ -44,7 +44,7 @@ def watch(
                 optimizer.step()
         run.recording
 
-    model       a module of torch, paddle, Flax NNX or Keras, or several by name: {"generator": g, "discriminator": d}
+    model       a model of torch, paddle, Keras or JAX, as align_models takes it, or several by name: {"generator": g}
     optimizer   one, several in a list, or several by name; without it, no learning rate, update or state is recorded
     save        where the recording goes: a folder that grows step by step (no suffix), or a file written at the end
                 (.npz, .safetensors …); None keeps it in memory. With several processes each writes its own part.
@@ -105,7 +105,8 @@ def named_optimizers(optimizer: Any) -> dict[str, Any]:
     """One optimizer, several in a list, or several by name, each with its name."""
     if optimizer is None:
         return {}
-    if isinstance(optimizer, (list, tuple)):
+    # A named tuple is an optimizer itself in some frameworks.
+    if isinstance(optimizer, (list, tuple)) and not hasattr(optimizer, "_fields"):
         return {f"optimizer{number}": one for number, one in enumerate(optimizer)}
     return _named(optimizer, "optimizer", single="optimizer")
 

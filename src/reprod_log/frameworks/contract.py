@@ -8,13 +8,15 @@ A framework is one value, `FRAMEWORK`, made of the parts that are described here
     distributed, export   optional
 
 A framework with `parts` is run by capture/eager.py; one with `programs` runs by itself, and writes five functions
-(owns, layers, state, with_state, run) and what else it `can`.
+(owns, layers, state, with_state, run) and what else it `can`. Where models are arrays over a tree of modules,
+programs.py writes these, and the framework a Model and an Engine (trees.py).
 """
 
 from __future__ import annotations
 
 import hashlib
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -256,14 +258,17 @@ class Program:
     written: dict[int, int] = field(default_factory=dict)
     """Tensors that were written in place: the number before for the number after."""
 
+    @abstractmethod
     def again(self, place: int, tensors: Mapping[int, Any]) -> list[Any]:
         """The results of the kernel at this place with other tensors for some of its inputs."""
         raise NotImplementedError
 
+    @abstractmethod
     def tensor(self, array: Array) -> Any:
         """A tensor that `again` takes."""
         raise NotImplementedError
 
+    @abstractmethod
     def array(self, tensor: Any) -> Array:
         """Its values."""
         raise NotImplementedError
@@ -616,9 +621,10 @@ Cotangent = Callable[[str, Shape], "Array | None"]
 """The gradient to begin a backward pass with, for an output of this role and shape; None: none for this output."""
 
 
-class Runner(Protocol):
+class Runner(ABC):
     """Where programs run: that of eager frameworks is capture/eager.py, functions and graphs bring their own."""
 
+    @abstractmethod
     def run(self, side: Side, batches: Sequence[tuple[Any, Any]], scope: Scope) -> Recording:
         """The recording of all batches, from the side's own start. The side is not changed."""
 
@@ -668,19 +674,23 @@ class Listener:
     """Calls a function of ours inside the user's program: None when it fails, which ends the recording only."""
 
 
-class Programs(Runner, Protocol):
+class Programs(Runner):
     """Models as values, and how they run: functions over trees of parameters, graphs."""
 
     can: frozenset[Capability] = frozenset()
 
+    @abstractmethod
     def owns(self, model: object) -> bool: ...
 
+    @abstractmethod
     def layers(self, model: Any) -> tuple[ModuleFacts, ...]:
         """Every module once, under its first path, a module before those inside it."""
 
+    @abstractmethod
     def state(self, model: Any) -> Mapping[str, Array]:
         """The values of every tensor that `layers` names, by its path."""
 
+    @abstractmethod
     def with_state(self, model: Any, arrays: Mapping[str, Array]) -> Any:
         """The model with these values in place of its own, which it keeps."""
 
@@ -688,8 +698,8 @@ class Programs(Runner, Protocol):
         """The side's model with what only a call tells of its modules, where these are made as it is called."""
         return side.model
 
-    watched_module: str = ""
-    """What a program has imported before its models can be listened to."""
+    watched_modules: tuple[str, ...] = ()
+    """What a program imports, one of them at least, before its models can be listened to."""
 
     def is_optimizer(self, thing: object) -> bool:
         return False

@@ -17,17 +17,6 @@ Place = tuple[str, int, str]
 """Path, call and role."""
 
 
-def name_of(place: Place) -> str:
-    path, call, role = place
-    return f"{path}#{call}:{role}"
-
-
-def place_of(name: str) -> Place:
-    path, _, rest = name.rpartition("#")
-    call, _, role = rest.partition(":")
-    return path, int(call), role
-
-
 class Put:
     """Takes the arrays of one step into a recording, as far as the scope wants them."""
 

@@ -7,17 +7,18 @@ A model with state (`eqx.nn.make_with_state`) is the pair (model, state). One th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import fields, is_dataclass
 from typing import Any
 
 import equinox as eqx
 import jax
 
-from reprod_log.frameworks.jax.model import Model, Started, leaf_of
-from reprod_log.frameworks.jax.taps import Taps, patched
+from reprod_log.frameworks.jax.marks import every_call
+from reprod_log.frameworks.jax.model import Calls, JaxModel, JaxStarted, leaf_of
 from reprod_log.frameworks.module_tree import join
 from reprod_log.frameworks.side import Scope
+from reprod_log.frameworks.trees import Started
 
 
 def owns(model: object) -> bool:
@@ -53,7 +54,7 @@ def modules_of(model: Any) -> dict[str, Any]:
     return found
 
 
-class EquinoxModel(Model):
+class EquinoxModel(JaxModel):
     package = "equinox"
     channels_last = False
 
@@ -109,9 +110,10 @@ class EquinoxModel(Model):
         )
 
 
-class _Started(Started):
+class _Started(JaxStarted):
     def __init__(self, model: Any, state: Any, call: Callable[..., Any] | None, names: list[str]) -> None:
-        self._model, self._state, self._own_call, self._names = model, state, call, names
+        super().__init__(model)
+        self._state, self._own_call, self._names = state, call, names
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._called(self._model, args, kwargs)
@@ -135,12 +137,31 @@ class _Started(Started):
     def after(self) -> Mapping[str, Any]:
         return dict(zip(self._names, jax.tree.leaves(self._state), strict=True)) if self._state is not None else {}
 
-    def listening(self, taps: Taps) -> AbstractContextManager[None]:
-        modules = modules_of(self._model)
-        paths = {id(one): path for path, one in modules.items()}
 
-        def call(module: Any, original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-            path = paths.get(id(module))
-            return original(*args, **kwargs) if path is None else taps.call(module, path, original, args, kwargs)
+class EquinoxCalls(Calls):
+    def __init__(self) -> None:
+        self._paths: dict[int, str] = {}
 
-        return patched(modules.values(), call)
+    def heard(self, instead: Callable[..., Any]) -> AbstractContextManager[None]:
+        return every_call(eqx.Module, instead)
+
+    def model(self, module: Any) -> JaxModel:
+        return EquinoxModel(module)
+
+    def path(self, module: Any) -> str | None:
+        return self._paths.get(id(module))
+
+    @contextmanager
+    def within(self, module: Any) -> Iterator[None]:
+        modules = modules_of(module)
+        self._paths = {id(one): path for path, one in modules.items()}
+        try:
+            yield
+        finally:
+            self._paths = {}
+
+    def arrays(self, tree: Any) -> dict[str, Any]:
+        return {path: one for path, one in walked(tree) if eqx.is_array(one)}
+
+
+CALLS = _Started.calls = EquinoxCalls()

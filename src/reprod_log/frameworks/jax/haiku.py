@@ -4,17 +4,18 @@ the keywords of its call as the last if any.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import haiku as hk
+from haiku._src.base import current_frame
 
 from reprod_log.errors import CaptureError
 from reprod_log.frameworks.jax.linen import quiet
-from reprod_log.frameworks.jax.model import Model, Started, leaf_of, prefixes, tree_leaves, tree_with
-from reprod_log.frameworks.jax.taps import Taps
+from reprod_log.frameworks.jax.model import AppliedModel, Calls, JaxModel, JaxStarted, tree_leaves, tree_with
 from reprod_log.frameworks.side import Scope
+from reprod_log.frameworks.trees import Started, Taps
 
 
 def owns(model: object) -> bool:
@@ -26,31 +27,19 @@ def owns(model: object) -> bool:
     )
 
 
-class HaikuModel(Model):
+class HaikuModel(AppliedModel):
     package = "haiku"
 
     def __init__(self, model: Any, modules: Mapping[str, Any] | None = None) -> None:
-        self._given = model
         self._function, self._params, *rest = model
         self._stateful = isinstance(self._function, hk.TransformedWithState)
         self._state: Any = rest.pop(0) if self._stateful and rest else {}
         self._keywords: Mapping[str, Any] = rest.pop(0) if rest else {}
-        trees = ((self._params, True), (self._state, False))
-        flat = [(path, one, trained) for tree, trained in trees for path, one in tree_leaves(tree)]
-        self.arrays = {path: one for path, one, _ in flat}
-        self.leaves = tuple(leaf_of(path, one, trained=trained) for path, one, trained in flat)
-        self._modules = modules or prefixes(list(self.arrays))
+        self._take(model, ((self._params, True), (self._state, False)), modules)
 
-    def modules(self) -> Mapping[str, Any]:
-        return self._modules
-
-    def built(self, modules: Mapping[str, Any]) -> Model:
-        order = sorted(modules, key=lambda path: path.count(".") + bool(path))
+    def kept(self, path: str, module: Any) -> Any:
         # The whole is a function, and no module.
-        return HaikuModel(self._given, {path: modules[path] if path else None for path in order})
-
-    def like(self, given: Any) -> Model:
-        return HaikuModel(given, self._modules)
+        return module if path else None
 
     def given(self, arrays: Mapping[str, Any]) -> Any:
         params, state = tree_with(self._params, arrays), tree_with(self._state, arrays)
@@ -65,22 +54,23 @@ class HaikuModel(Model):
         )
 
 
-class _Started(Started):
+class _Started(JaxStarted):
     def __init__(
         self, function: Any, trees: tuple[Any, Any], keywords: dict[str, Any], modules: Mapping[str, Any]
     ) -> None:
-        self._function, (self._params, self._state), self._keywords = function, trees, keywords
+        super().__init__(function)
+        (self._params, self._state), self._keywords = trees, keywords
         self._modules = modules
         self._taps: Taps | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._taps is None:
-            return self._applied(self._function, *args, **self._keywords, **kwargs)
+            return self._applied(self._model, *args, **self._keywords, **kwargs)
 
         def whole(*args: Any, **kwargs: Any) -> Any:
-            return self._applied(self._function, *args, **self._keywords, **kwargs)
+            return self._applied(self._model, *args, **self._keywords, **kwargs)
 
-        return self._taps.call(self._function, "", whole, args, kwargs)
+        return self._taps.call(self._model, "", whole, args, kwargs)
 
     def _applied(self, function: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(function, hk.TransformedWithState):
@@ -100,20 +90,44 @@ class _Started(Started):
     def after(self) -> Mapping[str, Any]:
         return dict(tree_leaves(self._state))
 
-    def listening(self, taps: Taps) -> AbstractContextManager[Any]:
+    @contextmanager
+    def listening(self, taps: Taps) -> Iterator[None]:
+        self._taps = taps
+        with super().listening(taps):
+            yield
+        self._taps = None
+
+
+class HaikuCalls(Calls):
+    """The whole is a function, and no module: its outermost modules are heard."""
+
+    def __init__(self) -> None:
+        self._frames: list[Any] = [None, None]
+        """Those of the last outermost call and of this one."""
+
+    def heard(self, instead: Callable[..., Any]) -> AbstractContextManager[Any]:
         def heard(original: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
             if context.method_name != "__call__":
                 return original(*args, **kwargs)
-            path = context.module.module_name.replace("/~/", ".").replace("/", ".")
-            return taps.call(context.module, path, original, args, kwargs)
+            return instead(context.module, original, args, kwargs)
 
-        @contextmanager
-        def listened() -> Any:
-            self._taps = taps
-            with ExitStack() as undo:
-                undo.enter_context(hk.intercept_methods(heard))
-                yield
-            self._taps = None
-
-        manager: AbstractContextManager[Any] = listened()
+        manager: AbstractContextManager[Any] = hk.intercept_methods(heard)
         return manager
+
+    def model(self, module: Any) -> JaxModel | None:
+        if hk.running_init():
+            return None
+        self._frames = [self._frames[1], current_frame()]
+        return HaikuModel((hk.TransformedWithState(None, None), hk.get_params(), hk.get_current_state()))
+
+    def path(self, module: Any) -> str:
+        return str(module.module_name).replace("/~/", ".").replace("/", ".")
+
+    def goes_on(self) -> bool:
+        return self._frames[0] is self._frames[1]
+
+    def after(self, module: Any) -> Mapping[str, Any]:
+        return dict(tree_leaves(hk.get_current_state()))
+
+
+CALLS = _Started.calls = HaikuCalls()

@@ -15,8 +15,7 @@ import numpy as np
 from jax import lax
 
 from reprod_log.errors import UsageError
-from reprod_log.frameworks.jax.taps import MARK
-from reprod_log.frameworks.values import place_of
+from reprod_log.frameworks.jax.marks import MARK, Mark
 
 _BODIES = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 CALLS = ("jit", "pjit", "closed_call", "core_call", "remat", "remat2", "checkpoint", "custom_jvp_call",
@@ -34,9 +33,9 @@ class Evaluator:
     """Runs the equations of a jaxpr; what is `wide` runs in float64 wherever its author asked for less."""
 
     wide: bool = False
-    found: dict[str, Any] = field(default_factory=dict)
+    found: dict[Mark, Any] = field(default_factory=dict)
     """Values by the name of the mark, in the order of execution; the first where a mark is met again."""
-    looped: dict[str, tuple[Any, int]] = field(default_factory=dict)
+    looped: dict[Mark, tuple[Any, int]] = field(default_factory=dict)
     """Of marks inside of loops: which loop, and over how many of them the values are stacked."""
 
     def run(self, jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
@@ -53,7 +52,7 @@ class Evaluator:
     def equation(self, equation: Any, given: list[Any]) -> Sequence[Any]:
         name, params = equation.primitive.name, equation.params
         if equation.primitive is MARK:
-            if not params["name"].startswith("tangent "):
+            if params["name"][0] != "tangent":
                 self.found.setdefault(params["name"], given[0])
             return given
         if name in CALLS:
@@ -70,7 +69,7 @@ class Evaluator:
     def scan(self, equation: Any, given: list[Any]) -> list[Any]:
         params = equation.params
         body, consts, carry = params["jaxpr"], params["num_consts"], params["num_carry"]
-        names: list[tuple[str, int]] = []
+        names: list[tuple[Mark, int]] = []
 
         def step(carried: Any, xs: Any) -> Any:
             inner = Evaluator(self.wide)
@@ -151,8 +150,8 @@ class Traced:
         self.jaxpr, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
         _refuse_randomness(self.jaxpr.jaxpr)
         tree = jax.tree.structure(shapes)
-        self._names: list[str] = []
-        self._looped: dict[str, tuple[Any, int]] = {}
+        self._names: list[Mark] = []
+        self._looped: dict[Mark, tuple[Any, int]] = {}
 
         def run(leaves: list[Any]) -> Any:
             evaluator = Evaluator(wide)
@@ -163,35 +162,32 @@ class Traced:
         # Whoever asks for float64 wants the truth, not the speed; what is compiled as it is keeps its bits.
         self._run = jax.jit(run, compiler_options=_UNOPTIMISED if wide else None)
 
-    def __call__(self, *args: Any) -> tuple[Any, dict[str, Any]]:
+    def __call__(self, *args: Any) -> tuple[Any, dict[Mark, Any]]:
         """What it returns, and values by mark in the order of execution."""
         result, values = self._run(jax.tree.leaves(args))
         return result, self._taken_apart(dict(zip(self._names, values, strict=True)))
 
-    def _taken_apart(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def _taken_apart(self, values: Mapping[Mark, Any]) -> dict[Mark, Any]:
         """One value for each turn of a loop, as if the calls had been written one after the other."""
         turns: dict[tuple[str, Any], list[int]] = {}
-        for name in values:
-            if name in self._looped and not name.startswith("gradient "):
-                path, call, _ = place_of(name)
-                calls = turns.setdefault((path, self._looped[name][0]), [])
+        for kind, path, call, role in values:
+            if (kind, path, call, role) in self._looped and kind != "gradient":
+                calls = turns.setdefault((path, self._looped[kind, path, call, role][0]), [])
                 calls.extend([call] if call not in calls else [])
         later: dict[str, dict[int, int]] = {}
-        found: dict[str, Any] = {}
+        found: dict[Mark, Any] = {}
         for name, value in values.items():
-            kind, _, bare = name.rpartition("gradient ")
-            path, call, role = place_of(bare)
-            front = "gradient " if kind or name != bare else ""
+            kind, path, call, role = name
             if name not in self._looped:
                 extra = sum(count for first, count in later.get(path, {}).items() if first < call)
-                found[f"{front}{path}#{call + extra}:{role}"] = value
+                found[kind, path, call + extra, role] = value
                 continue
             depth = self._looped[name][1]
             calls = next((calls for (one, _), calls in turns.items() if one == path and call in calls), [call])
             flat = value.reshape(-1, *value.shape[depth:])
             later.setdefault(path, {})[calls[-1]] = len(calls) * (len(flat) - 1)
             for turn, one in enumerate(flat):
-                found[f"{front}{path}#{calls[0] + turn * len(calls) + calls.index(call)}:{role}"] = one
+                found[kind, path, calls[0] + turn * len(calls) + calls.index(call), role] = one
         return found
 
 

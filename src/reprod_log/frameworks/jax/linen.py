@@ -15,16 +15,16 @@ from flax import linen as nn
 
 from reprod_log.errors import CaptureError
 from reprod_log.frameworks.jax.model import (
-    Model,
-    Started,
-    leaf_of,
-    prefixes,
+    AppliedModel,
+    Calls,
+    JaxModel,
+    JaxStarted,
     tree_leaves,
     tree_with,
     widened_fields,
 )
-from reprod_log.frameworks.jax.taps import Taps
 from reprod_log.frameworks.side import Scope
+from reprod_log.frameworks.trees import Started
 
 _QUIET = {"train": False, "training": False, "is_training": False, "deterministic": True, "use_running_average": True}
 """The usual keywords of a call, as they are in evaluation mode."""
@@ -44,34 +44,24 @@ def quiet(keywords: Mapping[str, Any], evaluation: bool) -> dict[str, Any]:
     return {name: _QUIET.get(name, value) if evaluation else value for name, value in keywords.items()}
 
 
-class LinenModel(Model):
+class LinenModel(AppliedModel):
     package = "flax"
 
     def __init__(self, model: Any, modules: Mapping[str, Any] | None = None) -> None:
-        self._given = model
         if isinstance(model, tuple):
             self._module, self._variables, self._keywords = (*model, {})[:3]
         else:
             self._module, self._variables, self._keywords = model.module, {"params": model.params}, {}
         # Collections have no part in the names: parameters and statistics of one layer stand together.
-        flat = [(path, kind, one) for kind, tree in self._variables.items() for path, one in tree_leaves(tree)]
-        self.arrays = {path: one for path, _, one in flat}
-        self.leaves = tuple(leaf_of(path, one, trained=kind == "params") for path, kind, one in flat)
-        self._modules = modules or prefixes([path for path, _, _ in flat]) | {"": self._module}
+        self._take(model, ((tree, kind == "params") for kind, tree in self._variables.items()), modules)
+        if modules is None:
+            self._modules = {**self._modules, "": self._module}
 
-    def modules(self) -> Mapping[str, Any]:
-        return self._modules
-
-    def built(self, modules: Mapping[str, Any]) -> Model:
-        order = sorted(modules, key=lambda path: path.count(".") + bool(path))
-        found = {path: modules[path].clone(parent=None, name=None) for path in order}
-        return LinenModel(self._given, found)
+    def kept(self, path: str, module: Any) -> Any:
+        return module.clone(parent=None, name=None)
 
     def _with(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
         return {kind: tree_with(tree, arrays) for kind, tree in self._variables.items()}
-
-    def like(self, given: Any) -> Model:
-        return LinenModel(given, self._modules)
 
     def given(self, arrays: Mapping[str, Any]) -> Any:
         variables = self._with(arrays)
@@ -105,17 +95,18 @@ def _widened(module: Any) -> Any:
     return module.clone(**changed) if changed else module
 
 
-class _Started(Started):
+class _Started(JaxStarted):
     def __init__(
         self, program: Any, variables: dict[str, Any], keywords: dict[str, Any], modules: Mapping[str, Any]
     ) -> None:
-        self._program, self._variables, self._keywords, self._modules = program, variables, keywords, modules
+        super().__init__(program)
+        self._variables, self._keywords, self._modules = variables, keywords, modules
         self._after: Mapping[str, Any] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not isinstance(self._program, nn.Module):
-            return self._program(*args, **kwargs)
-        return self._applied(self._program, self._variables, args, {**self._keywords, **kwargs})
+        if not isinstance(self._model, nn.Module):
+            return self._model(*args, **kwargs)
+        return self._applied(self._model, self._variables, args, {**self._keywords, **kwargs})
 
     def _applied(self, module: Any, variables: Mapping[str, Any], args: Any, kwargs: Any) -> Any:
         changing = [kind for kind in variables if kind != "params"]
@@ -143,31 +134,42 @@ class _Started(Started):
     def after(self) -> Mapping[str, Any]:
         return {path: one for tree in self._after.values() for path, one in tree_leaves(tree)}
 
-    def listening(self, taps: Taps) -> AbstractContextManager[Any]:
+
+class LinenCalls(Calls):
+    def heard(self, instead: Callable[..., Any]) -> AbstractContextManager[Any]:
         def heard(original: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
             if context.method_name != "__call__":
                 return original(*args, **kwargs)
-            return taps.call(
-                context.module,
-                ".".join(context.module.path),
-                original,
-                args,
-                kwargs,
-                _rate(context.module, args, kwargs),
-            )
+            return instead(context.module, original, args, kwargs)
 
         manager: AbstractContextManager[Any] = nn.intercept_methods(heard)
         return manager
+
+    def model(self, module: Any) -> JaxModel | None:
+        if module.path or module.is_initializing():
+            return None
+        return LinenModel((module, module.variables))
+
+    def path(self, module: Any) -> str:
+        return ".".join(module.path)
+
+    def after(self, module: Any) -> Mapping[str, Any]:
+        return {path: one for tree in module.variables.values() for path, one in tree_leaves(tree)}
+
+    def arrays(self, tree: Any) -> dict[str, Any]:
+        return super().arrays(tree["params"] if isinstance(tree, Mapping) and "params" in tree else tree)
+
+    def rate(self, module: Any, args: Any, kwargs: Mapping[str, Any]) -> float:
+        if not isinstance(module, nn.Dropout) or module.broadcast_dims:
+            return 0.0
+        given = kwargs.get("deterministic", args[1] if len(args) > 1 else None)
+        return 0.0 if (module.deterministic if given is None else given) else float(module.rate)
+
+
+CALLS = _Started.calls = LinenCalls()
 
 
 def _below(tree: Any, path: str) -> Any:
     for name in path.split("."):
         tree = tree.get(name, {}) if isinstance(tree, Mapping) else {}
     return tree
-
-
-def _rate(module: Any, args: Any, kwargs: Mapping[str, Any]) -> float:
-    if not isinstance(module, nn.Dropout) or module.broadcast_dims:
-        return 0.0
-    given = kwargs.get("deterministic", args[1] if len(args) > 1 else None)
-    return 0.0 if (module.deterministic if given is None else given) else float(module.rate)

@@ -1,12 +1,11 @@
-"""Model: what the core asks of a library of JAX: arrays and modules by path, and calls inside a traced function."""
+"""What the libraries of JAX have in common: who owns a model, trees of arrays, settings, what optax keeps."""
 
 from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module
 from typing import Any
 
@@ -16,12 +15,12 @@ import numpy as np
 
 from reprod_log.errors import UsageError
 from reprod_log.frameworks.contract import ModuleFacts, StateFacts, plain_settings
-from reprod_log.frameworks.jax.taps import Taps
 from reprod_log.frameworks.module_tree import join
 from reprod_log.frameworks.nests import flatten
-from reprod_log.frameworks.side import Scope
-from reprod_log.frameworks.values import each, module_facts, written_padding
-from reprod_log.recording import Array
+from reprod_log.frameworks.trees import Leaf, Model, Started, Taps
+from reprod_log.frameworks.values import Channels, each, module_facts, written_padding
+from reprod_log.layers.lookup import column_of
+from reprod_log.recording import Array, ModuleInfo
 
 _LIBRARIES = {
     "nnx": ("flax.nnx", "NnxModel"),
@@ -37,67 +36,32 @@ _NATIVE = {"stride": ("strides", "stride"), "dilation": ("kernel_dilation", "dil
 """What the libraries call the settings of a convolution, by the words that frameworks share."""
 
 
-@dataclass(frozen=True)
-class Leaf:
-    """One array of a model's state."""
+class JaxModel(Model):
+    """A model of one library."""
 
-    path: str
-    trained: bool
-    recorded: bool
-    """False for keys and counters of random numbers."""
-    shape: tuple[int, ...]
-    dtype: str
-
-
-class Started(ABC):
-    """A model put together inside a traced function."""
-
-    @abstractmethod
-    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
-
-    @abstractmethod
-    def listening(self, taps: Taps) -> AbstractContextManager[Any]:
-        """While it lasts, calls of modules go through the taps."""
-
-    @abstractmethod
-    def part(self, path: str) -> Callable[..., Any]:
-        """The module at this path, to be called alone."""
-
-    @abstractmethod
-    def after(self) -> Mapping[str, Any]:
-        """The arrays that calls have changed, by path."""
-
-
-class Model(ABC):
-    """A model of one library, with what of its modules is known."""
-
-    package: str
-    """The library's top-level module: the name of its column in the tables of layers."""
     channels_last = True
     """Whether its convolutions have their channels last."""
-    arrays: Mapping[str, Any]
-    """Every array of its state by path."""
-    leaves: tuple[Leaf, ...]
-
-    @abstractmethod
-    def modules(self) -> Mapping[str, Any]:
-        """The modules by path, each before those inside it; None for one of which only a call will tell more."""
-
-    @abstractmethod
-    def start(self, arrays: Mapping[str, Any], scope: Scope) -> Started:
-        """The model with these arrays and as the scope wants it."""
 
     @abstractmethod
     def given(self, arrays: Mapping[str, Any]) -> Any:
         """The model with these arrays, in the form in which the library's users have it."""
 
-    def built(self, modules: Mapping[str, Any]) -> Model:
-        """The model with the modules that a call has shown."""
-        return self
-
-    def like(self, given: Any) -> Model:
+    def like(self, given: Any) -> JaxModel:
         """Another model with the same modules."""
         return type(self)(given)  # type: ignore[call-arg]  # each takes what it gives
+
+    @property
+    def to_train(self) -> Any:
+        return self.given(self.arrays)
+
+    @property
+    def has_images_last(self) -> bool:
+        return self.channels_last and any(map(_dimensions, self.modules().values()))
+
+    def channels(self, module: ModuleInfo) -> Channels:
+        column = column_of(module)
+        last = column is not None and column.channels_last(module.settings)
+        return Channels(lambda axes: last and axes >= 3)
 
     def facts(self) -> tuple[ModuleFacts, ...]:
         modules = self.modules()
@@ -134,29 +98,112 @@ class Model(ABC):
         return f"{name}{size}d" if getattr(module, "transpose_kernel", True) else f"mirrored.{name}{size}d"
 
 
-def model_of(given: Any) -> Model | None:
+class Calls(ABC):
+    """How the calls of one library's modules are heard, in a run of ours and in a program of the user's own."""
+
+    @abstractmethod
+    def heard(self, instead: Callable[..., Any]) -> AbstractContextManager[Any]:
+        """While it lasts, calls of modules go to instead(module, original, args, kwargs)."""
+
+    @abstractmethod
+    def model(self, module: Any) -> JaxModel | None:
+        """The model of an outermost call; None when it is not to be recorded."""
+
+    @abstractmethod
+    def path(self, module: Any) -> str | None:
+        """Where it stands in the model that is called; None when it is not a part of it."""
+
+    def within(self, module: Any) -> AbstractContextManager[Any]:
+        """While it lasts, this is the model that is called."""
+        return nullcontext()
+
+    def goes_on(self) -> bool:
+        """Whether this outermost call belongs to the same program as the last one."""
+        return False
+
+    def rate(self, module: Any, args: Any, kwargs: Mapping[str, Any]) -> float:
+        """That of a dropout which is on and drops single elements; 0 for anything else."""
+        return 0.0
+
+    def after(self, module: Any) -> Mapping[str, Any]:
+        """The arrays of the model after an outermost call."""
+        return {}
+
+    def arrays(self, tree: Any) -> dict[str, Any]:
+        """Arrays by path of a tree that is differentiated for or updated."""
+        return {path: _value(one) for path, one in tree_leaves(tree)}
+
+
+class JaxStarted(Started):
+    """A model put together inside a traced function."""
+
+    calls: Calls
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    @contextmanager
+    def listening(self, taps: Taps) -> Iterator[None]:
+        calls = self.calls
+
+        def call(module: Any, original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+            path = calls.path(module)
+            if path is None:
+                return original(*args, **kwargs)
+            return taps.call(module, path, original, args, kwargs, calls.rate(module, args, kwargs))
+
+        with calls.within(self._model), calls.heard(call):
+            yield
+
+
+class AppliedModel(JaxModel):
+    """A function beside the nested mappings of arrays that it is applied to; its modules are made as it is called."""
+
+    def _take(self, given: Any, trees: Iterable[tuple[Any, bool]], modules: Mapping[str, Any] | None) -> None:
+        """What the constructor of a library does: trees, each with whether it is trained."""
+        self._given = given
+        flat = [(path, one, trained) for tree, trained in trees for path, one in tree_leaves(tree)]
+        self.arrays = {path: one for path, one, _ in flat}
+        self.leaves = tuple(leaf_of(path, one, trained=trained) for path, one, trained in flat)
+        self._modules = modules or _prefixes(list(self.arrays))
+
+    def modules(self) -> Mapping[str, Any]:
+        return self._modules
+
+    @abstractmethod
+    def kept(self, path: str, module: Any) -> Any:
+        """What is kept of a module that a call has shown."""
+
+    def built(self, modules: Mapping[str, Any]) -> JaxModel:
+        order = sorted(modules, key=lambda path: path.count(".") + bool(path))
+        return type(self)(self._given, {path: self.kept(path, modules[path]) for path in order})  # type: ignore[call-arg]
+
+    def like(self, given: Any) -> JaxModel:
+        return type(self)(given, self._modules)  # type: ignore[call-arg]
+
+
+def _value(variable: Any) -> Any:
+    return variable.get_value() if hasattr(variable, "get_value") else variable
+
+
+def libraries() -> Iterator[Any]:
+    """Our files for the libraries that are loaded."""
+    for name, (needed, _) in _LIBRARIES.items():
+        if needed in sys.modules:
+            yield import_module(f"{__package__}.{name}")
+
+
+def model_of(given: Any) -> JaxModel | None:
     """The model as the core knows it; None when no library owns it."""
-    if isinstance(given, Model):
+    if isinstance(given, JaxModel):
         return given
     for name, (needed, wrapper) in _LIBRARIES.items():
         if needed in sys.modules:
             library = import_module(f"{__package__}.{name}")
             if library.owns(given):
-                made: Model = getattr(library, wrapper)(given)
+                made: JaxModel = getattr(library, wrapper)(given)
                 return made
     return None
-
-
-def owned(given: Any) -> Model:
-    """The model; UsageError when there is none, or several by name."""
-    found = model_of(given)
-    if found is None:
-        raise UsageError(
-            "several models of JAX by name cannot be run together; compare them one by one"
-            if isinstance(given, dict)
-            else f"a {type(given).__name__} is not a model of Flax, Equinox or Haiku"
-        )
-    return found
 
 
 def leaf_of(path: str, value: Any, *, trained: bool) -> Leaf:
@@ -181,7 +228,7 @@ def tree_with(tree: Any, arrays: Mapping[str, Any], front: str = "") -> Any:
     return arrays.get(front, tree)
 
 
-def prefixes(paths: Sequence[str]) -> dict[str, Any]:
+def _prefixes(paths: Sequence[str]) -> dict[str, Any]:
     """The paths of all modules that hold these arrays, each before those inside it."""
     found: dict[str, Any] = {"": None}
     for path in paths:
@@ -208,13 +255,15 @@ def _guessed(inside: Mapping[str, StateFacts]) -> str:
     return "Module"
 
 
-def kept_by(state: Any) -> Iterator[tuple[str, str, Any]]:
+def kept_by(
+    state: Any, named: Callable[[Any], Mapping[str, Any]] = lambda tree: dict(flatten(tree))
+) -> Iterator[tuple[str, str, Any]]:
     """What an optimizer of optax keeps for each parameter, by path and canonical name."""
     for one in jax.tree.leaves(state, is_leaf=lambda node: bool(set(getattr(node, "_fields", ())) & set(_STATES))):
         for name in getattr(one, "_fields", ()):
             if name in _STATES:
-                for path, array in flatten(getattr(one, name)):
-                    yield path, _STATES[name], array.get_value() if hasattr(array, "get_value") else array
+                for path, array in named(getattr(one, name)).items():
+                    yield path, _STATES[name], _value(array)
 
 
 # ---- settings -------------------------------------------------------------------------------------------------------

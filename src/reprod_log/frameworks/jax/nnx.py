@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from flax import nnx
 
-from reprod_log.frameworks.hooks import replaced, subclasses
-from reprod_log.frameworks.jax.model import Leaf, Model, Started, leaf_of, widened_fields
-from reprod_log.frameworks.jax.taps import Taps, patched, replacement
+from reprod_log.frameworks.jax.marks import every_call
+from reprod_log.frameworks.jax.model import Calls, JaxModel, JaxStarted, leaf_of, widened_fields
 from reprod_log.frameworks.module_tree import join
 from reprod_log.frameworks.side import Scope
+from reprod_log.frameworks.trees import Leaf, Started
 
 PATH = "_reprod_path"
 """Where a started module keeps its path: transformations of NNX put modules together anew, with their attributes."""
-
-
-Optimizer = nnx.Optimizer
 
 
 def owns(model: object) -> bool:
@@ -57,7 +54,7 @@ def _value(variable: Any) -> Any:
     return variable.get_value() if hasattr(variable, "get_value") else variable.value
 
 
-class NnxModel(Model):
+class NnxModel(JaxModel):
     package = "flax"
 
     def __init__(self, model: Any) -> None:
@@ -82,17 +79,13 @@ class NnxModel(Model):
         made = self.given(arrays)
         if scope.evaluation:
             made.eval()
-        for path, module in modules_of(made):
-            setattr(module, PATH, path)
+        for _, module in modules_of(made):
             for name, value in widened_fields(module).items() if scope.dtype == "float64" else ():
                 setattr(module, name, value)
         return _Started(made)
 
 
-class _Started(Started):
-    def __init__(self, model: Any) -> None:
-        self._model = model
-
+class _Started(JaxStarted):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._model(*args, **kwargs)
 
@@ -103,57 +96,42 @@ class _Started(Started):
     def after(self) -> Mapping[str, Any]:
         return arrays_of(nnx.state(self._model))
 
-    def listening(self, taps: Taps) -> AbstractContextManager[None]:
-        def call(module: Any, original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-            path = vars(module).get(PATH)
-            if path is None:
-                return original(*args, **kwargs)
-            return taps.call(module, path, original, args, kwargs, _rate(module, kwargs))
-
-        return patched((one for _, one in modules_of(self._model)), call)
-
 
 def arrays_of(state: Any) -> dict[str, Any]:
     """The arrays of a state of NNX by path."""
     return {".".join(map(str, path)): _value(one) for path, one in nnx.to_flat_state(state)}
 
 
-@contextmanager
-def named(model: Any, name: str) -> Iterator[None]:
-    """While it lasts, the modules of a model keep their paths."""
-    modules = list(modules_of(model))
-    for path, one in modules:
-        setattr(one, PATH, join(name, path) if path else name)
-    try:
-        yield
-    finally:
-        for _, one in modules:
-            vars(one).pop(PATH, None)
+class NnxCalls(Calls):
+    def heard(self, instead: Callable[..., Any]) -> AbstractContextManager[None]:
+        return every_call(nnx.Module, instead)
+
+    def model(self, module: Any) -> JaxModel:
+        return NnxModel(module)
+
+    def path(self, module: Any) -> str | None:
+        found: str | None = vars(module).get(PATH)
+        return found
+
+    @contextmanager
+    def within(self, module: Any) -> Iterator[None]:
+        # On the modules themselves, because transformations of NNX put copies of them together.
+        modules = list(modules_of(module))
+        for path, one in modules:
+            setattr(one, PATH, path)
+        try:
+            yield
+        finally:
+            for _, one in modules:
+                vars(one).pop(PATH, None)
+
+    def after(self, module: Any) -> Mapping[str, Any]:
+        return arrays_of(nnx.state(module))
+
+    def rate(self, module: Any, args: Any, kwargs: Mapping[str, Any]) -> float:
+        if not isinstance(module, nnx.Dropout) or kwargs.get("deterministic", module.deterministic):
+            return 0.0
+        return 0.0 if module.broadcast_dims else float(module.rate)
 
 
-@contextmanager
-def every_call(instead: Callable[..., Any]) -> Iterator[None]:
-    """While it lasts, calls of all modules go to instead(module, original, args, kwargs), of classes made later too."""
-    made = nnx.Module.__init_subclass__.__func__
-    with ExitStack() as undo:
-
-        def patch(cls: type) -> None:
-            if "__call__" in vars(cls):
-                original = vars(cls)["__call__"]
-                undo.callback(type.__setattr__, cls, "__call__", original)
-                type.__setattr__(cls, "__call__", replacement(original, instead))
-
-        def make(cls: type, *args: Any, **kwargs: Any) -> None:
-            made(cls, *args, **kwargs)
-            patch(cls)
-
-        undo.callback(replaced(nnx.Module, "__init_subclass__", classmethod(make)))
-        for cls in subclasses(nnx.Module):
-            patch(cls)
-        yield
-
-
-def _rate(module: Any, kwargs: Mapping[str, Any]) -> float:
-    if not isinstance(module, nnx.Dropout) or kwargs.get("deterministic", module.deterministic):
-        return 0.0
-    return 0.0 if module.broadcast_dims else float(module.rate)
+CALLS = _Started.calls = NnxCalls()

@@ -13,9 +13,9 @@ import numpy as np
 
 from reprod_log.frameworks.contract import Kernel, Operator, Program, Trace
 from reprod_log.frameworks.jax.jaxprs import CALLS, Evaluator, bound, line_of, path_of
+from reprod_log.frameworks.jax.marks import MARK, Mark, is_array
 from reprod_log.frameworks.jax.model import to_array
-from reprod_log.frameworks.jax.taps import MARK, arrays_in, is_array
-from reprod_log.frameworks.values import place_of
+from reprod_log.frameworks.nests import flatten
 from reprod_log.recording import Array
 
 _PLAIN = ("convert_element_type", "copy", "copy_p", "stop_gradient", "optimization_barrier")
@@ -85,9 +85,9 @@ class _Recorder(Evaluator):
         finally:
             self._path = around
 
-    def _marked(self, name: str) -> None:
+    def _marked(self, name: Mark) -> None:
         """A layer begins with what it is given and ends with what it gives: what is between is one kernel."""
-        path, _, role = place_of(name)
+        _, path, _, role = name
         if path not in self._layers:
             return
         if role.startswith("input"):
@@ -169,8 +169,8 @@ def recorded(
     for path, one in copies.items():
         if path in named:
             program.weights[recorder.number(one)] = path
-    for role, one in (*arrays_in(batch[0], "input"), *arrays_in(batch[1], "target")):
-        program.given[role] = recorder.number(one)
+    for name, nest in zip(("input", "target"), batch, strict=True):
+        program.given |= {role: recorder.number(one) for role, one in flatten(nest, name) if is_array(one)}
     results = recorder.run(traced.jaxpr, traced.consts, jax.tree.leaves((copies, *batch)))
     # A dictionary's leaves come sorted by name; roles are wanted in the order of the program.
     found = dict(zip(sorted(shapes), results, strict=True))
@@ -178,28 +178,29 @@ def recorded(
     return program
 
 
-def trace(function: Callable[..., list[Any]], args: tuple[Any, Any], weights: list[Any] | None) -> Trace:
-    """Every operator of a function of two nests of arrays, with gradients of the weighted sum of what it gives."""
-    jaxpr = jax.make_jaxpr(function)(*args)
+def trace(function: Callable[..., dict[str, Any]], args: tuple[Any, ...], weights: Mapping[str, Any] | None) -> Trace:
+    """Every operator of a function that gives tensors by role, with gradients of the weighted sum of these."""
+    jaxpr, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
     leaves = [jnp.copy(one) if is_array(one) else one for one in jax.tree.leaves(args)]
     program = JaxProgram()
     recorder = _Recorder(program, {})
     for one in leaves:
         recorder.number(one)
-    results = recorder.run(jaxpr.jaxpr, jaxpr.consts, leaves)
+    results = dict(zip(sorted(shapes), recorder.run(jaxpr.jaxpr, jaxpr.consts, leaves), strict=True))
     found = Trace([Operator(one.name, one.inputs, one.outputs, one.line) for one in program.kernels])
     found.arrays = [np.asarray(one, np.float64) for one in program.arrays]
     found.values = [np.sort(one, axis=None) for one in found.arrays]
-    found.results = tuple(recorder.number(one) for one in results)
-    found.gradients = _gradients(program, found.results, weights)
+    numbers = {role: recorder.number(results[role]) for role in shapes}
+    found.results = tuple(numbers.values())
+    full = {role: jnp.ones_like(one) for role, one in results.items()} if weights is None else weights
+    found.gradients = _gradients(program, [(numbers[role], one) for role, one in full.items()])
     return found
 
 
-def _gradients(program: JaxProgram, results: Sequence[int], weights: list[Any] | None) -> dict[int, Array]:
+def _gradients(program: JaxProgram, weights: Sequence[tuple[int, Any]]) -> dict[int, Array]:
     """The sorted gradient of every floating tensor that what comes out depends on."""
-    full = [jnp.ones_like(program.arrays[one]) for one in results] if weights is None else weights
     gradients: dict[int, Any] = {}
-    for number, weight in zip(results, full, strict=True):
+    for number, weight in weights:
         if program.arrays[number].dtype.kind == "f":
             gradients[number] = gradients.get(number, 0) + weight
     for kernel, (again, numbers) in zip(reversed(program.kernels), reversed(program.calls), strict=True):

@@ -1,127 +1,104 @@
-"""The three backends of Keras: how a function is compiled, differentiated, and run in float64."""
+"""The engines of Keras: one for each of its backends; on jax it is that of JAX itself."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
 from typing import Any
 
 import keras
-import numpy as np
 
 from reprod_log.frameworks.hooks import temporarily
+from reprod_log.frameworks.keras.models import to_array
+from reprod_log.frameworks.trees import Computed, Draw, Engine, Function, Leaves, Pass, Taps
+from reprod_log.frameworks.values import Place
+from reprod_log.recording import Array
 
-Leaves = Mapping[str, Any]
-Zero = Callable[[str, Any], Any]
-"""Gives the zero that is added to a tensor, by a name for it: its gradient is that of the tensor."""
 Receive = Callable[..., None]
-Function = Callable[[Leaves, Zero], tuple[Any, Any]]
-"""From what is differentiated for to a number and whatever else comes out."""
+Zero = Callable[[Place, Any], Any]
+"""Gives the zero that is added to a tensor, by its place: the zero's gradient is that of the tensor."""
 
 
-class Backend(ABC):
-    """Computes while a function runs, unless it compiles."""
+class _Eager(Engine):
+    """Computes while a function runs."""
 
-    def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function as models of this backend run it."""
-        return function
+    name = "keras"
+
+    def is_floating(self, tensor: Any) -> bool:
+        return "float" in keras.backend.standardize_dtype(tensor.dtype)
+
+    def tensor(self, array: Any, dtype: Any = None) -> Any:
+        wanted = None if dtype is None else keras.backend.standardize_dtype(dtype)
+        return keras.ops.convert_to_tensor(array, dtype=wanted)
+
+    def to_array(self, tensor: Any) -> Array:
+        return to_array(tensor)
+
+    def sum(self, tensor: Any) -> Any:
+        return keras.ops.sum(tensor)
+
+    def prepared(self, function: Function, taps: Callable[[], Taps], *, backward: bool, wide: bool = False) -> Pass:
+        def run(leaves: Leaves, rest: Any, draw: Draw) -> Computed:
+            own = taps()
+            own.masks = draw
+            if not backward:
+                return Computed(function(leaves, rest, own)[1], {}, own.values, {}, own)
+
+            def listened(given: Leaves, zero: Zero) -> tuple[Any, Any]:
+                own.zero = zero
+                return function(given, rest, own)
+
+            result, gradients, back = self.differentiated(listened, leaves)
+            return Computed(result, gradients, own.values, dict(reversed(list(back.items()))), own)
+
+        return run
 
     @abstractmethod
-    def differentiated(self, function: Function, leaves: Leaves) -> tuple[Any, Leaves, Leaves]:
+    def differentiated(
+        self, function: Callable[[Leaves, Zero], tuple[Any, Any]], leaves: Leaves
+    ) -> tuple[Any, Leaves, dict[Place, Any]]:
         """What else comes out of a function, the gradients for its leaves, and those of the tensors with a zero."""
 
-    def precision(self, dtype: str | None) -> AbstractContextManager[Any]:
-        """While it lasts, the backend has this floating type."""
-        return nullcontext()
+    def marked(self, taps: Taps, place: Place, leaf: Any) -> Any:
+        if taps.zero is not None and place[2].startswith("output") and self.is_floating(leaf):
+            leaf = leaf + taps.zero(place, leaf)
+        taps.values[place] = leaf
+        return leaf
 
-    @abstractmethod
-    def is_tensor(self, value: object) -> bool: ...
-
-    def watched(self) -> AbstractContextManager[Any]:
-        """While it lasts, what is computed can be called back."""
-        return nullcontext()
-
-    def settle(self) -> None:
-        """Wait until everything that was computed was called back."""
-        return
-
-    def emit(self, receive: Receive, tensor: Any) -> None:
-        """Have `receive(array=…)` called with a tensor when it is computed."""
-        receive(array=np.array(keras.ops.convert_to_numpy(tensor)))
-
-    @abstractmethod
-    def tapped(self, forward: Receive, backward: Receive, tensor: Any) -> Any:
-        """The tensor, which is called back with, and its gradient."""
+    def instead(self, leaf: Any, value: Any) -> Any:
+        return value + (leaf - keras.ops.stop_gradient(leaf))
 
 
-class _Jax(Backend):
-    """A step is one jitted function."""
-
-    def __init__(self) -> None:
-        self._jax = import_module("jax")
-
-    def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        found: Callable[..., Any] = self._jax.jit(function)
-        return found
-
-    def differentiated(self, function: Function, leaves: Leaves) -> tuple[Any, Leaves, Leaves]:
-        jax, jnp = self._jax, self._jax.numpy
-        shapes: dict[str, Any] = {}
-
-        def seen(name: str, tensor: Any) -> Any:
-            shapes[name] = (tensor.shape, tensor.dtype)
-            return jnp.zeros(tensor.shape, tensor.dtype)
-
-        jax.eval_shape(lambda given: function(given, seen)[0], leaves)
-        zeros = {name: jnp.zeros(*one) for name, one in shapes.items()}
-        both = jax.grad(lambda given, added: function(given, lambda name, _: added[name]), (0, 1), has_aux=True)
-        (own, inner), aux = both(dict(leaves), zeros)
-        return aux, own, inner
-
-    def precision(self, dtype: str | None) -> AbstractContextManager[Any]:
-        found: AbstractContextManager[Any] = self._jax.enable_x64(True) if dtype == "float64" else nullcontext()
-        return found
-
-    def is_tensor(self, value: object) -> bool:
-        return isinstance(value, self._jax.Array)
-
-    @contextmanager
-    def watched(self) -> Iterator[None]:
-        with _taps().traced_anew():
-            yield
-            self.settle()
-
-    def settle(self) -> None:
-        self._jax.effects_barrier()
-
-    def emit(self, receive: Receive, tensor: Any) -> None:
-        _taps().emit(receive, self._jax.numpy.asarray(tensor))
-
-    def tapped(self, forward: Receive, backward: Receive, tensor: Any) -> Any:
-        return _taps().both_ways(forward, backward, tensor)
-
-
-class _Torch(Backend):
+class _Torch(_Eager):
     def __init__(self) -> None:
         self._torch = import_module("torch")
 
-    def differentiated(self, function: Function, leaves: Leaves) -> tuple[Any, Leaves, Leaves]:
+    def is_tensor(self, value: object) -> bool:
+        return isinstance(value, self._torch.Tensor)
+
+    def differentiated(
+        self, function: Callable[[Leaves, Zero], tuple[Any, Any]], leaves: Leaves
+    ) -> tuple[Any, Leaves, dict[Place, Any]]:
         torch, zeros = self._torch, {}
         own = {name: one.detach().requires_grad_() for name, one in leaves.items()}
 
-        def zero(name: str, tensor: Any) -> Any:
-            zeros[name] = torch.zeros_like(tensor, requires_grad=True)
-            return zeros[name]
+        def zero(place: Place, tensor: Any) -> Any:
+            zeros[place] = torch.zeros_like(tensor, requires_grad=True)
+            return zeros[place]
 
         value, aux = function(own, zero)
         wanted = [*own.values(), *zeros.values()]
         found = torch.autograd.grad(value, wanted, allow_unused=True, materialize_grads=True)
         return aux, dict(zip(own, found, strict=False)), dict(zip(zeros, found[len(own) :], strict=True))
 
-    def is_tensor(self, value: object) -> bool:
-        return isinstance(value, self._torch.Tensor)
+    def with_gradient(self, leaf: Any, gradient: Any) -> Any:
+        if leaf.requires_grad:
+            leaf = leaf * 1
+            leaf.register_hook(lambda _: gradient)
+        return leaf
 
     def tapped(self, forward: Receive, backward: Receive, tensor: Any) -> Any:
         self.emit(forward, tensor)
@@ -130,28 +107,37 @@ class _Torch(Backend):
         return tensor
 
 
-class _Tensorflow(Backend):
+class _Tensorflow(_Eager):
     def __init__(self) -> None:
         self._tf = import_module("tensorflow")
 
-    def differentiated(self, function: Function, leaves: Leaves) -> tuple[Any, Leaves, Leaves]:
+    def is_tensor(self, value: object) -> bool:
+        return bool(self._tf.is_tensor(value))
+
+    def differentiated(
+        self, function: Callable[[Leaves, Zero], tuple[Any, Any]], leaves: Leaves
+    ) -> tuple[Any, Leaves, dict[Place, Any]]:
         tf, zeros = self._tf, {}
         with tf.GradientTape() as tape:
             tape.watch(list(leaves.values()))
 
-            def zero(name: str, tensor: Any) -> Any:
-                zeros[name] = tf.zeros_like(tensor)
-                tape.watch(zeros[name])
-                return zeros[name]
+            def zero(place: Place, tensor: Any) -> Any:
+                zeros[place] = tf.zeros_like(tensor)
+                tape.watch(zeros[place])
+                return zeros[place]
 
             value, aux = function(leaves, zero)
-        found = tape.gradient(value, (dict(leaves), zeros), unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        wanted = [*leaves.values(), *zeros.values()]
+        found = tape.gradient(value, wanted, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         # The gradient of a table that is looked up is kept as its rows.
-        dense = tf.nest.map_structure(tf.convert_to_tensor, found, expand_composites=False)
-        return aux, dense[0], dense[1]
+        dense = [tf.convert_to_tensor(one) for one in found]
+        return aux, dict(zip(leaves, dense, strict=False)), dict(zip(zeros, dense[len(leaves) :], strict=True))
 
-    def is_tensor(self, value: object) -> bool:
-        return bool(self._tf.is_tensor(value))
+    def _with_way_back(self, tensor: Any, back: Callable[[Any], Any]) -> Any:
+        return self._tf.custom_gradient(lambda one: (self._tf.identity(one), back))(tensor)
+
+    def with_gradient(self, leaf: Any, gradient: Any) -> Any:
+        return self._with_way_back(leaf, lambda _: gradient)
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -166,21 +152,19 @@ class _Tensorflow(Backend):
             return gradient
 
         self.emit(forward, tensor)
-        return self._tf.custom_gradient(lambda one: (self._tf.identity(one), back))(tensor)
+        return self._with_way_back(tensor, back)
 
 
-def _taps() -> Any:
+def _jax() -> Engine:
     # Only on the backend jax.
-    return import_module("reprod_log.frameworks.jax.taps")
+    made: Engine = import_module("reprod_log.frameworks.jax.engine").JaxEngine("keras", own_modules=False)
+    return made
 
 
-_KNOWN: Mapping[str, Callable[[], Backend]] = {"jax": _Jax, "torch": _Torch, "tensorflow": _Tensorflow}
-_made: dict[str, Backend] = {}
+_KNOWN: dict[str, Callable[[], Engine]] = {"jax": _jax, "torch": _Torch, "tensorflow": _Tensorflow}
 
 
-def backend() -> Backend:
-    """The backend that Keras was loaded with."""
-    name = keras.backend.backend()
-    if name not in _made:
-        _made[name] = _KNOWN[name]()
-    return _made[name]
+@cache
+def engine() -> Engine:
+    """That of the backend that Keras was loaded with."""
+    return _KNOWN[keras.backend.backend()]()

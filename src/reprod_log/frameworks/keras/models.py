@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -16,8 +17,12 @@ from keras.src.backend.common import dtypes as keras_dtypes
 from reprod_log.errors import UsageError
 from reprod_log.frameworks.contract import ModuleFacts, StateFacts, plain_settings
 from reprod_log.frameworks.module_tree import join
-from reprod_log.frameworks.values import module_facts, written_padding
-from reprod_log.recording import Array
+from reprod_log.frameworks.nests import mapped
+from reprod_log.frameworks.side import Scope
+from reprod_log.frameworks.trees import Leaf, Model, Started, Taps
+from reprod_log.frameworks.values import Channels, fits, module_facts, written_padding
+from reprod_log.layers.rows import data_format_says_last
+from reprod_log.recording import Array, ModuleInfo
 
 _ENDING_IN_ACTIVATION = ("Dense", "EinsumDense", "BaseConv", "BaseConvTranspose", "BaseDepthwiseConv")
 """Layers that apply their activation to what they would give without it: two layers in one."""
@@ -29,21 +34,93 @@ _NOT_IN_A_NAME = re.compile(r"[:#/.\s]+")
 
 
 @dataclass(frozen=True, eq=False)
-class KerasModel:
+class KerasModel(Model):
     """A Keras model, the arguments of its calls (`training`), and values in place of those of its variables."""
 
     model: Any
     options: Mapping[str, Any] = field(default_factory=dict)
-    arrays: Mapping[str, Array] = field(default_factory=dict)
+    changed: Mapping[str, Array] = field(default_factory=dict)
+    package = "keras"
 
     def write(self) -> Any:
         """The Keras model itself, with these values written into its variables."""
-        for path, array in self.arrays.items():
+        for path, array in self.changed.items():
             self.variables[path].assign(array)
         return self.model
 
     @cached_property
-    def modules(self) -> dict[str, Any]:
+    def arrays(self) -> Mapping[str, Array]:  # type: ignore[override]  # it is never set
+        return {path: to_array(self.changed.get(path, one)) for path, one in self.variables.items()}
+
+    @cached_property
+    def leaves(self) -> tuple[Leaf, ...]:  # type: ignore[override]
+        return tuple(
+            Leaf(path, path in self.trained, True, tuple(one.shape), str(one.dtype), path in self.parameters)
+            for path, one in self.variables.items()
+        )
+
+    @property
+    def to_train(self) -> Any:
+        return self.model
+
+    @property
+    def about(self) -> dict[str, Any]:
+        return {"backend": keras.backend.backend()}
+
+    @property
+    def dtype(self) -> str:  # type: ignore[override]
+        return str(self.model.compute_dtype)
+
+    def modules(self) -> Mapping[str, Any]:
+        return self.layers
+
+    def start(self, arrays: Mapping[str, Any], scope: Scope) -> Started:
+        return _Started(self, arrays, self.options_in(scope))
+
+    def options_in(self, scope: Scope) -> dict[str, Any]:
+        return {**self.options, **({"training": False} if scope.evaluation else {})}
+
+    @contextmanager
+    def opened(self, scope: Scope) -> Iterator[None]:
+        _refuse_randomness(self, self.options_in(scope))
+        with _in_precision(self, scope.dtype), _with_settings(self, scope.settings):
+            yield
+
+    def arranged(self, inputs: Any) -> Any:
+        """With channels last where only that fits the model."""
+        wanted = [tuple(one.shape) for one in getattr(self.model, "inputs", None) or ()]
+        moved = False
+
+        def moved_in(_: str, leaf: Any) -> Any:
+            nonlocal moved
+            if not isinstance(leaf, np.ndarray) or leaf.ndim < 3 or len(wanted) != 1 or fits(leaf.shape, wanted[0]):
+                return leaf
+            last = np.moveaxis(leaf, 1, -1)
+            moved = moved or fits(last.shape, wanted[0])
+            return last if fits(last.shape, wanted[0]) else leaf
+
+        made = mapped(inputs, moved_in)
+        return made if moved else inputs
+
+    def channels(self, module: ModuleInfo) -> Channels:
+        rank = len(module.settings["data_format"]) if data_format_says_last(module.settings) else 0
+        return Channels(lambda axes: axes == rank > 0)
+
+    @property
+    def has_images_last(self) -> bool:
+        return bool(self.image_format)
+
+    def facts(self) -> tuple[ModuleFacts, ...]:
+        first = {id(one): path for path, one in self.variables.items()}
+        tensors = {
+            join(path, name): StateFacts(tuple(one.shape), str(one.dtype), trained, first[id(one)])
+            for path, layer in self.layers.items()
+            for name, one, trained in _own(layer)
+        }
+        return module_facts(self.layers, tensors, lambda one, _: _classes(one), lambda _, one: settings_of(one, self))
+
+    @cached_property
+    def layers(self) -> dict[str, Any]:
         """Every layer once under its first path, and the activation that ends a layer as one below it."""
         found: dict[str, Any] = {}
         seen: set[int] = set()
@@ -83,7 +160,7 @@ class KerasModel:
         """Every variable by its path, once."""
         found: dict[str, Any] = {}
         known: set[int] = set()
-        for path, layer in self.modules.items():
+        for path, layer in self.layers.items():
             for name, variable, _ in _own(layer):
                 if id(variable) not in known:
                     known.add(id(variable))
@@ -93,20 +170,22 @@ class KerasModel:
     @cached_property
     def parameters(self) -> frozenset[str]:
         """The paths of the variables that are parameters, frozen ones too."""
-        own = {id(one) for layer in self.modules.values() for _, one, trained in _own(layer) if trained}
+        own = {id(one) for layer in self.layers.values() for _, one, trained in _own(layer) if trained}
         return frozenset(path for path, one in self.variables.items() if id(one) in own)
 
     @cached_property
     def trained(self) -> frozenset[str]:
         return frozenset(path for path in self.parameters if self.variables[path].trainable)
 
-    def state(self) -> dict[str, Array]:
-        return {path: to_array(self.arrays.get(path, one)) for path, one in self.variables.items()}
+    @cached_property
+    def paths(self) -> dict[int, str]:
+        """By the id of the layer."""
+        return {id(one): path for path, one in self.layers.items()}
 
     @cached_property
     def image_format(self) -> str:
         """How what goes between the layers of an image model is arranged; '' where no layer tells."""
-        ranks = [_rank(one) for one in self.modules.values() if getattr(one, "data_format", "") == "channels_last"]
+        ranks = [_rank(one) for one in self.layers.values() if getattr(one, "data_format", "") == "channels_last"]
         return _FORMATS.get(max(ranks, default=0), "")
 
 
@@ -208,16 +287,6 @@ def _own(layer: Any) -> list[tuple[str, Any, bool]]:
     return list(found.values())
 
 
-def facts_of(model: KerasModel) -> tuple[ModuleFacts, ...]:
-    first = {id(one): path for path, one in model.variables.items()}
-    tensors = {
-        join(path, name): StateFacts(tuple(one.shape), str(one.dtype), trained, first[id(one)])
-        for path, layer in model.modules.items()
-        for name, one, trained in _own(layer)
-    }
-    return module_facts(model.modules, tensors, lambda one, _: _classes(one), lambda _, one: settings_of(one, model))
-
-
 def _classes(one: Any) -> tuple[str, ...]:
     """Its class and those it descends from; a function of Keras comes first, under a name that the table has."""
     ancestors = tuple(f"{cls.__module__}.{cls.__name__}" for cls in getattr(type(one), "__mro__", ()))
@@ -277,12 +346,12 @@ def _rank(one: Any) -> int:
 
 
 @contextmanager
-def with_settings(model: KerasModel, settings: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
+def _with_settings(model: KerasModel, settings: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
     """While it lasts, layers have these settings."""
     with ExitStack() as undo:
         for path, changed in settings.items():
             for name, value in changed.items():
-                layer = model.modules.get(path)
+                layer = model.layers.get(path)
                 if isinstance(layer, Activation) or name not in vars(layer):
                     raise UsageError(f"{path or 'the model'} has no setting {name!r} that can be changed")
                 before = getattr(layer, name)
@@ -293,7 +362,7 @@ def with_settings(model: KerasModel, settings: Mapping[str, Mapping[str, Any]]) 
 
 
 @contextmanager
-def in_precision(model: KerasModel, dtype: str | None) -> Iterator[None]:
+def _in_precision(model: KerasModel, dtype: str | None) -> Iterator[None]:
     """While it lasts, the model computes in another floating type, in the places too where Keras would narrow it."""
     if dtype is None:
         yield
@@ -326,11 +395,73 @@ def _replace(undo: ExitStack, thing: Any, name: str, value: Any) -> None:
     object.__setattr__(thing, name, value)
 
 
-def refuse_randomness(model: KerasModel) -> None:
-    """Masks of Dropout are not shared with another framework: a model that draws some is not compared."""
-    for path, layer in model.modules.items():
-        if getattr(layer, "rate", 0) and hasattr(layer, "seed_generator") and model.options.get("training"):
+def _refuse_randomness(model: KerasModel, options: Mapping[str, Any]) -> None:
+    """Masks of Dropout are shared with the other side; a model that draws others is not compared."""
+    for path, layer in model.layers.items():
+        draws = getattr(layer, "rate", 0) and hasattr(layer, "seed_generator") and options.get("training")
+        if draws and not dropout_rate(layer, options):
             raise UsageError(
                 f"{path or 'the model'} draws a mask of its own in training mode, which the other side does not have: "
                 "set its rate to 0 on both sides, or compare without training"
             )
+
+
+def dropout_rate(layer: Any, options: Mapping[str, Any]) -> float:
+    """The rate of a dropout that is on and drops single elements; 0 for anything else."""
+    plain = type(layer) is keras.layers.Dropout and options.get("training")
+    return float(layer.rate) if plain and layer.noise_shape is None else 0.0
+
+
+class _Started(Started):
+    def __init__(self, model: KerasModel, values: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+        self._model, self._values, self._options = model, values, options
+        self._after: Mapping[str, Any] = {}
+
+    def _scoped(self, call: Callable[[], Any]) -> Any:
+        variables = self._model.variables
+        with keras.StatelessScope([(one, self._values[path]) for path, one in variables.items()]) as state:
+            output = call()
+        self._after = {path: state.get_current_value(one) for path, one in variables.items()}
+        return output
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        model = self._model.model
+        if kwargs and not set(kwargs) <= set(inspect.signature(model.call).parameters):
+            args, kwargs = (kwargs,), {}
+        elif len(args) > 1 and len(getattr(model, "inputs", None) or ()) == len(args):
+            args = (list(args),)
+        return self._scoped(lambda: model(*args, **kwargs, **self._options))
+
+    def part(self, path: str) -> Callable[..., Any]:
+        return self if not path else lambda *args, **kwargs: self._scoped(lambda: self._alone(path, args, kwargs))
+
+    def _alone(self, path: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        layer = self._model.layers[path]
+        if isinstance(layer, Activation):
+            return layer.function(*args, **kwargs)
+        options = self._options if layer._call_has_training_arg else {}
+        end, pad = self._model.layers.get(join(path, "activation")), self._model.pad_of(layer)
+        # A layer that ends in an activation is one without it here: that is a layer of its own.
+        without = ended_by(end, keras.activations.linear) if isinstance(end, Activation) else nullcontext()
+        with without:
+            args = args if pad is None else (pad(*args),)
+            return layer(*args, **{**options, **kwargs})
+
+    def after(self) -> Mapping[str, Any]:
+        return self._after
+
+    def listening(self, taps: Taps) -> AbstractContextManager[Any]:
+        found: AbstractContextManager[Any] = taps.of(self._model, self._options)  # type: ignore[attr-defined]
+        return found
+
+
+@contextmanager
+def ended_by(one: Activation, function: Callable[[Any], Any]) -> Iterator[None]:
+    """While it lasts, a layer applies another function at its end."""
+    before = vars(one.layer)["activation"]
+    # Past the layer's own setter, which keeps track of what belongs to a model.
+    object.__setattr__(one.layer, "activation", function)
+    try:
+        yield
+    finally:
+        object.__setattr__(one.layer, "activation", before)

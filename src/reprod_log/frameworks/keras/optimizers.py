@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import keras
-import numpy as np
 
 from reprod_log.errors import UsageError
 from reprod_log.frameworks.keras.models import KerasModel, to_array
-from reprod_log.recording import Array
+from reprod_log.frameworks.programs import OPTIMIZER
+from reprod_log.frameworks.trees import Updates
 
 _MOMENTS = {"_momentums": "exp_avg", "_velocities": "exp_avg_sq", "_velocity_hats": "max_exp_avg_sq"}
 _SLOTS: Mapping[str, Mapping[str, str]] = {
@@ -29,7 +29,7 @@ _RATES = {"SGD": -1.0, "RMSprop": 1.0}
 _WORDS = {"epsilon": "eps", "beta_1": "beta1", "beta_2": "beta2"}
 
 
-class Updates:
+class KerasUpdates(Updates):
     """An optimizer that a side has made, on variables of its own that stand for the model's."""
 
     def __init__(self, optimizer: Any, model: KerasModel, values: Mapping[str, Any]) -> None:
@@ -48,38 +48,29 @@ class Updates:
             one._path = model.variables[path].path
             self.variables[path] = one
         optimizer.build(list(self.variables.values()))
+        self._last = self.rate
+        """The rate of the last step."""
 
     @property
-    def rate(self) -> float:
+    def rate(self) -> float:  # type: ignore[override]
         # It is kept as a float32, which stands for the shortest number that is nearest to it.
         return float(str(to_array(self._optimizer.learning_rate)))
 
     def step(self, values: Mapping[str, Any], gradients: Mapping[str, Any]) -> dict[str, Any]:
-        """The values after one update."""
+        self._last = self.rate
         for path, one in self.variables.items():
             one.assign(values[path])
         self._optimizer.apply([gradients[path] for path in self.variables], list(self.variables.values()))
         return {path: keras.ops.convert_to_tensor(to_array(one)) for path, one in self.variables.items()}
 
-    def kept(self, rate: float) -> Iterator[tuple[str, str, Array, dict[str, Any]]]:
-        """What it keeps for each parameter: path, canonical name, values, facts; `rate` is that of the last step."""
-        name = _kind(self._optimizer)
+    def kept(self) -> Iterator[tuple[str, str, Any, Mapping[str, Any]]]:
         facts = {"optimizer_step": int(to_array(self._optimizer.iterations))}
-        for attribute, role in _SLOTS.get(name, {}).items():
-            kept = getattr(self._optimizer, attribute, None) or []
-            for path, one in zip(self.variables, kept, strict=False):
-                array = to_array(one)
-                if role == "momentum_buffer" and name in _RATES:
-                    if not self._optimizer.momentum or not rate:
-                        continue
-                    array = array / np.asarray(_RATES[name] * rate, array.dtype)
-                yield path, role, array, facts
+        for path, role, tensor in slots_of(self._optimizer, self.variables, self._last):
+            yield path, role, tensor, facts
 
     def described(self) -> dict[str, Any]:
-        return {**described(self._optimizer, list(self.variables)), "groups": [self._group()]}
-
-    def _group(self) -> dict[str, Any]:
-        return {**_settings(self._optimizer), "lr": self.rate}
+        group = {**_settings(self._optimizer), "lr": self.rate}
+        return {"optimizers": {OPTIMIZER: {**described(self._optimizer, list(self.variables)), "groups": [group]}}}
 
 
 def described(optimizer: Any, paths: list[str]) -> dict[str, Any]:
@@ -100,22 +91,16 @@ def _settings(optimizer: Any) -> dict[str, Any]:
     }
 
 
-def _kind(optimizer: Any) -> str:
-    return next((one.__name__ for one in type(optimizer).__mro__ if one.__name__ in _SLOTS), "")
-
-
-def slots_of(optimizer: Any, variables: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
-    """What an optimizer keeps for each parameter as it stands now: path, canonical name, tensor."""
+def slots_of(optimizer: Any, variables: Mapping[str, Any], rate: Any) -> Iterator[tuple[str, str, Any]]:
+    """What an optimizer keeps for each parameter: path, canonical name, tensor; `rate` is that of the last step."""
     order = {id(one): place for place, one in enumerate(optimizer._trainable_variables)}
-    kind = _kind(optimizer)
+    kind = next((one.__name__ for one in type(optimizer).__mro__ if one.__name__ in _SLOTS), "")
     for attribute, role in _SLOTS.get(kind, {}).items():
+        has_rate = role == "momentum_buffer" and kind in _RATES
+        if has_rate and (not optimizer.momentum or (isinstance(rate, float) and not rate)):
+            continue
         kept = getattr(optimizer, attribute, None) or []
         for path, one in variables.items():
-            if order[id(one)] >= len(kept):
-                continue
-            tensor = kept[order[id(one)]].value
-            if role == "momentum_buffer" and kind in _RATES:
-                if not optimizer.momentum:
-                    continue
-                tensor = tensor / keras.ops.cast(_RATES[kind] * optimizer.learning_rate, tensor.dtype)
-            yield path, role, tensor
+            if order[id(one)] < len(kept):
+                tensor = kept[order[id(one)]].value
+                yield path, role, tensor / keras.ops.cast(_RATES[kind] * rate, tensor.dtype) if has_rate else tensor
