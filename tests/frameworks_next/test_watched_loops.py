@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from inspect import signature
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,9 @@ import optax
 import pytest
 import torch
 import torch_models as models
-from flax import nnx
+from flax import linen, nnx
+from jax import value_and_grad
+from optax import apply_updates
 
 from reprod_log import align, load, transfer_weights, watch
 from reprod_log.errors import CaptureError
@@ -119,6 +122,21 @@ def test_wrong_rate_of_such_a_loop_is_placed(library):
             train()
         recordings.append(run.recording)
     assert align(*recordings).verdict.first_divergence.key.phase == "update"
+
+
+def test_functions_that_were_made_or_imported_before_are_heard():
+    module, rows = linen.Dense(5), ROWS
+    params, transformation = module.init(jax.random.key(0), rows), optax.sgd(0.05)
+    differentiated = value_and_grad(lambda params: (module.apply(params, rows) ** 2).mean())
+    with watch((module, params), optimizer=transformation) as run:
+        loss, gradients = differentiated(params)
+        updates, _ = transformation.update(gradients, transformation.init(params))
+        after = apply_updates(updates=updates, params=params)
+    assert float(run.recording["step0/loss/loss"].array()) == float(loss)
+    np.testing.assert_array_equal(run.recording["step0/parameter/kernel"].array(), after["params"]["kernel"])
+    # Everything is as it was.
+    assert differentiated(params)[0] == loss
+    assert signature(apply_updates).parameters.keys() == {"params", "updates"}
 
 
 class Turns(nnx.Module):

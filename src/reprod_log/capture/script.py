@@ -22,7 +22,7 @@ from reprod_log.capture.selection import RunOptions, selection
 from reprod_log.capture.session import RecordingLevel
 from reprod_log.capture.values import ValueRun
 from reprod_log.errors import CaptureError, ReprodLogError, UsageError, listed
-from reprod_log.frameworks import Framework, is_loaded, known_names, loaded, watchable_names
+from reprod_log.frameworks import LIBRARY_OF, Framework, is_imported, is_loaded, known_names, loaded, watchable_names
 from reprod_log.frameworks.contract import Listener
 from reprod_log.frameworks.hooks import Undo
 from reprod_log.frameworks.module_tree import Node, Root
@@ -63,6 +63,8 @@ class _Listener(MetaPathFinder):
         def execute_and_report(module: ModuleType) -> None:
             del loader.exec_module
             execute(module)
+            # It is whole from here on; the import system sets this when its loader is done.
+            vars(spec)["_initializing"] = False
             self._imported(name)
 
         loader.exec_module = execute_and_report  # type: ignore[method-assign]
@@ -72,7 +74,7 @@ def on_import(names: Iterable[str], imported: Callable[[str], None]) -> Undo:
     """Have `imported(name)` called for each of these packages: now for those that are there, later for the rest."""
     waiting = []
     for name in names:
-        if name in sys.modules:
+        if is_imported(name):
             imported(name)
         else:
             waiting.append(name)
@@ -148,7 +150,7 @@ def _run_as_main(path: Path, args: Sequence[str], watcher: _Watcher) -> None:
         undo.callback(watcher.files.watch_environment(watcher.guard))
         undo.push(watcher.leave)
         undo.callback(_return_to, os.getcwd())
-        undo.callback(on_import(known_names(), watcher.guard(watcher.imported)))
+        undo.callback(on_import((*known_names(), *LIBRARY_OF), watcher.guard(watcher.imported)))
         undo.callback(watcher.stop_looking)
         try:
             runpy.run_path(str(path), run_name="__main__")
@@ -208,18 +210,18 @@ class _Watcher:
     # frameworks
 
     def imported(self, name: str) -> None:
-        """A framework that we know is there now."""
-        if not is_loaded(name):
+        """A framework that we know is there now, or a library of one."""
+        owner = LIBRARY_OF.get(name, name)
+        if not is_loaded(owner) or (name == owner and name in LIBRARY_OF.values()):
             return
-        framework = next(one for one in loaded() if one.name == name)
+        framework = next(one for one in loaded() if one.name == owner)
         if "watch" not in framework.can:
             return
         if framework.programs is None:
             self._looked_at.add(framework.name)
             self._look(framework)
         else:
-            waits = on_import(framework.programs.watched_modules, self.guard(lambda _: self._hear(framework)))
-            self._looking.callback(waits)
+            self._hear(framework)
 
     def _hear(self, framework: Framework) -> None:
         """Have a framework whose models are values tell what they compute."""

@@ -23,14 +23,16 @@ if TYPE_CHECKING:
     from reprod_log.frameworks.contract import Framework
 
 __all__ = [
-    "GROUP", "Framework", "framework_of", "is_loaded", "known_names", "loaded", "owner_of_model", "owner_of_tensor",
-    "watchable", "watchable_names",
+    "GROUP", "LIBRARY_OF", "Framework", "framework_of", "is_imported", "is_loaded", "known_names", "loaded",
+    "owner_of_model", "owner_of_tensor", "watchable", "watchable_names",
 ]  # fmt: skip
 
 _OURS = ("keras", "jax", "mindspore", "onnx", "paddle", "tensorflow", "torch")
 """The frameworks that have a folder or a file of their own here.
 
 Keras is asked before torch: on one of its backends its models are modules of torch as well."""
+LIBRARY_OF = {"flax.nnx": "jax", "flax.linen": "jax", "equinox": "jax", "haiku": "jax", "optax": "jax"}
+"""The frameworks whose models are those of libraries, by what their users import of these."""
 _TENSORS = ("Tensor", "Array", "Variable")
 """What frameworks call what they compute with."""
 GROUP = "reprod_log.frameworks"
@@ -134,13 +136,17 @@ def is_loaded(name: str) -> bool:
     package's folder is not the one its name says.
     """
     module = sys.modules.get(name)
-    if module is None or (
-        # In the middle of its own import; one that has its tensors already can be asked.
-        getattr(module.__spec__, "_initializing", False) and not any(hasattr(module, name) for name in _TENSORS)
-    ):
+    # In the middle of its own import, one that has its tensors already can be asked.
+    if module is None or not (is_imported(name) or any(hasattr(module, name) for name in _TENSORS)):
         return False
     file = getattr(module, "__file__", None)
     return file is None or _lies_in_its_place(name, file)
+
+
+def is_imported(name: str) -> bool:
+    """Whether the process has the whole module: it may be in the middle of its own import."""
+    module = sys.modules.get(name)
+    return module is not None and not getattr(module.__spec__, "_initializing", False)
 
 
 # Asked for every tensor; taking a path apart costs more than the rest of the question.

@@ -698,9 +698,6 @@ class Programs(Runner):
         """The side's model with what only a call tells of its modules, where these are made as it is called."""
         return side.model
 
-    watched_modules: tuple[str, ...] = ()
-    """What a program imports, one of them at least, before its models can be listened to."""
-
     def is_optimizer(self, thing: object) -> bool:
         return False
 

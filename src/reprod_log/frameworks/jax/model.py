@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -14,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from reprod_log.errors import UsageError
+from reprod_log.frameworks import is_imported
 from reprod_log.frameworks.contract import ModuleFacts, StateFacts, plain_settings
 from reprod_log.frameworks.module_tree import join
 from reprod_log.frameworks.nests import flatten
@@ -189,7 +189,7 @@ def _value(variable: Any) -> Any:
 def libraries() -> Iterator[Any]:
     """Our files for the libraries that are loaded."""
     for name, (needed, _) in _LIBRARIES.items():
-        if needed in sys.modules:
+        if is_imported(needed):
             yield import_module(f"{__package__}.{name}")
 
 
@@ -198,7 +198,7 @@ def model_of(given: Any) -> JaxModel | None:
     if isinstance(given, JaxModel):
         return given
     for name, (needed, wrapper) in _LIBRARIES.items():
-        if needed in sys.modules:
+        if is_imported(needed):
             library = import_module(f"{__package__}.{name}")
             if library.owns(given):
                 made: JaxModel = getattr(library, wrapper)(given)

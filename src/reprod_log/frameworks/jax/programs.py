@@ -30,7 +30,6 @@ class JaxPrograms(TreePrograms):
 
     can: frozenset[Capability] = frozenset(("gradient", "update", "float64", "isolate", "operators", "watch"))
     engine = ENGINE
-    watched_modules = ("flax.nnx", "flax.linen", "equinox", "haiku", "optax")
 
     def owns(self, model: object) -> bool:
         return model_of(model) is not None

@@ -10,12 +10,14 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial, wraps
+from importlib import import_module
+from types import FunctionType
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
+from reprod_log.frameworks import is_imported
 from reprod_log.frameworks.contract import Listener
 from reprod_log.frameworks.jax.engine import ENGINE
 from reprod_log.frameworks.jax.model import Calls, JaxModel, kept_by, libraries, model_of
@@ -40,14 +42,14 @@ class JaxWatch(Watch):
             undo.enter_context(self.engine.watched())
             for library in libraries():
                 undo.enter_context(library.CALLS.heard(partial(self._call, library.CALLS)))
-            for name in ("grad", "value_and_grad"):
-                undo.enter_context(method_replaced(jax, name, self._differentiating))
-            optax = sys.modules.get("optax")
-            if optax is not None:
-                undo.enter_context(_field_replaced(optax.GradientTransformation, "update", self._updating))
-            for home in (optax, sys.modules.get("equinox")):
-                if home is not None:
-                    undo.enter_context(method_replaced(home, "apply_updates", self._applying))
+            # What computes gradients looks it up there when it is called, wherever it was made.
+            undo.enter_context(method_replaced(import_module("jax._src.api"), "vjp", self._differentiating))
+            for home in ("optax", "equinox"):
+                if is_imported(home):
+                    undo.enter_context(_body_replaced(sys.modules[home].apply_updates, self._applying))
+            if is_imported("optax"):
+                transformation = sys.modules["optax"].GradientTransformation
+                undo.enter_context(_field_replaced(transformation, "update", self._updating))
             yield
 
     def _named(self, calls: Calls, module: Any) -> str | None:
@@ -82,12 +84,12 @@ class JaxWatch(Watch):
         kept = [leaf.path for leaf in self.models[name].leaves if leaf.recorded and not leaf.trained]
         self.put_all("buffer", name, {path: after[path] for path in kept if path in after})
 
-    def _differentiating(self, transform: Callable[..., Any]) -> Callable[..., Any]:
-        """What computes gradients, with the value of the function that it is given reported as a loss."""
+    def _differentiating(self, vjp: Callable[..., Any]) -> Callable[..., Any]:
+        """What differentiates a function, with the value of that reported as a loss."""
 
-        @wraps(transform)
-        def instead(function: Callable[..., Any], *options: Any, **named: Any) -> Any:
-            has_aux = named.get("has_aux", options[1] if len(options) > 1 else False)
+        @wraps(vjp)
+        def instead(function: Callable[..., Any], *primals: Any, **options: Any) -> Any:
+            has_aux = options.get("has_aux", False)
 
             def told(*args: Any, **kwargs: Any) -> Any:
                 before = self.made
@@ -97,7 +99,7 @@ class JaxWatch(Watch):
                     self.put("loss", "loss", value)
                 return outputs
 
-            return transform(wraps(function)(told), *options, **named)
+            return vjp(wraps(function)(told), *primals, **options)
 
         return instead
 
@@ -133,9 +135,10 @@ class JaxWatch(Watch):
             self.put("optimizer", below(name, path), one, role)
 
     def _applying(self, apply: Callable[..., Any]) -> Callable[..., Any]:
-        def instead(params: Any, updates: Any) -> Any:
-            result = apply(params, updates)
-            self.listener.attempt(self._put_parameters, params, result)
+        def instead(*args: Any, **kwargs: Any) -> Any:
+            result = apply(*args, **kwargs)
+            before = args[0] if args else next(one for name, one in kwargs.items() if name != "updates")
+            self.listener.attempt(self._put_parameters, before, result)
             return result
 
         return instead
@@ -146,6 +149,23 @@ class JaxWatch(Watch):
             name, arrays = ends
             self.put_all("update", name, {path: one - starts[1][path] for path, one in arrays.items()})
             self.put_all("parameter", name, arrays)
+
+
+@contextmanager
+def _body_replaced(function: Any, make: Callable[[Any], Any]) -> Iterator[None]:
+    """While it lasts, a function is `make(original)` under every name that it was imported by."""
+    parts = {name: getattr(function, name) for name in ("__code__", "__defaults__", "__kwdefaults__")}
+    original = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
+
+    def body(*args: Any, _reprod_instead: Any, **kwargs: Any) -> Any:
+        return _reprod_instead(*args, **kwargs)
+
+    function.__code__, function.__kwdefaults__ = body.__code__, {"_reprod_instead": make(original)}
+    try:
+        yield
+    finally:
+        for name, one in parts.items():
+            setattr(function, name, one)
 
 
 @contextmanager

@@ -41,7 +41,6 @@ class KerasPrograms(TreePrograms):
 
     can: frozenset[Capability] = frozenset(("gradient", "update", "float64", "isolate", "watch"))
     taps = KerasTaps
-    watched_modules = ("keras",)
 
     @property
     def engine(self) -> Engine:  # type: ignore[override]  # known when Keras has chosen its backend
