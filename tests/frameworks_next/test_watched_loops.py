@@ -103,6 +103,9 @@ def test_loops_of_the_other_libraries_are_recorded_alike(library):
     phases = {"data", "forward", "loss", "backward", "gradient", "update", "parameter", "optimizer"}
     assert {entry.key.phase for entry in recording.entries} == phases
     assert recording.steps == (0, 1)
+    # The whole is recorded, too, where it is a function and no module.
+    np.testing.assert_array_equal(recording["step0/data/#0:input.0"].array(), loops.ROWS)
+    assert recording["step0/forward/#0:output"].shape == loops.TARGETS.shape
     assert [float(recording[f"step{number}/loss/loss"].array()) for number in (0, 1)] == losses
     assert recording.provenance.framework == {"linen": "flax"}.get(library, library)
     assert [one.kind for one in recording.modules if one.kind] == ["linear", "layernorm", "linear"]

@@ -370,3 +370,14 @@ def method_replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterat
         yield
     finally:
         undo()
+
+
+@contextmanager
+def field_replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
+    """While it lasts, `make(value)` is what a field of every named tuple of a class has."""
+    field = vars(owner)[name]
+    setattr(owner, name, property(lambda one: make(field.__get__(one))))
+    try:
+        yield
+    finally:
+        setattr(owner, name, field)

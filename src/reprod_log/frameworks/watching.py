@@ -39,14 +39,11 @@ class Watch:
             self.listener.found(name, [])
         return name
 
-    def outermost(
-        self, name: str, args: Any, kwargs: Any, call: Callable[[Taps], Any], *, goes_on: bool = False
-    ) -> Any:
-        """What the call of a model gives; `goes_on` where it is a further part of the last one."""
-        if not goes_on:
-            self._number, self.made = next(self._numbers), self.made + 1
-            for role, leaf in (*self.engine.tensors_in(args, "input"), *self.engine.tensors_in(kwargs, "input")):
-                self.put("data", name, leaf, role, self._number)
+    def outermost(self, name: str, args: Any, kwargs: Any, call: Callable[[Taps], Any]) -> Any:
+        """What the call of a model gives."""
+        self._number, self.made = next(self._numbers), self.made + 1
+        for role, leaf in (*self.engine.tensors_in(args, "input"), *self.engine.tensors_in(kwargs, "input")):
+            self.put("data", name, leaf, role, self._number)
         self._name, self.taps = name, self._taps_class(self.engine, live=self._marked)
         try:
             output = call(self.taps)

@@ -5,17 +5,18 @@ the keywords of its call as the last if any.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import haiku as hk
-from haiku._src.base import current_frame
 
 from reprod_log.errors import CaptureError
 from reprod_log.frameworks.jax.linen import quiet
 from reprod_log.frameworks.jax.model import AppliedModel, Calls, JaxModel, JaxStarted, tree_leaves, tree_with
 from reprod_log.frameworks.side import Scope
-from reprod_log.frameworks.trees import Started, Taps
+from reprod_log.frameworks.trees import Started, field_replaced
 
 
 def owns(model: object) -> bool:
@@ -61,21 +62,12 @@ class _Started(JaxStarted):
         super().__init__(function)
         (self._params, self._state), self._keywords = trees, keywords
         self._modules = modules
-        self._taps: Taps | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._taps is None:
-            return self._applied(self._model, *args, **self._keywords, **kwargs)
-
-        def whole(*args: Any, **kwargs: Any) -> Any:
-            return self._applied(self._model, *args, **self._keywords, **kwargs)
-
-        return self._taps.call(self._model, "", whole, args, kwargs)
-
-    def _applied(self, function: Any, *args: Any, **kwargs: Any) -> Any:
-        if not isinstance(function, hk.TransformedWithState):
-            return function.apply(self._params, None, *args, **kwargs)
-        output, self._state = function.apply(self._params, self._state, None, *args, **kwargs)
+        kwargs = {**self._keywords, **kwargs}
+        if not isinstance(self._model, hk.TransformedWithState):
+            return self._model.apply(self._params, None, *args, **kwargs)
+        output, self._state = self._model.apply(self._params, self._state, None, *args, **kwargs)
         return output
 
     def part(self, path: str) -> Callable[..., Any]:
@@ -84,50 +76,76 @@ class _Started(JaxStarted):
             return self
         if module is None:
             raise CaptureError("a module of Haiku is known after a call only")
-        alone = hk.transform_with_state(lambda *args, **kwargs: module(*args, **kwargs))
-        return lambda *args, **kwargs: self._applied(alone, *args, **kwargs)
+        # Unpacked, because what is looked up is heard as a whole model.
+        _, apply = hk.transform_with_state(lambda *args, **kwargs: module(*args, **kwargs))
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            output, self._state = apply(self._params, self._state, None, *args, **kwargs)
+            return output
+
+        return call
 
     def after(self) -> Mapping[str, Any]:
         return dict(tree_leaves(self._state))
 
-    @contextmanager
-    def listening(self, taps: Taps) -> Iterator[None]:
-        self._taps = taps
-        with super().listening(taps):
-            yield
-        self._taps = None
+
+@dataclass
+class Function:
+    """The whole that is applied: a function, and no module."""
+
+    params: Any
+    state: Any
+    """After its call, that which it returned."""
 
 
 class HaikuCalls(Calls):
-    """The whole is a function, and no module: its outermost modules are heard."""
-
     def __init__(self) -> None:
-        self._frames: list[Any] = [None, None]
-        """Those of the last outermost call and of this one."""
+        self._applies = False
+        """Whether a whole is being applied now: others inside it are its own business."""
 
-    def heard(self, instead: Callable[..., Any]) -> AbstractContextManager[Any]:
-        def heard(original: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
+    @contextmanager
+    def heard(self, instead: Callable[..., Any]) -> Iterator[None]:
+        def method(original: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
             if context.method_name != "__call__":
                 return original(*args, **kwargs)
             return instead(context.module, original, args, kwargs)
 
-        manager: AbstractContextManager[Any] = hk.intercept_methods(heard)
-        return manager
+        # A function without a state looks up that of one with a state.
+        with (
+            hk.intercept_methods(method),
+            field_replaced(hk.TransformedWithState, "apply", partial(self._whole, instead)),
+        ):
+            yield
+
+    def _whole(self, instead: Callable[..., Any], apply: Callable[..., Any]) -> Callable[..., Any]:
+        # Users give these by name, too.
+        def applied(params: Any, state: Any, rng: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+            if self._applies:
+                return apply(params, state, rng, *args, **kwargs)  # type: ignore[no-any-return]  # as Haiku has it
+            function = Function(params, state)
+
+            def original(*args: Any, **kwargs: Any) -> Any:
+                output, function.state = apply(params, state, rng, *args, **kwargs)
+                return output
+
+            self._applies = True
+            try:
+                return instead(function, original, args, kwargs), function.state
+            finally:
+                self._applies = False
+
+        return applied
 
     def model(self, module: Any) -> JaxModel | None:
-        if hk.running_init():
+        if not isinstance(module, Function):
             return None
-        self._frames = [self._frames[1], current_frame()]
-        return HaikuModel((hk.TransformedWithState(None, None), hk.get_params(), hk.get_current_state()))
+        return HaikuModel((hk.TransformedWithState(None, None), module.params, module.state or {}))
 
     def path(self, module: Any) -> str:
-        return str(module.module_name).replace("/~/", ".").replace("/", ".")
-
-    def goes_on(self) -> bool:
-        return self._frames[0] is self._frames[1]
+        return "" if isinstance(module, Function) else str(module.module_name).replace("/~/", ".").replace("/", ".")
 
     def after(self, module: Any) -> Mapping[str, Any]:
-        return dict(tree_leaves(hk.get_current_state()))
+        return dict(tree_leaves(module.state))
 
 
 CALLS = _Started.calls = HaikuCalls()

@@ -117,10 +117,6 @@ class Calls(ABC):
         """While it lasts, this is the model that is called."""
         return nullcontext()
 
-    def goes_on(self) -> bool:
-        """Whether this outermost call belongs to the same program as the last one."""
-        return False
-
     def rate(self, module: Any, args: Any, kwargs: Mapping[str, Any]) -> float:
         """That of a dropout which is on and drops single elements; 0 for anything else."""
         return 0.0

@@ -22,7 +22,7 @@ from reprod_log.frameworks.contract import Listener
 from reprod_log.frameworks.jax.engine import ENGINE
 from reprod_log.frameworks.jax.model import Calls, JaxModel, kept_by, libraries, model_of
 from reprod_log.frameworks.nests import mapped
-from reprod_log.frameworks.trees import Taps, method_replaced
+from reprod_log.frameworks.trees import Taps, field_replaced, method_replaced
 from reprod_log.frameworks.watching import Watch, below
 
 
@@ -49,7 +49,7 @@ class JaxWatch(Watch):
                     undo.enter_context(_body_replaced(sys.modules[home].apply_updates, self._applying))
             if is_imported("optax"):
                 transformation = sys.modules["optax"].GradientTransformation
-                undo.enter_context(_field_replaced(transformation, "update", self._updating))
+                undo.enter_context(field_replaced(transformation, "update", self._updating))
             yield
 
     def _named(self, calls: Calls, module: Any) -> str | None:
@@ -76,7 +76,7 @@ class JaxWatch(Watch):
             return taps.call(module, calls.path(module) or "", original, args, kwargs)
 
         with calls.within(module):
-            output = self.outermost(name, args, kwargs, call, goes_on=calls.goes_on())
+            output = self.outermost(name, args, kwargs, call)
             self.listener.attempt(self._put_buffers, name, calls.after(module))
         return output
 
@@ -166,17 +166,6 @@ def _body_replaced(function: Any, make: Callable[[Any], Any]) -> Iterator[None]:
     finally:
         for name, one in parts.items():
             setattr(function, name, one)
-
-
-@contextmanager
-def _field_replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
-    """While it lasts, `make(value)` is what a field of every named tuple of a class has."""
-    field = vars(owner)[name]
-    setattr(owner, name, property(lambda one: make(field.__get__(one))))
-    try:
-        yield
-    finally:
-        setattr(owner, name, field)
 
 
 def _array(_: str, leaf: Any) -> Any:
