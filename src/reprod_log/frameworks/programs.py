@@ -290,7 +290,8 @@ def _first_calls(running: Running, inputs: Any) -> Iterator[Call]:
     _, _, values, _, taps = run({}, (running.arrays, inputs), running.draw(Masks()))
     known = {one.path: one for one in running.model.built(taps.modules).infos()}
     for path, (args, kwargs, output) in taps.arguments.items():
-        own = running.channels(known[path]) if path in known else Channels()
+        # The whole is shown as it was called.
+        own = running.channels(known[path]) if path and path in known else Channels()
 
         def array(role: str, leaf: Any, path: str = path, own: Channels = own) -> Any:
             if not engine.is_tensor(leaf):
