@@ -14,13 +14,13 @@ Arrays = dict[str, np.ndarray]
 
 def torchvision_models() -> Any:
     """torchvision for its models only: its compiled operators belong to another build of torch than the CPU one."""
-    import torch
+    from torch import library
 
     if not _KEPT:
-        library = torch.library.Library("torchvision", "FRAGMENT")
+        operators = library.Library("torchvision", "FRAGMENT")
         for name in ("nms", "qnms"):
-            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        _KEPT.append(library)
+            operators.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        _KEPT.append(operators)
     import torchvision.models
 
     return torchvision.models

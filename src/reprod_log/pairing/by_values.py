@@ -202,7 +202,8 @@ def _read_elsewhere(several: Collection[str], compared: Iterable[tuple[Key, bool
     """
     if not several:
         return set()
-    rows = [*compared, *((one.key, one.is_zero()) for one in alone if one.key.phase in ("gradient", "backward"))]
+    lost = (one for one in alone if one.key.phase in ("gradient", "backward") and not one.is_zero())
+    rows = [*compared, *((one.key, False) for one in lost)]
     differ = {key.path for key, equal in rows if _is_given_back(key, several) and not equal}
     shown: dict[str, list[bool]] = {}
     for key, equal in rows:
@@ -213,7 +214,7 @@ def _read_elsewhere(several: Collection[str], compared: Iterable[tuple[Key, bool
 
 
 def _gradients(pairs: Iterable[Pair], weights: WeightMap) -> tuple[list[tuple[Key, bool]], list[tuple[Key, bool]]]:
-    """The gradients of both sides that have partners, and whether they are the same."""
+    """The gradients of both sides that have partners, and whether they are the same; zeros on both say nothing."""
     both = [pair for pair in pairs if pair.reference.key.phase in ("gradient", "backward")]
     runs = {pair.reference.key.run for pair in both}
     run, limit = (_FLOAT64, LOOSE) if _FLOAT64 in runs else ("", AS_RUN)
@@ -221,7 +222,7 @@ def _gradients(pairs: Iterable[Pair], weights: WeightMap) -> tuple[list[tuple[Ke
     theirs: list[tuple[Key, bool]] = []
     for pair in both:
         key = pair.reference.key
-        if key.run == run:
+        if key.run == run and not (pair.reference.is_zero() and pair.candidate.is_zero()):
             equal = _is_equal_pair(pair, limit)
             ours.append((key, equal))
             links = weights.by_source.get(key.path, ()) if key.phase == "gradient" else ()

@@ -63,7 +63,7 @@ def render(alignment: Alignment, options: Options = USUAL) -> str:
     data["tensors"] = options.tensors
     shared = options.assets
     if shared:
-        data["library"] = [f"{shared}/{name}" for name in _LIBRARY]
+        data["scripts"] = [f"{shared}/{name}" for name in _LIBRARY]
     script = scripts(*_SCRIPTS)
     return page(
         "report.html.j2",

@@ -4,7 +4,7 @@ let library = null;
 // The library is run when the first chart is wanted. Its script lies in the page, or beside the pages that share it.
 const loaded = (address) => new Promise((done, failed) => root.append(make("script", { src: address, onload: done, onerror: failed })));
 async function readLibrary() {
-  for (const address of data.library ?? []) await loaded(address);
+  for (const address of data.scripts ?? []) await loaded(address);
   for (const one of await Promise.all([...document.querySelectorAll("script.packed")].map(unpacked))) root.append(make("script", {}, one));
   Bokeh.set_log_level("warn");
 }
