@@ -73,16 +73,19 @@ def match_by_values(
     several = _of_several_outputs(reference, candidate, found)
     gradients = _gradients(pairs, weights)
     read = _read_elsewhere(several[0], gradients[0], left), _read_elsewhere(several[1], gradients[1], rest)
-    idle = _idle_gradients(reference, candidate, pairs)
+    updates = _updates(reference), _updates(candidate)
+    used = (
+        updates[0] | _renamed(updates[1], weights.by_target),
+        updates[1] | _renamed_back(updates[0], weights.by_source),
+    )
+    idle = _idle_gradients(pairs, used, gradients[0])
     kept = [
         pair
         for pair in pairs
         if not (_is_given_back(pair.reference.key, read[0]) or _is_given_back(pair.candidate.key, read[1]))
         and pair.reference.key not in idle
     ]
-    updates = _updates(reference), _updates(candidate)
-    idle_here = _idle_alone(alone, gradients[0], updates[0] | _renamed(updates[1], weights.by_target))
-    idle_there = _idle_alone(lost, gradients[1], updates[1] | _renamed_back(updates[0], weights.by_source))
+    idle_here, idle_there = _idle_alone(alone, gradients[0], used[0]), _idle_alone(lost, gradients[1], used[1])
     alone = [one for one in alone if not _is_given_back(one.key, read[0]) and id(one) not in idle_here]
     lost = [one for one in lost if not _is_given_back(one.key, read[1]) and id(one) not in idle_there]
     compared = {id(one) for pair in kept for one in (pair.reference, pair.candidate)}
@@ -230,13 +233,16 @@ def _gradients(pairs: Iterable[Pair], weights: WeightMap) -> tuple[list[tuple[Ke
     return ours, theirs
 
 
-def _idle_gradients(reference: Recording, candidate: Recording, pairs: Iterable[Pair]) -> set[Key]:
+def _idle_gradients(
+    pairs: Iterable[Pair],
+    used: tuple[Collection[_Update], Collection[_Update]],
+    compared: Iterable[tuple[Key, bool]],
+) -> set[Key]:
     """Gradients that differ by those of the step before, in steps in which neither side's optimizers use them.
 
     The critic of a generator gets gradients that nobody wants while the generator is trained: one program clears them
     before they come, another one before its critic is trained.
     """
-    used, used_there = _updates(reference), _updates(candidate)
     before: dict[tuple[str, str, str], tuple[Array, Array]] = {}
     found: set[Key] = set()
     for pair in pairs:
@@ -247,37 +253,36 @@ def _idle_gradients(reference: Recording, candidate: Recording, pairs: Iterable[
         if both is None:
             continue
         place = key.run, key.path, key.role
-        idle = (key.path, key.step) not in used and (other.path, other.step) not in used_there
+        idle = (key.path, key.step) not in used[0] and (other.path, other.step) not in used[1]
         if idle and place in before and before[place][0].shape == both[0].shape:
             limit = LOOSE if key.run else AS_RUN
             kept = (both[0] - before[place][0], both[1]), (both[0], both[1] - before[place][1])
             if not same_numbers(*both, limit) and any(same_numbers(*one, limit) for one in kept):
                 found.add(key)
         before[place] = both
-    return found
+    harmless = _harmless(found, compared, used[0])
+    return {key for key in found if key.path in harmless}
 
 
 def _idle_alone(
     alone: Iterable[Entry], compared: Iterable[tuple[Key, bool]], used: Collection[_Update]
 ) -> frozenset[int]:
-    """Gradients of one side alone that no optimizer uses in their step, and that change nothing later.
-
-    A program may freeze its critic while the generator is trained. The next update of the same weight shows whether
-    the gradient was kept: there both sides must have the same.
-    """
+    """Gradients of one side alone that no optimizer uses in their step: a program may freeze its critic while the
+    generator is trained."""
     idle = [one for one in alone if one.key.phase == "gradient" and (one.key.path, one.key.step) not in used]
-    equal = {(key.path, key.step) for key, is_equal in compared if is_equal and key.phase == "gradient"}
-    harmless = {
-        one.key.path
-        for one in idle
-        if (
-            later := sorted(
-                step or 0 for path, step in used if path == one.key.path and (step or 0) > (one.key.step or 0)
-            )
-        )
-        and (one.key.path, later[0]) in equal
-    }
+    harmless = _harmless((one.key for one in idle), compared, used)
     return frozenset(id(one) for one in idle if one.key.path in harmless)
+
+
+def _harmless(idle: Iterable[Key], compared: Iterable[tuple[Key, bool]], used: Collection[_Update]) -> set[str]:
+    """Weights whose idle gradients change nothing later: at the next update both sides have the same gradient."""
+    equal = {(key.path, key.step) for key, is_equal in compared if is_equal and key.phase == "gradient"}
+    found = set()
+    for key in idle:
+        later = [step or 0 for path, step in used if path == key.path and (step or 0) > (key.step or 0)]
+        if later and (key.path, min(later)) in equal:
+            found.add(key.path)
+    return found
 
 
 def _updates(recording: Recording) -> set[_Update]:
