@@ -143,6 +143,7 @@ bench: $(VENV)/ready ## measure start-up, comparing and recording beside others,
 	$(BIN)/python benchmarks/scale.py $(if $(PEER),--peer $(PEER)) --gigabytes $(or $(GIGABYTES),2)
 	$(BIN)/python benchmarks/capture_overhead.py
 	$(BIN)/python benchmarks/size.py
+	$(BIN)/python benchmarks/report_page.py
 
 bench-large: $(VENV)/ready ## compare up to 16 GB, or as much as the disk has room for
 	$(BIN)/python benchmarks/scale.py --large 16

@@ -2,11 +2,14 @@
 
     python benchmarks/size.py [--widths 256 512 1024] [--steps 1 2 4] [--folder FOLDER] [--stages]
     python benchmarks/size.py --published resnet50 bert-base
+    python benchmarks/size.py --decoder 2048 18 32000 --folder FOLDER [--wrong 9]
 
 A transformer of torch against the same of paddle, two AdamW steps and more, each case in a process of its own. Private
 memory is what the process alone holds (RssAnon) above what it held before the call, sampled every 5 ms: pages of the
 spool's files, which the system may take back at any time, are no part of it. `--stages` prints the peak of every stage.
-The second form runs models of published sizes.
+The second form runs models of published sizes. The third runs forward and loss of a decoder (width, depth, words: a
+billion parameters here) that is never in memory whole: blocks of bfloat16 checkpoints, which it writes to the folder
+and removes. `--wrong` plants another epsilon in a norm of that block of the candidate.
 """
 
 from __future__ import annotations
@@ -15,9 +18,11 @@ import argparse
 import json
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +167,102 @@ def resnet50(nn: Any, module: Any, conv: Any, norm: Any, bare: dict[str, bool]) 
     return ResNet()
 
 
+def decoder(library: Any, width: int, depth: int, words: int, wrong: int | None = None) -> dict[str, Any]:
+    """Functions that make the blocks of a decoder, of the layers of either framework."""
+    nn, heads = library.nn, max(width // 64, 1)
+    module, eps = (nn.Module, "eps") if hasattr(nn, "Module") else (nn.Layer, "epsilon")
+
+    class Block(module):  # type: ignore[misc]
+        def __init__(self, place: int) -> None:
+            super().__init__()
+            self.norm1 = nn.LayerNorm(width, **{eps: 1e-3 if place == wrong else 1e-5})
+            self.norm2 = nn.LayerNorm(width)
+            self.query, self.key, self.value, self.out = (nn.Linear(width, width) for _ in range(4))
+            self.wide, self.narrow, self.act = nn.Linear(width, 4 * width), nn.Linear(4 * width, width), nn.GELU()
+
+        def forward(self, x: Any) -> Any:
+            normed = self.norm1(x)
+            q, k, v = (self.split(one(normed)) for one in (self.query, self.key, self.value))
+            scores = (q * (width // heads) ** -0.5) @ k.swapaxes(-1, -2)
+            scores = scores + library.triu(library.full_like(scores, -1e9), 1)
+            together = (nn.functional.softmax(scores, -1) @ v).swapaxes(1, 2).reshape(list(x.shape))
+            x = x + self.out(together)
+            return x + self.narrow(self.act(self.wide(self.norm2(x))))
+
+        def split(self, x: Any) -> Any:
+            return x.reshape([x.shape[0], x.shape[1], heads, width // heads]).swapaxes(1, 2)
+
+    class Head(module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.words = nn.LayerNorm(width), nn.Linear(width, words)
+
+        def forward(self, x: Any) -> Any:
+            return self.words(self.norm(x)).flatten(0, 1)
+
+    blocks = {f"blocks.{place}": partial(Block, place) for place in range(depth)}
+    return {"embedding": lambda: nn.Embedding(words, width), **blocks, "head": Head}
+
+
+def checkpoints(parts: dict[str, Any], folder: Path) -> tuple[list[Path], list[Path], int]:
+    """The weights of torch's blocks as files of both frameworks, a file for each block, and how many there are."""
+    import ml_dtypes
+    import torch
+
+    from reprod_log.recording.safetensors import write_tensors
+
+    torch.manual_seed(0)
+    files: tuple[list[Path], list[Path]] = [], []
+    parameters = 0
+    for name, make in parts.items():
+        block = make()
+        linear = {f"{path}.weight" for path, one in block.named_modules() if isinstance(one, torch.nn.Linear)}
+        state = {key: one.numpy().astype(ml_dtypes.bfloat16) for key, one in block.state_dict().items()}
+        parameters += sum(one.size for one in state.values())
+        for place, written in enumerate(files):
+            written.append(folder / f"{place}-{name}.safetensors")
+            with written[-1].open("wb") as file:
+                turned = {key: one.T.copy() if place and key in linear else one for key, one in state.items()}
+                write_tensors(file, {f"{name}.{key}": one for key, one in turned.items()}, {})
+    return *files, parameters
+
+
+def decoder_measured(width: int, depth: int, words: int, wrong: int | None, folder: str) -> Measured:
+    """One alignment of two decoders in blocks, each side with the weights of its own files."""
+    import numpy as np
+    import paddle
+    import torch
+
+    from reprod_log import Blocks, align_models
+
+    torch.set_num_threads(1)
+    ours, theirs = decoder(torch, width, depth, words), decoder(paddle, width, depth, words, wrong)
+    tokens = np.random.default_rng(0).integers(0, words, (1, 32))
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        here, there, parameters = checkpoints(ours, Path(place))
+        sampler = Sampler()
+        sampler.start()
+        started = time.process_time(), time.time()
+        alignment = align_models(
+            Blocks(ours, here),
+            Blocks(theirs, there),
+            tokens,
+            targets=np.roll(tokens, -1).reshape(-1),
+            loss=(torch.nn.functional.cross_entropy, paddle.nn.functional.cross_entropy),
+            transfer=False,
+            quick=True,
+            spool=folder,
+            threads=1,
+            progress=lambda what, done, total: what == "blocks" and print(f"block {done} of {total}", file=sys.stderr),
+        )
+    sampler.over.set()
+    sampler.join()
+    seconds = time.process_time() - started[0]
+    print(alignment, f"{time.time() - started[1]:.0f} s by the clock", sep="\n", file=sys.stderr)
+    judged = len(alignment.verdict.judgements)
+    return Measured(parameters, max(sampler.peaks.values()), 0, seconds, alignment.verdict.status.name, judged)
+
+
 def published(name: str) -> tuple[Any, Any, Any]:
     """A model of a published size."""
     if name == "resnet50":
@@ -245,10 +346,30 @@ def main() -> None:
     parser.add_argument("--folder")
     parser.add_argument("--stages", action="store_true")
     parser.add_argument("--published", nargs="+")
+    parser.add_argument("--decoder", type=int, nargs=3, metavar=("WIDTH", "DEPTH", "WORDS"))
+    parser.add_argument("--wrong", type=int)
     parser.add_argument("--case", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.case:
         print(json.dumps(asdict(measured(given.case[0], int(given.case[1]), given.folder, given.stages))))
+        return
+    if given.decoder:
+        one = decoder_measured(*given.decoder, given.wrong, given.folder or tempfile.gettempdir())
+        row = [
+            f"{one.parameters / 1e6:.0f} M",
+            f"{given.decoder[0]} wide, {given.decoder[1]} deep, {given.decoder[2]} words",
+            "none" if given.wrong is None else f"eps in blocks.{given.wrong}",
+            f"{one.private / one.parameters:.1f}",
+            f"{one.private / 1e9:.2f} GB",
+            f"{one.seconds:.0f}",
+            one.verdict,
+        ]
+        print(*row, sep="  ")
+        heads = ["parameters", "decoder", "mistake", "private", "private, all", "CPU s", "verdict"]
+        text = f"{versions('torch', 'paddlepaddle', 'numpy', 'reprod_log')}; {machine()}.\n\nBytes per parameter.\n\n"
+        write_section(
+            "Size, blocks" if given.wrong is None else "Size, blocks with a mistake", text + table(heads, [row])
+        )
         return
     rows = []
     models = [str(width) for width in given.widths] if given.published is None else given.published

@@ -11,6 +11,7 @@ from .version import __version__ as __version__
 
 if TYPE_CHECKING:
     from reprod_log.alignment import Alignment, align
+    from reprod_log.alignment.blocks import Blocks
     from reprod_log.alignment.models import align_models
     from reprod_log.capture import watch
     from reprod_log.recording import Recording
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Alignment",
+    "Blocks",
     "CalibratedPolicy",
     "Limit",
     "Policy",
@@ -42,6 +44,7 @@ __all__ = [
 # The new engine is loaded at first use: a script that only logs should start as fast as it did.
 _HOMES = {
     "Alignment": "reprod_log.alignment",
+    "Blocks": "reprod_log.alignment.blocks",
     "CalibratedPolicy": "reprod_log.verdict",
     "Limit": "reprod_log.verdict",
     "Policy": "reprod_log.verdict",

@@ -1,7 +1,6 @@
 """The HTML report in a real Chromium: light and dark, narrow, in Chinese, without scripts, hostile names, large."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -128,46 +127,6 @@ def test_five_thousand_entries_stay_usable(open_report: OpenPage, tmp_path: Path
     until(page, "!document.getElementById('entry').hidden")
     page.keyboard.press("Escape")
     until(page, "document.activeElement.innerText === inWords(data.keys.length - 1)")
-
-
-ACT = "(act) => { new Function(act)(); document.body.offsetHeight; document.getElementById('entries').offsetHeight; }"
-LOOP = "const seen = new Map(); for (let one = 0; one < 300000; one++) seen.set(one % 1000, String(one));"
-"""Ten milliseconds on a quiet machine."""
-
-
-def test_five_thousand_entries_answer_at_once(browser: Any, tmp_path: Path) -> None:
-    path = write_report(many(5000), tmp_path / "report.html")
-    page = browser.new_context(bypass_csp=True).new_page()
-    page.goto(path.as_uri())
-    painted = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0")
-    acts = {
-        "search": "document.getElementById('search').value = 'layer2'; "
-        "document.getElementById('search').dispatchEvent(new Event('input'))",
-        "sort": "document.querySelector('#table th[data-sort=max_abs] button').click()",
-        "filter": "document.querySelector('#status-filter button').click()",
-        "language": "switchLanguage()",
-        "entry": "state.entry = 100; drawEntry(100)",
-    }
-    page.evaluate("reading")
-    page.evaluate("document.getElementById('layers').scrollIntoView()")
-    # In time of the processor: what else the machine is doing is not the page's.
-    session = page.context.new_cdp_session(page)
-    session.send("Performance.enable", {"timeDomain": "threadTicks"})
-
-    def busy() -> float:
-        metrics = session.send("Performance.getMetrics")["metrics"]
-        return 1000 * float(next(one["value"] for one in metrics if one["name"] == "TaskDuration"))
-
-    def took(act: str) -> float:
-        before = busy()
-        page.evaluate(ACT, act)
-        return busy() - before
-
-    limit = 100 * max(1.0, min(took(LOOP) for _ in range(7)) / 10)
-    slow = {name: time for name, act in acts.items() if (time := min(took(act) for _ in range(7))) > limit}
-    assert slow == {}
-    # By the clock, so a guard against work that grows with the square; 360 ms on a machine with other work.
-    assert painted < 5_000
 
 
 def test_rows_beyond_the_most_are_left_out_and_counted(open_report: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:

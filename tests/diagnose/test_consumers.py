@@ -106,3 +106,29 @@ def test_operators_in_another_order_are_both_named() -> None:
         return tape.trace
 
     assert names(find_culprits(block(sum_first=True), block(sum_first=False))) == ("add", "relu")
+
+
+def attention(scale: float, fill: float | None) -> Trace:
+    """`softmax(scale · scores + mask)`, or the same in one fused operator that makes its own mask."""
+    tape = Tape()
+    queries, keys = (tape.given(one) for one in (MEAN, NOISE))
+    allowed = np.tril(np.ones((4, 4)))
+
+    def shares(scores: Any, mask: Any) -> Any:
+        weights = np.exp(scores + mask)
+        return weights / weights.sum(-1, keepdims=True)
+
+    if fill is None:
+        hidden = np.where(allowed, 0.0, -np.inf)
+        tape.call("fused", lambda q, k: shares(scale * (q @ k.T), hidden), queries, keys)
+        return tape.trace
+    full = tape.given(np.full((4, 4), fill))
+    mask = tape.call("triu", lambda x: np.where(allowed, 0.0, x), full)
+    scores = tape.call("matmul", lambda q, k: scale * (q @ k.T), queries, keys)
+    tape.call("softmax", shares, scores, mask)
+    return tape.trace
+
+
+def test_mask_that_only_one_side_has_is_not_at_fault() -> None:
+    assert names(find_culprits(attention(0.5, None), attention(0.3, -1e9))) == ("fused", "matmul")
+    assert names(find_culprits(attention(0.3, -np.inf), attention(0.5, None))) == ("matmul", "fused")

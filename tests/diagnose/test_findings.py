@@ -95,4 +95,4 @@ def test_every_hypothesis_has_a_name_of_its_own() -> None:
 def test_only_known_findings_are_superseded() -> None:
     table = json.loads(Path(finding.__file__).with_name("findings.json").read_text(encoding="utf-8"))
     known = {row["rule"] for row in table.values() if "rule" in row}
-    assert {rule for edge in SUPERSEDED for rule in (edge.rule, *edge.others) if rule} <= known
+    assert {rule for edge in SUPERSEDED for rule in (edge.rule, *(edge.others or ())) if rule} <= known

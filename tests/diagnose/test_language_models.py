@@ -114,6 +114,19 @@ def test_accumulation_that_is_not_divided_is_named_with_the_line_to_write() -> N
     assert "(loss / 2).backward()" in words()(first.advice)
 
 
+def trained(model: Any, ours: Any, theirs: Any) -> Alignment:
+    """Two steps with an optimizer for each side."""
+    return align_models(
+        model,
+        PaddleModel(False),
+        {"ids": IDS},
+        targets=IDS,
+        loss=(torch_loss, paddle_loss),
+        optimizer=(ours, theirs),
+        steps=2,
+    )
+
+
 def test_decay_on_biases_is_named_although_a_warm_up_begins_at_zero() -> None:
     def ours(model: Any) -> Any:
         groups = [
@@ -127,16 +140,24 @@ def test_decay_on_biases_is_named_although_a_warm_up_begins_at_zero() -> None:
         rate = paddle.optimizer.lr.LambdaDecay(0.1, lambda step: min(step / 2, 1.0))
         return paddle.optimizer.Momentum(rate, 0.9, parameters=model.parameters(), weight_decay=0.1), rate
 
-    alignment = align_models(
-        TorchModel(False),
-        PaddleModel(False),
-        {"ids": IDS},
-        targets=IDS,
-        loss=(torch_loss, paddle_loss),
-        optimizer=(ours, theirs),
-        steps=2,
-    )
+    alignment = trained(TorchModel(False), ours, theirs)
     assert "weight decay is applied to mid.bias in the candidate only" in causes(alignment)["update_fit"]
+
+
+def test_smaller_decay_is_not_a_missing_one_where_some_weights_are_too_small_to_tell() -> None:
+    model = TorchModel(False)
+    with torch.no_grad():
+        model.mid.bias.fill_(1e-9)
+
+    def ours(model: Any) -> Any:
+        return torch.optim.AdamW(model.parameters(), 1e-3, weight_decay=0.05)
+
+    def theirs(model: Any) -> Any:
+        return paddle.optimizer.AdamW(1e-3, parameters=model.parameters(), weight_decay=0.01)
+
+    alignment = trained(model, ours, theirs)
+    assert "weight decay of the optimizer differs: 0.05 in the reference, 0.01 in the candidate" in str(alignment)
+    assert "missing" not in str(alignment)
 
 
 class TorchCentre(torch.nn.Module):

@@ -10,6 +10,8 @@ import pytest
 
 from pairing.made import PADDLE, TORCH, Model
 from reprod_log.pairing import match
+from reprod_log.pairing.crossings import find_crossings
+from reprod_log.pairing.links import AS_IS, Link
 from reprod_log.recording import Entry, Recording
 
 RANDOM = np.random.default_rng(0)
@@ -96,3 +98,39 @@ def test_weights_without_values_say_nothing(lacking: str, detail: str) -> None:
     bare = sides[lacking]
     sides[lacking] = Recording(tuple(map(without, bare.entries)), modules=bare.modules)
     assert exchanged(*sides.values())["a"] == "x"
+
+
+def links(pairs: dict[str, str]) -> dict[str, Link]:
+    """The map that gives each layer of the candidate the weight of one of the reference, all of one shape."""
+    return {
+        f"{target}.weight": Link(f"{target}.weight", (4,), (f"{source}.weight",), ((4,),), AS_IS, "values")
+        for target, source in pairs.items()
+    }
+
+
+CROSSED = {
+    "one word each": {"up": "gate_proj", "gate": "up_proj"},
+    "letters for words": {"f": "gate", "g": "filter"},
+    "queries and keys": {"wq": "k_proj", "wk": "q_proj"},
+    "the same two names": {"norm2": "norm3", "norm3": "norm2", "norm1": "norm1"},
+}
+STRAIGHT = {
+    "a word that is only like one of two": {
+        "attn_norm": "input_layernorm",
+        "ffn_norm": "post_attention_layernorm",
+    },
+    "words for a kind of layer": {"mixers.0.norm_t": "layers.0.n1", "ln": "norm"},
+    "a letter": {"dec.0.c2": "u1.conv2", "upsample": "upc"},
+    "counted from another number": {"conv0": "conv1", "conv1": "conv2"},
+    "the same names": {"linear1": "linear1", "linear2": "linear2"},
+}
+
+
+@pytest.mark.parametrize("pairs", CROSSED.values(), ids=CROSSED.keys())
+def test_names_that_go_together_the_other_way_round_are_told(pairs: dict[str, str]) -> None:
+    assert len(find_crossings(links(pairs), {})) == 1
+
+
+@pytest.mark.parametrize("pairs", STRAIGHT.values(), ids=STRAIGHT.keys())
+def test_names_that_say_nothing_of_an_exchange_are_no_doubt(pairs: dict[str, str]) -> None:
+    assert find_crossings(links(pairs), {}) == ()

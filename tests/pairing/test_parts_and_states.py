@@ -144,3 +144,162 @@ def test_gates_are_found_although_their_states_begin_with_zeros() -> None:
 
 def test_no_map_agrees_when_a_loop_forgets_too_much() -> None:
     assert not weight_map(Fused(), Gates(forgetful=True), SERIES).agrees
+
+
+class Readers(tn.Module):
+    """Learned queries that read from a sequence, repeated for every sample."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.queries = tn.Parameter(torch.randn(3, 8))
+        self.read, self.leave = tn.MultiheadAttention(8, 2, batch_first=True), tn.Linear(8, 3)
+
+    def forward(self, x: Any) -> Any:
+        asked = self.queries.expand(x.shape[0], -1, -1)
+        return self.leave(asked + self.read(asked, x, x, need_weights=False)[0])
+
+
+class Pooling(pn.Layer):
+    """The same with queries that are the same for all samples until they meet the keys."""
+
+    def __init__(self, *, scale: float = 4**-0.5) -> None:
+        super().__init__()
+        self.latent, self.scale = self.create_parameter([3, 8]), scale
+        self.ask, self.kv, self.out, self.head = pn.Linear(8, 8), pn.Linear(8, 16), pn.Linear(8, 8), pn.Linear(8, 3)
+
+    def forward(self, x: Any) -> Any:
+        asked = self.ask(self.latent).reshape([1, 3, 2, 4]).transpose([0, 2, 1, 3])
+        keys, values = self.kv(x).reshape([*x.shape[:2], 2, 2, 4]).transpose([2, 0, 3, 1, 4])
+        shares = pf.softmax(self.scale * paddle.matmul(asked, keys, transpose_y=True))
+        read = paddle.matmul(shares, values).transpose([0, 2, 1, 3]).reshape([-1, 3, 8])
+        return self.head(self.latent + self.out(read))
+
+
+TOKENS = np.random.default_rng(1).normal(size=(4, 5, 8)).astype(np.float32)
+
+
+def test_learned_queries_are_an_input_of_the_search() -> None:
+    assert align_models(Readers(), Pooling(), TOKENS).passed
+    assert weight_map(Pooling(), Readers(), TOKENS).agrees
+
+
+def test_a_mistake_behind_learned_queries_is_found_and_not_refused() -> None:
+    assert align_models(Readers(), Pooling(scale=8**-0.5), TOKENS).status is Status.FAIL
+
+
+class Token(tn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.norm, self.read, self.leave = (
+            tn.LayerNorm(8),
+            tn.MultiheadAttention(8, 2, batch_first=True),
+            tn.Linear(8, 3),
+        )
+
+    def forward(self, x: Any) -> Any:
+        given = self.norm(x)
+        return self.leave(x + self.read(given, given, given, need_weights=False)[0])
+
+
+class Separate(pn.Layer):
+    """Attention with a layer for each part, the queries scaled before they meet the keys."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.head = pn.LayerNorm(8), pn.Linear(8, 3)
+        self.one, self.two, self.three, self.four = (pn.Linear(8, 8) for _ in range(4))
+
+    def forward(self, x: Any) -> Any:
+        given = self.norm(x)
+        q, k, v = (
+            layer(given).reshape([*x.shape[:2], 2, 4]).transpose([0, 2, 1, 3])
+            for layer in (self.one, self.two, self.three)
+        )
+        read = paddle.matmul(pf.softmax(paddle.matmul(q * 0.5, k, transpose_y=True)), v)
+        return self.head(x + self.four(read.transpose([0, 2, 1, 3]).reshape(x.shape)))
+
+
+def test_a_bias_that_a_softmax_hides_is_not_decided_by_it() -> None:
+    links = weight_map(Token(), Separate(), TOKENS).by_target
+    assert links["two.bias"].sources == ("read.in_proj_bias",)
+    assert align_models(Token(), Separate(), TOKENS).passed
+
+
+class Selective(tn.Module):
+    """One layer for three things of unequal sizes, the last two of which meet only later."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.all, self.leave = tn.Linear(8, 10, bias=False), tn.Linear(4, 3)
+
+    def forward(self, x: Any) -> Any:
+        pace, enter, read = self.all(x).split([2, 4, 4], -1)
+        return self.leave(torch.sigmoid(pace.sum(-1, keepdim=True)) * enter * torch.softmax(read, -1))
+
+
+class Selected(pn.Layer):
+    """The same with a layer for each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pace, self.enter, self.read = (pn.Linear(8, size, bias_attr=False) for size in (2, 4, 4))
+        self.leave = pn.Linear(4, 3)
+
+    def forward(self, x: Any) -> Any:
+        share = pf.sigmoid(self.pace(x).sum(-1, keepdim=True))
+        enter = self.enter(x)
+        return self.leave(share * enter * pf.softmax(self.read(x)))
+
+
+def test_parts_of_unequal_sizes_compete_until_they_meet() -> None:
+    assert weight_map(Selective(), Selected(), TOKENS).agrees
+    assert weight_map(Selected(), Selective(), TOKENS).agrees
+
+
+class Last(tn.Module):
+    """A norm over channels that are the last axis."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.enter, self.norm, self.leave = tn.Conv2d(3, 6, 1), tn.LayerNorm(6, eps=1e-6), tn.Linear(6, 3)
+
+    def forward(self, x: Any) -> Any:
+        return self.leave(self.norm(0.01 * self.enter(x).permute(0, 2, 3, 1)).mean((1, 2)))
+
+
+class First(pn.Layer):
+    """The same norm by hand, over channels that are the first axis; as many as there are rows and columns."""
+
+    class Norm(pn.Layer):
+        def __init__(self, eps: float) -> None:
+            super().__init__()
+            self.scale, self.shift = self.create_parameter([6]), self.create_parameter([6], is_bias=True)
+            self.eps = eps
+
+        def forward(self, x: Any) -> Any:
+            apart = x - x.mean(1, keepdim=True)
+            x = apart / paddle.sqrt((apart * apart).mean(1, keepdim=True) + self.eps)
+            return x * self.scale.reshape([1, -1, 1, 1]) + self.shift.reshape([1, -1, 1, 1])
+
+    def __init__(self, eps: float) -> None:
+        super().__init__()
+        self.enter, self.norm, self.leave = pn.Conv2D(3, 6, 1), First.Norm(eps), pn.Linear(6, 3)
+
+    def forward(self, x: Any) -> Any:
+        return self.leave(self.norm(0.01 * self.enter(x)).mean([2, 3]))
+
+
+def test_what_differs_is_measured_in_the_layout_of_its_side() -> None:
+    images = np.random.default_rng(2).normal(size=(2, 3, 6, 6)).astype(np.float32)
+    assert align_models(Last(), First(1e-6), images).passed
+    alignment = align_models(Last(), First(1e-5), images)
+    first = alignment.verdict.first_divergence
+    assert first is not None
+    assert (first.key.path, first.key.run) == ("norm", ""), "it cannot be run alone on the other's input"
+    row = next(one for one in alignment.comparison.rows if one.key == first.key)
+    assert row.measurement is not None
+    assert row.measurement.rel_l2 < 0.5, "another epsilon, not another layout"

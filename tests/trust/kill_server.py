@@ -1,7 +1,7 @@
 """Records in forked children that die by SIGKILL, and says what each of them had finished (run as a program).
 
     python kill_server.py FOLDER WIDTH boundaries            one child for every operation on the disk, killed there
-    python kill_server.py FOLDER WIDTH random COUNT SEED     children killed from outside after a random time
+    python kill_server.py FOLDER WIDTH random COUNT SEED     children killed from outside some time after a random step
 
 WIDTH is how large a step is: from 20,000 on it is written on a thread of its own.
 
@@ -65,6 +65,12 @@ def child(path: Path, width: int, progress: mmap.mmap, at: int) -> int:
     return number
 
 
+def finished(progress: mmap.mmap) -> int:
+    """How many steps a child has finished."""
+    (steps,) = struct.unpack("<q", progress[:8])
+    return int(steps)
+
+
 def main(folder: Path, width: int, how: str, count: int = 0, seed: int = 0) -> None:
     progress = mmap.mmap(-1, 16)
     chance = random.Random(seed)
@@ -77,11 +83,14 @@ def main(folder: Path, width: int, how: str, count: int = 0, seed: int = 0) -> N
         path = folder / f"killed{at}"
         number = child(path, width, progress, at if how == "boundaries" else 0)
         if how == "random":
-            time.sleep(chance.uniform(0, usual))
+            # Some time after some step: a time alone would say little on a machine that does other things as well.
+            wanted, patience = chance.randint(0, STEPS), time.monotonic() + 10
+            while finished(progress) < wanted and time.monotonic() < patience:
+                time.sleep(usual / 1000)
+            time.sleep(chance.uniform(0, usual / STEPS))
             os.kill(number, signal.SIGKILL)
         _, status = os.waitpid(number, 0)
-        (steps,) = struct.unpack("<q", progress[:8])
-        print(path.name, steps, progress[8], flush=True)
+        print(path.name, finished(progress), progress[8], flush=True)
         survived = not os.WIFSIGNALED(status)
         if (how == "boundaries" and survived) or (how == "random" and at == count):
             return

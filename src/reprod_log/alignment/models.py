@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from reprod_log.alignment.alignment import Alignment
+from reprod_log.alignment.blocks import Blocks, align_blocks, is_factory, made
 from reprod_log.alignment.options import AlignOptions
 from reprod_log.alignment.recordings import align_with, crossed
 from reprod_log.alignment.stopped import stopped
@@ -81,7 +82,8 @@ def align_models(
     """Compare two live models and tell rounding from defect.
 
     reference, candidate   modules of any known framework, or several by name ({"generator": g, …}); each in the mode
-                           (train or eval) in which it is to be compared
+                           (train or eval) in which it is to be compared. Or functions that make them (lambda: Model()),
+                           or both as `Blocks`, which are made and compared one by one: models larger than memory
     inputs                 one batch of arrays or tensors (a dict by parameter name, a tuple, or a single one), or a
                            list with one per step
     targets                what the loss is given besides the outputs; like `inputs`
@@ -93,7 +95,8 @@ def align_models(
                            by default everything of all, which a large model or a long run may have no room for
     transfer               transfer the reference's weights first (changes the candidate; its other state stays)
     allow_left             patterns of weights that only one side has and that are left out on purpose
-    quick                  only isolation and the float64 run, without the precision tier
+    quick                  only isolation and the float64 run, without the precision tier; of Blocks no gradients of
+                           layers alone either but in the last, which has the loss
     spool                  a folder on a disk for the arrays of all runs, which are let go with the result; by default
                            memory when they are few, and a usual folder for temporary files when they are many
     budget                 most bytes for these arrays; of runs that need more, fewer iterations are kept whole, and the
@@ -119,20 +122,59 @@ def align_models(
         equal_nan=equal_nan,
         threads=threads,
     )
-    ours, theirs = sides_of(reference, candidate, loss=loss, optimizer=optimizer, step=step)
-    options = replace(options, rename=_oriented(options.rename, ours, theirs))
-    batches = batches_for(ours, inputs, targets, steps)
-    ours, theirs = _called_once(ours, batches[0]), _called_once(theirs, batches[0])
-    ours, batches = _in_precision_of(theirs, ours, batches)
     if budget is not None and budget < 0:
         raise UsageError(f"budget must be a number of bytes, not {budget!r}")
     if detailed is not None and detailed < 1:
         raise UsageError(f"detailed is {detailed}: at least the first iteration must be kept whole")
-    with shown(progress):
+
+    def aligned(ours: Side, theirs: Side, batches: list[Batch], options: AlignOptions) -> tuple[Experiments, Alignment]:
+        options = replace(options, rename=_oriented(options.rename, ours, theirs))
+        ours, theirs = _called_once(ours, batches[0]), _called_once(theirs, batches[0])
+        theirs, packed = _readable(theirs, batches[0])
+        ours, batches = _in_precision_of(theirs, ours, batches)
         storage = Storage.of(ours, theirs, batches, spool=spool, budget=budget, detailed=detailed, quick=quick)
-        theirs, weights, notes, tables = _with_weights(ours, theirs, batches[0], options, left, transfer, storage)
-        runs = Experiments(ours, theirs, batches, options.rename, notes, tables, weights, storage)
-        return _aligned(runs, options)
+        moved = transfer or packed is not None
+        theirs, weights, notes, tables = _with_weights(ours, theirs, batches[0], options, left, moved, storage)
+        given = (ours, theirs, batches, options.rename, notes, tables, weights, storage, packed)
+        runs = Experiments(*given, gradients=not (quick and isinstance(reference, Blocks) and ours.loss is None))
+        return runs, _aligned(runs, options)
+
+    with shown(progress):
+        reference, candidate = _given(reference, "reference"), _given(candidate, "candidate")
+        if isinstance(reference, Blocks) or isinstance(candidate, Blocks):
+            both = _both_blocks(reference, candidate, optimizer, step)
+            losses = [_of(loss, side) for side in (0, 1)]
+            for one in losses:
+                _check_callable(Side(None, one))
+            batches = batches_for(Side(None, losses[0]), inputs, targets, steps)
+            return align_blocks(*both, batches, losses, options, aligned)
+        ours, theirs = sides_of(reference, candidate, loss=loss, optimizer=optimizer, step=step)
+        return aligned(ours, theirs, batches_for(ours, inputs, targets, steps), options)[1]
+
+
+def _given(model: Any, side: str) -> Any:
+    """The model, made if it is given as a function that makes it; one in several blocks is made block by block."""
+    if isinstance(model, Blocks):
+        return model.make("", side) if list(model.factories) == [""] else model
+    if isinstance(model, Mapping):
+        return {name: _given(one, side) for name, one in model.items()}
+    return made(model, f"the {side}") if is_factory(model) else model
+
+
+def _both_blocks(reference: Any, candidate: Any, optimizer: Any, step: Any) -> tuple[Blocks, Blocks]:
+    """Both sides in blocks, or the reason why they cannot be compared block by block."""
+    if optimizer is not None or step is not None:
+        raise UsageError(
+            "Blocks are compared by what they compute, each with its gradients, and by the loss: leave optimizer and "
+            "step out. Training runs the whole model, so compare it on a smaller one"
+        )
+    for side, model in (("reference", reference), ("candidate", candidate)):
+        if not isinstance(model, Blocks):
+            raise UsageError(
+                f"one side is given as Blocks, and the {side} is a {type(model).__name__}. Give both as Blocks, cut at "
+                "the same places"
+            )
+    return reference, candidate
 
 
 def _with_weights(
@@ -144,8 +186,7 @@ def _with_weights(
     tables: tuple[str, ...] = ()
     with stage(message("progress.map")):
         found = _weight_map(ours, theirs, batch, storage.spool)
-    # A weight that one side shares and the other has twice is the same function and another training.
-    decided = found.agrees and all(map(found.is_apart, found.by_source))
+    decided = found.agrees
     if transfer and (fixed := _fixed(ours, theirs)):
         notes += fixed
     elif transfer and not (decided and _obeys(found, options.rename)):
@@ -210,6 +251,16 @@ def _called_once(side: Side, batch: Batch) -> Side:
     """The side; of a model whose modules are made as it is called, with what a call tells of them."""
     programs = side.framework.programs
     return side if programs is None else replace(side, model=programs.called_once(side, batch))
+
+
+def _readable(theirs: Side, batch: Batch) -> tuple[Side, Side | None]:
+    """A quantised candidate without rounding, whose weights can be replaced, and as it runs; any other as it is."""
+    packed = theirs.readable(batch[0])
+    if packed is None:
+        return theirs, None
+    if theirs.loss is not None or theirs.step is not None:
+        raise UsageError("a quantised model is not trained: leave loss, step and optimizer out")
+    return packed.rounding("none"), packed
 
 
 def _in_precision_of(theirs: Side, ours: Side, batches: list[Batch]) -> tuple[Side, list[Batch]]:

@@ -49,7 +49,8 @@ class Supersedes:
 
     rule: str
     """The rule of the finding that explains them; '' for any."""
-    others: tuple[str, ...]
+    others: tuple[str, ...] | None
+    """None: all causes and hints of other rules."""
     by: Confidence | None = None
     """Only when the finding itself is this sure."""
     of: Confidence | None = None
@@ -59,7 +60,8 @@ class Supersedes:
 
     def covers(self, other: Finding, findings: Iterable[Finding]) -> bool:
         """Whether one of the findings makes `other` superfluous."""
-        if other.rule not in self.others or self.of not in (None, other.confidence):
+        named = other.kind in ("cause", "hint") if self.others is None else other.rule in self.others
+        if not named or (self.others is None and other.rule == self.rule) or self.of not in (None, other.confidence):
             return False
         reasons = [
             one
@@ -85,6 +87,8 @@ SUPERSEDED = (
     Supersedes("", ("constant_factor", "statistics"), by="proven", same_layers=True),
     # These see a constant factor in every gradient and do not know of ranks.
     Supersedes("sum_for_mean", ("loss_scale", "constant_factor")),
+    # Layers that agree in float64 and are not rounded as they declare: there is no other cause to look for.
+    Supersedes("scheme", None),
     # These take parameters which were not recorded for missing in the model.
     Supersedes("rank_parameters", ("missing_parameter", "cut_graph", "update_fit")),
 )

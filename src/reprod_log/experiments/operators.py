@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from reprod_log.experiments.regions import cotangent_of
 from reprod_log.frameworks.contract import Call, Operator, Trace
 from reprod_log.frameworks.side import Batch, Scope, Side
 from reprod_log.messages import Message, message
+from reprod_log.pairing.anchors import nearest_axes
 from reprod_log.pairing.layouts import arrangement
 from reprod_log.recording import Array
 
@@ -70,7 +72,7 @@ def find_culprits(reference: Trace, candidate: Trace, *, forward: bool = True) -
     what leads to the same results is another way of writing.
     """
     ours, theirs = _forward(reference), _forward(candidate)
-    found = Culprits(_culprit(ours, theirs), _culprit(theirs, ours))
+    found = _first_of_both(ours, theirs)
     if found and (forward or not _same_results(reference, candidate)):
         found = _without_consumers(found, reference, candidate)
         return _in_another_order(found, reference, candidate) or _with_counterpart(found, reference, candidate)
@@ -307,7 +309,36 @@ def _givers(trace: Trace) -> dict[int, int]:
     return found
 
 
-def _culprit(flow: _Flow, other: _Flow) -> Operator | None:
+def _first_of_both(ours: _Flow, theirs: _Flow) -> Culprits:
+    """The first operators of both sides that the other does not have.
+
+    A mask is at fault only if both sides have one in this place: a fused attention makes its own, and a mask of
+    minus infinity lets through what one of -1e9 does.
+    """
+    found = Culprits(_culprit(ours, theirs), _culprit(theirs, ours))
+    sizes = [_mask_sizes(one, flow) for one, flow in ((found.reference, ours), (found.candidate, theirs))]
+    if not any(sizes) or sizes[0] == sizes[1]:
+        return found
+    return Culprits(_culprit(ours, theirs, but=_masks(ours)), _culprit(theirs, ours, but=_masks(theirs)))
+
+
+def _mask_sizes(one: Operator | None, flow: _Flow) -> list[int]:
+    """The sizes of what an operator gives, if these are masks."""
+    masks = _masks(flow)
+    given = () if one is None else one.outputs
+    return [flow.values[number].size for number in given] if given and masks.issuperset(given) else []
+
+
+def _masks(flow: _Flow) -> set[int]:
+    """Tensors of one or two different numbers."""
+    return {
+        number
+        for number, values in flow.values.items()
+        if values.size > 1 and bool(((values == values[0]) | (values == values[-1])).all())
+    }
+
+
+def _culprit(flow: _Flow, other: _Flow, but: Collection[int] = ()) -> Operator | None:
     by_size: dict[int, list[Array]] = {}
     for values in other.values.values():
         by_size.setdefault(values.size, []).append(values)
@@ -318,7 +349,7 @@ def _culprit(flow: _Flow, other: _Flow) -> Operator | None:
     # Weights and constants that the other side does not use come from nowhere in its trace.
     made = {number for _, _, gives in flow.steps for number in gives}
     for place, (operator, given, gives) in enumerate(flow.steps):
-        lost = any(not there[number] for number in gives if number in flow.ends)
+        lost = any(not there[number] for number in gives if number in flow.ends and number not in but)
         known = all(there[number] or number not in made for number in given)
         if lost and known and not _healed(flow, place, there):
             return operator
@@ -407,6 +438,8 @@ def _compared(trace: Callable[[Side, int], Trace], ours: Side, theirs: Side, *, 
 
 _DISTINCT = 8
 """Different numbers that two tensors are not made of by accident."""
+_LOST = 8
+"""Tensors behind one that are looked at for its layout."""
 
 
 @dataclass(frozen=True)
@@ -437,6 +470,8 @@ def _rearranged_before(numbers: Collection[int], trace: Trace, other: Trace, *, 
                 for place, found in enumerate(other.arrays):
                     if found.shape != array.shape or not _same(values, other.values[place]):
                         continue
+                    if _stays_turned(number, trace, place, other):
+                        continue
                     ours, theirs = (found, array) if candidate else (array, found)
                     how = arrangement(ours, theirs, near=_near(array)) or _some_order(array)
                     if how is not None:
@@ -463,6 +498,28 @@ def _put_right(number: int, later: list[Operator], trace: Trace, other: Trace) -
             return True
         reached.update(one.outputs)
     return False
+
+
+def _stays_turned(number: int, trace: Trace, place: int, other: Trace) -> bool:
+    """Whether what differs behind a tensor is close to what differs on the other side if its axes are turned alike:
+    this is how one side lays out its tensors, and no mistake."""
+    axes = nearest_axes(other.arrays[place], trace.arrays[number])
+    if len(axes) < 2:
+        return False
+    here, there = _lost_behind(number, trace, other), _lost_behind(place, other, trace)
+    return any(nearest_axes(theirs, ours) == axes for ours in here for theirs in there)
+
+
+def _lost_behind(number: int, trace: Trace, other: Trace) -> list[Array]:
+    """Tensors of this size that are computed from one and that the other side does not have."""
+    reached, found = {number}, list[int]()
+    for one in trace.operators:
+        if not reached.isdisjoint(one.inputs):
+            reached.update(one.outputs)
+            found += [made for made in one.outputs if trace.values[made].size == trace.values[number].size]
+    sized = [values for values in other.values if values.size == trace.values[number].size]
+    lost = (made for made in found if not any(_same(trace.values[made], values) for values in sized))
+    return [trace.arrays[made] for made in islice(lost, _LOST)]
 
 
 def _behind(numbers: Collection[int], trace: Trace) -> list[Operator]:

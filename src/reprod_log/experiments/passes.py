@@ -12,13 +12,14 @@ from reprod_log.errors import CaptureError, ReprodLogError, UsageError, first_li
 from reprod_log.experiments.evaluation import evaluated
 from reprod_log.experiments.need import Storage
 from reprod_log.experiments.regions import run_alone
-from reprod_log.frameworks.contract import Call, Capability
+from reprod_log.frameworks.contract import Call, Capability, Rounding
 from reprod_log.frameworks.side import NARROW, Batch, Scope, Side, StandIns, as_mapping
 from reprod_log.frameworks.tensors import rounded
 from reprod_log.measure.comparison import measure_pair
-from reprod_log.messages import Foreign, Message, Name, Note, Number, message
+from reprod_log.measure.metrics import rows_measured
+from reprod_log.messages import Foreign, Message, Name, Note, Number, Parts, message
 from reprod_log.pairing import Pair, Pairing
-from reprod_log.pairing.arguments import arranged, begins_elsewhere, with_shared_outputs
+from reprod_log.pairing.arguments import arranged, begins_elsewhere, has_other_axes, with_shared_outputs
 from reprod_log.pairing.entries import keeps_weights
 from reprod_log.pairing.layouts import time_and_batch_exchanged
 from reprod_log.pairing.links import WeightMap
@@ -32,6 +33,12 @@ from reprod_log.recording.spool import Spool
 
 FLOAT64 = "float64"
 EMULATED = "emulated"
+_ACTIVATIONS = {
+    "dynamic": "word.activations.dynamic",
+    "static": "word.activations.static",
+    "": "word.activations.none",
+}
+_BY_SCHEME: tuple[Rounding, ...] = ("declared", "fitted")
 _INJECTED_PHASES = tuple(phase for phase in PHASES if phase != "clip")
 """A gradient that was put in differs from the one computed, which would look like clipping."""
 
@@ -49,10 +56,17 @@ class Experiments:
         tables: tuple[str, ...] = (),
         weights: WeightMap | None = None,
         storage: Storage | None = None,
+        packed: Side | None = None,
+        *,
+        gradients: bool = True,
     ) -> None:
+        """`gradients`: whether layers that run alone are run back, too."""
         self._storage = storage or Storage()
         self.ours, self.theirs, self.batches, self.rename = ours, theirs, batches, rename
+        self.packed = packed
+        """A quantised candidate as it runs; `theirs` is then the same unrounded, with the reference's weights."""
         self.quick, self.detailed = self._storage.quick, self._storage.detailed
+        self._gradients = gradients
         self._stage = Stage(None, message("progress.passes"), 0, "")
         self.complete: list[Message] = []
         """The passes that ran to their end."""
@@ -93,9 +107,10 @@ class Experiments:
         return not self.quick and self.ours.optimizer is not None and self.theirs.optimizer is not None
 
     def _recordings(self) -> tuple[Recording, Recording]:
+        as_run = self.packed or self.theirs
         mains = [
             self._run(_pass("pass.as_it_runs", name), side, self.batches, Scope(full_steps=self.detailed))
-            for name, side in (("reference", self.ours), ("candidate", self.theirs))
+            for name, side in (("reference", self.ours), ("candidate", as_run))
         ]
         reference, candidate = mains
         if self.ours.loss is not None and not any(entry.key.phase == "gradient" for entry in reference.entries):
@@ -104,18 +119,23 @@ class Experiments:
                 "the output detached? Leave loss and optimizer out to compare the forward pass alone."
             )
         self._check_repeats("reference", self.ours, reference)
-        self._check_repeats("candidate", self.theirs, candidate)
+        self._check_repeats("candidate", as_run, candidate)
         self.emulated = self._narrow_type(reference, candidate)
         self._stage.total += 2 if self.emulated else 0
         extra: tuple[list[Entry], list[Entry]] = ([], [])
         for place, (name, side) in enumerate((("reference", self.ours), ("candidate", self.theirs))):
             extra[place].extend(self._wide(name, side, place))
-        for more, found in zip(extra, evaluated((self.ours, self.theirs), self.batches[0], mains), strict=True):
+        further: tuple[tuple[Entry, ...], ...] = ()
+        if self.packed is None:
+            # Packed layers run in one mode, and not in float64.
+            further = evaluated((self.ours, self.theirs), self.batches[0], mains)
+        for more, found in zip(extra, further, strict=False):
             more.extend(found)
             if found and more is extra[1]:
                 self._notes[1].append(message("note.experiments.evaluation", call=found[0].key.call or 0))
         self._truth = {entry.key: entry for entry in extra[0]}
         extra[0].extend(self._emulate())
+        extra[1].extend(self._round())
         wide = [replace(main, entries=(*main.entries, *more)) for main, more in zip(mains, extra, strict=True)]
         layers = match_layers(wide[0], wide[1], rename=self.rename)
         self._map = self.weights or recorded_map(wide[0], wide[1], layers.units, {})
@@ -125,6 +145,7 @@ class Experiments:
             if self._both_can("isolate"):
                 self._isolate(reference, candidate, _alone(wide[0], wide[1], layers), extra)
                 kept = list(map(len, done))
+            self._note_scheme(extra)
             if self._injects:
                 self._inject(reference, extra)
         except KeyboardInterrupt:
@@ -271,6 +292,44 @@ class Experiments:
         self._notes[0].append(self._cost(recording))
         return recording.entries
 
+    def _round(self) -> Iterator[Entry]:
+        """The candidate's first step with the reference's weights, rounded in each way: what its scheme does."""
+        for way in _BY_SCHEME if self.packed is not None else ():
+            what = _pass("pass.rounded", "candidate")
+            yield from self._run(what, self.theirs.rounding(way), self.batches[:1], Scope(run=way)).entries
+
+    def _note_scheme(self, extra: tuple[list[Entry], list[Entry]]) -> None:
+        """What the candidate's scheme costs, and where."""
+        if self.packed is None:
+            return
+        schemes = self.packed.schemes
+        entries = {one.key: one for one in extra[1]}
+        results = [one for one in extra[1] if one.key.run == _BY_SCHEME[0] and one.key.phase == "forward"]
+        pairs = [(self._truth.get(one.key.in_run(FLOAT64)), one) for one in results[-1:]]
+        alone = {
+            path: _apart(entries[found], entries[rounded])
+            for path in schemes
+            if (rounded := Key(path, "forward", 0, 0, "output", f"isolated.{_BY_SCHEME[0]}")) in entries
+            and (found := rounded.in_run(f"isolated.{FLOAT64}")) in entries
+        }
+        layer = max(alone, key=alone.__getitem__, default="")
+        kinds = sorted({one.activations for one in schemes.values() if one.activations})
+        note = message(
+            "note.experiments.quantised",
+            count=len(schemes),
+            dtype=", ".join(sorted({one.dtype for one in schemes.values()})),
+            activations=Parts(message(_ACTIVATIONS[kind]) for kind in kinds or ("",)),
+            share=Number(max((_apart(truth, one) for truth, one in pairs if truth is not None), default=0.0), ".2g"),
+            layer=Name(layer),
+            most=Number(alone.get(layer, 0.0), ".2g"),
+        )
+        self._notes[1].append(note)
+        for truth, one in pairs:
+            if truth is not None and len(one.shape) > 1 and one.shape[-1] > 1 and one.shape == truth.shape:
+                measured = rows_measured(truth.array(), one.array(), ("kl", "top1"))
+                kl, top1 = Number(measured["kl"], ".2g"), Number(100 * measured["top1"], ".2g")
+                self._notes[1].append(message("note.experiments.quantised.logits", kl=kl, top1=top1))
+
     def _cost(self, emulated: Recording) -> Message:
         """What the narrow type alone does to the reference's results: less than that cannot be seen in it."""
         results = [one for one in emulated.entries if one.key.phase == "forward" and one.key.role.startswith("output")]
@@ -316,16 +375,19 @@ class Experiments:
             (("reference", self.ours, same, set[str]()), ("candidate", self.theirs, there, exchanged))
         ):
             given = calls if place == 0 else list(self.their_calls.values())
-            scopes = [Scope(run="isolated"), Scope(run=f"isolated.{FLOAT64}", dtype=FLOAT64)]
+            as_run = side if place == 0 else self.packed or side
+            passes = [(as_run, Scope(run="isolated")), (side, Scope(run=f"isolated.{FLOAT64}", dtype=FLOAT64))]
             if place == 0 and self.emulated and self.theirs.narrow:
-                scopes.append(Scope(run=f"isolated.{EMULATED}", dtype=self.emulated, emulated=self.emulated))
-            for scope in (replace(one, spool=self.spool) for one in scopes):
+                passes.append((side, Scope(run=f"isolated.{EMULATED}", dtype=self.emulated, emulated=self.emulated)))
+            if place == 1 and self.packed is not None:
+                passes += [(side.rounding(way), Scope(run=f"isolated.{way}")) for way in _BY_SCHEME]
+            for run, scope in passes:
                 entries, notes = self._reported(
                     _pass("pass.alone", name),
                     run_alone,
-                    side,
+                    run,
                     given,
-                    scope,
+                    replace(scope, spool=self.spool),
                     paths=paths,
                     exchanged=swap,
                 )
@@ -335,17 +397,21 @@ class Experiments:
     def _both_calls(self, calls: Sequence[Call], candidate: Recording) -> tuple[list[Call], dict[str, Call]]:
         """The calls of both sides; modules of the user's own are given arguments as they take them.
 
-        Layers of which one begins earlier (it pads its input, and the other is given it padded) have no call in common.
+        Layers of which one begins earlier (it pads its input, and the other is given it padded), or has its channels
+        elsewhere, have no call in common.
         """
         own = {module.path for module in candidate.modules if module.path and not module.kind}
         seen = {call.path: call for call in runner_of(self.theirs.framework).calls(self.theirs, self.batches[0])}
-        backward = self._both_can("gradient")
+        backward = self._both_can("gradient") and self._gradients and self.packed is None
         ours: list[Call] = []
         theirs: dict[str, Call] = {}
         for call in calls:
             partner = self.partners.get(call.path, "")
             other = seen.get(partner)
-            if other is not None and call.path in self.partners and begins_elsewhere(call, other):
+            known = other if call.path in self.partners else None
+            if known is not None and (
+                begins_elsewhere(call, known) or (partner in own and has_other_axes(call, known))
+            ):
                 self.partners.pop(call.path)
                 continue
             call = call if other is None else with_shared_outputs(call, other)
@@ -388,6 +454,12 @@ class Experiments:
                 self._notes[place].append(message("note.experiments.not_injected", why=Foreign(first_line(error))))
                 continue
             extra[place].extend(recording.entries)
+
+
+def _apart(truth: Entry, other: Entry) -> float:
+    """How far apart two entries are, in percent of the first."""
+    measured = measure_pair(Pair(truth, other)).measurement
+    return 0.0 if measured is None else 100 * measured.rel_l2
 
 
 def _pass(id: str, side: str, **more: str) -> Message:

@@ -94,12 +94,13 @@ def owner(path: Path) -> str:
     return OWNERS[path.suffix]
 
 
-def read_checkpoint(path: Path) -> Any:
-    """What a weight file holds, with every tensor as an array."""
+def read_checkpoint(path: Path, *, mapped: bool = False) -> Any:
+    """What a weight file holds, with every tensor as an array; with `mapped` as a view of a safetensors file."""
     if path.suffix == ".safetensors":
         directory = read_directory(path)
         whole = directory.map()
-        return {name: np.array(directory.view(slot, whole)) for name, slot in directory.slots.items()}
+        views = {name: directory.view(slot, whole) for name, slot in directory.slots.items()}
+        return views if mapped else {name: np.array(view) for name, view in views.items()}
     return _read_pdparams(path) if owner(path) == "paddle" else _of_torch().read(path)
 
 

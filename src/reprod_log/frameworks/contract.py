@@ -81,6 +81,20 @@ class KeptForm:
     axis: int | None
 
 
+Rounding = Literal["packed", "none", "declared", "fitted"]
+"""How layers of a quantised model run: as they are packed; without rounding; with weights and activations rounded as
+they declare; rounded in the same way, with ranges that fit the values."""
+
+
+class Scheme(NamedTuple):
+    """How a layer is quantised."""
+
+    dtype: str
+    """int8, float8_e4m3fn …: what its weights are kept in."""
+    activations: Literal["", "dynamic", "static"]
+    """Whether what it takes or gives is rounded as well, in a range of each batch or a fixed one."""
+
+
 @dataclass(frozen=True)
 class ParameterTreatment:
     """The rate and the decay that one parameter gets, whichever of the framework's ways they were set by."""
@@ -370,6 +384,19 @@ class Eager(Protocol):
 
     def convert(self, module: Any, dtype: str) -> None:
         """Turn its floating parameters and buffers into `dtype`, in place."""
+
+    def readable(self, model: Any, call: Callable[[Any], Any]) -> Any | None:
+        """A copy of a quantised model whose layers show their weights and run in every `Rounding`, packed at first;
+        None for a model without such layers. `call` runs a model once. UsageError when a layer cannot be read."""
+        return None
+
+    def schemes(self, model: Any) -> dict[str, Scheme]:
+        """How the layers of a readable model are quantised, by path."""
+        return {}
+
+    def set_rounding(self, model: Any, rounding: Rounding) -> None:
+        """Have a readable model round in this way from now on, in place."""
+        return
 
     def make_copyable(self, model: Any) -> None:
         """Put what keeps a model from being copied into a form that can be."""

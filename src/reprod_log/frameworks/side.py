@@ -13,6 +13,7 @@ import numpy as np
 
 from reprod_log.errors import UsageError
 from reprod_log.frameworks import Framework, framework_of
+from reprod_log.frameworks.contract import Rounding, Scheme
 from reprod_log.frameworks.module_tree import named_modules
 from reprod_log.frameworks.nests import mapped
 from reprod_log.frameworks.tensors import cast_floating, plain_batch, rounded, to_numpy
@@ -72,6 +73,27 @@ class Side:
                 if "float" in self.framework.tensors.facts(one.tensor).dtype:
                     eager.write(one.tensor, rounded(to_numpy(one.tensor), dtype))
             eager.refresh(module)
+        return replace(self, model=model)
+
+    def readable(self, inputs: Any) -> Side | None:
+        """The same side with its quantised layers readable, run once on these inputs; None where it has none."""
+        if self.framework.parts is None or isinstance(self.model, Mapping):
+            return None
+        found = self.framework.eager.readable(
+            self.model, lambda model: self.call(model, self.tensors(inputs, self.narrow))
+        )
+        return None if found is None else replace(self, model=found)
+
+    @property
+    def schemes(self) -> Mapping[str, Scheme]:
+        """How the layers of a readable model are quantised, by path."""
+        return self.framework.eager.schemes(self.model)
+
+    def rounding(self, way: Rounding) -> Side:
+        """The same side with a readable model that rounds in this way."""
+        model = self.fresh()
+        for one in as_mapping(model).values():
+            self.framework.eager.set_rounding(one, way)
         return replace(self, model=model)
 
     @property

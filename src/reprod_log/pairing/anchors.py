@@ -25,6 +25,8 @@ _FILL = 1e5
 """Times the median: what is larger is no value but the fill of a mask, and must not set the scale."""
 _PROBED = 64
 _MOST_AXES = 5
+_CLOSE, _MOST_TURNED = 0.7, 4_000_000
+"""How close, beside the tensor itself and beside all other views; and up to how many elements views are compared."""
 
 
 @dataclass(frozen=True)
@@ -111,16 +113,35 @@ def view_of(one: Array, other: Array, limit: float = LOOSE) -> tuple[int, ...] |
     return None
 
 
+def nearest_axes(one: Array, other: Array) -> tuple[int, ...]:
+    """The view under which the second, which is not the first, is by far the closest; (): as it is, or none is."""
+    if one.dtype.kind != "f" or other.dtype.kind != "f" or not 1 < one.size <= _MOST_TURNED:
+        return ()
+    if not (np.isfinite(one).all() and np.isfinite(other).all()):
+        return ()
+    ways = [(float(np.linalg.norm(one - seen(other, axes, one.shape))), axes) for axes in views(other.shape, one.shape)]
+    (apart, axes), *others = sorted(ways) or [(np.inf, ())]
+    clear = apart < _CLOSE * float(np.linalg.norm(one)) and all(apart < _CLOSE * far for far, _ in others)
+    return axes if clear else ()
+
+
 def views(source: tuple[int, ...], target: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     """The views (as in `view_of`) under which a tensor of one shape has the other."""
     if prod(source) != prod(target):
         return
-    yield () if source == target else (-1,)
     narrow, wanted = ([n for n in shape if n > 1] for shape in (source, target))
-    if len(narrow) == len(wanted) <= _MOST_AXES:
-        for axes in permutations(range(len(narrow))):
-            if axes != tuple(range(len(narrow))) and [narrow[axis] for axis in axes] == wanted:
-                yield axes
+    turned = [
+        axes
+        for axes in (permutations(range(len(narrow))) if len(narrow) == len(wanted) <= _MOST_AXES else ())
+        if axes != tuple(range(len(narrow))) and [narrow[axis] for axis in axes] == wanted
+    ]
+    if narrow == wanted:
+        yield () if source == target else (-1,)
+        yield from turned
+    else:
+        # Equal rows fit in every order; the same axes in another order are turned rather than reshaped.
+        yield from turned
+        yield (-1,)
 
 
 def seen(array: Array, axes: tuple[int, ...], shape: tuple[int, ...]) -> Array:

@@ -11,6 +11,7 @@ import numpy as np
 
 from reprod_log.frameworks.nests import filled, flatten, plain_role
 from reprod_log.frameworks.tensors import is_floating
+from reprod_log.pairing.anchors import nearest_axes
 from reprod_log.pairing.distance import SAME, relative
 from reprod_log.recording import Array
 
@@ -37,14 +38,20 @@ def arranged(ours: Call, theirs: Call) -> Call | None:
 
 
 def begins_elsewhere(ours: Call, theirs: Call) -> bool:
-    """Whether two layers give tensors of the same size and are given tensors of different sizes.
+    """Whether two layers are given tensors of different sizes, and what they give does not grow alike.
 
     One of them then does more than the other (it pads its input, and the other is given it padded), and neither alone
     says anything about the other.
     """
     given, given_there = ([array.size for _, array in _leaves(call)][:1] for call in (ours, theirs))
     made, made_there = ([prod(shape) for shape in call.outputs.values()] for call in (ours, theirs))
-    return made == made_there and given != given_there
+    return given != given_there and (given < given_there) != (made < made_there)
+
+
+def has_other_axes(ours: Call, theirs: Call) -> bool:
+    """Whether two modules are given the same tensor with other axes: neither can be called with the other's."""
+    given, given_there = ([array for _, array in _leaves(call)][:1] for call in (ours, theirs))
+    return any(len(set(nearest_axes(one, two))) > 1 for one, two in zip(given, given_there, strict=False))
 
 
 def with_shared_outputs(ours: Call, theirs: Call) -> Call:

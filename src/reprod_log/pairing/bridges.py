@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from itertools import combinations, islice
+from itertools import combinations
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -215,9 +215,7 @@ class Bridges:
     def _put(self, number: int, partner: int) -> None:
         """Let the candidate go on with a tensor of the reference."""
         array, shape = self.ours.program.arrays[partner], self.theirs.program.arrays[number].shape
-        # The same axes in another order are turned rather than reshaped.
-        *_, axes = islice(views(array.shape, shape), 2 if _form_apart(array.shape, shape) == 1 else 1)
-        turned = seen(array, axes, shape)
+        turned = seen(array, next(views(array.shape, shape)), shape)
         self.search.trail.append(("given", (number, self.search.tensors.get(number))))
         self.search.tensors[number] = self.theirs.program.tensor(np.array(turned))
         self.search.anchor(number, self.theirs.program.array(self.search.tensors[number]))

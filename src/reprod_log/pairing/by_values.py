@@ -172,7 +172,7 @@ class _Steps:
                 left.append(entry)
             else:
                 pair = known if other is known else replace(known, candidate=other.candidate, view=None)
-                chosen[str(entry.key)] = pair
+                chosen[str(entry.key)] = self.finder.laid_out(pair)
                 self.finder.taken.add(str(other.candidate.key))
         return left, formulated
 

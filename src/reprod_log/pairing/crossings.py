@@ -15,11 +15,17 @@ _ENOUGH = 0.7
 """By how much the exchanged names must be closer than those of the map."""
 _LETTER = 0.4
 _HALF = 0.5
+_ENDINGS = "qkv"
+"""Letters that also mean something at the end of a word (`wq`); any other stands for a word that begins with it."""
 _NUMBER = re.compile(r"\d+")
+_KINDS = frozenset(("", "n", "ln", "bn", "norm", "layernorm", "batchnorm", "fc", "linear", "lin", "dense", "conv"))
 
 
 def find_crossings(links: Mapping[str, Link], kinds: Mapping[str, str]) -> tuple[Crossing, ...]:
-    """Pairs of layers of equal shapes and kinds (by path) whose names would go together the other way round."""
+    """Pairs of layers of equal shapes and kinds (by path) whose names would go together the other way round.
+
+    Numbers in names say nothing, unless both sides have the very same two names.
+    """
     layers = _layers(links)
     found = []
     for (target, source), (again, twin) in combinations(layers.items(), 2):
@@ -27,7 +33,7 @@ def find_crossings(links: Mapping[str, Link], kinds: Mapping[str, str]) -> tuple
             continue
         if _shapes(target, links) != _shapes(again, links):
             continue
-        if _exchanged(source, target, twin, again):
+        if (source, twin) == (again, target) or _exchanged(source, target, twin, again):
             found.append(Crossing(source, target, twin, again))
     return tuple(found)
 
@@ -80,29 +86,31 @@ def _exchanged(source: str, target: str, twin: str, again: str) -> bool:
     ours, theirs = _apart(source, twin), _apart(target, again)
     if not all((*ours, *theirs)):
         return False
-    straight = _pair_likeness((ours[0], theirs[0]), (ours[1], theirs[1]))
+    straight = sum(_pair_likeness((ours[0], theirs[0]), (ours[1], theirs[1])))
     crossed = _pair_likeness((ours[0], theirs[1]), (ours[1], theirs[0]))
-    return crossed - straight >= _ENOUGH
+    # A word that is only similar to one of two says nothing as long as the others are strangers to each other.
+    certain = min(crossed) > 0 or max(crossed) == 1
+    return certain and sum(crossed) - straight >= _ENOUGH
 
 
 def _apart(one: str, other: str) -> tuple[list[str], list[str]]:
-    """The words of two names without those that both have; numbers say nothing."""
+    """The words of two names without those that both have; numbers and words for a kind of layer say nothing."""
     first, second = _tokens(one), _tokens(other)
     return [word for word in first if word not in second], [word for word in second if word not in first]
 
 
 def _tokens(name: str) -> list[str]:
     spaced = re.sub(r"([a-z])([A-Z])", r"\1 \2", name)
-    return [word for word in re.split(r"[^a-z]+", _NUMBER.sub(" ", spaced).lower()) if word]
+    return [word for word in re.split(r"[^a-z]+", _NUMBER.sub(" ", spaced).lower()) if word not in _KINDS]
 
 
-def _pair_likeness(one: tuple[list[str], list[str]], other: tuple[list[str], list[str]]) -> float:
+def _pair_likeness(one: tuple[list[str], list[str]], other: tuple[list[str], list[str]]) -> list[float]:
     found = [_best(*one), _best(*other)]
     # A single letter is a weak word, unless the other half of the exchange is a strong one.
-    return sum(
+    return [
         min(value, _LETTER) if letter and found[1 - place][0] < _HALF else value
         for place, (value, letter) in enumerate(found)
-    )
+    ]
 
 
 def _best(words: list[str], others: list[str]) -> tuple[float, bool]:
@@ -118,7 +126,7 @@ def _likeness(a: str, b: str) -> float:
         return 0.8
     if _in_order(short, long) and short[0] == long[0]:
         return 0.7
-    if long.endswith(short):
+    if long.endswith(short) and (len(short) > 1 or short in _ENDINGS):
         return 0.6
     if any(short[start : start + 3] in long for start in range(len(short) - 2)):
         return 0.5

@@ -340,8 +340,8 @@ class Identification:
             return None
         return not bool(known.all())
 
-    def again(self, fits: Sequence[Fit], weights: Mapping[str, Array]) -> Array:
-        """The values that the same fits give with other weights of the reference."""
+    def again(self, fits: Sequence[Fit], weights: Mapping[str, Array], probes: int | None = None) -> Array:
+        """The values that the same fits, or their first probes, give with other weights of the reference."""
         numbers = {self.ours.number[name]: np.asarray(array, np.float64) for name, array in weights.items()}
         mask = 0
         for number in numbers:
@@ -359,7 +359,7 @@ class Identification:
 
         part = _Part(self.ours, fixed, self.here.places, self.here.numbers)
         made = [replace(fit, values=np.full(self.codes.size, np.nan)) for fit in fits]
-        for count, (setting, told) in enumerate(self.history):
+        for count, (setting, told) in enumerate(self.history[:probes]):
             ours = part.probe(self._mirrored(setting))
             self.effort += CALL * len(part.places) + sum(array.size for array in ours.values())
             if not count:

@@ -181,18 +181,42 @@ class Link:
             start += prod(shape)
         return tuple(found)
 
+    @cached_property
+    def turned(self) -> bool | None:
+        """Whether it is its one source with the axes in the opposite order (False: as they are); None: neither."""
+        if len(self.sources) != 1 or self.is_computed:
+            return None
+        source = np.arange(prod(self.shape)).reshape(
+            self.shape if self.shape == self.source_shapes[0] else self.shape[::-1]
+        )
+        for turned, view in ((False, source), (True, source.T)):
+            if source.shape == self.source_shapes[0] and np.array_equal(view, self.places[0]):
+                return turned
+        return None
+
 
 def same_form(one: tuple[Link, ...], other: tuple[Link, ...]) -> bool:
-    """Whether two options differ in nothing but the weights that they take."""
+    """Whether two options differ in nothing but the weights that they take, or the parts of them."""
     return len(one) == len(other) and all(
-        a.target == b.target and a.source_shapes == b.source_shapes and _form(a) == _form(b) and a.sources != b.sources
+        a.target == b.target and a.source_shapes == b.source_shapes and _form(a) == _form(b) and _taken(a) != _taken(b)
         for a, b in zip(one, other, strict=True)
     )
 
 
 def _form(link: Link) -> Any:
     recipe = link.recipe
-    return (recipe.pieces, recipe.joined) if isinstance(recipe, TensorView) else recipe
+    if isinstance(recipe, TensorView):
+        return recipe.pieces, recipe.joined
+    if not isinstance(recipe, Recipe):
+        return recipe
+    part = None if recipe.part is None else (recipe.part[0], recipe.part[2])
+    span = None if recipe.span is None else (recipe.span[0], recipe.span[2] - recipe.span[1])
+    return replace(recipe, part=None, span=None), part, span
+
+
+def _taken(link: Link) -> Any:
+    recipe = link.recipe
+    return (link.sources, recipe.part, recipe.span) if isinstance(recipe, Recipe) else (link.sources, None, None)
 
 
 @dataclass(frozen=True)
@@ -273,12 +297,14 @@ class WeightMap:
 
     def is_apart(self, name: str) -> bool:
         """Whether the weights made of this one take different parts of it."""
+        if len(self.by_source[name]) == 1 and self.by_source[name][0].turned is not None:
+            return True
         counts = np.zeros(1, int)
         for link in self.by_source[name]:
             places = link.places[link.sources.index(name)]
             size = prod(link.source_shapes[link.sources.index(name)])
-            counts = np.resize(counts, size) if counts.size == size else np.zeros(size, int)
-            np.add.at(counts, places[places >= 0], 1)
+            here = np.bincount(places[places >= 0], minlength=size)
+            counts = here if counts.size != size else counts + here
         return bool((counts <= 1).all())
 
     def back(self, name: str, shape: Shape, arrays: Mapping[str, Array], *, add: bool) -> Array | None:
@@ -286,9 +312,14 @@ class WeightMap:
 
         With `add`, as gradients: what is used several times is the sum. Else, as values: any of the uses.
         """
+        links = self.by_source.get(name, ())
+        if len(links) == 1 and links[0].target in arrays and links[0].turned is not None:
+            # Most weights: a view takes neither memory nor time.
+            found = arrays[links[0].target].reshape(links[0].shape)
+            return found.T if links[0].turned else found
         total = np.zeros(prod(shape))
         known = np.zeros(prod(shape), bool)
-        for link in self.by_source.get(name, ()):
+        for link in links:
             if link.target not in arrays:
                 if add:
                     return None
@@ -301,7 +332,7 @@ class WeightMap:
                     flat = places.reshape(-1)
                     own = flat >= 0
                     if add:
-                        np.add.at(total, flat[own], values[own])
+                        total += np.bincount(flat[own], values[own], total.size)
                     else:
                         total[flat[own]] = values[own]
                     known[flat[own]] = True

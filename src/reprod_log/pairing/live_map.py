@@ -16,7 +16,7 @@ from reprod_log.pairing.graph import Graph
 from reprod_log.pairing.links import Link, WeightMap
 from reprod_log.pairing.live import Survey, survey
 from reprod_log.pairing.search import Proposal, Search
-from reprod_log.pairing.states import with_generic_states
+from reprod_log.pairing.states import with_generic_states, with_learned_inputs
 from reprod_log.pairing.units import BARE, Unit, UnitPair
 from reprod_log.pairing.weight_map import make_plan
 from reprod_log.recording import Array
@@ -85,13 +85,17 @@ def find_weight_map(ours: Side, theirs: Side, batch: Batch, spool: Spool | None 
     def search(ours: Graph, theirs: Graph, stated: Mapping[str, Link], bridged: bool = True) -> WeightMap:
         return Search(ours, theirs, own=own, proposals=proposals, stated=stated, roles=roles, bridged=bridged).run()
 
-    begun = with_generic_states(reference, candidate)
-    found = WeightMap(()) if begun is None else search(*begun, {}, bridged=False)
-    if found.agrees:
+    def searched(ours: Graph, theirs: Graph, stated: Mapping[str, Link]) -> WeightMap:
+        begun = with_generic_states(ours, theirs)
+        found = WeightMap(()) if begun is None else search(*begun, stated, bridged=False)
         # Found with other numbers to begin with, it must hold with those that the programs have.
-        found = search(reference, candidate, found.by_target)
-    if not found.agrees:
-        found = search(reference, candidate, {})
+        found = search(ours, theirs, found.by_target) if found.agrees else found
+        return found if found.agrees else search(ours, theirs, stated)
+
+    given, taken, learned = with_learned_inputs(reference, candidate)
+    found = searched(given, taken, learned) if learned else WeightMap(())
+    if not (found.agrees or found.bridged):
+        found = searched(reference, candidate, {})
     if not found.agrees:
         return found
     # Of names only where the map is proven: of a wrong port a partial map may be crossed to gain anchors.

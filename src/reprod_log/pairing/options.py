@@ -6,13 +6,15 @@ Shapes, names, the order of use and the tables of layers only say where to look 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from heapq import heappop, heappush
-from itertools import combinations, islice, permutations
+from itertools import combinations, islice, permutations, takewhile
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from reprod_log.layers.transform import Shape
 from reprod_log.pairing.links import Link, Recipe, joined_recipes, single_recipes
+from reprod_log.pairing.names import closeness
 
 if TYPE_CHECKING:
     from reprod_log.pairing.search import Search
@@ -28,6 +30,14 @@ class Options:
 
     def __init__(self, search: Search) -> None:
         self.search, self.ours, self.theirs = search, search.ours, search.theirs
+        self.decided: dict[tuple[Shape, ...], list[tuple[Link, ...]]] = {}
+        """What was found for other weights, by their shapes: the blocks of a model are alike."""
+
+    def remember(self, option: tuple[Link, ...]) -> None:
+        """What was decided is tried first where weights of the same shapes are looked for again."""
+        if any(isinstance(link.recipe, Recipe) for link in option) and not any(link.is_computed for link in option):
+            in_order = sorted(option, key=lambda link: self.theirs.names.index(link.target))
+            self.decided.setdefault(tuple(link.shape for link in in_order), []).append(tuple(in_order))
 
     def by_structure(self, place: int) -> list[tuple[Link, ...]]:
         mask = self.search.unassigned(place)
@@ -53,6 +63,7 @@ class Options:
         for link_set in self._by_layer(targets, names):
             score = min(names.index(link.sources[0]) for link in link_set) - 20.0
             scored.append((score - 4 * sum(self.search.likeness(link) for link in link_set) / len(link_set), link_set))
+        scored.extend(self._as_before(targets, names))
         ranked = [
             self._links_to(target, pool) for target in sorted(targets, key=lambda one: -len(self.search.shape(one)))
         ]
@@ -76,6 +87,26 @@ class Options:
                 one in names for link in links for one in link.sources
             ):
                 yield links
+
+    def _as_before(self, targets: list[str], names: list[str]) -> Iterator[tuple[float, tuple[Link, ...]]]:
+        """What was found for weights of these shapes, made of weights of the same names in another module."""
+        for option in self.decided.get(tuple(map(self.search.shape, targets)), ()):
+            front = len(_module_of([name for link in option for name in link.sources]))
+            inside = option[0].sources[0][front:]
+            likeness = closeness(option[0].target, targets[0])
+            for module in (name.removesuffix(inside) for name in names if f".{name}".endswith(f".{inside}")):
+                links = tuple(
+                    replace(link, target=target, sources=tuple(module + name[front:] for name in link.sources))
+                    for target, link in zip(targets, option, strict=True)
+                )
+                if all(self._is_there(link, names) and self.search.is_free(link) for link in links):
+                    yield -40.0 - 4 * likeness, links
+
+    def _is_there(self, link: Link, names: list[str]) -> bool:
+        return all(
+            name in names and self.search.read(name).shape == shape
+            for name, shape in zip(link.sources, link.source_shapes, strict=True)
+        )
 
     def _links_to(self, target: str, pool: list[tuple[str, int]]) -> list[tuple[float, Link]]:
         shape = self.search.shape(target)
@@ -154,6 +185,13 @@ class Options:
                     for user in self.ours.users.get(number, ()):
                         heappush(queue, (distance + cost, user))
         return list(found.items())
+
+
+def _module_of(names: list[str]) -> str:
+    """The path of the innermost module that holds all of these weights, with its dot."""
+    paths = [name.split(".")[:-1] for name in names]
+    shared = takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False))
+    return "".join(f"{parts[0]}." for parts in shared)
 
 
 def _wide(shape: Shape) -> int:

@@ -11,7 +11,7 @@ from reprod_log.messages import Names, message
 from reprod_log.pairing.anchors import is_informative
 from reprod_log.pairing.links import WeightMap
 from reprod_log.pairing.pairing import CONFIDENCE, Pair, View
-from reprod_log.pairing.places import ValuePairs, is_result, roots_of
+from reprod_log.pairing.places import ValuePairs, is_result, nearest_view, roots_of
 from reprod_log.recording import OF_MODULES, OF_TENSORS, Array, Entry, Key, Recording
 
 
@@ -43,6 +43,9 @@ class Partners:
         self.moving = (_moving(reference), _moving(candidate))
         self.there = {str(entry.key): entry for entry in candidate.entries}
         self.taken: set[str] = set()
+        self._covered: dict[tuple[str, bool, int], bool] = {}
+        self.layouts: dict[tuple[str, str, str], View | None] = {}
+        """Of modules' tensors that differ, by both paths and the role."""
 
     def partner(self, entry: Entry) -> Pair | None:
         if entry.key.phase in OF_MODULES:
@@ -98,6 +101,25 @@ class Partners:
             return None
         return Pair(entry, other, "value", CONFIDENCE["value"], view)
 
+    def laid_out(self, pair: Pair) -> Pair:
+        """A pair of tensors that differ, in the layout in which they are closest: that of their module's first call."""
+        one, other = pair.reference, pair.candidate
+        if pair.view is not None or one.key.phase not in OF_MODULES or is_result(one.key, self.roots):
+            return pair
+        if one.key.run.startswith("isolated"):
+            # Each was given the reference's own input.
+            return pair
+        if one.detail != "full" or other.detail != "full":
+            return pair
+        place = one.key.path, other.key.path, one.key.role.partition("~")[0]
+        if place not in self.layouts:
+            self.layouts[place] = nearest_view(one, other)
+        view = self.layouts[place]
+        fits = (
+            view is not None and prod(one.shape) == prod(other.shape) and len(view.axes or ()) in (0, len(other.shape))
+        )
+        return replace(pair, view=replace(view, shape=one.shape)) if view is not None and fits else pair
+
     def _runs_alone(self, region: str | None) -> bool:
         """Whether a module takes and gives the same on both sides, so that it can be compared alone."""
         return region in self.roots or region in self.found.modules
@@ -110,7 +132,7 @@ class Partners:
         links = self.weights.by_source.get(key.path, ())
         if any(link.is_computed for link in links):
             return None
-        if not add and len(links) > 1 and not self.weights.is_apart(key.path):
+        if len(links) > 1 and not self.weights.is_apart(key.path):
             # Tied here and not there: its first copy is compared, the others are the candidate's own.
             links = links[:1]
         keys = [str(replace(key, path=link.target)) for link in links]
@@ -129,9 +151,12 @@ class Partners:
             arrays = {name: part.array() for name, part in zip(whole, parts, strict=True)}
             return self.weights.back(key.path, entry.shape, arrays, add=add)
 
-        # With zeros, since whether a tensor is covered does not depend on its values.
-        empty = {one.target: np.zeros(one.shape) for one in links}
-        if self.weights.back(key.path, shape, empty, add=add) is None:
+        # With zeros, since whether a tensor is covered does not depend on its values; nor does it on the run.
+        asked = key.path, add, len(links)
+        if asked not in self._covered:
+            empty = {one.target: np.zeros(one.shape) for one in links}
+            self._covered[asked] = self.weights.back(key.path, shape, empty, add=add) is not None
+        if not self._covered[asked]:
             return None
         self.taken.update(keys)
         if len(links) == 1 and str(link.recipe) == "as is" and parts[0].shape == entry.shape:

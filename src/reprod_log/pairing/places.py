@@ -8,7 +8,7 @@ from functools import cached_property
 from math import prod
 
 from reprod_log.messages import message
-from reprod_log.pairing.anchors import LOOSE, Index, is_informative, view_of
+from reprod_log.pairing.anchors import LOOSE, Index, is_informative, nearest_axes, view_of
 from reprod_log.pairing.pairing import Pairing, View
 from reprod_log.recording import Array, Entry, Key, Recording
 
@@ -186,8 +186,16 @@ def _equal(one: Entry, other: Entry, limit: float) -> bool:
 def view_between(reference: Entry, candidate: Entry, limit: float = LOOSE) -> View | None:
     """The view that gives the candidate's tensor the reference's axes."""
     axes = view_of(reference.array(), candidate.array(), limit)
-    if not axes:
-        return None
+    return _view(axes, reference, candidate) if axes else None
+
+
+def nearest_view(reference: Entry, candidate: Entry) -> View | None:
+    """The view under which two tensors that differ are by far the closest: they may be written with other axes."""
+    axes = nearest_axes(reference.array(), candidate.array())
+    return _view(axes, reference, candidate) if axes else None
+
+
+def _view(axes: tuple[int, ...], reference: Entry, candidate: Entry) -> View:
     if axes == (-1,):
         return View(message("view.values_reshaped"), shape=reference.shape)
     wide = [axis for axis, size in enumerate(candidate.shape) if size > 1]

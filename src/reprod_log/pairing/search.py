@@ -10,7 +10,7 @@ depends on it and on those that compete with it is anchored together.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from math import prod
@@ -25,7 +25,7 @@ from reprod_log.pairing.answers import Answers
 from reprod_log.pairing.bridges import Bridges
 from reprod_log.pairing.graph import Graph
 from reprod_log.pairing.identify import CALL
-from reprod_log.pairing.links import Computed, Link, WeightMap, same_form
+from reprod_log.pairing.links import Computed, Link, Recipe, WeightMap, same_form
 from reprod_log.pairing.names import closeness
 from reprod_log.pairing.options import Options
 from reprod_log.pairing.parts import PartIndex
@@ -164,6 +164,9 @@ class Search:
         for bit, name in enumerate(candidate.names):
             if name in stated:
                 self.assign(stated[name], 1 << bit)
+                number = candidate.number[name]
+                if candidate.data[number]:
+                    self.anchor(number, candidate.program.array(self.value(number)))
         for bit, name in enumerate(candidate.names):
             if name in own and name not in stated:
                 # A table of the candidate's own has its values already.
@@ -241,6 +244,9 @@ class Search:
             if number not in self.static:
                 self.static[number] = self.theirs.program.tensor(self.theirs.program.arrays[number])
             return self.static[number]
+        if self.theirs.behind[number] & ~self.assigned and not self.theirs.data[number]:
+            # A weight without a source has no value yet.
+            raise KeyError(number)
         name = self.theirs.weights.get(number)
         if name is not None:
             link = self.links.get(name)
@@ -354,31 +360,62 @@ class Search:
 
         The weights of a gate in the place of another's give that gate, and then nothing that the reference has.
         """
-        taken = choice.taken
+        taken, idle = choice.taken, self._idle(choice)
+        cut_out = any(isinstance(link.recipe, Recipe) and link.recipe.span is not None for link in taken)
+        if (idle or cut_out) and not choice.identified:
+            # Other rows of the same weight may fit as well, and not all of them are among the options.
+            unasked = [*choice.options, *choice.unlikely]
+            self._identify(choice)
+            choice.options = [*(one for one in choice.options if one not in unasked), *unasked]
         stored = choice.identified and not any(link.is_computed for link in taken)
-        alike = [
+        twins = [one for one in choice.options if idle and _same_links(_but(one, idle), _but(taken, idle))]
+        alike = twins + [
             one
             for one in choice.options
-            if same_form(one, taken) or (stored and not any(link.is_computed for link in one))
-        ][:_MOST_RIVALS]
+            if one not in twins and (same_form(one, taken) or (stored and not any(link.is_computed for link in one)))
+        ]
         if not alike:
             return
         fitting = [(len(self.anchors), taken)]
-        for option in alike:
-            self.rewind(choice.trail)
-            choice.pending = True
-            if self._try(choice, option):
+        for option in alike[:_MOST_RIVALS]:
+            if self._try_again(choice, option):
                 fitting.append((len(self.anchors), option))
         fitting.sort(key=lambda one: -one[0])
-        best, *others = (option for _, option in fitting)
+        (most, best), *rest = fitting
+        # A twin with fewer anchors has wrong numbers for what is idle further on.
+        others = [option for count, option in rest if count == most or not (option is taken or option in twins)]
         choice.rivals = others
         choice.options = [
             *others,
             *(one for one in choice.options if not any(one is other for other in (best, *others))),
         ]
+        self._try_again(choice, best)
+
+    def _try_again(self, choice: _Choice, option: tuple[Link, ...]) -> bool:
         self.rewind(choice.trail)
         choice.pending = True
-        self._try(choice, best)
+        return self._try(choice, option)
+
+    def _idle(self, choice: _Choice) -> set[str]:
+        """The weights without influence on what was anchored: the option fits with other numbers for them as well.
+
+        The bias of keys moves all scores of a query alike, which their softmax does not show.
+        """
+        if any(map(self._is_whole, self.theirs.program.kernels[choice.place].outputs)):
+            return set()
+        option, idle = choice.taken, set()
+        for link in option:
+            number = self.theirs.number[link.target]
+            array = self.theirs.program.arrays[number]
+            self.rewind(choice.trail)
+            choice.pending = True
+            other = np.random.default_rng(0).normal(size=array.shape).astype(array.dtype)
+            self.tensors[number] = self.theirs.program.tensor(other)
+            self.trail.append(("tensor", number))
+            if self._try(choice, option):
+                idle.add(link.target)
+        self._try_again(choice, option)
+        return idle
 
     def _is_settled(self, choice: _Choice, masks: list[int]) -> bool:
         """Whether what its rivals take has other places, or it has met something that does not come from itself."""
@@ -606,6 +643,8 @@ class Search:
                         return
         if not all(self._is_settled(choice, masks) for choice in self.choices if choice.rivals):
             return
+        for choice in self.choices:
+            self.options.remember(choice.taken)
         if self.choices:
             self.closed.append(_Segment(self.start, self.start_trail, tuple(self.choices)))
         if self.retried and at > max(self.retried):
@@ -732,7 +771,11 @@ def _sources(choice: _Choice) -> Iterator[str]:
     return (name for link in choice.taken for name in link.sources)
 
 
-def _same_links(one: tuple[Link, ...], other: tuple[Link, ...]) -> bool:
+def _but(option: Sequence[Link], targets: Collection[str]) -> list[Link]:
+    return [link for link in option if link.target not in targets]
+
+
+def _same_links(one: Sequence[Link], other: Sequence[Link]) -> bool:
     """Whether two options take the same elements, in whatever words."""
     return len(one) == len(other) and all(
         (a.target, a.sources) == (b.target, b.sources)

@@ -14,12 +14,15 @@ from reprod_log.recording import Array
 from reprod_log.recording.files import replacing
 
 
-def read_weights(path: Path, *, entry: str | None = None) -> dict[str, Array]:
-    """The named arrays of a weight file; `entry` says which part of a checkpoint that holds more than weights."""
+def read_weights(path: Path, *, entry: str | None = None, mapped: bool = False) -> dict[str, Array]:
+    """The named arrays of a weight file; `entry` says which part of a checkpoint that holds more than weights.
+
+    With `mapped`, those of a safetensors file are views of it, which are read when they are looked at.
+    """
     owner(path)
     if not path.is_file():
         raise UnreadableFile(f"There is no file {path}.")
-    return _without_wrapping(_chosen(read_checkpoint(path), path, entry))
+    return _without_wrapping(_chosen(read_checkpoint(path, mapped=mapped), path, entry))
 
 
 def write_weights(path: Path, arrays: Mapping[str, Array], *, framework: str) -> None:

@@ -37,7 +37,7 @@ from reprod_log.verdict.kinks import (
     may_have_flipped,
     moved_at_most,
 )
-from reprod_log.verdict.narrow import judge_in, judge_narrow, keeps_narrow_weights, narrow_type
+from reprod_log.verdict.narrow import judge_by_scheme, judge_in, judge_narrow, keeps_narrow_weights, narrow_type
 from reprod_log.verdict.policy import EXACT_KINDS, CalibratedPolicy, Policy
 from reprod_log.verdict.status import Basis, Status
 
@@ -305,10 +305,11 @@ def _is_of_the_output(key: Key, places: Collection[tuple[str, int | None]]) -> b
 def _precision(floor: NoiseFloor, policy: CalibratedPolicy) -> list[Judgement]:
     """The same function, but computed with less precision?"""
     narrowed = narrow_type(floor)
-    found = []
+    found: list[Judgement] = []
     modes: tuple[str, ...] = ("isolated", "injected")
+    alone = _containers(one.key.layer_alone for one in floor.of_mode("isolated"))
+    found += [*judge_by_scheme(floor, policy.precision, alone)]
     if narrowed is not None:
-        alone = _containers(one.key.layer_alone for one in floor.of_mode("isolated"))
         found += [*judge_narrow(floor, narrowed, alone)]
         modes = ("isolated",) if keeps_narrow_weights(floor) else modes
     # The injected pass of the candidate needs no float64: that it has the kernels is known from the free run.

@@ -6,6 +6,8 @@ A program may be recorded in several passes (runs) of itself. A run's name is it
     'isolated'          every layer alone, on the reference's input   'isolated.float64'
     'injected'          the reference's gradients before every update 'injected.float64'
     'emulated'          the reference in the candidate's narrower type    'isolated.emulated'
+    'declared', 'fitted'   a quantised candidate with the reference's weights, rounding as its layers declare, and in
+                        ranges that fit the values: 'isolated.declared', 'isolated.fitted'
     'repeat', 'perturbed1' …   the reference again, unchanged or with inputs moved by one unit in the last place
 """
 
@@ -20,6 +22,7 @@ from reprod_log.verdict.status import Basis
 
 FLOAT64 = "float64"
 EMULATED = "emulated"
+DECLARED, FITTED = "declared", "fitted"
 NARROW = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
 """Floating types narrower than float32, with the rounding of one operation relative to the value."""
 EPS = 2.0**-24
@@ -55,7 +58,10 @@ class FloorEvidence(Plain):
     float32: Measurement | None = None
     """The candidate in its own precision against the reference in float64 (or in its own, when there is no float64)."""
     emulated: Measurement | None = None
-    """The reference in the candidate's type, where that is narrower than float32, against itself in float64."""
+    """The reference in the candidate's type, where that is narrower than float32, against itself in float64; for a
+    quantised candidate, rounding in ranges that fit."""
+    declared: Measurement | None = None
+    """A quantised candidate as it runs against the rounding that it declares."""
     reduction: int = 1
     """How many terms were summed into each element of a one-dimensional gradient or a batch statistic."""
     basis: Basis = Basis.NONE

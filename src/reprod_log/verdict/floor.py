@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from reprod_log.errors import interrupted, result_of
 from reprod_log.layers.lookup import names_of_statistic
@@ -16,7 +17,7 @@ from reprod_log.messages import Message, Name, Note, Number, message
 from reprod_log.pairing import Pair, Pairing
 from reprod_log.recording import Entry, Key, Recording
 from reprod_log.recording.plain import Plain
-from reprod_log.verdict.evidence import EMULATED, EPS, FLOAT64, NARROW, FloorEvidence, Series
+from reprod_log.verdict.evidence import DECLARED, EMULATED, EPS, FITTED, FLOAT64, NARROW, FloorEvidence, Series
 from reprod_log.verdict.kept_constants import KeptConstants, with_clipping
 from reprod_log.verdict.kinks import with_flips
 from reprod_log.verdict.status import Basis
@@ -112,15 +113,15 @@ def calibrate(
 ) -> NoiseFloor:
     """The noise floor of every pair, from whatever passes the two recordings hold.
 
-    Of the candidate only the settings of its layers are looked at here. What `comparison` has of these pairs is not
-    measured again.
+    Of the candidate only the settings of its layers and its rounded passes are looked at here. What `comparison` has of
+    these pairs is not measured again.
     The measuring is spread over `threads` (None: one per core) or over an `executor`. Ctrl-C leaves with the floor of
     the pairs that were measured by then.
     """
     by_key = {pair.reference.key: pair for pair in pairing.pairs}
     repeats = tuple(run for run in reference.runs if run == "repeat" or run.startswith("perturbed"))
     wanted = [
-        _wanted(pair, mode, by_key, reference, repeats)
+        _wanted(pair, mode, by_key, reference, candidate, repeats)
         for mode in MODES
         for pair in pairing.pairs
         if pair.reference.key.run == mode
@@ -170,25 +171,30 @@ class _Wanted:
     float32: Pair
     float64: Pair | None = None
     emulated: Pair | None = None
+    declared: Pair | None = None
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
-        return (*self.noise, self.float32, *(one for one in (self.float64, self.emulated) if one is not None))
+        further = (self.float64, self.emulated, self.declared)
+        return (*self.noise, self.float32, *(one for one in further if one is not None))
 
     def evidence(self, measured: list[Measurement | None]) -> FloorEvidence:
         """The evidence, from the measurements of `pairs`."""
-        several = len(self.noise)
-        noise = max((one for one in measured[:several] if one is not None), key=lambda one: one.rmse, default=None)
-        float64 = None if self.float64 is None else measured[several + 1]
-        emulated = None if self.emulated is None else measured[-1]
+        noises, rest = measured[: len(self.noise)], iter(measured[len(self.noise) :])
+        noise = max((one for one in noises if one is not None), key=lambda one: one.rmse, default=None)
+        names = ("float32", "float64", "emulated", "declared")
+        found: dict[str, Any] = {name: next(rest) for name in names if getattr(self, name) is not None}
         basis = Basis.NONE if self.plain.basis is Basis.REPEATS and noise is None else self.plain.basis
-        return replace(
-            self.plain, noise=noise, float32=measured[several], float64=float64, emulated=emulated, basis=basis
-        )
+        return replace(self.plain, noise=noise, basis=basis, **found)
 
 
 def _wanted(
-    pair: Pair, mode: str, by_key: Mapping[Key, Pair], reference: Recording, repeats: tuple[str, ...]
+    pair: Pair,
+    mode: str,
+    by_key: Mapping[Key, Pair],
+    reference: Recording,
+    candidate: Recording | None,
+    repeats: tuple[str, ...],
 ) -> _Wanted:
     """What is measured for one pair of the plain (not float64) run of a mode."""
     key = pair.reference.key
@@ -199,13 +205,23 @@ def _wanted(
         return _Wanted(replace(plain, basis=Basis.REPEATS), repeated, pair)
     truth = reference[wide_key]
     wide_pair = by_key.get(wide_key)
-    return _Wanted(
+    wanted = _Wanted(
         replace(plain, basis=Basis.REFERENCE_FLOAT64 if wide_pair is None else Basis.BOTH_FLOAT64),
         (Pair(truth, pair.reference),),
         Pair(truth, pair.candidate, view=pair.view),
         wide_pair,
         _in_narrow_type(pair, mode, truth, reference),
     )
+    fitted, declared = (
+        _of_run(candidate, pair.candidate.key.in_run(f"{mode}.{run}" if mode else run)) for run in (FITTED, DECLARED)
+    )
+    if fitted is None or declared is None:
+        return wanted
+    return replace(wanted, emulated=Pair(truth, fitted, view=pair.view), declared=Pair(declared, pair.candidate))
+
+
+def _of_run(recording: Recording | None, key: Key) -> Entry | None:
+    return recording[key] if recording is not None and key in recording else None
 
 
 def _in_narrow_type(pair: Pair, mode: str, truth: Entry, reference: Recording) -> Pair | None:

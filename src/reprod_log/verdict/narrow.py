@@ -27,6 +27,8 @@ _FREE_BACKWARD = 6.0
 """Gradients of the whole program: 5.3, by activations on the other side of a kink; beyond it they are suspect."""
 _KINKS = 0.5
 """The largest share of a gradient that activations on the other side move: 0.24 in correct networks with batch norm."""
+_DECLARED = 0.25
+"""A quantised layer alone against its own declaration: 0.17 was the largest of correct engines."""
 _GUARD = 0.3
 """Of the rounding of one operation, relative to the values: kernels round at other places than the emulation."""
 _FEW = 16
@@ -88,6 +90,36 @@ def judge_in(one: FloorEvidence, dtype: str, factor: float = _FORWARD) -> Judgem
     times = Number(value / floor if floor else math.inf)
     reason = message("reason.narrow", dtype=dtype, times=times, allowed=Number(factor))
     return judged(one.key, (check,), one.basis, reason=reason, otherwise=objection)
+
+
+def judge_by_scheme(floor: NoiseFloor, factor: float, containers: Collection[str]) -> Iterator[Judgement]:
+    """The entries of a quantised candidate: no farther from the truth than rounding in fitting ranges explains, and
+    each layer alone as its own declaration says. `factor` is how many floors of float32 come on top of that.
+
+    In the whole program a last digit takes values to another step of the integers, and so on from layer to layer.
+    """
+    for one in floor.evidence:
+        if one.declared is None or one.emulated is None or one.float32 is None or one.noise is None:
+            continue
+        # What a layer is given has been rounded by then, or not yet: what it gives tells.
+        if one.key.phase not in ("forward", "parameter") or one.key.role.startswith("input"):
+            continue
+        below = factor * floor.in_own_precision(one)
+        alone = one.key.phase == "parameter" or (one.mode == "isolated" and one.key.layer_alone not in containers)
+        # By the mean: values beyond a range that was calibrated on other data are cut off, a few at a time.
+        for name, error, scheme, allowed, reason, objection in (
+            ("declared", one.declared.rmse, one.emulated.rmse, _DECLARED, "reason.scheme.declared", Status.FAIL),
+            ("mean", one.float32.mean_abs, one.emulated.mean_abs, _FORWARD, "reason.scheme", Status.PRECISION),
+        ):
+            if name == "declared" and not alone:
+                continue
+            check = Check.of(name, error, allowed * scheme + below, floor=scheme)
+            times = Number(error / scheme if scheme else math.inf)
+            told = message(reason, times=times, allowed=Number(allowed))
+            found = judged(one.key, (check,), one.basis, reason=told, otherwise=objection)
+            yield found
+            if not found.status.passed:
+                break
 
 
 def _floor(one: FloorEvidence, dtype: str) -> float:

@@ -179,7 +179,8 @@ def _apart(side: SideName, rows: list[FloorEvidence], floor: NoiseFloor, policy:
     The candidate's float64 pass agrees with the reference's where the verdict passes, so either may stand for it.
     """
     telling = [one for one in rows if one.key.phase != "lr" and _is_floating(one) and one.float32 is not None]
-    if any(_is_coarse(_measured(one, side)) for one in telling):
+    # A quantised candidate is held to its own scheme.
+    if any(one.declared is not None or _is_coarse(_measured(one, side)) for one in telling):
         return None
     distances = list(_distances(side, telling, floor, policy))
     groups: dict[int | None, dict[str, list[_Distance]]] = {}

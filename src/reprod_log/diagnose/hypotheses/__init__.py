@@ -13,7 +13,7 @@ from reprod_log.diagnose import losses, schedules
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.engine import Hypothesis, Where
 from reprod_log.diagnose.finding import Finding
-from reprod_log.diagnose.hypotheses import doubts, graph, logs, settings, updates, weights
+from reprod_log.diagnose.hypotheses import doubts, graph, logs, schemes, settings, updates, weights
 
 
 def _ranks(case: Case) -> Iterator[Finding]:
@@ -27,6 +27,7 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     *doubts.HYPOTHESES,
     *graph.HYPOTHESES,
     *logs.HYPOTHESES,
+    *schemes.HYPOTHESES,
     *settings.HYPOTHESES,
     *updates.HYPOTHESES,
     *weights.HYPOTHESES,

@@ -159,6 +159,7 @@ def _recordings(case: Case) -> tuple[Recording, Recording]:
 def _lost(case: Case, name: str, step: int, here: Recording, there: Recording) -> Iterator[tuple[Key, Key | None]]:
     """Gradients of parameters and of layers' outputs that are not zero here and that this side lacks, with its keys."""
     partner = dict(_partners(case, name))
+    alone = {one.key for one in case.comparison.unmatched}
     for entry in here.of_run(""):
         key = entry.key
         other = None
@@ -166,6 +167,9 @@ def _lost(case: Case, name: str, step: int, here: Recording, there: Recording) -
             continue
         if key.phase == "gradient" and key.role == "raw":
             other = partner.get(key)
+            if other is None and key not in alone:
+                # Compared as a part of another weight.
+                continue
         elif _is_of_output(key) and (made := partner.get(replace(key, phase="forward"))) is not None:
             # Both sides have the call.
             other = replace(made, phase="backward")

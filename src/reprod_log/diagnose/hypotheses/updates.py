@@ -7,6 +7,7 @@ update of their side is the cause; settings that only differ on paper are hints.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -207,18 +208,29 @@ class _Both:
         other = [path for path in other if ours[path].value != theirs[path].value]
         if not other:
             return
-        # What has no value to decay says nothing about who else decays.
-        rest = [path for path in ours if path not in other and bool(self.traces[path].before[0].any())]
-        apart = sorted(theirs[path].value - ours[path].value for path in other)
-        if not rest:
+        # What has no value to decay, or would be the same with the others' decay, says nothing about who else decays.
+        usual = Counter(theirs[path] for path in other).most_common(1)[0][0]
+        rest = [
+            path
+            for path in ours
+            if path not in other
+            and self.traces[path].before[0].any()
+            and (ours[path] == usual or not self._obeys(path, usual))
+        ]
+        decays_here, decays_there = (any(one[path].value for path in other) for one in (ours, theirs))
+        if not rest or (decays_here and decays_there):
             values = [tuple(dict.fromkeys(f"{one[path].value:g}" for path in other)) for one in (ours, theirs)]
             yield self._setting("weight_decay", values[0], values[1])
-        elif apart[len(apart) // 2] < 0:
+        elif decays_here:
             yield what("cause.update_fit.decay_missing", paths=Names(other))
         else:
             vectors = all(self.traces[path].updates[0].ndim < 2 for path in other)
             id = "cause.update_fit.decay_on_vectors" if vectors else "cause.update_fit.decay_added"
             yield what(id, paths=Names(other))
+
+    def _obeys(self, path: str, decay: Decay) -> bool:
+        assert self.theirs is not None
+        return self.traces[path].obeys(self.theirs.law, decay)
 
     def _own_rates(self, bad: BadUpdates) -> Iterator[Finding]:
         """The reference's law with one factor for each parameter that differs: learning rates of their own."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -10,8 +10,9 @@ import torch
 from torch import nn
 
 from reprod_log.errors import UsageError
-from reprod_log.frameworks.contract import OwnTensor, plain_settings
+from reprod_log.frameworks.contract import OwnTensor, Rounding, Scheme, plain_settings
 from reprod_log.frameworks.hooked import Hooked, evaluation_mode
+from reprod_log.frameworks.torch import quantised
 from reprod_log.frameworks.torch.distributed import FLAT_PARAMETER, is_first_fsdp
 
 _WRAPPERS = (nn.DataParallel, nn.parallel.DistributedDataParallel)
@@ -31,7 +32,7 @@ class TorchModules(Hooked):
 
     def own(self, module: Any) -> list[OwnTensor]:
         found = [
-            OwnTensor(name, tensor, trained=True, has_values=_has_values(tensor))
+            OwnTensor(name, quantised.as_read(module, name, tensor), trained=True, has_values=_has_values(tensor))
             for name, tensor in module._parameters.items()
             if tensor is not None and name != FLAT_PARAMETER
         ]
@@ -92,6 +93,15 @@ class TorchModules(Hooked):
             for name, value in list(vars(module).items()):
                 if isinstance(value, torch.Tensor) and not value.is_leaf:
                     setattr(module, name, value.detach())
+
+    def readable(self, model: Any, call: Callable[[Any], Any]) -> Any | None:
+        return quantised.readable(model, call)
+
+    def schemes(self, model: Any) -> dict[str, Scheme]:
+        return quantised.schemes(model)
+
+    def set_rounding(self, model: Any, rounding: Rounding) -> None:
+        quantised.set_rounding(model, rounding)
 
     @contextmanager
     def quiet(self, model: Any) -> Iterator[None]:
