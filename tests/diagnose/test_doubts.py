@@ -93,6 +93,17 @@ def test_limit_that_is_wide_beside_the_values_is_noticed() -> None:
     assert [(one.rule, one.kind) for one in found.findings] == [("limit_above_values", "remark")]
 
 
+def test_element_that_a_mean_hides_is_noticed() -> None:
+    right = RNG.normal(size=100_000)
+    rounded, wrong = right * (1 + 1e-7 * RNG.normal(size=right.size)), right.copy()
+    wrong[17] += 0.01
+    assert rules_for({"x": right}, {"x": rounded}) == set()
+    assert rules_for({"x": right}, {"x": wrong}) == {"hidden_by_the_mean"}
+    # A limit that someone chose decides; and one activation may move single elements of a gradient.
+    assert rules_for({"x": right}, {"x": wrong}, "mean_abs:1e-6") == set()
+    assert rules_for({"step0/gradient/w:raw": right}, {"step0/gradient/w:raw": wrong}) == set()
+
+
 def test_loss_that_hardly_moves_is_noticed() -> None:
     def flat(noise: float) -> dict[str, object]:
         return {f"loss_{i}": np.float32(5.9915 + 1e-6 * i + noise * (-1) ** i) for i in range(5)}

@@ -206,6 +206,11 @@ def _sizes() -> Iterator[Row]:
     spoiled = long.copy()
     spoiled[-1] = 1.5
     yield _row("one of 100,000", "the mean hides it", long, spoiled, limits="max_abs:1e-3")
+    for count, off in ((10**4, 0.003), (10**5, 0.05), (10**6, 0.5)):
+        values = np.random.default_rng(count).standard_normal(count).astype("f4")
+        spoiled = values.copy()
+        spoiled[count // 2] += off
+        yield _row(f"one of {count}", "the usual limit of the mean hides it", values, spoiled)
     yield _row(
         "a share of nothing", "a share of elements beyond 0", long, spoiled, limits=["share_beyond:0", "max_abs:0"]
     )

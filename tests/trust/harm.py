@@ -90,7 +90,9 @@ class Harm:
         path = self.folder / name
         self._progress[:8] = struct.pack("<q", 0)
         number = forked(lambda: long_training(self.framework, path, width, self._progress))
-        time.sleep(self.chance.uniform(0, usual))
+        # By steps and not by the clock alone: on a busy machine no training takes its usual time.
+        self.wait_for(number, self.chance.randrange(LENGTH))
+        time.sleep(self.chance.uniform(0, usual / LENGTH))
         os.kill(number, signal.SIGKILL)
         killed = os.WIFSIGNALED(os.waitpid(number, 0)[1])
         (finished,) = struct.unpack("<q", self._progress[:8])
@@ -109,6 +111,13 @@ class Harm:
             self.problems.append(f"{name}: {lost} of {finished} finished steps are missing")
         # A kill may come when all is done.
         self.check(name, found, reference, may_pass=found.keys == reference.keys)
+
+    def wait_for(self, number: int, step: int) -> None:
+        """Until the training has finished so many steps, or has ended."""
+        while struct.unpack("<q", self._progress[:8])[0] < step:
+            if os.waitid(os.P_PID, number, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+                return
+            time.sleep(0.001)
 
     def fault(self, name: str) -> None:
         path = self.folder / name

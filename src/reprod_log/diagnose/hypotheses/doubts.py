@@ -231,6 +231,37 @@ def _limit_of(case: Case, row: Compared, metric: str) -> Limit | None:
     return case.policy.limits_for(str(row.key), row.reference_dtype).get(metric)
 
 
+# A mean over many elements hides a few that are wrong: rounding does not single out an element.
+
+_ROUNDED = 1e-3
+"""Of a tensor's largest value: what float32 rounds through a whole model is 1e-4 of it."""
+_KINKS = ("gradient", "backward", "update")
+"""Phases in which one activation on the other side of zero moves single elements (see verdict/kinks.py)."""
+
+
+def _hidden_by_the_mean(case: Case) -> Iterable[Finding]:
+    hidden: dict[Key, Measurement] = {}
+    for key, row in case.rows.items():
+        measured = row.measurement
+        checks = case.judgements[key].checks if case.judgements[key].status.passed else ()
+        if measured is None or key.phase in _KINKS or [one.metric for one in checks] != ["mean_abs"]:
+            continue
+        limit = max(checks[0].limit, _ROUNDED * max(measured.reference.abs_max, measured.candidate.abs_max))
+        if measured.max_abs > limit and _is_usual(case, row, "mean_abs"):
+            hidden[key] = measured
+    if hidden:
+        worst = max(hidden, key=lambda key: hidden[key].max_abs)
+        yield told(
+            "cause.hidden_by_the_mean",
+            tuple(hidden),
+            keys=Names(map(str, hidden)),
+            key=Name(worst),
+            largest=Number(hidden[worst].max_abs, ".3g"),
+            mean=Number(hidden[worst].mean_abs, ".1e"),
+            count=hidden[worst].count,
+        )
+
+
 # Every result is accepted or allowed to be missing, whatever it is: only inputs and learning rates could have failed.
 # Nor could results fail that have no number: empty tensors, or zeros, infinities and NaN as a dead model has them.
 
@@ -534,6 +565,7 @@ HYPOTHESES = (
     Hypothesis("constant_sequence", _constant_sequence, _NUMBERS),
     Hypothesis("cut_short", _cut_short, _EVEN_IF_NOTHING),
     Hypothesis("flat_loss", _flat_loss, _NUMBERS),
+    Hypothesis("hidden_by_the_mean", _hidden_by_the_mean, _NUMBERS),
     Hypothesis("identical_losses", _identical_losses, _NUMBERS),
     Hypothesis("identical_training", _identical_training, _NUMBERS),
     Hypothesis("limit_above_values", _limit_above_values, _NUMBERS),
