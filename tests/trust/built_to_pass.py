@@ -342,6 +342,12 @@ def _calibrated() -> Iterator[Row]:
     nan = rounded.copy()
     nan[0] = NAN
     yield Row("NaN as it runs", "the float64 pass does not know of it", good, side(nan, truth))
+    many = np.random.default_rng(3).standard_normal(200_000)
+    edge = many.astype("f4")
+    edge[-1] += 1e-2
+    yield Row(
+        "one of 200,000 as it runs", "a kernel is wrong at its edge", side(many.astype("f4"), many), side(edge, many)
+    )
     counts, more = np.arange(500) + 10**9, np.arange(500) + 10**9 + 1
     yield Row("integers under the noise", "they carry no rounding", side(counts, counts), side(more, more))
     yield Row(

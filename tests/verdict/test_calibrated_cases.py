@@ -531,3 +531,13 @@ def test_an_update_is_judged_no_finer_than_its_parameter_is_known(error: float, 
     parameter = evidence("step0/parameter/fc.bias", noise=measured(EPS), float64=measured(0.0))
     found = {one.key.phase: str(one.status) for one in judged(still, parameter).judgements}
     assert found == {"update": status, "parameter": "PASS"}
+
+
+def test_largest_element_of_a_large_tensor_counts_as_the_candidate_runs() -> None:
+    floor = 2 * (1e-7 + EPS)
+    for count, times, status in ((128, 301, Status.PRECISION), (128, 299, Status.PASS), (127, 301, Status.PASS)):
+        error = measured(1e-7, max_abs=times * floor, count=count)
+        alone = replace(wide(0.0, mode="isolated"), float32=error)
+        assert only(judged(alone)).status is status, (count, times)
+    gradient = replace(wide(0.0, key="step0/gradient/a.weight", mode="isolated"), float32=error)
+    assert only(judged(gradient)).status is Status.PASS

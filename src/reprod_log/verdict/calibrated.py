@@ -41,6 +41,9 @@ from reprod_log.verdict.narrow import judge_by_scheme, judge_in, judge_narrow, k
 from reprod_log.verdict.policy import EXACT_KINDS, CalibratedPolicy, Policy
 from reprod_log.verdict.status import Basis, Status
 
+_MANY = 128
+"""Elements of a tensor from which one that is wrong may be lost in its norm."""
+
 
 def verdict_of(
     comparison: Comparison, policy: Policy | CalibratedPolicy, floor: NoiseFloor | None, complete: bool
@@ -423,12 +426,20 @@ def _both_in_float64(
 def _in_own_precision(
     one: FloorEvidence, floor: NoiseFloor, policy: CalibratedPolicy, factor: float, objection: Status
 ) -> Judgement:
-    """The candidate in its own precision against the reference's truth."""
+    """The candidate in its own precision against the reference's truth.
+
+    A kernel that is wrong at the edge of a large tensor hardly moves its norm, so the largest element counts too, by
+    the widest factor: how rounding falls on one element is chance. Only of what modules give: one activation on the
+    other side of zero moves single elements of gradients and of what follows from them.
+    """
     assert one.float32 is not None
-    error = one.float32
-    constant = one.constant * error.reference.rms
-    check = _check("rms", error.rmse, floor.in_own_precision(one), factor, constant=constant)
-    return _in_floors(one, error, (check,), policy, objection)
+    assert one.noise is not None
+    error, size = one.float32, one.float32.reference
+    checks = [_check("rms", error.rmse, floor.in_own_precision(one), factor, constant=one.constant * size.rms)]
+    if one.key.phase == "forward" and error.count >= _MANY:
+        largest = one.noise.max_abs + floor.rounding(one, size.abs_max)
+        checks.append(_check("max", error.max_abs, largest, policy.precision, constant=one.constant * size.abs_max))
+    return _in_floors(one, error, tuple(checks), policy, objection)
 
 
 def _assumed(one: FloorEvidence, policy: CalibratedPolicy) -> Judgement:

@@ -233,7 +233,7 @@ def _limit_of(case: Case, row: Compared, metric: str) -> Limit | None:
 
 # A mean over many elements hides a few that are wrong: rounding does not single out an element.
 
-_ROUNDED = 1e-3
+_ROUNDED = 3e-4
 """Of a tensor's largest value: what float32 rounds through a whole model is 1e-4 of it."""
 _KINKS = ("gradient", "backward", "update")
 """Phases in which one activation on the other side of zero moves single elements (see verdict/kinks.py)."""
@@ -243,7 +243,7 @@ def _hidden_by_the_mean(case: Case) -> Iterable[Finding]:
     hidden: dict[Key, Measurement] = {}
     for key, row in case.rows.items():
         measured = row.measurement
-        checks = case.judgements[key].checks if case.judgements[key].status.passed else ()
+        checks = case.judgements[key].checks if case.judgements[key].status is Status.PASS else ()
         if measured is None or key.phase in _KINKS or [one.metric for one in checks] != ["mean_abs"]:
             continue
         limit = max(checks[0].limit, _ROUNDED * max(measured.reference.abs_max, measured.candidate.abs_max))

@@ -448,6 +448,10 @@ def _precision_cut(case: Case) -> Iterable[Finding]:
         found = evidence.get(judgement.key)
         if found is None or found.float32 is None or not found.float32.reference.rms:
             continue
+        if all(check.passed for check in judgement.checks if check.metric == "rms"):
+            largest = Number(found.float32.max_abs, ".1e")
+            yield told("cause.single_elements", (judgement.key,), path=Name(judgement.key.path), largest=largest)
+            return
         share = found.float32.rmse / found.float32.reference.rms
         name = next((name for name, low, high in _FORMATS if low <= share < high), "word.less_than_float32")
         yield told(
