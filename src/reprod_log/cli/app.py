@@ -27,7 +27,7 @@ _WRONG_ARGUMENTS: Any = next(one for one in typer.BadParameter.__mro__ if one.__
 
 def exit_code_of(arguments: list[str], *, own_process: bool = False) -> int:
     """The exit code of `reprod` with these arguments; messages go to standard error."""
-    with tolerant_output(), documented() as document:
+    with tolerant_output(), documented(arguments) as document:
         code = INTERNAL_ERROR
         try:
             code = _exit_code_of(arguments, own_process)

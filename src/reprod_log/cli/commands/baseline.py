@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from reprod_log.alignment import align_with
+from reprod_log.alignment import Alignment, align_with
 from reprod_log.cli import ALIGNED
 from reprod_log.cli.answer import answered
 from reprod_log.cli.ending import tell_next, tell_written
@@ -56,4 +56,10 @@ def run(
     with tempfile.TemporaryDirectory(prefix="reprod-baseline-") as place:
         now = Path(place) / "now"
         failed = replace(program, float64="float64" in baseline.runs, detail=kept).record(now)
-        return failed or answered(lambda: align_with(folder, now, judging.options()), output)
+
+        def checked() -> Alignment:
+            found = align_with(folder, now, judging.options())
+            # The recording is gone when this ends; what it was made from is not.
+            return replace(found, candidate=replace(found.candidate, source=str(script)))
+
+        return failed or answered(checked, output)

@@ -52,6 +52,7 @@ def run(
     if search.same_at_the_end():
         tell(message("bisect.none"))
         give(lambda: {"first_change": None})
+        tell_next("reprod", "baseline", "record", "baseline", script, *context.args)
         return ALIGNED
     before, after = first_change(len(versions.names), search.same)
     saved = search.found[after].save(folder / "first_change.json")

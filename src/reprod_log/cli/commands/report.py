@@ -38,7 +38,6 @@ def run(
     if tree or not outputs:
         show(alignment, output)
     give(lambda: answer_of(alignment))
-    if not outputs:
-        tell_next(*after_alignment(alignment, saved))
+    tell_next(*after_alignment(alignment, saved, reported=bool(outputs), saving=False))
     announce(alignment, sys.stdout)
     return exit_code(alignment)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from reprod_log.cli.ending import tell
+from reprod_log.cli.ending import tell, tell_next
 from reprod_log.cli.options import Language
 from reprod_log.messages import Code, Name, message
 from reprod_log.report.serve import serving
@@ -33,4 +33,5 @@ def run(
             server.serve_forever()
         except KeyboardInterrupt:
             tell(message("serve.stopped"))
+            tell_next("reprod", "site", folder)
     return 0
