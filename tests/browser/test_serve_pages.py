@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,14 @@ def test_list_leads_to_the_report(page: Any) -> None:
 def test_list_shows_what_is_new_without_reloading(page: Any, server: Server) -> None:
     classic().save(server.listing.folder / "second.json")
     until(page, "document.querySelectorAll('#alignments tbody tr').length === 2")
+
+
+def test_list_draws_how_often_the_same_comparison_failed(page: Any, server: Server) -> None:
+    before = replace(classic(), reference=replace(classic().reference, source="torch.npz"))
+    before = replace(before, candidate=replace(before.candidate, source="paddle.npz"))
+    before.after(before).save(server.listing.folder / "second.json")
+    until(page, "document.querySelectorAll('.trend i').length === 2")
+    assert page.locator(".trend").inner_text().strip() == "3 → 3"
 
 
 def test_growing_recording_is_drawn_as_it_grows(page: Any, server: Server) -> None:

@@ -71,6 +71,20 @@ def test_command_compares_with_what_it_replaces(
     assert "与上次（last.json）相比：新通过 4 项" in capsys.readouterr().out
 
 
+def test_saved_alignment_remembers_how_those_it_replaced_came_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Recording.from_arrays({key: np.ones(3) for key in KEYS}).save("ref.npz")
+    for wrong in (3, 1, 0):
+        theirs = {key: np.full(3, 2.0 if at < wrong else 1.0) for at, key in enumerate(KEYS)}
+        Recording.from_arrays(theirs).save("cand.npz")
+        run(["compare", "ref.npz", "cand.npz", "--json", "last.json", "--allow-unproven"])
+    found = Alignment.load("last.json")
+    assert [(one.status.value, one.passing, one.total) for one in found.history] == [("FAIL", 1, 4), ("FAIL", 3, 4)]
+    assert found.passed
+
+
 def test_another_file_under_that_name_is_no_last_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

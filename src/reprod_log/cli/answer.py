@@ -39,7 +39,7 @@ def answered(make: Callable[[], Alignment], output: Output) -> int:
 def answer(alignment: Alignment, output: Output) -> int:
     """Show an alignment, write the reports asked for, annotate the run on GitHub; the exit code."""
     show(alignment, output)
-    _tell_since(alignment, output)
+    alignment = _tell_since(alignment, output)
     saved = None if output.json in (None, STDOUT) else output.json
     if saved is not None:
         tell_written(alignment.save(saved))
@@ -50,27 +50,28 @@ def answer(alignment: Alignment, output: Output) -> int:
     return exit_code(alignment)
 
 
-def _tell_since(alignment: Alignment, output: Output) -> None:
-    """What changed since the alignment that was asked for, or that is about to be replaced."""
+def _tell_since(alignment: Alignment, output: Output) -> Alignment:
+    """Tell what changed since the alignment that was asked for or is about to be replaced; with that in its history."""
     if output.since is not None:
         before, path = Alignment.load(output.since), output.since
     elif output.json not in (None, STDOUT) and output.json.is_file():
         try:
             before, path = Alignment.load(output.json), output.json
         except ReprodLogError:
-            return  # another file, which is replaced as always
+            return alignment  # another file, which is replaced as always
         same = all(
             one.source == other.source
             for one, other in ((before.reference, alignment.reference), (before.candidate, alignment.candidate))
         )
         if not same:
-            return
+            return alignment
     else:
-        return
+        return alignment
     found = since(before, alignment, str(path))
     give(lambda: {"since": found.to_dict()})
     for place, line in enumerate(found.messages):
         print_indented(plain(words(output.language)(line)), 2 if place else 0, terminal(), "" if place else "bold")
+    return alignment.after(before)
 
 
 def write_reports(alignment: Alignment, output: Output) -> None:
