@@ -134,7 +134,7 @@ def test_rows_beyond_the_most_are_left_out_and_counted(open_report: OpenPage, mo
 
     monkeypatch.setattr(html, "MOST_ROWS", 230)
     page = open_report(fixed())
-    assert page.get_by_text("10 of 240 entries are left out of this file").is_visible()
+    assert page.get_by_text("10 of 240 entries are omitted from this file").is_visible()
     assert page.locator("#shown").inner_text() == "205 of 230 shown"
     assert page.evaluate("data.status.filter((one) => !data.statuses[one].passed).length") == 205
     page.locator("#answer a.key").first.click()

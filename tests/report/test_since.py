@@ -28,7 +28,7 @@ def test_entries_causes_and_divergence_that_changed_are_named() -> None:
     assert found.entries["fixed"] == (KEYS[1],)
     assert found.entries["broken"] == (KEYS[3],)
     assert [str(one) for one in found.messages] == [
-        "since last time (last.json): 1 more entry passes, 1 entry that passed fails",
+        "since last time (last.json): 1 more entry passes, 1 entry that passed now fails",
         "fixed: a",
         "new cause: c",
         "the first divergence moved from step 0 · forward · layer1 · output to step 0 · forward · layer2 · output",

@@ -177,7 +177,7 @@ _EXAMPLES = """Examples:
   reprod compare ref cand --report report.html   is it the same? if not, why?
   reprod plan plan.py                            all steps of a reproduction
 
-REF is always the side that is right, CAND the port. Every command has --help."""
+REF is always the side that is right; CAND is the port. Every command has --help."""
 
 
 class _Commands(TyperGroup):

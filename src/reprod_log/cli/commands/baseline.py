@@ -30,14 +30,14 @@ def run(
     *,
     float64: BothPasses = True,
     detail: Annotated[
-        Literal["sketch", "full"], typer.Option(help="How much of each tensor is kept; sketches are small.")
+        Literal["sketch", "full"], typer.Option(help="How much of each tensor to keep; sketches are small.")
     ] = "sketch",
     judging: Judging,
     output: TableOutput,
 ) -> int:
     """Keep what SCRIPT computes as a small recording, and check it in another environment, version or commit.
 
-    Options stand before SCRIPT. The passes and the detail of a check are those of the baseline.
+    Put options before SCRIPT. A check records the same passes, in the same detail, as the baseline.
     """
     program = Script(script, tuple(context.args), float64, detail, output.language)
     if action == "record":

@@ -34,7 +34,7 @@ def run(
     trust: Trust = False,
     allow_unproven: AllowUnproven = False,
 ) -> int:
-    """Judge a finished hand-in: pair the logs by their names and compare all pairs."""
+    """Judge a finished submission: pair the logs by their names and compare all pairs."""
     render = words(language)
     hand_in = check_folder(folder, limits=limit, trust=trust, allow_unproven=allow_unproven)
     if not hand_in.steps:

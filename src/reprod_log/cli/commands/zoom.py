@@ -53,15 +53,17 @@ def run(
     candidate: Candidate,
     *,
     folder: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the new recordings go.")],
-    places: Annotated[int, typer.Option(help="How many layers of the first diverging step to record.", min=1)] = 1,
+    places: Annotated[
+        int, typer.Option(metavar="N", help="How many layers of the first diverging step to record.", min=1)
+    ] = 1,
     rename: Renames = [],  # noqa: B006  # typer's way of saying 'none given'
     judging: Judging,
     output: Output,
     reference_run: Annotated[
-        str, typer.Option(metavar="'SCRIPT ARGS'", help="What to run for REF, if its recording does not contain it.")
+        str, typer.Option(metavar="'SCRIPT ARGS'", help="The command for REF, if its recording does not contain it.")
     ] = "",
     candidate_run: Annotated[
-        str, typer.Option(metavar="'SCRIPT ARGS'", help="What to run for CAND, if its recording does not contain it.")
+        str, typer.Option(metavar="'SCRIPT ARGS'", help="The command for CAND, if its recording does not contain it.")
     ] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Run the scripts without asking.")] = False,
     trust: Trust = False,
