@@ -116,5 +116,5 @@ def test_hostile_names_are_text(page: Any, server: Server) -> None:
 def test_server_that_goes_away_is_said(page: Any, server: Server, watched: Any) -> None:
     server.shutdown()
     server.server_close()
-    until(page, "document.querySelector('#state').innerText.includes('does not answer')")
+    until(page, "document.querySelector('#state').innerText.includes('does not respond')")
     watched.complaints.clear()

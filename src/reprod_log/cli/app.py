@@ -105,7 +105,7 @@ def _stopped(error: BaseException) -> int:
     """Ctrl-C, or a question that nobody is there to answer: typer makes the same of both."""
     if isinstance(error.__cause__ or error.__context__, EOFError):
         print(
-            "reprod: there is no input to answer a question; give --yes to go on without asking",
+            "reprod: there is no terminal to ask a question; give --yes to continue without asking",
             file=sys.stderr,
         )
         return WRONG_USE

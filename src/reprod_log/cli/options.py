@@ -102,7 +102,8 @@ Reports = Annotated[
     typer.Option(
         "--report",
         metavar="FILE",
-        help="Write a report; the suffix sets the format: .html, .md, .json, .xml, .txt. May be given several times.",
+        help="Write a report; the suffix sets the format: .html, .md, .json, .xml, .txt, .problems. May be given "
+        "several times.",
     ),
 ]
 OverviewReports = Annotated[
