@@ -149,7 +149,17 @@ def test_fields_and_numbers_are_whole_on_a_phone(open_report: OpenPage) -> None:
              .map((one) => one.getBoundingClientRect().height))"""
     )
     assert height < 40
+    page.locator("#only-different").uncheck()
     assert page.locator("#environment .facts tr").nth(2).locator("th").bounding_box()["width"] > 200
+
+
+def test_environment_shows_what_differs_until_all_is_asked_for(open_report: OpenPage) -> None:
+    page = open_report(calibrated())
+    same = page.locator("#environment tr.same").first
+    assert page.locator("#environment tr.differs").first.is_visible()
+    assert not same.is_visible()
+    page.locator("#only-different").uncheck()
+    assert same.is_visible()
 
 
 def test_identical_entries_are_a_sentence_and_not_an_empty_chart(open_report: OpenPage) -> None:
