@@ -75,10 +75,10 @@ class Alignment:
     """What rounding alone does, when the recordings tell."""
     weight_map: WeightMap | None = None
     """From which weights of the reference each of the candidate's comes, when live models agree under it."""
-    history: tuple[Earlier, ...] = field(default=(), compare=False)
-    """How earlier alignments of the same two sides came out, the oldest first."""
     pictures: Mapping[Key, Picture] = field(default_factory=dict, compare=False, repr=False)
     """Tensors to look at, by the reference's key: of what does not pass, as far as there is room. Not saved."""
+    history: tuple[Earlier, ...] = field(default=(), compare=False)
+    """How earlier alignments of the same two sides came out, the oldest first."""
 
     def __post_init__(self) -> None:
         # Here, so that no way of making an alignment passes with a doubt in it.
@@ -180,7 +180,7 @@ class Alignment:
                 from_plain(Finding, finding)
             verdict = verdict_of(comparison, policy, floor, reference.complete and candidate.complete)
             history = tuple(Earlier.from_dict(one) for one in data.get("history", ()))
-            found = cls(reference, candidate, comparison, policy, verdict, findings, floor, weights, history)
+            found = cls(reference, candidate, comparison, policy, verdict, findings, floor, weights, history=history)
             if found.passed and not Status(data["status"]).passed:
                 raise ValueError(
                     f"its numbers pass and its status is {data['status']}: a part was changed or is missing"
