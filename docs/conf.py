@@ -43,7 +43,7 @@ UNDERSTAND = [
 LOOK_UP = ["commands", "exit_codes", "metrics", "formats", "testing", "messages", "glossary", "house"]
 CHINESE = [
     "install", "quickstart", "gallery", "workflow", "my_numbers_differ", "migrating", "verdict", "precision",
-    "diagnosis", "recording", "testing", "exit_codes", "glossary",
+    "diagnosis", "weight_map", "steps", "recording", "formats", "ranks", "testing", "agents", "exit_codes", "glossary",
 ]  # fmt: skip
 
 

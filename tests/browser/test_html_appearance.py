@@ -134,7 +134,7 @@ def test_rows_beyond_the_most_are_left_out_and_counted(open_report: OpenPage, mo
 
     monkeypatch.setattr(html, "MOST_ROWS", 230)
     page = open_report(fixed())
-    assert page.get_by_text("10 of 240 entries are left out of this file").is_visible()
+    assert page.get_by_text("10 of 240 entries are omitted from this file").is_visible()
     assert page.locator("#shown").inner_text() == "205 of 230 shown"
     assert page.evaluate("data.status.filter((one) => !data.statuses[one].passed).length") == 205
     page.locator("#answer a.key").first.click()
@@ -149,7 +149,17 @@ def test_fields_and_numbers_are_whole_on_a_phone(open_report: OpenPage) -> None:
              .map((one) => one.getBoundingClientRect().height))"""
     )
     assert height < 40
+    page.locator("#only-different").uncheck()
     assert page.locator("#environment .facts tr").nth(2).locator("th").bounding_box()["width"] > 200
+
+
+def test_environment_shows_what_differs_until_all_is_asked_for(open_report: OpenPage) -> None:
+    page = open_report(calibrated())
+    same = page.locator("#environment tr.same").first
+    assert page.locator("#environment tr.differs").first.is_visible()
+    assert not same.is_visible()
+    page.locator("#only-different").uncheck()
+    assert same.is_visible()
 
 
 def test_identical_entries_are_a_sentence_and_not_an_empty_chart(open_report: OpenPage) -> None:

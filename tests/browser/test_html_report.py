@@ -38,7 +38,7 @@ def test_every_kind_of_report_opens_without_complaint(open_report: OpenPage, mad
 def test_first_screen_answers_the_questions(open_report: OpenPage) -> None:
     page = open_report(calibrated(), viewport={"width": 1280, "height": 720})
     assert "NOT ALIGNED" in page.locator("h1").inner_text()
-    for text in (WRONG + " (isolated pass)", "wrong by itself", "× rounding"):
+    for text in (WRONG + " (isolated pass)", "wrong on its own", "× rounding"):
         box = page.get_by_text(text).first.bounding_box()
         assert box is not None
         assert box["y"] + box["height"] <= 720
@@ -331,7 +331,11 @@ def test_table_opens_at_what_matters_and_searches_everything(open_report: OpenPa
     page = open_report(fixed())
     page.fill("#search", "step 0 · data · image")
     assert rows(page) == ["step 0 · data · image"]
-    assert page.locator("#table th[data-sort=times_limit]").get_attribute("title").startswith("the error in limits")
+    assert (
+        page.locator("#table th[data-sort=times_limit]")
+        .get_attribute("title")
+        .startswith("the error divided by its limit")
+    )
 
 
 def test_what_is_not_finite_is_drawn_and_named(open_report: OpenPage) -> None:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,14 @@ def test_list_shows_what_is_new_without_reloading(page: Any, server: Server) -> 
     until(page, "document.querySelectorAll('#alignments tbody tr').length === 2")
 
 
+def test_list_draws_how_often_the_same_comparison_failed(page: Any, server: Server) -> None:
+    before = replace(classic(), reference=replace(classic().reference, source="torch.npz"))
+    before = replace(before, candidate=replace(before.candidate, source="paddle.npz"))
+    before.after(before).save(server.listing.folder / "second.json")
+    until(page, "document.querySelectorAll('.trend i').length === 2")
+    assert page.locator(".trend").inner_text().strip() == "3 → 3"
+
+
 def test_growing_recording_is_drawn_as_it_grows(page: Any, server: Server) -> None:
     recorder = Recorder(server.listing.folder / "live", provenance=Provenance(framework="torch"))
     for step in range(2):
@@ -107,5 +116,5 @@ def test_hostile_names_are_text(page: Any, server: Server) -> None:
 def test_server_that_goes_away_is_said(page: Any, server: Server, watched: Any) -> None:
     server.shutdown()
     server.server_close()
-    until(page, "document.querySelector('#state').innerText.includes('does not answer')")
+    until(page, "document.querySelector('#state').innerText.includes('does not respond')")
     watched.complaints.clear()

@@ -223,7 +223,7 @@ def test_what_was_written_is_named(logs: Path, capsys: pytest.CaptureFixture[str
     assert run(["compare", str(logs / "ref.npy"), str(logs / "off.npy"), "--json", saved, "--report", page]) == 1
     assert capsys.readouterr().out.splitlines()[-3:-1] == [f"written: {saved}", f"written: {page}"]
     assert run(["report", saved, page]) == 1
-    assert capsys.readouterr().out == f"written: {page}\n"
+    assert capsys.readouterr().out == f"written: {page}\nnext: reprod serve {logs}\n"
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,8 @@ def test_comparison_answers_with_both_names_and_what_to_type_next(
     assert found["headline"]["id"] == "headline.causes.behind"
     assert [one["words"] for one in found["failing"]] == [first["words"], "step 0 · loss · loss"]
     assert found["failing"][1]["max_abs"] == "nan"
-    assert found["next"] == "reprod compare ref.npz cand.npz --json last.json --report report.html"
+    typed = "reprod compare ref.npz cand.npz --rename layers.0.ln1=blocks.0.norm1"
+    assert found["next"] == f"{typed} --json last.json --report report.html"
 
 
 def test_entries_of_one_side_have_no_name_on_the_other(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,8 +76,10 @@ def test_entries_of_one_side_have_no_name_on_the_other(folder: Path, capsys: pyt
         (["doctor"], {"packages", "frameworks", "switches", "next"}),
         (["judge", "saved.json"], {"status", "causes", "next"}),
         (["report", "saved.json"], {"status", "causes", "next"}),
-        (["report", "saved.json", "out.md"], {"status", "causes", "written"}),
-        (["check", "logs"], {"steps", "status", "headline"}),
+        (["report", "saved.json", "out.md"], {"status", "causes", "written", "next"}),
+        (["check", "logs"], {"steps", "status", "headline", "next"}),
+        (["check", "empty"], {"next"}),
+        (["zoom", "ref.npz", "ref.npz", "-o", "zoom"], {"status", "next"}),
         (["compare", "ref.npz", "nowhere.npz"], {"error"}),
         (["compare", "train.py", "cand.npz"], {"error"}),
     ],
@@ -86,6 +89,7 @@ def test_every_command_answers(
 ) -> None:
     run(["compare", "ref.npz", "cand.npz", "--json", "saved.json"])
     (folder / "logs").mkdir()
+    (folder / "empty").mkdir()
     for name in ("ref", "cand"):
         run(["convert", f"{name}.npz", f"logs/forward_{'torch' if name == 'ref' else 'paddle'}.npz"])
     assert fields <= set(answered(capsys, *arguments))
@@ -93,7 +97,7 @@ def test_every_command_answers(
 
 def test_every_command_has_the_option() -> None:
     for name, one in command().commands.items():
-        if name not in ("serve", "watch", "mcp"):
+        if name not in ("serve", "mcp"):
             assert any("--json" in option.opts for option in one.params), name
 
 
@@ -118,6 +122,27 @@ def test_json_elsewhere_is_refused_where_nothing_is_saved(folder: Path, capsys: 
 def test_commands_end_with_the_next_one(arguments: list[str], folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(arguments)
     assert capsys.readouterr().out.splitlines()[-1].startswith("next: reprod ")
+
+
+@pytest.mark.parametrize(
+    ("typed", "then"),
+    [
+        ("compare ref.npz cand.npz --json a.json", "report a.json report.html"),
+        ("compare ref.npz cand.npz --report a.md", "compare ref.npz cand.npz --report a.md --json last.json"),
+        ("compare ref.npz ref.npz --limit max_abs:1", "compare ref.npz ref.npz --limit max_abs:1 --report report.html"),
+        ("compare ref.npz ref.npz --report a.md", "compare ref.npz ref.npz --report a.md --json last.json"),
+        ("compare ref.npz ref.npz --json a.json --report a.md", "serve ."),
+        ("judge saved.json --accept *", "judge saved.json --accept '*' --report report.html"),
+        ("report saved.json", "report saved.json report.html"),
+        ("report saved.json a.md", "serve ."),
+    ],
+)
+def test_next_command_is_not_the_one_that_was_typed(
+    typed: str, then: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(["compare", "ref.npz", "cand.npz", "--json", "saved.json"])
+    run(typed.split())
+    assert capsys.readouterr().out.splitlines()[-1] == f"next: reprod {then}"
 
 
 def test_help_fits_and_has_every_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

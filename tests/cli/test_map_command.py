@@ -89,7 +89,7 @@ def test_the_map_is_printed_and_written_as_a_converter(folder: Path, capsys: pyt
 def test_a_map_against_the_names_is_not_proven(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _map("models.py:reference", "models.py:crossed", "--inputs", "batch.npz") == cli.NOT_PROVEN
     shown = " ".join(capsys.readouterr().out.split())
-    assert "it goes against the names" in shown
+    assert "it contradicts the names" in shown
     assert "up_proj → gate" in shown
 
 

@@ -85,7 +85,10 @@ def test_correct_loop_has_no_cause() -> None:
     ("step", "words"),
     [
         (their_step(cleared=True), "only the last micro-batch counts"),
-        (their_step(order=1.0), "by global norm at 0.2 in the reference, by the sum of all sizes (L1 norm) at 0.2"),
+        (
+            their_step(order=1.0),
+            "by global norm at 0.2 in the reference, by the sum of absolute values (L1 norm) at 0.2",
+        ),
     ],
 )
 def test_what_is_done_with_gradients_is_named(step: Callable[..., None], words: str) -> None:

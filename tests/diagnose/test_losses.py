@@ -60,7 +60,7 @@ def test_shift_of_labels_is_named_with_the_token_that_is_asked_for(by: int, word
 def test_labels_in_another_order_are_not_called_shifted() -> None:
     other = IDS.flip(0)
     found = said(LOGITS, shifted(0), lambda z: F.cross_entropy(z.reshape(-1, 11), other.reshape(-1)))
-    assert "other labels" in found
+    assert "different labels" in found
 
 
 def test_predictions_that_count_on_one_side_only_are_counted() -> None:
@@ -135,7 +135,7 @@ def test_class_weights_are_seen_beside_those_of_the_reference() -> None:
     def weighted(given: torch.Tensor) -> Loss:
         return lambda z: F.cross_entropy(z.reshape(-1, 11), LABELS, weight=given)
 
-    assert "other weights" in said(LOGITS, weighted(weights), weighted(weights**2))
+    assert "different weights" in said(LOGITS, weighted(weights), weighted(weights**2))
     assert said(LOGITS, weighted(weights), lambda z: 3 * weighted(weights)(z)) == "", "a scale is another question"
 
 

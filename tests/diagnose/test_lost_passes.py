@@ -36,7 +36,7 @@ def test_micro_batch_that_is_lost_is_named_and_a_correct_loop_passes() -> None:
     alignment = align_models(ours, theirs, DATA, step=(step_from(2), step_from(1)), optimizer=made, steps=1)
     causes = [one for one in alignment.findings if one.kind == "cause"]
     assert [one.rule for one in causes] == ["cut_graph"]
-    assert "of the 2 forward passes of a step the candidate goes back from only 1" in str(causes[0].cause)
+    assert "of the 2 forward passes of a step, the candidate runs the backward pass for only 1" in str(causes[0].cause)
 
 
 def test_cause_in_the_optimizer_has_the_lines_where_both_are_made() -> None:

@@ -89,7 +89,9 @@ def test_equal_schedules_are_left_in_peace() -> None:
 
 def test_another_base_with_the_same_end_is_named() -> None:
     shape = 0.5 * (1 + np.cos(np.pi * STEPS / 20))
-    assert "base rate is another: 0.2 where the reference has 0.1" in said(0.01 + 0.09 * shape, 0.01 + 0.19 * shape)
+    assert "base rate differs: 0.1 in the reference, 0.2 in the candidate" in said(
+        0.01 + 0.09 * shape, 0.01 + 0.19 * shape
+    )
 
 
 def test_final_rate_that_is_too_low_is_to_be_set_higher() -> None:

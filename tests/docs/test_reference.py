@@ -7,7 +7,7 @@ import runpy
 from pathlib import Path
 
 import pytest
-from blocks import ROOT
+from blocks import ROOT, blocks, pages
 
 from reprod_log import cli, errors
 from reprod_log.cli.app import command
@@ -92,3 +92,19 @@ def test_every_page_of_the_repository_root_links_what_there_is() -> None:
         links = re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
         missing = [link for link in links if "://" not in link and not (ROOT / link).exists()]
         assert not missing, page.name
+
+
+def test_every_command_shown_in_a_settings_file_exists_with_its_options() -> None:
+    known = command().commands
+    shown = [
+        line
+        for page in pages()
+        for block in blocks(page)
+        if block.language in ("yaml", "json", "sh")
+        for line in re.findall(r"reprod [a-z][^;\"#\n]*", block.text)
+    ]
+    assert len(shown) > 5
+    for line in shown:
+        name, *rest = line.split()[1:]
+        options = {option for one in known[name].params for option in (*one.opts, *one.secondary_opts)}
+        assert {one for one in rest if one.startswith("-")} <= options, line

@@ -102,7 +102,7 @@ def test_pieces_without_values_are_joined_or_left_out_and_it_is_said():
         joined = join_ranks(Ranks(tuple(map(told, line(cut, flat).parts)), source="run"))
         assert joined.left_out == left_out
         assert left_out or joined["step0/parameter/w"].shape == (2, 3)
-        assert any("left out" in note for note in map(str, joined.notes)) == bool(left_out)
+        assert any("skipped" in note for note in map(str, joined.notes)) == bool(left_out)
 
 
 def test_tensor_cut_twice_along_one_dim_is_put_together_in_the_order_of_its_cuts():

@@ -178,7 +178,7 @@ def test_shard_that_points_outside_its_recording_is_refused(tmp_path: Path) -> N
     header["__metadata__"]["reprod_log"] = json.dumps(described)
     text = json.dumps(header).encode()
     shard.write_bytes(struct.pack("<Q", len(text)) + text + content[8 + length :])
-    assert "not of this recording" in str(load(path).notes[0])
+    assert "not part of this recording" in str(load(path).notes[0])
     manifest = json.loads((path / "manifest.json").read_text())
     del manifest["digests"]
     (path / "manifest.json").write_text(json.dumps(manifest))

@@ -212,9 +212,9 @@ def test_running_text_cannot_mention_link_or_emphasise() -> None:
 def test_markdown_is_short_by_default_and_says_what_it_left_out() -> None:
     short, full = render_report(fixed(), format="markdown"), render_report(fixed(), format="markdown", full=True)
     assert len(short) < 8_000 < len(full)
-    assert "185 of 205 rows are left out here (short form)" in short
+    assert "185 of 205 rows are omitted here (short form)" in short
     assert "step 3 · parameter · fc.weight" in full
-    assert "left out" not in full
+    assert "omitted" not in full
 
 
 @pytest.mark.parametrize("full", [False, True])

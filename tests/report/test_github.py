@@ -1,6 +1,7 @@
 """GitHub Actions: summary and annotations, there and only there."""
 
 import io
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from made_alignments import classic, fixed, hostile
 from reprod_log import Alignment
 from reprod_log.diagnose import Finding
 from reprod_log.messages import Code, Foreign, message
+from reprod_log.report import render_report
 from reprod_log.report.github import announce, workflow_commands
 
 
@@ -39,6 +41,22 @@ def test_cause_comes_first_with_its_line_and_what_to_do() -> None:
         "::error file=bert_paddle.py,line=23,title=cause::gelu (bert_paddle.py:23: x = gelu(x))%0Ause tanh: 100%25"
     )
     assert lines[1].startswith("::error title=reprod_log::NOT ALIGNED")
+
+
+def test_problems_have_the_line_to_change_as_editors_read_it() -> None:
+    line = message("word.operator.at", name=Code("gelu"), line=Code("bert_paddle.py:23: x = gelu(x)"))
+    cause = Finding(
+        "made_up", message("reason", reason=line), (), "explained", (message("text", text=Foreign("fix it")),)
+    )
+    found = render_report(replace(classic(), findings=(cause,)), format="problems")
+    assert found == "bert_paddle.py:23: error: gelu (bert_paddle.py:23: x = gelu(x)); fix it\n"
+    assert render_report(fixed(wrong=False), format="problems") == ""
+    without = render_report(replace(classic(), findings=()), format="problems")
+    assert re.fullmatch(r"candidate:1: error: NOT ALIGNED.*\n", without)
+
+
+def test_hostile_names_cannot_begin_a_problem() -> None:
+    assert all(re.match(r".+:\d+: error: ", line) for line in render_report(hostile(), format="problems").splitlines())
 
 
 def test_first_divergence_is_annotated_after_the_verdict() -> None:

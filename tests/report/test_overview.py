@@ -107,7 +107,7 @@ def test_hostile_names_stay_text_on_the_page(tmp_path: Path) -> None:
 def test_markdown_fits_a_comment_and_says_what_it_left_out() -> None:
     text = markdown(overview(*(step(f"s{place}", alignment=fixed()) for place in range(40))), full=True)
     assert len(text) <= LIMIT
-    assert re.search(r"the reports of \d+ steps are left out here", text)
+    assert re.search(r"the reports of \d+ steps are omitted here", text)
     assert markdown(overview(*ALL)).startswith("# ✗ NOT ALIGNED: 1 of 5 steps of a plan pass")
 
 

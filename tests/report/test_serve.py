@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from made_alignments import HOSTILE, classic
 
-from reprod_log import Recording
+from reprod_log import Recording, align
 from reprod_log.errors import UsageError
 from reprod_log.recording import Provenance
 from reprod_log.recording.recorder import Recorder
@@ -73,6 +73,19 @@ def test_list_names_alignments_and_recordings_and_nothing_else(server: Server) -
     assert "NOT ALIGNED: 1 fail, 2 unmatched" in page
     assert "torch.npz" in page
     assert "link.npz" not in page
+
+
+def test_trend_follows_alignments_of_the_same_sides(folder: Path, server: Server) -> None:
+    theirs = {f"loss_{step}": np.array(2.0 - step) for step in range(3)}
+    for name, wrong in (("a", 2), ("b", 1), ("other", 1)):
+        changed = {key: value + (at < wrong) for at, (key, value) in enumerate(theirs.items())}
+        candidate = folder / ("paddle.npz" if name != "other" else "third.npz")
+        Recording.from_arrays(changed).save(candidate)
+        saved = align(folder / "torch.npz", candidate).save(folder / f"{name}.json")
+        os.utime(saved, (ord(name[0]), ord(name[0])))
+    trends = {one["name"]: one["trend"] for one in json.loads(get(server, "/items.json")[1])}
+    assert (trends["a.json"], trends["b.json"], trends["other.json"]) == ([2], [2, 1], [1])
+    assert "<td>2 → 1<td>" in get(server, "/")[1]
 
 
 def test_alignment_is_opened_as_the_report(server: Server) -> None:

@@ -28,7 +28,7 @@ def test_entries_causes_and_divergence_that_changed_are_named() -> None:
     assert found.entries["fixed"] == (KEYS[1],)
     assert found.entries["broken"] == (KEYS[3],)
     assert [str(one) for one in found.messages] == [
-        "since last time (last.json): 1 more entry passes, 1 entry that passed fails",
+        "since last time (last.json): 1 more entry passes, 1 entry that passed now fails",
         "fixed: a",
         "new cause: c",
         "the first divergence moved from step 0 · forward · layer1 · output to step 0 · forward · layer2 · output",
@@ -69,6 +69,20 @@ def test_command_compares_with_what_it_replaces(
     assert json.loads(capsys.readouterr().out)["since"]["entries_fixed"] == KEYS
     assert run([*line, "--language", "zh"]) == 0
     assert "与上次（last.json）相比：新通过 4 项" in capsys.readouterr().out
+
+
+def test_saved_alignment_remembers_how_those_it_replaced_came_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Recording.from_arrays({key: np.ones(3) for key in KEYS}).save("ref.npz")
+    for wrong in (3, 1, 0):
+        theirs = {key: np.full(3, 2.0 if at < wrong else 1.0) for at, key in enumerate(KEYS)}
+        Recording.from_arrays(theirs).save("cand.npz")
+        run(["compare", "ref.npz", "cand.npz", "--json", "last.json", "--allow-unproven"])
+    found = Alignment.load("last.json")
+    assert [(one.status.value, one.passing, one.total) for one in found.history] == [("FAIL", 1, 4), ("FAIL", 3, 4)]
+    assert found.passed
 
 
 def test_another_file_under_that_name_is_no_last_time(

@@ -74,7 +74,7 @@ def test_colour_only_on_a_terminal() -> None:
 
 def test_many_entries_are_cut_and_counted() -> None:
     content = printed(fixed())
-    assert "… 220 more entries not shown; --all shows every one" in content
+    assert "… 220 more entries not shown; --all shows all of them" in content
     assert "not shown" not in printed(fixed(), all_rows=True)
 
 

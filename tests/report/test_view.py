@@ -43,7 +43,7 @@ def test_first_screen_names_the_first_divergence_and_the_last_agreement() -> Non
 
 
 def test_first_screen_of_a_layer_wrong_by_itself_says_so() -> None:
-    assert "wrong by itself" in said(calibrated())[0]
+    assert "wrong on its own" in said(calibrated())[0]
 
 
 def test_advice_of_findings_comes_before_general_advice() -> None:

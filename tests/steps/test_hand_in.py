@@ -51,6 +51,13 @@ def test_steps_are_found_in_the_guides_order_and_pass(folder: Path) -> None:
     assert inference.reference.name == "output_training_engine.npy"
 
 
+def test_logs_named_by_their_sides_alone_are_a_pair_with_a_name(tmp_path: Path) -> None:
+    for side in ("ref", "cand"):
+        log(tmp_path / f"{side}.npy", logits=np.ones(5, np.float32))
+    (step,) = check_folder(tmp_path).steps
+    assert (step.name, step.passed) == ("log", True)
+
+
 def test_each_step_has_its_own_limit(folder: Path) -> None:
     log(folder / "data_paddle.npy", length=100, dataset_0=np.arange(6.0) + 1e-9)
     log(folder / "train_align_paddle.npy", top1=0.7594)
@@ -168,4 +175,4 @@ def test_folder_that_is_not_a_hand_in_is_refused(tmp_path: Path, kind: str, caps
         place.mkdir()
         (place / "notes.txt").write_text("text")
     assert run(["check", str(place)]) == 2
-    assert "reprod show" in (shown := capsys.readouterr().err) or "not a hand-in" in shown
+    assert "reprod show" in (shown := capsys.readouterr().err) or "not a submission" in shown

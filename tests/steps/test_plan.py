@@ -28,7 +28,7 @@ def test_built_in_orders_sort_the_steps() -> None:
 
 
 def test_steps_need_names_of_their_own() -> None:
-    with pytest.raises(UsageError, match="'loss' stands twice"):
+    with pytest.raises(UsageError, match="'loss' is used twice"):
         Plan((step("loss"), step("loss")))
     assert len(Plan((step("loss"), step("loss", name="other loss"))).steps) == 2
 

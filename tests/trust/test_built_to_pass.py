@@ -87,7 +87,7 @@ def test_shards_of_another_run_are_not_read(tmp_path: Path) -> None:
         (wrong / shard).write_bytes((right / shard).read_bytes())
     found = align(reference, wrong)
     assert not found.passed
-    assert "not of this recording" in " ".join(map(str, load(wrong).notes))
+    assert "not part of this recording" in " ".join(map(str, load(wrong).notes))
     assert not load(wrong).complete
 
 

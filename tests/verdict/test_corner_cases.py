@@ -112,7 +112,7 @@ def test_activation_on_the_other_side_excuses_what_comes_behind_gradients(key: s
     flipped, update = wide(key, 0.05), wide("step0/update/a.weight", 0.05)
     verdict = judged(flipped, update)
     assert verdict.passed
-    reason = "no more than what an activation on the other side does to gradients"
+    reason = "no more than an activation on the other side of zero does to gradients"
     for one in verdict.judgements:
         assert (english(one.reason), one.evidence) in (("", "both in float64"), (reason, "both in float64"))
         assert [check.passed for check in one.checks] == [True, True, False]

@@ -24,7 +24,7 @@ from reprod_log.pairing.links import WeightMap
 from reprod_log.pairing.saved_map import map_from_dict, map_to_dict
 from reprod_log.recording import Key
 from reprod_log.recording.files import replacing
-from reprod_log.recording.plain import from_plain
+from reprod_log.recording.plain import Plain, from_plain
 from reprod_log.recording.recording import Source
 from reprod_log.verdict import (
     CalibratedPolicy,
@@ -47,6 +47,20 @@ _TEXT, _NOTEBOOK = "reprod_log.report.formats.text", "reprod_log.report.notebook
 """What shows an alignment, looked up when one is shown: reports are made of alignments, so this room imports none."""
 
 
+_MOST_EARLIER = 200
+
+
+@dataclass(frozen=True)
+class Earlier(Plain):
+    """How an alignment came out that a later one of the same two sides has replaced."""
+
+    time: str
+    """When its candidate was recorded."""
+    status: Status
+    passing: int
+    total: int
+
+
 @dataclass(frozen=True)
 class Alignment:
     """Verdict, measurements, findings, provenance and policy: the only input of reports."""
@@ -63,6 +77,8 @@ class Alignment:
     """From which weights of the reference each of the candidate's comes, when live models agree under it."""
     pictures: Mapping[Key, Picture] = field(default_factory=dict, compare=False, repr=False)
     """Tensors to look at, by the reference's key: of what does not pass, as far as there is room. Not saved."""
+    history: tuple[Earlier, ...] = field(default=(), compare=False)
+    """How earlier alignments of the same two sides came out, the oldest first."""
 
     def __post_init__(self) -> None:
         # Here, so that no way of making an alignment passes with a doubt in it.
@@ -112,6 +128,13 @@ class Alignment:
         findings = diagnose_again(replace(self.case, policy=policy, verdict=verdict), self.findings)
         return replace(self, policy=policy, verdict=verdict, findings=findings)
 
+    def after(self, before: Alignment) -> Alignment:
+        """The same, with how `before` and those before it came out."""
+        passing = sum(one.status.passed for one in before.verdict.judgements)
+        time = before.candidate.provenance.time
+        earlier = Earlier(time, before.status, passing, len(before.verdict.judgements))
+        return replace(self, history=(*before.history, earlier)[-_MOST_EARLIER:])
+
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain values. The verdict is written for readers; reading back judges again."""
         return {
@@ -129,6 +152,7 @@ class Alignment:
             "comparison": self.comparison.to_dict(),
             "floor": None if self.floor is None else self.floor.to_dict(),
             "weight_map": None if self.weight_map is None else map_to_dict(self.weight_map),
+            "history": [one.to_dict() for one in self.history],
         }
 
     @classmethod
@@ -155,7 +179,8 @@ class Alignment:
             for finding in findings:
                 from_plain(Finding, finding)
             verdict = verdict_of(comparison, policy, floor, reference.complete and candidate.complete)
-            found = cls(reference, candidate, comparison, policy, verdict, findings, floor, weights)
+            history = tuple(Earlier.from_dict(one) for one in data.get("history", ()))
+            found = cls(reference, candidate, comparison, policy, verdict, findings, floor, weights, history=history)
             if found.passed and not Status(data["status"]).passed:
                 raise ValueError(
                     f"its numbers pass and its status is {data['status']}: a part was changed or is missing"

@@ -51,10 +51,10 @@ _MOST_SHOWN = 24
 
 @dataclass(frozen=True)
 class Blocks:
-    """A model as functions that make its blocks, by name and in the order in which they run.
+    """A model as functions that create its blocks, by name and in execution order.
 
-    What a block gives, the next one is given: a tensor, a tuple as arguments in order, or a dict by parameter name.
-    With a `checkpoint` (.safetensors, .pth, .pdparams …; several files where it comes in shards) each block gets the
+    The output of a block is the input of the next one: a tensor, a tuple as arguments in order, or a dict by parameter
+    name. With a `checkpoint` (.safetensors, .pth, .pdparams …; several files if it comes in shards) each block gets the
     tensors whose names begin with its own. One block with the name "" is a whole model with its checkpoint.
     """
 

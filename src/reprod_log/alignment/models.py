@@ -79,34 +79,34 @@ def align_models(
     budget: int | None = None,
     progress: bool | Progress | None = None,
 ) -> Alignment:
-    """Compare two live models and tell rounding from defect.
+    """Compare two live models and separate rounding from defects.
 
     reference, candidate   modules of any known framework, or several by name ({"generator": g, …}); each in the mode
-                           (train or eval) in which it is to be compared. Or functions that make them (lambda: Model()),
-                           or both as `Blocks`, which are made and compared one by one: models larger than memory
+                           (train or eval) in which it is to be compared. Or functions that create them (lambda: Net()),
+                           or both as `Blocks`, created and compared one by one, for models larger than memory
     inputs                 one batch of arrays or tensors (a dict by parameter name, a tuple, or a single one), or a
                            list with one per step
-    targets                what the loss is given besides the outputs; like `inputs`
-    loss                   loss(outputs, targets) → scalar; a pair when the two sides need different ones
-    optimizer              makes an optimizer (or optimizer and scheduler) for a model it is given; one or a pair
+    targets                second argument of the loss; like `inputs`
+    loss                   loss(outputs, targets) → scalar; a pair if the two sides need different ones
+    optimizer              a function that creates the optimizer (or optimizer and scheduler) for a model; one or a pair
     step                   instead of `loss`: step(model, optimizer, inputs, targets) does a whole iteration
     steps                  how many iterations; by default as many as there are batches, at least 5 with an optimizer
-    detailed               keep everything of the first so many iterations only, and losses and rates of the others;
-                           by default everything of all, which a large model or a long run may have no room for
+    detailed               keep everything for this many first iterations only, and losses and rates of the others;
+                           by default everything is kept, for which a large model or a long run may have no room
     transfer               transfer the reference's weights first (changes the candidate; its other state stays)
-    allow_left             patterns of weights that only one side has and that are left out on purpose
-    quick                  only isolation and the float64 run, without the precision tier; of Blocks no gradients of
-                           layers alone either but in the last, which has the loss
-    spool                  a folder on a disk for the arrays of all runs, which are let go with the result; by default
-                           memory when they are few, and a usual folder for temporary files when they are many
-    budget                 most bytes for these arrays; of runs that need more, fewer iterations are kept whole, and the
-                           precision tier is left out where that is not enough; the notes of the reference list it
+    allow_left             patterns of weights that only one side has and that are not transferred on purpose
+    quick                  only isolation and the float64 run, without the precision tier; with Blocks, gradients of
+                           layers alone only in the last block, which has the loss
+    spool                  a folder on a disk for the arrays of all runs, which are freed with the result; by default
+                           memory if they are few, and a folder for temporary files if they are many
+    budget                 maximum bytes for these arrays; if more is needed, fewer iterations are kept whole, and the
+                           precision tier is skipped if that is not enough; the notes of the reference list it
 
     `rename`, `policy`, `limits`, `allow_unmatched`, `accept`, `allow_unproven`, `equal_nan`, `threads` and `progress`
     are those of `align`.
     Neither model is trained: all runs use copies. Every dropout gets the same masks on both sides.
-    Ctrl-C leaves with the alignment of the passes that both sides had completed, if both had run in float64, as
-    `result` of the KeyboardInterrupt; it never passes.
+    On Ctrl-C, the `result` of the KeyboardInterrupt is the alignment of the passes that both sides had completed, if
+    both had run in float64; it never passes.
     """
     left = patterns(allow_left, name="allow_left")
     options = AlignOptions.of(

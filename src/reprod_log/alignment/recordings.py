@@ -55,16 +55,16 @@ def align(
 
     A path with the parts of several ranks is joined first: as data-parallel, or as `dims` and `mesh` declare
     (see `load_ranks` and `join_ranks` of reprod_log.ranks).
-    Give a `policy` or `limits`, not both. Without either the calibrated rule judges when the reference also ran in
-    float64, fixed limits otherwise. `allow_unmatched`, `accept`, `allow_incomplete` (a recording that was cut short may
-    pass with what it has), `allow_unproven` (a pass that proves nothing may pass) and `equal_nan` loosen whichever
-    policy holds.
+    Pass a `policy` or `limits`, not both. Without either, the calibrated rule judges if the reference also ran in
+    float64, fixed limits otherwise. `allow_unmatched`, `accept`, `allow_incomplete` (an incomplete recording may
+    pass on what it contains), `allow_unproven` (accept a pass that proves nothing) and `equal_nan` loosen the policy
+    in use.
     Pairs are measured on `threads` of this process (None: one per core), or by any `executor` of concurrent.futures;
     one that runs elsewhere must see the recordings under the same paths or URLs. Neither changes the result.
-    `elements` keeps a few single elements of each pair, of which HTML reports make pictures; nothing else needs them.
-    `progress` is shown on a terminal and in a notebook; True shows it elsewhere, too, False never, and a function is
-    called with what is being done, how much is done and how much there is. Ctrl-C leaves with the alignment of what was
-    measured by then as `result` of the KeyboardInterrupt; it never passes.
+    `elements` keeps a few single elements of each pair for the pictures of HTML reports; nothing else needs them.
+    `progress` is shown on a terminal and in a notebook; True also shows it elsewhere, False never, and a function is
+    called with what is being done, how much is done and the total. On Ctrl-C, the `result` of the KeyboardInterrupt is
+    the alignment of what was measured so far; it never passes.
     """
     options = AlignOptions.of(
         rename=rename,

@@ -191,7 +191,7 @@ class Run(ABC):
             session.stage.flush()
         session.stage.drop()
         if isinstance(error, Exception):
-            self._warn(f"{note} (the program goes on; the recording is incomplete)")
+            self._warn(f"{note} (the program continues; the recording is incomplete)")
 
     def _warn(self, text: str) -> None:
         """Warn of the recording's state, once."""

@@ -35,7 +35,7 @@ def watch(
     step_after: str | None = None,
     mesh: Any = None,
 ) -> Run:
-    """A context manager that records everything `model` computes inside it; `recording` is there afterwards.
+    """A context manager that records everything `model` computes inside it; `recording` is available afterwards.
 
         with watch(model, optimizer=optimizer, save="recording") as run:
             for batch, target in loader:
@@ -52,23 +52,23 @@ def watch(
                 metric to record; all by default
     layers      patterns of module or parameter paths, e.g. "encoder.*"; all by default
     steps       how many steps to record, or their numbers; all by default
-    detail      "full"; "sketch" (statistics and 256 numbers a tensor, from which the difference to another run can be
-                estimated; "sketch:1024" for more of them); or "summary" (statistics and a hash instead of values);
+    detail      "full"; "sketch" (statistics and 256 numbers per tensor, which estimate the difference from another run;
+                "sketch:1024" for more of them); or "summary" (statistics and a hash instead of values);
                 also by phase: {"forward": "summary"}
     inputs      whether each layer's inputs are recorded too: True, False, or "first": in the first recorded step only
-    budget      most bytes of values to keep; what no longer fits is sketched, then summarised; the recording notes it
+    budget      maximum bytes of values to keep; what exceeds it is sketched, then summarised; the recording notes it
     run         the name of the pass ("float64" …) when `join_passes` puts several recordings of one program together
     step_after  the name of the optimizer whose update ends a step, when one iteration has several updates
-    mesh        with several processes, the named axes that they lie on: torch's DeviceMesh, paddle's ProcessMesh or
-                HybridCommunicateGroup, or sizes by name, the outermost first: {"dp": 2, "tp": 2}. Found by itself when
+    mesh        with several processes, the named axes of their grid: torch's DeviceMesh, paddle's ProcessMesh or
+                HybridCommunicateGroup, or sizes by name, the outermost first: {"dp": 2, "tp": 2}. Detected if the
                 parameters are distributed tensors or paddle's fleet was given hybrid_configs
 
     A step is everything up to an optimizer's update: batches accumulated into one update are one step, and a loss
     logged after the update still belongs to it. Without optimizers each call of the model is a step.
-    `with run.step():` and `run.end_step()` say it explicitly, and `with run.paused():` leaves something out.
+    `with run.step():` and `run.end_step()` mark steps explicitly, and `with run.paused():` skips a part.
 
     Losses are found where `backward` starts; `run.loss(value)` gives them a name or records one without backward, and
-    `run.log(name, value, phase=…)` records anything else. What is watched computes the same bits as without.
+    `run.log(name, value, phase=…)` records anything else. A watched model computes the same bits as an unwatched one.
     """
     models = _named(model, "model", single="")
     optimizers = named_optimizers(optimizer)

@@ -27,7 +27,7 @@ _WRONG_ARGUMENTS: Any = next(one for one in typer.BadParameter.__mro__ if one.__
 
 def exit_code_of(arguments: list[str], *, own_process: bool = False) -> int:
     """The exit code of `reprod` with these arguments; messages go to standard error."""
-    with tolerant_output(), documented() as document:
+    with tolerant_output(), documented(arguments) as document:
         code = INTERNAL_ERROR
         try:
             code = _exit_code_of(arguments, own_process)
@@ -105,7 +105,7 @@ def _stopped(error: BaseException) -> int:
     """Ctrl-C, or a question that nobody is there to answer: typer makes the same of both."""
     if isinstance(error.__cause__ or error.__context__, EOFError):
         print(
-            "reprod: there is no input to answer a question; give --yes to go on without asking",
+            "reprod: there is no terminal to ask a question; give --yes to continue without asking",
             file=sys.stderr,
         )
         return WRONG_USE
@@ -177,7 +177,7 @@ _EXAMPLES = """Examples:
   reprod compare ref cand --report report.html   is it the same? if not, why?
   reprod plan plan.py                            all steps of a reproduction
 
-REF is always the side that is right, CAND the port. Every command has --help."""
+REF is always the side that is right; CAND is the port. Every command has --help."""
 
 
 class _Commands(TyperGroup):

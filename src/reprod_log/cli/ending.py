@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -30,7 +31,9 @@ _SCHEMA, _VERSION = "reprod_log answer", 1
 class Document:
     """What one command answers, in which language, and whether it was asked for JSON."""
 
-    def __init__(self) -> None:
+    def __init__(self, typed: tuple[str, ...] = ()) -> None:
+        self.typed = typed
+        """The arguments of the command as they were typed."""
         self.language = "en"
         self.asked = False
         self.content: dict[str, Any] = {}
@@ -84,9 +87,9 @@ def _document() -> Document:
 
 
 @contextmanager
-def documented() -> Iterator[Document]:
+def documented(arguments: list[str]) -> Iterator[Document]:
     """The document of the command that runs in the block."""
-    document = Document()
+    document = Document(tuple(arguments))
     token = _DOCUMENT.set(document)
     try:
         yield document
@@ -122,6 +125,17 @@ def tell_next(*command: str | Path) -> None:
     line = shlex.join(map(str, command))
     give(lambda: {"next": line})
     tell(message("run.next", command=Code(line)))
+
+
+def typed_again(*options: str) -> list[str]:
+    """The command that runs, as it was typed, with more options: what was allowed or renamed stays so."""
+    command, *rest = _document().typed or ("--help",)
+    kept = [
+        one for place, one in enumerate(rest) if ("--json", "-") not in pairwise(rest[max(place - 1, 0) : place + 2])
+    ]
+    # What follows a script is the script's own, so that our options stand before it.
+    before = len(kept) if not any(one.endswith(".py") for one in kept) else 0
+    return ["reprod", command, *kept[:before], *options, *kept[before:]]
 
 
 def speak(language: str) -> str:

@@ -40,10 +40,10 @@ Accept = Annotated[
     ),
 ]
 AllowIncomplete = Annotated[
-    bool, typer.Option("--allow-incomplete", help="An incomplete recording may pass with what it has.")
+    bool, typer.Option("--allow-incomplete", help="Let an incomplete recording pass on what it contains.")
 ]
 AllowUnproven = Annotated[
-    bool, typer.Option("--allow-unproven", help="A pass that proves nothing may pass; the doubts are shown.")
+    bool, typer.Option("--allow-unproven", help="Accept a pass that proves nothing; the doubts are still shown.")
 ]
 Dims = Annotated[
     list[str],
@@ -63,13 +63,13 @@ MeshSizes = Annotated[
         "watch(mesh=…).",
     ),
 ]
-EqualNan = Annotated[bool, typer.Option("--equal-nan", help="NaN on both sides at the same place counts as equal.")]
+EqualNan = Annotated[bool, typer.Option("--equal-nan", help="Treat NaN at the same position on both sides as equal.")]
 Trust = Annotated[
     bool,
     typer.Option("--trust", help="Allow classic files to run the code they contain; only for files you made yourself."),
 ]
 Threads = Annotated[
-    int | None, typer.Option("--threads", metavar="N", help="Measure on N threads; one per core if not given.")
+    int | None, typer.Option("--threads", metavar="N", help="Measure on N threads; by default one per core.")
 ]
 SaveAs = Annotated[
     Path | None,
@@ -94,7 +94,7 @@ SinceFile = Annotated[
     typer.Option(
         "--since",
         metavar="FILE",
-        help="What changed since the alignment saved there; by default since the one that --json replaces.",
+        help="Show what changed since this saved alignment; by default since the one that --json replaces.",
     ),
 ]
 Reports = Annotated[
@@ -102,7 +102,8 @@ Reports = Annotated[
     typer.Option(
         "--report",
         metavar="FILE",
-        help="Write a report; the suffix names the format: .html, .md, .json, .xml, .txt. May be given several times.",
+        help="Write a report; the suffix sets the format: .html, .md, .json, .xml, .txt, .problems. May be given "
+        "several times.",
     ),
 ]
 OverviewReports = Annotated[
@@ -115,7 +116,9 @@ if TYPE_CHECKING:
     _Languages = str
 else:
     _Languages = Literal[known_languages()]
-Language = Annotated[_Languages, typer.Option("--language", callback=speak, help="The language of screen and reports.")]
+Language = Annotated[
+    _Languages, typer.Option("--language", callback=speak, help="Language of the output and of reports.")
+]
 
 
 def recorded(path: Path) -> Path:
@@ -128,7 +131,7 @@ def recorded(path: Path) -> Path:
 
 Reference = Annotated[Path, typer.Argument(metavar="REF", callback=recorded, help="The reference recording.")]
 Candidate = Annotated[Path, typer.Argument(metavar="CAND", callback=recorded, help="The candidate recording.")]
-ModuleTree = Annotated[bool, typer.Option("--tree", help="Show the modules as a tree with their statuses.")]
+ModuleTree = Annotated[bool, typer.Option("--tree", help="Show the modules as a tree, with their statuses.")]
 AllRows = Annotated[bool, typer.Option("--all", help="Show every entry, not only those that do not pass.")]
 
 

@@ -30,8 +30,7 @@ def answer_overview(
     for path in report:
         tell_written(write_overview(overview, path, language=language))
     give(lambda: overview_answer(overview))
-    if then:
-        tell_next(*then)
+    tell_next(*then)
     announce_overview(overview, sys.stdout)
     if overview.status is not Status.FAIL:
         return ALIGNED if overview.passed else NOT_PROVEN

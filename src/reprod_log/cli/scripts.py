@@ -15,7 +15,7 @@ from typer.core import TyperCommand
 from reprod_log.errors import UsageError
 from reprod_log.messages import Message, Names, message
 
-ScriptFile = Annotated[Path, typer.Argument(metavar="SCRIPT", help="The script; what follows are its arguments.")]
+ScriptFile = Annotated[Path, typer.Argument(metavar="SCRIPT", help="The script, followed by its own arguments.")]
 BothPasses = Annotated[bool, typer.Option("--float64/--plain", help="Record a float64 pass as well.")]
 
 

@@ -24,7 +24,7 @@ class TensorFlowTensors:
             tensor = tf.sparse.to_dense(tensor)
         if not hasattr(tensor, "numpy"):
             raise UsageError(
-                f"a symbolic TensorFlow tensor ({tensor}) has no values yet: it stands inside tf.function. "
+                f"a symbolic TensorFlow tensor ({tensor}) has no values yet: it is inside tf.function. "
                 "Call tf.config.run_functions_eagerly(True) first, or record what the function returns."
             )
         # bfloat16 and float8 come as ml_dtypes; the array may share the tensor's memory.

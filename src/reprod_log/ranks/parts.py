@@ -117,7 +117,7 @@ def load_ranks(path: str | Path, *, mesh: Mapping[str, int] | None = None, trust
     found = parts_at(place)
     if not found:
         if not is_remote(place) and not place.exists():
-            raise UnreadableFile(f"there is no {path}. Give what watch(save=…) was given under the launcher.")
+            raise UnreadableFile(f"there is no {path}. Give the path that watch(save=…) had under the launcher.")
         raise UnreadableFile(
             f"{path} does not hold the parts of several ranks (rank0, rank1 …). They are written by watch(save=…) "
             "in each process of a distributed launcher."

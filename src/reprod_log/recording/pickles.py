@@ -423,7 +423,7 @@ class _Machine(pickle._Unpickler):
             return stop.value
         except IndexError as error:
             if file.position >= len(buffer):
-                raise EOFError("the data ends before it says so") from error
+                raise EOFError("the data ends too early") from error
             raise
 
     def find_class(self, module: str, name: str) -> Any:

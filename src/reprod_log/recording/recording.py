@@ -142,7 +142,7 @@ class ModuleInfo(Plain):
 
 @dataclass(frozen=True)
 class Recording:
-    """Ordered entries plus provenance. Nothing of it changes after it was made; data is read on demand."""
+    """Ordered entries plus provenance. It is immutable; data is read on demand."""
 
     reopens: ClassVar[bool] = True
     """Whether another process finds the same entries by opening `source`."""
@@ -161,7 +161,7 @@ class Recording:
         by_key = {str(entry.key): entry for entry in self.entries}
         if len(by_key) != len(self.entries):
             twice = [text for text, count in Counter(str(entry.key) for entry in self.entries).items() if count > 1]
-            raise RecordingError(f"{self.source or 'recording'}: the same key stands twice: {listed(twice)}")
+            raise RecordingError(f"{self.source or 'recording'}: duplicate key: {listed(twice)}")
         object.__setattr__(self, "_by_key", by_key)
 
     def __len__(self) -> int:

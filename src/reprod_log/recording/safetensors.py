@@ -166,7 +166,7 @@ def _check_tiling(path: Path, slots: Sequence[Slot], start: int, size: int) -> N
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     content = dict(pairs)
     if len(content) != len(pairs):
-        raise ValueError("a name stands twice")
+        raise ValueError("duplicate name")
     return content
 
 

@@ -29,7 +29,7 @@ def all_stores() -> Iterator[ModuleType]:
 
 
 def load(path: str | Path, *, trust: bool = False) -> Recording:
-    """The recording at `path` (or at a URL that fsspec knows), whatever its format. Opening reads no tensor data.
+    """The recording at `path` (or at a URL that fsspec supports), in any format. Opening reads no tensor data.
 
     `trust=True` lets a classic file run whatever code its author put into it; only for files you made yourself.
     """

@@ -38,9 +38,9 @@ USUAL = Options()
 def write_report(
     alignment: Alignment, path: str | Path, *, format: str | None = None, full: bool = False, language: str = "en"
 ) -> Path:
-    """Write the report in the format that the suffix (or `format`) names, and give back the path.
+    """Write the report in the format given by the suffix (or `format`), and return the path.
 
-    `full` shows every entry where the usual report shows what does not pass; `language` is en or zh.
+    `full` shows every entry, and not only those that do not pass; `language` is en or zh.
     """
     path = Path(path)
     with shown(language=language), stage(message("progress.report", path=Name(path))):

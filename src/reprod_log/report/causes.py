@@ -44,6 +44,12 @@ class Cause:
         )
 
     @property
+    def place(self) -> tuple[str, int] | None:
+        """The file and line to change: of what the cause names, else where the candidate makes the layer."""
+        made = ((file, int(line)) for _, theirs in self.lines for file, _, line in [theirs.rpartition(":")] if file)
+        return next(iter((*source_lines(self.finding), *made)), None)
+
+    @property
     def copied(self) -> str:
         """The code that its advice has in it; '' when it has none."""
         return "\n".join(dict.fromkeys(code for one in self.finding.advice for code in _codes(one)))

@@ -12,6 +12,7 @@ from reprod_log.layers.optimizers import group_settings, optimizer_kind
 from reprod_log.layers.settings import same_setting
 from reprod_log.messages import Message, Name, message
 from reprod_log.recording import Key, Provenance, Recording
+from reprod_log.recording.program import FACT
 from reprod_log.report.view import ReportRow
 from reprod_log.verdict import Policy, Status
 
@@ -23,6 +24,8 @@ _ORDER = (
     "framework", "framework_version", "device", "dtype", "seeds", "threads", "weights_hash", "data_hash",
     "python", "numpy", "platform", "reprod_log", "git_commit", "command", "time",
 )  # fmt: skip
+_BOOKKEEPING = (FACT, "run")
+"""What later commands check or run again: digests of programs, paths. The command and the settings are facts above."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,9 @@ def provenance_facts(alignment: Alignment) -> tuple[Fact, ...]:
         if name in ours or name in theirs
     ]
     facts += _optimizer_facts(extra_ours, extra_theirs)
+    for extra in (extra_ours, extra_theirs):
+        for name in _BOOKKEEPING:
+            extra.pop(name, None)
     more_ours, more_theirs = dict(unfolded("", extra_ours)), dict(unfolded("", extra_theirs))
     facts += [Fact(name, more_ours.get(name, ""), more_theirs.get(name, "")) for name in {**more_ours, **more_theirs}]
     return tuple(fact for fact in facts if fact.reference or fact.candidate)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TextIO
 
 from reprod_log.alignment import Alignment
-from reprod_log.report.causes import Cause, source_lines
+from reprod_log.report.causes import Cause
 from reprod_log.report.first_screen import FirstScreen
 from reprod_log.report.writing import plain, shortened
 from reprod_log.verdict import Status
@@ -70,10 +70,7 @@ def workflow_commands(alignment: Alignment) -> list[str]:
 
 def _cause(one: Cause) -> str:
     """A cause at its line of the program, where that is known: the candidate's, which is to be changed."""
-    found = one.finding
-    made = ((file, int(line)) for _, theirs in one.lines for file, _, line in [theirs.rpartition(":")] if file)
-    place = next(iter((*source_lines(found), *made)), None)
-    return workflow_command("error", "cause", str(found.cause), *map(str, found.advice), place=place)
+    return workflow_command("error", "cause", str(one.finding.cause), *map(str, one.finding.advice), place=one.place)
 
 
 def _doubts(screen: FirstScreen) -> list[str]:

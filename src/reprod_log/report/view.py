@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from reprod_log.alignment import Alignment
 from reprod_log.diagnose.finding import without_places
@@ -236,21 +237,16 @@ def remarks(alignment: Alignment) -> tuple[Message, ...]:
         if not side.complete:
             lines.append(message(f"doubt.incomplete.{name}"))
         lines += [message("remark.side", side=message(name), note=_as_argument(note)) for note in side.notes]
-    noted: dict[Message | str, list[Key]] = {}
-    views: dict[Message, tuple[Message, list[Key]]] = {}
+    noted: dict[Message | str, list[Compared]] = {}
+    views: dict[Message, list[Compared]] = {}
     for row in alignment.comparison.rows:
         if row.view is not None:
             # The same rearrangement of other layers is one remark.
-            views.setdefault(without_places(row.view), (row.view, []))[1].append(row.key)
+            views.setdefault(without_places(row.view), []).append(row)
         for note in row.measurement.notes if row.measurement else ():
-            noted.setdefault(note, []).append(row.key)
-    lines += [
-        message("remark.view", view=why, keys=Foreign(listed(map(str, keys), most=3))) for why, keys in views.values()
-    ]
-    lines += [
-        message("remark.of", note=_as_argument(why), keys=Foreign(listed(map(str, keys), most=3)))
-        for why, keys in noted.items()
-    ]
+            noted.setdefault(note, []).append(row)
+    lines += [message("remark.view", view=found[0].view, **_of(found)) for found in views.values()]
+    lines += [message("remark.of", note=_as_argument(why), **_of(found)) for why, found in noted.items()]
     if alignment.verdict.allowed:
         lines.append(message("remark.allowed", keys=Foreign(listed(map(str, alignment.verdict.allowed)))))
     known = accepted_keys(alignment)
@@ -261,6 +257,11 @@ def remarks(alignment: Alignment) -> tuple[Message, ...]:
     notes = (*(alignment.floor.notes if alignment.floor is not None else ()), *alignment.comparison.notes)
     lines += [message("reason", reason=_as_argument(note)) for note in notes]
     return tuple(lines)
+
+
+def _of(found: list[Compared]) -> dict[str, Any]:
+    """How many entries a remark is about, and the first of them."""
+    return {"count": len(found), "first": entry_in_words(found[0].key, found[0].candidate_key)}
 
 
 def _as_argument(note: Message | str) -> Message | Foreign:

@@ -20,7 +20,7 @@ from reprod_log.steps.subject import Subject
 
 _SIDES = {
     **dict.fromkeys(("ref", "reference", "origin", "official", "benchmark"), "reference"),
-    **dict.fromkeys(("candidate", "port"), "candidate"),
+    **dict.fromkeys(("cand", "candidate", "port"), "candidate"),
     **{
         word: "reference" if framework.name == USUAL_REFERENCE else "candidate"
         for framework in FRAMEWORKS
@@ -62,7 +62,7 @@ def check_folder(
     seen = list(_paths(folder))
     if any(folder.iterdir()) and not seen:
         kinds = ", ".join(sorted(_SUFFIXES))
-        raise UsageError(f"{folder} is not a hand-in: it has files, but no log ({kinds}) and no recording")
+        raise UsageError(f"{folder} is not a submission: it has files, but no log ({kinds}) and no recording")
     logs = _logs(folder, seen)
     for found in logs:
         sides.setdefault(found.subject, {}).setdefault(found.side, []).append(found.path)
@@ -127,7 +127,8 @@ def _side_of(path: Path) -> tuple[str, str]:
         sides.append(side)
         cleaned.append(rest)
     side = next((one for one in reversed(sides) if one), "")
-    return side, "/".join(part for part in cleaned if part)
+    # `ref.npz` and `cand.npz` have nothing but their sides in their names.
+    return side, "/".join(part for part in cleaned if part) or "log"
 
 
 def _strip_side(name: str) -> tuple[str, str]:

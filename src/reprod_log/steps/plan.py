@@ -101,7 +101,7 @@ class Plan:
         names = [step.title for step in self.steps]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise UsageError(f"steps of a plan need different names; {listed(twice)} stands twice: Step(…, name=…)")
+            raise UsageError(f"steps of a plan need different names; {listed(twice)} is used twice: Step(…, name=…)")
 
     def ordered(self, order: str | Sequence[str]) -> Plan:
         """The same steps in the order of the name ('guides', 'alexnet-prod') or of the subjects given; others last."""

@@ -56,7 +56,7 @@ class Baseline:
         twice = [name for name in found if name in self._arrays]
         if twice or not found:
             what = f"{twice[0]!r} was recorded twice" if twice else f"{key!r} has no tensor"
-            raise UsageError(f"{what}; each value of a test needs a name of its own")
+            raise UsageError(f"{what}; each value of a test needs its own name")
         self._arrays |= found
         self._note_framework(value)
 

@@ -135,7 +135,7 @@ class TransferReport:
         more = f" and {len(layers) - 5} more" if len(layers) > 5 else ""
         return (
             f"With the same weights {len(layers)} of the layers compute something else: {', '.join(parts)}{more}. "
-            "Fix the layer, or pass on_difference='report' to move the weights all the same."
+            "Fix the layer, or pass on_difference='report' to transfer the weights anyway."
         )
 
     def __str__(self) -> str:

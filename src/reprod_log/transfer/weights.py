@@ -30,16 +30,16 @@ def transfer_weights(
     on_difference: Literal["raise", "report"] = "raise",
     dry_run: bool = False,
 ) -> TransferReport:
-    """Copies all weights of the source model into the target and returns what went where, by which rule, how sure.
+    """Copies all weights of the source model into the target; returns what went where, by which rule, and how sure.
 
-    Layers are paired by equal path, by `rename` (source path or prefix to target path or prefix), by what fits only
-    once, and, given `inputs` (arrays by parameter name, or a tuple), by the order in which both models call their
-    layers, proved by the values that flow. What cannot be decided is refused; `order="registration"` or
-    `order="execution"` takes an order on trust.
+    Layers are paired by equal path, by `rename` (source path or prefix to target path or prefix), by unique fit
+    and, with `inputs` (arrays by parameter name, or a tuple), by the order in which both models call their
+    layers, proved by their values. What cannot be decided is refused; `order="registration"` or
+    `order="execution"` trusts that order.
 
-    Nothing is written unless everything has a place: `allow_left` (patterns of tensor names) loosens that. With
-    `verify` every pair of layers is run on one input first; a layer that computes something else is refused as well,
-    unless `on_difference="report"`. With `dry_run` nothing is refused and nothing is written; the report says what
+    Nothing is written unless every weight has a target: `allow_left` (patterns of tensor names) loosens that. With
+    `verify` every pair of layers is run on one input first; a layer that computes something different is refused,
+    unless `on_difference="report"`. With `dry_run` nothing is refused and nothing is written; the report shows what
     would happen. A model that is a value (a function over a tree of parameters, a graph) stays as it is: the report's
     `model` has the weights.
     """

@@ -34,7 +34,7 @@ EXACT_KINDS = ("int", "uint", "bool", "str", "object")
 
 @dataclass(frozen=True)
 class Limit(Plain):
-    """`metric` must not exceed `value`, for entries whose key fits `keys` and whose dtype fits `dtype` (patterns)."""
+    """`metric` must not exceed `value`, for entries whose key and dtype match the patterns `keys` and `dtype`."""
 
     metric: str
     value: float

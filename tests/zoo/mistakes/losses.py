@@ -50,7 +50,7 @@ MISTAKES = (
     # One term of the loss has another weight.
     Mistake(
         "gan_term_weight", gan.trial, step(step_of_another_weight),
-        ("loss_function",), ("another weight",), ("loss", "backward", "gradient"),
+        ("loss_function",), ("different weight",), ("loss", "backward", "gradient"),
     ),
     Mistake("label_smoothing", cnn.trial, loss(of_smoothed_labels), ("loss_function",), ("smoothing",), PLACE),
     Mistake("loss_halved", lstm.trial, loss(half), ("loss_scale",), ("0.5",), PLACE),

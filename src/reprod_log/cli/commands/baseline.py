@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from reprod_log.alignment import align_with
+from reprod_log.alignment import Alignment, align_with
 from reprod_log.cli import ALIGNED
 from reprod_log.cli.answer import answered
 from reprod_log.cli.ending import tell_next, tell_written
@@ -30,14 +30,14 @@ def run(
     *,
     float64: BothPasses = True,
     detail: Annotated[
-        Literal["sketch", "full"], typer.Option(help="How much of each tensor is kept; sketches are small.")
+        Literal["sketch", "full"], typer.Option(help="How much of each tensor to keep; sketches are small.")
     ] = "sketch",
     judging: Judging,
     output: TableOutput,
 ) -> int:
     """Keep what SCRIPT computes as a small recording, and check it in another environment, version or commit.
 
-    Options stand before SCRIPT. The passes and the detail of a check are those of the baseline.
+    Put options before SCRIPT. A check records the same passes, in the same detail, as the baseline.
     """
     program = Script(script, tuple(context.args), float64, detail, output.language)
     if action == "record":
@@ -56,4 +56,10 @@ def run(
     with tempfile.TemporaryDirectory(prefix="reprod-baseline-") as place:
         now = Path(place) / "now"
         failed = replace(program, float64="float64" in baseline.runs, detail=kept).record(now)
-        return failed or answered(lambda: align_with(folder, now, judging.options()), output)
+
+        def checked() -> Alignment:
+            found = align_with(folder, now, judging.options())
+            # The recording is gone when this ends; what it was made from is not.
+            return replace(found, candidate=replace(found.candidate, source=str(script)))
+
+        return failed or answered(checked, output)

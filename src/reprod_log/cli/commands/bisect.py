@@ -42,8 +42,8 @@ def run(
 ) -> int:
     """Find the commit, or the release of a package, that first changed what SCRIPT computes, and where.
 
-    Options stand before SCRIPT. A commit is checked out in a folder of its own: files that the script reads must be in
-    the repository, or given by their whole path.
+    Put options before SCRIPT. Each commit is checked out into a separate folder, so files that the script reads must be
+    in the repository or be given by an absolute path.
     """
     program = Script(script, tuple(context.args), float64, language=language)
     versions = Commits.between(good, bad, script) if package is None else Releases.between(package, good, bad)
@@ -52,6 +52,7 @@ def run(
     if search.same_at_the_end():
         tell(message("bisect.none"))
         give(lambda: {"first_change": None})
+        tell_next("reprod", "baseline", "record", "baseline", script, *context.args)
         return ALIGNED
     before, after = first_change(len(versions.names), search.same)
     saved = search.found[after].save(folder / "first_change.json")

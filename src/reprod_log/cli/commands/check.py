@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from reprod_log.cli import NOTHING_COMPARED
-from reprod_log.cli.ending import tell
+from reprod_log.cli.ending import tell, tell_next, typed_again
 from reprod_log.cli.options import AllowUnproven, AsJson, Language, Limits, OverviewReports, Trust
 from reprod_log.cli.overview import answer_overview
 from reprod_log.messages import Name, Words, message, words
@@ -34,11 +34,12 @@ def run(
     trust: Trust = False,
     allow_unproven: AllowUnproven = False,
 ) -> int:
-    """Judge a finished hand-in: pair the logs by their names and compare all pairs."""
+    """Judge a finished submission: pair the logs by their names and compare all pairs."""
     render = words(language)
     hand_in = check_folder(folder, limits=limit, trust=trust, allow_unproven=allow_unproven)
     if not hand_in.steps:
         tell(message("check.nothing", folder=Name(folder)))
+        tell_next("reprod", "compare", "REF", "CAND")
         return NOTHING_COMPARED
     failed = [step for step in hand_in.steps if not step.passed]
     shown: list[Table | Text] = [
@@ -47,7 +48,9 @@ def run(
         *(Text(plain(render(one)), style="dim") for one in remarks_of(hand_in)),
     ]
     first = next((step for step in failed if step.reference and step.candidate), None)
-    then = ("reprod", "compare", str(first.reference), str(first.candidate)) if first else ()
+    then = ["reprod", "compare", str(first.reference), str(first.candidate)] if first else []
+    if not then:
+        then = ["reprod", "serve", str(folder)] if report else typed_again("--report", "report.html")
     return answer_overview(hand_in, shown, then, report=report, language=language)
 
 

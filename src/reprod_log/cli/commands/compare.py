@@ -38,7 +38,7 @@ def run(
     threads: Threads = None,
     dask: Annotated[
         str | None,
-        typer.Option("--dask", metavar="ADDRESS", help="Measure on the Dask cluster whose scheduler is there."),
+        typer.Option("--dask", metavar="ADDRESS", help="Measure on the Dask cluster with this scheduler."),
     ] = None,
 ) -> int:
     """Compare two recordings: files (.npy, .npz, .safetensors), folders, or URLs of them (s3://, http:// …).

@@ -26,7 +26,7 @@ def run(
     language: Language = "en",
     json: AsJson = None,
 ) -> int:
-    """Write a recording in the format that DST's suffix names."""
+    """Convert a recording to the format that DST's suffix sets."""
     if source.resolve() == target.resolve():
         raise UsageError(f"{source} and {target} are the same; give another name to write to")
     recording = load(source, trust=trust)

@@ -19,7 +19,7 @@ _OWN_PACKAGES = ("reprod_log", "numpy", "ml_dtypes", "xxhash")
 
 
 def run(language: Language = "en", json: AsJson = None) -> int:
-    """Show versions, import-order traps, and the switches that decide whether runs repeat."""
+    """Show versions, import-order conflicts, and the settings that make runs reproducible."""
     render, console = words(language), terminal()
 
     def show(*lines: Message, title: Message) -> None:

@@ -19,7 +19,7 @@ def run(
     saved: Annotated[Path, typer.Argument(metavar="SAVED", help="An alignment saved as JSON.")],
     *,
     policy: Annotated[
-        Literal["fixed", "calibrated"] | None, typer.Option(help="The saved one's own by default.")
+        Literal["fixed", "calibrated"] | None, typer.Option(help="By default the policy of the saved alignment.")
     ] = None,
     judging: Judging,
     output: TableOutput,

@@ -36,11 +36,11 @@ def run(
     ] = None,
     inputs: Annotated[
         str | None,
-        typer.Option("--inputs", metavar="BATCH", help="What both are called with: .npz, .npy or FILE.py:FUNCTION."),
+        typer.Option("--inputs", metavar="BATCH", help="The inputs of both models: .npz, .npy or FILE.py:FUNCTION."),
     ] = None,
     targets: Annotated[
         str | None,
-        typer.Option("--targets", metavar="BATCH", help="What the loss is given besides, in the same forms."),
+        typer.Option("--targets", metavar="BATCH", help="The targets of the loss, in the same forms."),
     ] = None,
     loss: Annotated[
         list[str],

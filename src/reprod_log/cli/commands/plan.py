@@ -32,13 +32,13 @@ def run(
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="DIR", help="Where recordings and alignments go.")
     ] = Path("reprod_output"),
-    full: Annotated[bool, typer.Option("--full", help="The full size, if the plan has one.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Run at full size, if the plan has one.")] = False,
     as_published: Annotated[
         bool,
-        typer.Option("--as-published", help="With the mistake as published, if the plan has one."),
+        typer.Option("--as-published", help="Include the published mistake, if the plan has one."),
     ] = False,
     only: Annotated[
-        list[str], typer.Option("--only", metavar="STEP", help="Only this step; may be given several times.")
+        list[str], typer.Option("--only", metavar="STEP", help="Run only this step; may be given several times.")
     ] = [],  # noqa: B006  # typer's way of saying 'none given'
     stop: Annotated[bool, typer.Option("--stop", help="Skip the steps after the first that does not pass.")] = False,
     allow_unproven: AllowUnproven = False,

@@ -27,7 +27,7 @@ def run(
     trust: Trust = False,
     threads: Threads = None,
 ) -> int:
-    """Compare the ranks of a parallel run with each other: replicas must be equal, reduced gradients the mean."""
+    """Compare the ranks of a parallel run with each other: replicas must be equal, reduced gradients their mean."""
     ranks = load_ranks(folder, mesh=read_mesh(mesh), trust=trust)
     options = judging.options(dims=read_dims(dims), threads=threads)
     return answered(lambda: compare_ranks_with(ranks, options), output)

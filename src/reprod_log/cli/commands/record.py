@@ -22,7 +22,7 @@ NAME = "record"
 
 
 def run(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A model that is a file: a graph.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="The model file, a graph.")],
     *,
     inputs: Annotated[Path, typer.Option(metavar="FILE", help="The batch: .npz with arrays by input name, or .npy.")],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="REC", help="The recording: a folder or file.")],
@@ -30,7 +30,7 @@ def run(
     language: Language = "en",
     json: AsJson = None,
 ) -> int:
-    """Record every value of a model that is a file."""
+    """Record every value that a model file computes."""
     side, batches = Side(str(model)), [(_batch(inputs), None)]
     runner = runner_of(side.framework)
     recording = runner.run(side, batches, Scope())

@@ -23,7 +23,10 @@ def run(
     saved: Annotated[Path, typer.Argument(metavar="SAVED", help="An alignment saved as JSON.")],
     outputs: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="OUT", help="Reports to write; .html, .md, .json, .xml or .txt. None: the screen."),
+        typer.Argument(
+            metavar="OUT",
+            help="Reports to write, by suffix; by default, the report is shown on the screen.",
+        ),
     ] = None,
     full: Full = False,
     language: Language = "en",
@@ -38,7 +41,6 @@ def run(
     if tree or not outputs:
         show(alignment, output)
     give(lambda: answer_of(alignment))
-    if not outputs:
-        tell_next(*after_alignment(alignment, saved))
+    tell_next(*after_alignment(alignment, saved, reported=bool(outputs), saving=False))
     announce(alignment, sys.stdout)
     return exit_code(alignment)

@@ -20,10 +20,16 @@ NAME = "repro"
 
 def run(
     alignment: Annotated[Path, typer.Argument(metavar="ALIGNMENT", help="A saved alignment (JSON).")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Folder to write the script and its data to.")],
-    layer: Annotated[str, typer.Option("--layer", help="The layer; by default the one that diverges first.")] = "",
-    reference: Annotated[Path | None, typer.Option("--reference", help="Its recording, if it has moved.")] = None,
-    candidate: Annotated[Path | None, typer.Option("--candidate", help="Its recording, if it has moved.")] = None,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Folder for the script and its data.")],
+    layer: Annotated[
+        str, typer.Option("--layer", metavar="LAYER", help="By default the layer that diverges first.")
+    ] = "",
+    reference: Annotated[
+        Path | None, typer.Option("--reference", metavar="REC", help="The reference's recording, if it has moved.")
+    ] = None,
+    candidate: Annotated[
+        Path | None, typer.Option("--candidate", metavar="REC", help="The candidate's recording, if it has moved.")
+    ] = None,
     language: Language = "en",
     json: AsJson = None,
 ) -> int:

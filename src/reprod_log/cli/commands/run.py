@@ -52,24 +52,22 @@ class Scope:
 
     framework: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME", help="Record the models of this framework, when the script calls those of several."
-        ),
+        typer.Option(metavar="NAME", help="Which framework's models to record, if the script calls models of several."),
     ] = None
     phases: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Only these phases, e.g. forward,loss,gradient.")
+        str | None, typer.Option(metavar="A,B", help="Record only these phases, e.g. forward,loss,gradient.")
     ] = None
-    layers: Annotated[list[str], typer.Option(metavar="PATTERN", help="Only layers with these paths.")] = field(
+    layers: Annotated[list[str], typer.Option(metavar="PATTERN", help="Record only layers with these paths.")] = field(
         default_factory=list
     )
-    steps: Annotated[int | None, typer.Option(help="Only the first N steps.")] = None
+    steps: Annotated[int | None, typer.Option(metavar="N", help="Record only the first N steps.")] = None
     step: Annotated[
         list[int],
-        typer.Option("--step", metavar="N", help="Only this step, counted from 0; may be given several times."),
+        typer.Option("--step", metavar="N", help="Record only this step, counted from 0; may be given several times."),
     ] = field(default_factory=list)
     detail: Annotated[
         Literal["full", "sketch", "summary"],
-        typer.Option(help="How much of each tensor is kept; a sketch is enough to estimate differences."),
+        typer.Option(help="How much of each tensor to keep; a sketch is enough to estimate differences."),
     ] = "full"
 
     def __post_init__(self) -> None:
@@ -94,11 +92,11 @@ def run(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="REC", help="Where the recording goes.")],
     *,
     float64: Annotated[
-        bool, typer.Option("--float64", help="Record the plain pass and, in a second run, the float64 pass.")
+        bool, typer.Option("--float64", help="Run the script twice: as it is, then in float64.")
     ] = False,
     dtype: Annotated[
         Literal["float32", "float64"] | None,
-        typer.Option(help="Record the float64 pass alone and add it to REC, which has the plain one."),
+        typer.Option(help="Record only the float64 pass and add it to REC, which has the plain one."),
     ] = None,
     scope: Scope,
     language: Language = "en",
@@ -107,8 +105,8 @@ def run(
 ) -> int:
     """Record what a script's models do, without changing the script.
 
-    Options stand before the script; everything after it is the script's own. Models are watched from their first call,
-    optimizers from their first step. For the calibrated verdict record both passes:  reprod run --float64 -o ref SCRIPT
+    Put options before SCRIPT; everything after it is passed to the script. Models are watched from their first call,
+    optimizers from their first step. The calibrated verdict requires both passes: reprod run --float64 -o ref SCRIPT
     """
     # A suffix that no store knows should not come out after the script has run.
     store_for(output)

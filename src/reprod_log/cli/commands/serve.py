@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from reprod_log.cli.ending import tell
+from reprod_log.cli.ending import tell, tell_next
 from reprod_log.cli.options import Language
 from reprod_log.messages import Code, Name, message
 from reprod_log.report.serve import serving
@@ -20,10 +20,12 @@ def run(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder with saved alignments and recordings.")],
     host: Annotated[
         str,
-        typer.Option("--host", help="Address to listen on; other machines need the printed token."),
+        typer.Option("--host", metavar="HOST", help="Address to listen on; other machines need the printed token."),
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any free port.")] = 8642,
-    token: Annotated[str, typer.Option("--token", help="The token to ask for; a new one by default.")] = "",
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, metavar="PORT", help="Port to listen on; 0 picks a free one.")
+    ] = 8642,
+    token: Annotated[str, typer.Option("--token", metavar="TOKEN", help="Access token; a new one by default.")] = "",
     language: Language = "en",
 ) -> int:
     """Serve a page that lists what is in DIR, opens reports, and follows recordings while a program trains."""
@@ -33,4 +35,5 @@ def run(
             server.serve_forever()
         except KeyboardInterrupt:
             tell(message("serve.stopped"))
+            tell_next("reprod", "site", folder)
     return 0

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from reprod_log.cli.ending import give, tell_next
-from reprod_log.cli.options import AllRows, AsJson, Language, Trust, recorded
+from reprod_log.cli.options import AsJson, Language, Trust, recorded
 from reprod_log.messages import Code, Name, Words, message, words
 from reprod_log.recording import Entry, Recording
 from reprod_log.recording.stores import load
@@ -33,7 +33,9 @@ _TEXTS, _VALUES = ("dtype", "shape"), ("side.min", "side.max", "side.mean", "sho
 def run(
     recording: Annotated[Path, typer.Argument(metavar="REC", callback=recorded, help="A recording: file or folder.")],
     values: Annotated[bool, typer.Option("--values", help="Read the data: range, mean, NaN and Inf.")] = False,
-    all_rows: AllRows = False,
+    all_rows: Annotated[
+        bool, typer.Option("--all", help=f"Show every entry, not only the first {_MOST_ROWS}.")
+    ] = False,
     trust: Trust = False,
     language: Language = "en",
     json: AsJson = None,

@@ -17,13 +17,14 @@ import typer
 
 from reprod_log.alignment import Alignment, AlignOptions, align_with
 from reprod_log.cli.answer import answer, exit_code
-from reprod_log.cli.ending import tell, tell_note
+from reprod_log.cli.ending import give, tell, tell_next, tell_note
 from reprod_log.cli.groups import Judging, Output
 from reprod_log.cli.options import Candidate, Reference, Renames, Trust, rename_map
 from reprod_log.errors import RecordingError, UsageError
 from reprod_log.messages import Code, Message, Name, Names, message, words
 from reprod_log.recording import OF_MODULES, OF_TENSORS, Recording
 from reprod_log.recording.stores import load
+from reprod_log.report.answer import answer_of
 from reprod_log.report.first_screen import FirstScreen
 from reprod_log.verdict import Status
 
@@ -52,15 +53,17 @@ def run(
     candidate: Candidate,
     *,
     folder: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the new recordings go.")],
-    places: Annotated[int, typer.Option(help="How many layers of the first diverging step to record.", min=1)] = 1,
+    places: Annotated[
+        int, typer.Option(metavar="N", help="How many layers of the first diverging step to record.", min=1)
+    ] = 1,
     rename: Renames = [],  # noqa: B006  # typer's way of saying 'none given'
     judging: Judging,
     output: Output,
     reference_run: Annotated[
-        str, typer.Option(metavar="'SCRIPT ARGS'", help="What to run for REF, if its recording does not contain it.")
+        str, typer.Option(metavar="'SCRIPT ARGS'", help="The command for REF, if its recording does not contain it.")
     ] = "",
     candidate_run: Annotated[
-        str, typer.Option(metavar="'SCRIPT ARGS'", help="What to run for CAND, if its recording does not contain it.")
+        str, typer.Option(metavar="'SCRIPT ARGS'", help="The command for CAND, if its recording does not contain it.")
     ] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Run the scripts without asking.")] = False,
     trust: Trust = False,
@@ -75,7 +78,7 @@ def run(
     rough = align_with(*sides, options)
     if rough.passed or rough.status is Status.UNPROVEN:
         tell(message("zoom.nothing", headline=FirstScreen(rough).headline))
-        return exit_code(rough)
+        return _ended(rough, reference, candidate)
     place = first_place(rough, places)
     targets = folder / "reference", folder / "candidate"
     scripts = reference_run, candidate_run
@@ -89,10 +92,17 @@ def run(
     for command, there in commands:
         tell(message("zoom.command", folder=Name(there), command=Code(shlex.join(command))), before="  ")
     if not yes and not typer.confirm(words(output.language).get("zoom.run")):
-        return exit_code(rough)
+        return _ended(rough, reference, candidate)
     for (command, there), target in zip(commands, targets, strict=True):
         _run(command, there, target)
     return answer(_close_up(sides, targets, place, options), replace(output, all_rows=True))
+
+
+def _ended(rough: Alignment, reference: Path | str, candidate: Path | str) -> int:
+    """Nothing was recorded: what there is, as a report."""
+    give(lambda: answer_of(rough))
+    tell_next("reprod", "compare", reference, candidate, "--report", "report.html")
+    return exit_code(rough)
 
 
 def _close_up(

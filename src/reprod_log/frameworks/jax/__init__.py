@@ -20,7 +20,7 @@ class JaxTensors:
     def view(self, tensor: Any) -> tuple[Array, bool]:
         if isinstance(tensor, jax.core.Tracer):
             raise UsageError(
-                f"a JAX tracer ({tensor.aval}) has no values yet: it stands inside jit, grad or vmap. "
+                f"a JAX tracer ({tensor.aval}) has no values yet: it is inside jit, grad or vmap. "
                 "Return the array from the transformed function and record it outside."
             )
         if jax.dtypes.issubdtype(tensor.dtype, jax.dtypes.prng_key):

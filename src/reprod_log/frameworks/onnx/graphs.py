@@ -310,7 +310,7 @@ def graph_of(model: Any) -> Graph:
     if isinstance(model, tuple):
         engine = model[1].get("engine", RUNTIME)
         if set(model[1]) - {"engine"} or engine not in ENGINES:
-            raise UsageError(f"beside a graph stands its engine, {{'engine': name}}, one of {listed(ENGINES)}")
+            raise UsageError(f"pass the engine of a graph as {{'engine': name}}, one of {listed(ENGINES)}")
         return replace(graph_of(model[0]), engine=engine)
     if isinstance(model, (str, Path)):
         path = Path(model)

@@ -50,6 +50,10 @@ class Item:
     """The headline in every language, for the script to choose from."""
     first: str = ""
     sides: tuple[str, str] = ("", "")
+    sources: tuple[str, str] = ("", "")
+    """Where the recordings were that an alignment is of."""
+    trend: tuple[int, ...] = ()
+    """How many entries did not pass, in every alignment of these sides up to this one."""
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "title": plain(self.name)}
@@ -78,7 +82,7 @@ class Listing:
                 found.append(item)
             if len(found) >= MOST_ITEMS:
                 break
-        return sorted(found, key=lambda one: (one.time, one.name), reverse=True)
+        return _with_trends(sorted(found, key=lambda one: (one.time, one.name)))[::-1]
 
     def path(self, name: str, kind: str) -> Path | None:
         """Where the item called `name` lies; None unless it is one of the list."""
@@ -170,6 +174,8 @@ class Listing:
             says=in_languages(headline),
             first=plain(words()(first)) if first is not None else "",
             sides=(_side(found.reference), _side(found.candidate)),
+            sources=(found.reference.source, found.candidate.source),
+            trend=_trend(found),
         )
 
     def _folder_recording(self, path: Path) -> Item | None:
@@ -212,6 +218,25 @@ def signature_of(path: Path) -> Signature:
     shards = path / "shards"
     newest = max((path / _MANIFEST).stat().st_mtime_ns, shards.stat().st_mtime_ns if shards.is_dir() else 0)
     return newest, sum(1 for _ in shards.glob("*.safetensors"))
+
+
+def _trend(alignment: Alignment) -> tuple[int, ...]:
+    """How many entries do not pass, before and now."""
+    failing = sum(not one.status.passed for one in alignment.verdict.judgements)
+    return (*(one.total - one.passing for one in alignment.history), failing)
+
+
+def _with_trends(items: list[Item]) -> list[Item]:
+    """The items, the oldest first; one whose file knows of none before it follows the last of the same sides."""
+    last: dict[tuple[str, str], tuple[int, ...]] = {}
+    found = []
+    for one in items:
+        if all(one.sources):
+            before = last.get(one.sources, ()) if len(one.trend) == 1 else ()
+            last[one.sources] = (*before, *one.trend)
+            one = replace(one, trend=last[one.sources])
+        found.append(one)
+    return found
 
 
 def _side(side: Any) -> str:

@@ -4,7 +4,13 @@ const onlyCandidate = new Set(data.only_candidate);
 
 // The layer that an entry belongs to: a tensor belongs to the module around it.
 const layerOf = (row) => ["forward", "backward"].includes(data.phase[row]) ? data.path[row] : data.path[row].split(".").slice(0, -1).join(".");
-const wrongAlone = new Set(data.keys.map((_, row) => row).filter((row) => !statusOf(row).passed && !inherited.has(row) && data.phase[row]).map(layerOf));
+// Layers that are wrong by themselves, each with its first such entry.
+const wrongAlone = new Map();
+data.keys.forEach((_, row) => {
+  if (statusOf(row).passed || inherited.has(row) || !data.phase[row]) return;
+  const layer = layerOf(row);
+  if (!wrongAlone.has(layer)) wrongAlone.set(layer, row);
+});
 const candidatePath = (row) => data.partners[row] ? (KEY.exec(data.partners[row])?.[4] ?? data.partners[row]) : data.path[row];
 
 const LOOKS = { own: "✗", inherited: "↓", unmatched: "∅", passes: "✓" };
@@ -13,6 +19,8 @@ function lookOf(row) {
   if (wrongAlone.has(data.path[row])) return "own";
   return statusOf(row).passed ? "passes" : inherited.has(row) ? "inherited" : "own";
 }
+// A layer whose output passes may be wrong for its gradient or its update: then that entry stands for it.
+const entryOf = (row) => statusOf(row).passed ? wrongAlone.get(data.path[row]) ?? row : row;
 const worstLook = (rows) => Object.keys(LOOKS).find((look) => rows.some((row) => lookOf(row) === look)) ?? "passes";
 
 // One entry for each layer: its first output at the step where the trouble begins, or at the first step.
@@ -24,17 +32,18 @@ function graphRows() {
   return [...seen.values()];
 }
 
-function boxes(row, look, name, other, extra) {
-  const text = (path, absent) => absent ? make("span", { class: "box absent" }, "∅") : make("span", { class: "box" }, make("bdi", {}, path || "(model)"), extra ? make("small", {}, extra) : null);
-  const times = toNumber(data.numbers.times_floor[row]);
-  return [text(name, onlyCandidate.has(row)), make("span", { class: "edge" }, LOOKS[look], make("small", {}, times === null ? "" : ` ${ratio(times)} ×`)),
+function boxes(row, look, name, other, extra, keys = null) {
+  const text = (path, absent) => absent ? make("span", { class: "box absent" }, "∅") : make("span", { class: "box" }, make("bdi", { title: keys }, path || "(model)"), extra ? make("small", {}, extra) : null);
+  const times = toNumber(data.numbers.times_floor[entryOf(row)]);
+  const error = times === null ? "" : times < 0.1 ? " < 0.1 ×" : ` ${ratio(times)} ×`;
+  return [text(name, onlyCandidate.has(row)), make("span", { class: "edge", title: t("term.times_floor"), "data-t-title": "term.times_floor" }, LOOKS[look], make("small", {}, error)),
     text(other, look === "unmatched" && !onlyCandidate.has(row))];
 }
 
 function leaf(row) {
-  const look = lookOf(row);
-  return make("li", {}, make("button", { type: "button", class: `pair ${look}`, "data-e": String(row), title: `${keysOf(row)}\n${t("graph." + look)}` },
-    ...boxes(row, look, data.path[row], candidatePath(row), data.layer[row])));
+  const look = lookOf(row), target = entryOf(row);
+  return make("li", {}, make("button", { type: "button", class: `pair ${look}`, "data-e": String(target), title: t("graph." + look), "data-t-title": "graph." + look },
+    ...boxes(row, look, data.path[row], candidatePath(row), data.layer[row], keysOf(target))));
 }
 
 // Consecutive layers with the same beginning of their path are one block, opened when it is asked for.
@@ -53,7 +62,7 @@ function block({ name, rows }, depth) {
   const parts = candidatePath(whole).split("."), other = whole !== undefined && data.path[whole] === name ? candidatePath(whole) : parts.slice(0, depth + 1).join(".");
   const inside = make("ol", {});
   const made = make("details", { ontoggle: () => { if (made.open && !inside.children.length) inside.append(...level(rows, depth + 1)); } },
-    make("summary", { class: `pair ${look}`, title: t("graph." + look) }, ...boxes(whole, look, name, other, `${rows.length}`)), inside);
+    make("summary", { class: `pair ${look}`, title: t("graph." + look), "data-t-title": "graph." + look }, ...boxes(whole, look, name, other, `${rows.length}`)), inside);
   // What is wrong by itself is in view when the page opens.
   if (look === "own") { inside.append(...level(rows, depth + 1)); made.open = true; }
   return make("li", {}, made);

@@ -59,7 +59,6 @@ function drawCurves() {
 function draw() {
   readColours();
   if (state.entry !== null) drawEntry(state.entry);
-  drawGraph();
   drawDepth();
   drawCurves();
 }
@@ -151,6 +150,7 @@ function start() {
   }
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
   addEventListener("hashchange", route);
+  drawGraph();
   draw();
   route();
 }

@@ -35,12 +35,19 @@ function line(cells) {
 
 const link = (address, one) => make("a", { href: `${address}?name=${encodeURIComponent(one.name)}` }, make("bdi", {}, one.title));
 
+// A bar for each alignment of the same two sides, as high as the number of entries that do not pass.
+function trend(counts) {
+  if (counts.length < 2) return "";
+  const most = Math.max(...counts, 1), text = `${counts[0]} → ${counts.at(-1)}`;
+  return make("span", { class: "trend", title: counts.join(" → ") }, ...counts.slice(-24).map((one) => make("i", { style: `--h:${Math.round(100 * one / most)}`, class: one ? null : "none" })), " ", text);
+}
+
 function drawList(items) {
   const alignments = items.filter((one) => one.kind === "alignment"), recordings = items.filter((one) => one.kind === "recording");
   const none = (columns) => [make("tr", {}, make("td", { colspan: columns }, t("serve.none")))];
   document.querySelector("#alignments tbody").replaceChildren(...(alignments.length ? alignments.map((one) => line([
-    make("span", { class: "st " + one.status }, `${one.mark} ${one.status}`), link("/alignment", one), make("bdi", {}, one.says[state.language] ?? one.headline),
-    make("code", {}, one.first), one.sides.some(Boolean) ? make("span", {}, make("bdi", {}, one.sides[0]), " → ", make("bdi", {}, one.sides[1])) : "", one.time])) : none(6)));
+    make("span", { class: one.status ? "st " + one.status : "dim" }, `${one.mark} ${one.status}`), link("/alignment", one), make("bdi", {}, one.says[state.language] ?? one.headline), trend(one.trend),
+    make("code", {}, one.first), one.sides.some(Boolean) ? make("span", {}, make("bdi", {}, one.sides[0]), " → ", make("bdi", {}, one.sides[1])) : "", one.time])) : none(7)));
   document.querySelector("#recordings tbody").replaceChildren(...(recordings.length ? recordings.map((one) => line([
     make("span", {}, link("/recording", one), " ", make("small", {}, one.sides[0])), one.growing ? "● " + t("serve.growing") : t("serve.complete"),
     one.steps ?? "–", (one.bytes / 1e6).toFixed(1), one.time])) : none(5)));
