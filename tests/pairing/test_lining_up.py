@@ -47,11 +47,17 @@ def test_own_module_that_holds_another_is_not_paired_by_its_tensors() -> None:
 
 @pytest.mark.parametrize(
     ("names", "rename", "how"),
-    [(("fc1", "fc2"), {}, "name"), (("x", "y"), {"fc1": "x", "fc2": "y"}, "rename"), (("x", "y"), {}, "order")],
+    [
+        (("fc1", "fc2"), {}, "name"),
+        (("x", "y"), {"fc1": "x", "fc2": "y"}, "rename"),
+        (("x", "y"), {}, "value"),
+        (("other", "another"), {}, "order"),
+    ],
 )
 def test_how_a_layer_was_found_is_told(names: tuple[str, str], rename: dict[str, str], how: str) -> None:
     ours, theirs = between("1", "2"), Model(PADDLE)
-    theirs.linear(names[0], FIRST, np.ones((5, 4))).linear(names[1], SECOND, np.ones((5, 2)))
+    factor = 3.0 if how == "order" else 1.0
+    theirs.linear(names[0], factor * FIRST, np.ones((5, 4))).linear(names[1], factor * SECOND, np.ones((5, 2)))
     assert {found for _, found in modules(ours, theirs, rename=rename).values()} == {how}
 
 
@@ -60,9 +66,11 @@ def test_layer_paired_in_pieces_has_the_block_that_holds_just_these_as_partner()
     assert modules(attention(), packed_attention())["self"][0] == "attn"
 
 
-def test_block_that_holds_more_than_the_pieces_is_no_partner() -> None:
+def test_block_with_a_layer_too_many_is_the_partner_and_the_layer_is_named() -> None:
     parts = attention(("q_proj", "k_proj", "v_proj", "out_proj", "gate"))
-    assert "attn" not in modules(packed_attention(), parts)
+    assert modules(packed_attention(), parts)["attn"][0] == "self"
+    notes = [str(note) for note in matched(packed_attention(), parts).notes]
+    assert notes == ["layers of the candidate without a partner: self.gate"]
 
 
 def between(*names: str, origins: dict[str, str] = TORCH) -> Model:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from math import prod
@@ -10,9 +10,9 @@ from math import prod
 import numpy as np
 
 from reprod_log.frameworks.module_tree import join
-from reprod_log.pairing.anchors import is_informative, same_numbers
+from reprod_log.pairing.anchors import Index, is_informative, same_numbers
 from reprod_log.pairing.links import AS_IS, Link, Recipe, WeightMap, joined_recipes, single_recipes
-from reprod_log.pairing.units import UnitPair
+from reprod_log.pairing.units import Unit, UnitPair
 from reprod_log.pairing.weight_map import make_plan
 from reprod_log.recording import Array, Entry, Recording
 
@@ -69,6 +69,22 @@ def recorded_map(
         name: one for name, one in links.items() if name in settled or (name in told and taken.isdisjoint(one.sources))
     }
     return WeightMap(tuple(_with_plain(ours, theirs, kept | found).values()))
+
+
+def same_weights(
+    reference: Recording, candidate: Recording, ours: Sequence[Unit], theirs: Sequence[Unit]
+) -> list[UnitPair]:
+    """Units that hold the same values, where only one of either side holds them."""
+    here, there = _weights(reference), _weights(candidate)
+    holders = [(unit, here[name].value) for unit in ours for name in unit.tensors if name in here]
+    index = Index(dict(enumerate(value for _, value in holders)))
+    found: dict[str, list[UnitPair]] = {}
+    for unit in theirs:
+        anchors = [anchor for name in unit.tensors if name in there for anchor in index.find(there[name].value)]
+        same = {one.path: one for one in (holders[anchor.number][0] for anchor in anchors) if one.fits(unit)}
+        for one in same.values() if len(same) == 1 else ():
+            found.setdefault(one.path, []).append(UnitPair(one, unit, "values"))
+    return [pairs[0] for pairs in found.values() if len(pairs) == 1]
 
 
 def _with_plain(
