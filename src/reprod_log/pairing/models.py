@@ -21,8 +21,12 @@ from reprod_log.pairing.rename import fronts
 from reprod_log.pairing.units import BARE, PairedBy, Unit, UnitPair, recorded_units, take_apart, without_pairs
 from reprod_log.recording import Entry, ModuleInfo, Recording
 
+_LAYER = 100.0
+"""A layer with weights outweighs all modules and tensors around it."""
 _WORDING = 0.05
 """Wording decides only between otherwise equal alignments."""
+_LARGEST_TABLE = 250_000
+"""Longer sequences are paired one by one from both ends first, as far as they fit."""
 _HOW: Mapping[PairedBy, How] = {"name": "name", "rename": "rename", "values": "value", "execution order": "order"}
 """How entries count as paired whose units were paired so."""
 
@@ -118,10 +122,10 @@ def _unit_likeness(one: Unit, other: Unit) -> float:
     if one.kind != other.kind:
         return 0.0
     if not one.fits(other):
-        return 0.6 if one.kind != BARE and one.fits_partly(other) else 0.0
+        return 0.3 * _LAYER if one.kind != BARE and one.fits_partly(other) else 0.0
     if one.kind == BARE and len({affine_role(one.path), affine_role(other.path)} - {None}) == 2:
         return 0.0
-    return 2.0 + _WORDING * closeness(one.path, other.path)
+    return (2.0 if one.kind == BARE else _LAYER) + _WORDING * closeness(one.path, other.path)
 
 
 def _items(recording: Recording, units: Sequence[Unit]) -> list[_Item]:
@@ -185,6 +189,13 @@ def _best(ours: list[_Item], theirs: list[_Item]) -> list[tuple[_Item, _Item]]:
     if len(ours) == len(theirs) and all(one.likeness(two) >= 2.0 for one, two in straight):
         # One by one all fit: no other alignment has as many pairs, and a table of thousands would take minutes.
         return straight
+    if len(ours) * len(theirs) > _LARGEST_TABLE:
+        same = next((place for place, (one, two) in enumerate(straight) if one.likeness(two) < 2.0), len(straight))
+        backwards = list(zip(reversed(ours[same:]), reversed(theirs[same:]), strict=False))
+        last = next((place for place, (one, two) in enumerate(backwards) if one.likeness(two) < 2.0), len(backwards))
+        if same or last:
+            rest = _best(ours[same : len(ours) - last], theirs[same : len(theirs) - last])
+            return [*straight[:same], *rest, *reversed(backwards[:last])]
     return best_alignment(ours, theirs, _Item.likeness)
 
 

@@ -11,7 +11,7 @@ from reprod_log.messages import Names, message
 from reprod_log.pairing.anchors import is_informative
 from reprod_log.pairing.links import WeightMap
 from reprod_log.pairing.pairing import CONFIDENCE, Pair, View
-from reprod_log.pairing.places import ValuePairs, is_result, nearest_view, roots_of
+from reprod_log.pairing.places import ValuePairs, is_result, kinds_of_modules, nearest_view, roots_of
 from reprod_log.recording import OF_MODULES, OF_TENSORS, Array, Entry, Key, Recording
 
 
@@ -43,6 +43,9 @@ class Partners:
         self.moving = (_moving(reference), _moving(candidate))
         self.there = {str(entry.key): entry for entry in candidate.entries}
         self.taken: set[str] = set()
+        self.kinds = kinds_of_modules(reference), kinds_of_modules(candidate)
+        self.fed = {own[:2]: other[:2] for own, (other, _) in found.places.items() if own[2].startswith("input")}
+        """Calls that take the same."""
         self._covered: dict[tuple[str, bool, int], bool] = {}
         self.layouts: dict[tuple[str, str, str], View | None] = {}
         """Of modules' tensors that differ, by both paths and the role."""
@@ -100,6 +103,18 @@ class Partners:
             # Whoever uses what a program returns depends on its shape.
             return None
         return Pair(entry, other, "value", CONFIDENCE["value"], view)
+
+    def by_input(self, entry: Entry) -> Pair | None:
+        """What a call gives that takes the same as one of the other side, where nothing else pairs them."""
+        key = entry.key
+        path, call = self.fed.get((key.path, key.call), ("", None))
+        if not path or key.phase != "forward" or not key.role.startswith("output"):
+            return None
+        kinds = {self.kinds[0].get(key.path, ""), self.kinds[1].get(path, "")}
+        other = self.there.get(str(replace(key, path=path, call=call)))
+        if len(kinds - {""}) > 1 or other is None or other.shape != entry.shape:
+            return None
+        return Pair(entry, other, "order", CONFIDENCE["order"])
 
     def laid_out(self, pair: Pair) -> Pair:
         """A pair of tensors that differ, in the layout in which they are closest: that of their module's first call."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -10,7 +11,7 @@ from math import prod
 import numpy as np
 
 from reprod_log.frameworks.module_tree import join
-from reprod_log.pairing.anchors import Index, is_informative, same_numbers
+from reprod_log.pairing.anchors import LOOSE, Index, fingerprint, is_informative, same_numbers
 from reprod_log.pairing.links import AS_IS, Link, Recipe, WeightMap, joined_recipes, single_recipes
 from reprod_log.pairing.units import Unit, UnitPair
 from reprod_log.pairing.weight_map import make_plan
@@ -18,7 +19,7 @@ from reprod_log.recording import Array, Entry, Recording
 
 _FLOAT64 = "float64"
 _MOST_TRIED = 64
-"""Weights of one size that are tried for another."""
+"""Weights of one size that are tried for a part of another size."""
 
 
 @dataclass(frozen=True)
@@ -194,8 +195,11 @@ class _Search:
     def __init__(self, weights: Mapping[str, _Weight]) -> None:
         self._weights = weights
         self._by_size: dict[int, list[str]] = {}
+        self._prints: list[tuple[float, str]] = []
         for name, one in weights.items():
             self._by_size.setdefault(one.value.size, []).append(name)
+            self._prints += [(fingerprint(fact).squares, name) for fact in one.facts]
+        self._prints.sort()
 
     def link(self, target: str, wanted: _Weight) -> Link | None:
         """The weight as one of the reference's in another form, as a part of one, or as several joined: the first with
@@ -210,8 +214,8 @@ class _Search:
     def _options(self, target: str, wanted: _Weight) -> Iterator[tuple[Link, bool]]:
         size, shape = wanted.value.size, wanted.value.shape
         larger = [length for length in self._by_size if length > size and length % size == 0]
-        for length in (size, *larger):
-            for name in self._by_size.get(length, ())[:_MOST_TRIED]:
+        for group in (self._like(wanted), *(self._by_size[length][:_MOST_TRIED] for length in larger)):
+            for name in group:
                 source = self._weights[name].value.shape
                 for recipe in single_recipes(source, shape):
                     yield from self._if_true(Link(target, shape, (name,), (source,), recipe, "values"), wanted)
@@ -222,6 +226,15 @@ class _Search:
             if sum(map(prod, sources)) == size:
                 for recipe in joined_recipes(sources, shape):
                     yield from self._if_true(Link(target, shape, names, sources, recipe, "values"), wanted)
+
+    def _like(self, wanted: _Weight) -> list[str]:
+        """Weights whose values or gradients may be the wanted ones in another order."""
+        found: dict[str, None] = {}
+        for fact in wanted.facts:
+            squares = fingerprint(fact).squares
+            near = [bisect_left(self._prints, ((1 + far) * squares, "")) for far in (-4 * LOOSE, 4 * LOOSE)]
+            found |= dict.fromkeys(name for _, name in self._prints[slice(*near)])
+        return [name for name in found if self._weights[name].value.size == wanted.value.size]
 
     def _parts(self, whole: _Weight) -> Iterator[tuple[int, str]]:
         """Weights that are parts of a larger one of the candidate, each with its place."""
