@@ -195,10 +195,11 @@ class _Search:
     def __init__(self, weights: Mapping[str, _Weight]) -> None:
         self._weights = weights
         self._by_size: dict[int, list[str]] = {}
-        self._prints: list[tuple[float, str]] = []
-        for name, one in weights.items():
+        self._names = list(weights)
+        self._prints: list[tuple[float, int]] = []
+        for number, (name, one) in enumerate(weights.items()):
             self._by_size.setdefault(one.value.size, []).append(name)
-            self._prints += [(fingerprint(fact).squares, name) for fact in one.facts]
+            self._prints += [(fingerprint(fact).squares, number) for fact in one.facts]
         self._prints.sort()
 
     def link(self, target: str, wanted: _Weight) -> Link | None:
@@ -229,12 +230,13 @@ class _Search:
 
     def _like(self, wanted: _Weight) -> list[str]:
         """Weights whose values or gradients may be the wanted ones in another order."""
-        found: dict[str, None] = {}
+        found: set[int] = set()
         for fact in wanted.facts:
             squares = fingerprint(fact).squares
-            near = [bisect_left(self._prints, ((1 + far) * squares, "")) for far in (-4 * LOOSE, 4 * LOOSE)]
-            found |= dict.fromkeys(name for _, name in self._prints[slice(*near)])
-        return [name for name in found if self._weights[name].value.size == wanted.value.size]
+            near = [bisect_left(self._prints, ((1 + far) * squares, 0)) for far in (-4 * LOOSE, 4 * LOOSE)]
+            found |= {number for _, number in self._prints[slice(*near)]}
+        names = [self._names[number] for number in sorted(found)]
+        return [name for name in names if self._weights[name].value.size == wanted.value.size]
 
     def _parts(self, whole: _Weight) -> Iterator[tuple[int, str]]:
         """Weights that are parts of a larger one of the candidate, each with its place."""
