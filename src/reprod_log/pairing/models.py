@@ -13,12 +13,21 @@ from math import inf
 
 from reprod_log.pairing.distance import ANOTHER, distance
 from reprod_log.pairing.names import affine_role, closeness, match_names, match_renames
-from reprod_log.pairing.order import best_alignment, roles_together
+from reprod_log.pairing.order import best_alignment, by_signature, roles_together
 from reprod_log.pairing.pairing import How
 from reprod_log.pairing.places import ValuePairs
 from reprod_log.pairing.recorded_map import same_weights
 from reprod_log.pairing.rename import fronts
-from reprod_log.pairing.units import BARE, PairedBy, Unit, UnitPair, recorded_units, take_apart, without_pairs
+from reprod_log.pairing.units import (
+    BARE,
+    PairedBy,
+    Signature,
+    Unit,
+    UnitPair,
+    recorded_units,
+    take_apart,
+    without_pairs,
+)
 from reprod_log.recording import Entry, ModuleInfo, Recording
 
 _LAYER = 100.0
@@ -175,13 +184,24 @@ def _aligned(ours: list[_Item], theirs: list[_Item], decided: Mapping[str, str])
         there = [item for item in theirs[start_there:end_there] if item.ran and item.path not in taken]
         pairs += _best(here, there)
         start_here, start_there = end_here + 1, end_there + 1
-    # What never ran has no place; it may be what the other side runs.
     taken |= {item.path for pair in pairs for item in pair}
     here = [item for item in ours if item.path not in decided and item.path not in taken]
     there = [item for item in theirs if item.path not in taken]
+    alone, alone_there = _alone(here), _alone(there)
+    only = [(one, alone_there[signature]) for signature, one in alone.items() if signature in alone_there]
+    pairs += only
+    # What never ran has no place; it may be what the other side runs.
+    done = {item.path for pair in only for item in pair}
+    here, there = ([item for item in side if item.path not in done] for side in (here, there))
     if not all(item.ran for item in (*here, *there)):
         pairs += [(one, two) for one, two in _best(here, there) if not (one.ran and two.ran)]
     return pairs
+
+
+def _alone(items: Iterable[_Item]) -> dict[Signature, _Item]:
+    """Layers that nothing else could be: those of their kind and shapes that are the only ones left."""
+    groups = by_signature(item.unit for item in items if item.unit is not None and item.kind != BARE)
+    return {item.unit.signature: item for item in items if item.unit and len(groups.get(item.unit.signature, ())) == 1}
 
 
 def _best(ours: list[_Item], theirs: list[_Item]) -> list[tuple[_Item, _Item]]:

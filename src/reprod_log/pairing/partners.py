@@ -11,7 +11,8 @@ from reprod_log.messages import Names, message
 from reprod_log.pairing.anchors import is_informative
 from reprod_log.pairing.links import WeightMap
 from reprod_log.pairing.pairing import CONFIDENCE, Pair, View
-from reprod_log.pairing.places import ValuePairs, is_result, kinds_of_modules, nearest_view, roots_of
+from reprod_log.pairing.places import ValuePairs, is_result, nearest_view, roots_of
+from reprod_log.pairing.rename import fronts
 from reprod_log.recording import OF_MODULES, OF_TENSORS, Array, Entry, Key, Recording
 
 
@@ -43,7 +44,7 @@ class Partners:
         self.moving = (_moving(reference), _moving(candidate))
         self.there = {str(entry.key): entry for entry in candidate.entries}
         self.taken: set[str] = set()
-        self.kinds = kinds_of_modules(reference), kinds_of_modules(candidate)
+        self.like = _kinds_and_sizes(reference), _kinds_and_sizes(candidate)
         self.fed = {own[:2]: other[:2] for own, (other, _) in found.places.items() if own[2].startswith("input")}
         """Calls that take the same."""
         self._covered: dict[tuple[str, bool, int], bool] = {}
@@ -110,9 +111,12 @@ class Partners:
         path, call = self.fed.get((key.path, key.call), ("", None))
         if not path or key.phase != "forward" or not key.role.startswith("output"):
             return None
-        kinds = {self.kinds[0].get(key.path, ""), self.kinds[1].get(path, "")}
+        (kind, held), (other_kind, other_held) = self.like[0].get(key.path, ("", 0)), self.like[1].get(path, ("", 0))
         other = self.there.get(str(replace(key, path=path, call=call)))
-        if len(kinds - {""}) > 1 or other is None or other.shape != entry.shape:
+        # A part of a model takes the same as the whole.
+        if kind != other_kind or held != other_held or not (kind or held):
+            return None
+        if other is None or other.shape != entry.shape:
             return None
         return Pair(entry, other, "order", CONFIDENCE["order"])
 
@@ -214,6 +218,15 @@ class Partners:
             sources = self.weights.by_target[entry.key.path].sources
             return any(not self.weights.is_apart(name) for name in sources)
         return entry.key.path not in self.weights.by_target and entry.key.path in self.moving[1]
+
+
+def _kinds_and_sizes(recording: Recording) -> dict[str, tuple[str, int]]:
+    """The kind of each module, and how many numbers its weights have with those of all modules inside of it."""
+    held: dict[str, int] = {}
+    for module in recording.modules:
+        for front in fronts(module.path):
+            held[front] = held.get(front, 0) + sum(map(prod, module.parameters.values()))
+    return {module.path: (module.kind, held[module.path]) for module in recording.modules}
 
 
 def _moving(recording: Recording) -> frozenset[str]:
