@@ -47,11 +47,17 @@ def test_own_module_that_holds_another_is_not_paired_by_its_tensors() -> None:
 
 @pytest.mark.parametrize(
     ("names", "rename", "how"),
-    [(("fc1", "fc2"), {}, "name"), (("x", "y"), {"fc1": "x", "fc2": "y"}, "rename"), (("x", "y"), {}, "order")],
+    [
+        (("fc1", "fc2"), {}, "name"),
+        (("x", "y"), {"fc1": "x", "fc2": "y"}, "rename"),
+        (("x", "y"), {}, "value"),
+        (("other", "another"), {}, "order"),
+    ],
 )
 def test_how_a_layer_was_found_is_told(names: tuple[str, str], rename: dict[str, str], how: str) -> None:
     ours, theirs = between("1", "2"), Model(PADDLE)
-    theirs.linear(names[0], FIRST, np.ones((5, 4))).linear(names[1], SECOND, np.ones((5, 2)))
+    factor = 3.0 if how == "order" else 1.0
+    theirs.linear(names[0], factor * FIRST, np.ones((5, 4))).linear(names[1], factor * SECOND, np.ones((5, 2)))
     assert {found for _, found in modules(ours, theirs, rename=rename).values()} == {how}
 
 
@@ -60,9 +66,11 @@ def test_layer_paired_in_pieces_has_the_block_that_holds_just_these_as_partner()
     assert modules(attention(), packed_attention())["self"][0] == "attn"
 
 
-def test_block_that_holds_more_than_the_pieces_is_no_partner() -> None:
+def test_block_with_a_layer_too_many_is_the_partner_and_the_layer_is_named() -> None:
     parts = attention(("q_proj", "k_proj", "v_proj", "out_proj", "gate"))
-    assert "attn" not in modules(packed_attention(), parts)
+    assert modules(packed_attention(), parts)["attn"][0] == "self"
+    notes = [str(note) for note in matched(packed_attention(), parts).notes]
+    assert notes == ["layers of the candidate without a partner: self.gate"]
 
 
 def between(*names: str, origins: dict[str, str] = TORCH) -> Model:
@@ -200,3 +208,50 @@ def test_tensor_listed_under_two_names_is_the_one_that_was_recorded(phase: str) 
             theirs.entry(f"step0/{phase}/lstm.{name}", np.ones(shape))
         found = {pair.candidate.key.path for pair in matched(ours, theirs).pairs}
         assert found == {f"lstm.{name}" for name in recorded}
+
+
+# What is left when names, values and order have decided.
+
+
+def test_layer_that_is_the_only_one_of_its_shapes_is_a_partner_in_any_order() -> None:
+    ours, theirs = Model(), Model(PADDLE)
+    for model, names in ((ours, ("a", "b")), (theirs, ("y", "x"))):
+        for name in names:
+            first = name in "ax"
+            shape = (4, 3) if first else (2, 4)
+            model.linear(name, np.full(shape, float(ord(name))), np.ones((5, shape[0])))
+    assert {one: other for one, (other, _) in modules(ours, theirs).items()} == {"a": "x", "b": "y"}
+
+
+def test_what_a_model_is_given_follows_the_model_whatever_its_name() -> None:
+    ours, theirs = Model(), Model(PADDLE)
+    for model, names in ((ours, ("gen", "dis")), (theirs, ("D", "G"))):
+        for name in names:
+            first = name in ("gen", "G")
+            model.module(name, "").linear(f"{name}.fc", FIRST if first else SECOND, np.ones((5, 4 if first else 2)))
+            model.entry(f"step0/data/{name}#0:input.0", np.full((5, 3 if first else 4), 1.0 + first))
+            model.entry(f"step0/forward/{name}#0:output", np.ones((5, 4 if first else 2)))
+    # A loss that is a module on one side only.
+    ours.module("bce", "").entry("step0/data/bce#0:input.1", np.zeros((5, 1)))
+    pairing = matched(ours, theirs)
+    found = {one: other for one, (other, _, _) in partners(pairing).items() if "/data/" in one}
+    assert found == {
+        "step0/data/gen#0:input.0": "step0/data/G#0:input.0",
+        "step0/data/dis#0:input.0": "step0/data/D#0:input.0",
+    }
+    assert pairing.only_in_reference == ()
+
+
+def test_layer_that_runs_twice_stands_for_the_one_that_does_not_run() -> None:
+    random = np.random.default_rng(0)
+    given, middle, wrong = (random.normal(size=(5, 4)) for _ in range(3))
+    weights = [random.normal(size=(4, 4)) for _ in range(2)]
+    ours, theirs = Model(), Model(PADDLE)
+    for model, names, second in ((ours, ("a", "b"), "b#0"), (theirs, ("x", "y"), "x#1")):
+        for name, weight in zip(names, weights, strict=True):
+            model.linear(name, weight)
+        model.entry(f"step0/forward/{names[0]}#0:input.0", given)
+        model.entry(f"step0/forward/{names[0]}#0:output", middle)
+        model.entry(f"step0/forward/{second}:input.0", middle)
+        model.entry(f"step0/forward/{second}:output", wrong if model is theirs else random.normal(size=(5, 4)))
+    assert partners(matched(ours, theirs))["step0/forward/b#0:output"][0] == "step0/forward/x#1:output"

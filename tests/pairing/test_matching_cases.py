@@ -33,8 +33,16 @@ def test_layers_of_equal_names_are_paired_and_weights_turned() -> None:
             assert pair.candidate.hash == ""
 
 
-def test_layers_of_other_names_are_paired_by_the_order_in_which_they_run() -> None:
+def test_layers_of_other_names_are_paired_by_their_weights() -> None:
     ours, theirs = pair_of_models(("x", "y"))
+    found = partners(match(ours.recording(), theirs.recording()))
+    assert found["step0/forward/fc1#0:output"] == ("step0/forward/x#0:output", "value", 1.0)
+    assert found["step0/forward/fc2#0:output"] == ("step0/forward/y#0:output", "value", 1.0)
+
+
+def test_layers_of_other_names_and_weights_are_paired_by_the_order_in_which_they_run() -> None:
+    ours, _ = pair_of_models()
+    theirs = Model(PADDLE).linear("x", FIRST + 7, np.ones((5, 4))).linear("y", SECOND + 7, np.ones((5, 2)))
     found = partners(match(ours.recording(), theirs.recording()))
     assert found["step0/forward/fc1#0:output"] == ("step0/forward/x#0:output", "order", 0.8)
     assert found["step0/forward/fc2#0:output"] == ("step0/forward/y#0:output", "order", 0.8)
@@ -70,7 +78,7 @@ def test_activations_between_layers_are_paired_by_kind_and_shape() -> None:
     theirs.linear("x", FIRST, np.ones((5, 4))).simple("drop", "dropout", (5, 4)).simple("f", "relu", (5, 4))
     theirs.linear("y", SECOND, np.ones((5, 2))).simple("g", "relu", (5, 2))
     assert modules(ours, theirs) == {
-        "fc1": ("x", "order"), "fc2": ("y", "order"), "act": ("f", "order"), "last": ("g", "order"),
+        "fc1": ("x", "value"), "fc2": ("y", "value"), "act": ("f", "order"), "last": ("g", "order"),
     }  # fmt: skip
     pairing = match(ours.recording(), theirs.recording())
     assert unmatched(pairing) == ([], [], ["step0/forward/drop#0:output"])

@@ -17,7 +17,7 @@ from reprod_log.pairing.links import WeightMap
 from reprod_log.pairing.models import Layers, match_layers
 from reprod_log.pairing.pairing import CONFIDENCE, How, Pair, Pairing, View
 from reprod_log.pairing.recorded_map import covered_modules
-from reprod_log.pairing.rename import renamed
+from reprod_log.pairing.rename import is_front, renamed
 from reprod_log.pairing.weight_map import tensor_views
 from reprod_log.recording import OF_MODULES, OF_TENSORS, Entry, Key, ModuleInfo, Recording
 
@@ -61,6 +61,10 @@ class LayerFinder(NameFinder):
                 return self._tensor_entry(entry) or self.named(entry, key, "name")
             if key.path in self._view_sources(entry):
                 return self._tensor_entry(entry)
+        if key.phase == "data" and rule is None and key.path in self.layers.modules:
+            # What a model is given is its module's, under whatever name.
+            path, how = self.layers.modules[key.path]
+            return self.named(entry, replace(key, path=path), how) or super().partner(entry)
         return super().partner(entry)
 
     def structural(self, pairs: Sequence[Pair], alone: Sequence[Entry], left: Sequence[Entry]) -> list[Entry]:
@@ -220,6 +224,9 @@ def _bare(entry: Entry, modules: Mapping[str, ModuleInfo], constant: frozenset[s
     path = entry.key.path
     if entry.key.phase == "buffer":
         return path in constant
+    if entry.key.phase == "data":
+        # A loss may be a module on one side only.
+        return path in modules and not any(one.parameters for one in modules.values() if is_front(path, one.path))
     module = modules.get(path)
     if entry.key.phase not in OF_MODULES or module is None:
         return False

@@ -158,11 +158,15 @@ class _Steps:
         freed = {str(pair.candidate.key): self.named[key] for key, pair in chosen.items() if key in self.named}
         left: list[Entry] = []
         formulated: set[int] = set()
+        wanted = {str(pair.candidate.key) for pair in self.named.values()}
         for entry in waiting:
             known = self.named.get(str(entry.key))
+            fed = None if known is not None else self.finder.by_input(entry)
             inside = not self.results.has(entry.key) and (
                 self.sides[0].has(entry.key) or (known is not None and self.sides[1].has(known.candidate.key))
             )
+            if fed is not None and str(fed.candidate.key) not in wanted:
+                known = fed
             if inside and known is not None:
                 formulated.add(id(known.candidate))
             by_map = self.given and entry.key.phase in OF_TENSORS and not self.finder.is_lost(entry)

@@ -1,29 +1,43 @@
-"""Which layer of one recorded model is which of the other's: by name, rename map, structure, order, values.
+"""Which layer, tensor and module of one recorded program is which of the other's.
 
-Layers with parameters come first, because their shapes say most. What lies between them (activations, pools) is lined
-up in execution order between these anchors; a container belongs to the container that holds the same layers.
+Evidence decides in one order: what is stated, equal names, equal values, and last one alignment in the order of
+execution between what is decided so, by kind, shapes and wording. A module around them is the one that holds the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
 
 from reprod_log.pairing.distance import ANOTHER, distance
-from reprod_log.pairing.names import match_names, match_renames
-from reprod_log.pairing.order import (
-    best_alignment,
-    lone_bare_units,
-    match_loose,
-    match_order,
-    match_single_tensors,
-    match_structure,
-)
+from reprod_log.pairing.names import affine_role, closeness, match_names, match_renames
+from reprod_log.pairing.order import best_alignment, by_signature, roles_together
 from reprod_log.pairing.pairing import How
 from reprod_log.pairing.places import ValuePairs
+from reprod_log.pairing.recorded_map import same_weights
 from reprod_log.pairing.rename import fronts
-from reprod_log.pairing.units import BARE, PIECE, PairedBy, Unit, UnitPair, recorded_units, take_apart, without_pairs
-from reprod_log.recording import ModuleInfo, Recording
+from reprod_log.pairing.units import (
+    BARE,
+    PairedBy,
+    Signature,
+    Unit,
+    UnitPair,
+    recorded_units,
+    take_apart,
+    without_pairs,
+)
+from reprod_log.recording import Entry, ModuleInfo, Recording
+
+_LAYER = 100.0
+"""A layer with weights outweighs all modules and tensors around it."""
+_WORDING = 0.05
+"""Wording decides only between otherwise equal alignments."""
+_LARGEST_TABLE = 250_000
+"""Longer sequences are paired one by one from both ends first, as far as they fit."""
+_HOW: Mapping[PairedBy, How] = {"name": "name", "rename": "rename", "values": "value", "execution order": "order"}
+"""How entries count as paired whose units were paired so."""
 
 
 @dataclass(frozen=True)
@@ -37,286 +51,227 @@ class Layers:
 
 
 def match_layers(reference: Recording, candidate: Recording, *, rename: Mapping[str, str]) -> Layers:
-    """The modules of both recordings lined up as far as they can be."""
+    """The modules and units of both recordings as far as they have partners."""
     ours, theirs = recorded_units(reference), recorded_units(candidate)
-    modules_here = {front for module in reference.modules for front in fronts(module.path)}
-    units_here = {front for unit in ours for front in fronts(unit.path)}
-    pairs = _unit_pairs(
-        ours,
-        theirs,
-        # A rule for a module without tensors (an activation) is followed by its entries; there is no unit to pair.
-        {old: new for old, new in rename.items() if old in modules_here and old in units_here},
-        (_execution_order(reference), _execution_order(candidate)),
-        (_ends(reference), _ends(candidate)),
-        _same_modules(reference, candidate),
+    known = {front for unit in ours for front in fronts(unit.path)}
+    known &= {front for module in reference.modules for front in fronts(module.path)}
+    # A rule for a module without tensors (an activation) is followed by its entries; there is no unit to pair.
+    units = match_renames(ours, theirs, {old: new for old, new in rename.items() if old in known})
+    units += match_names(*without_pairs(ours, theirs, units))
+    here, there = without_pairs(ours, theirs, units)
+    if here or there:
+        values = ValuePairs.of(reference.entries, candidate.entries).modules
+        by_path = {unit.path: unit for unit in there}
+        partners = [(unit, by_path.get(values.get(unit.path, ""))) for unit in here]
+        units += [UnitPair(one, two, "values") for one, two in partners if two is not None and one.fits(two)]
+        units += same_weights(reference, candidate, *without_pairs(ours, theirs, units))
+    here, there = take_apart(*without_pairs(ours, theirs, units))
+    aligned = _aligned(
+        _items(reference, (*here, *(pair.source for pair in units))),
+        _items(candidate, (*there, *(pair.target for pair in units))),
+        {pair.source.path: pair.target.path for pair in units},
     )
-    pairs += _lone_tensors(*without_pairs(ours, theirs, pairs), reference, candidate)
+    pairs = [UnitPair(one.unit, two.unit, "execution order") for one, two in aligned if one.unit and two.unit]
+    units += roles_together(pairs)
     modules: dict[str, tuple[str, How]] = {}
-    for pair in pairs:
-        if pair.source.kind != BARE and PIECE not in (pair.source.class_name, pair.target.class_name):
+    for pair in units:
+        if pair.is_whole:
             modules.setdefault(pair.source.owner, (pair.target.owner, _HOW[pair.how]))
-    modules |= _own_layers(pairs, modules, _leaves(ours), _leaves(theirs))
-    modules |= _between_anchors(reference, candidate, modules)
-    pieces = [pair for pair in pairs if PIECE in (pair.source.class_name, pair.target.class_name)]
-    in_pieces = {owner for pair in pieces for owner in (pair.source.owner, pair.target.owner)}
-    modules = {path: partner for path, partner in modules.items() if path not in in_pieces}
-    modules |= _wholes(reference, candidate, pieces)
-    modules |= _containers(reference, candidate, modules)
-    done_here, done_there = {pair.source.path for pair in pairs}, {pair.target.path for pair in pairs}
-    return Layers(
-        modules,
-        tuple(pairs),
-        tuple(unit.path for unit in ours if unit.path not in done_here),
-        tuple(unit.path for unit in theirs if unit.path not in done_there),
-    )
-
-
-def _same_modules(reference: Recording, candidate: Recording) -> Mapping[str, str]:
-    """Modules that take and give the same, where names leave anything open."""
-    ours, theirs = ({module.path: module.parameters for module in side.modules} for side in (reference, candidate))
-    if all(path in theirs for path, held in ours.items() if held):
-        return {}
-    return ValuePairs.of(reference.entries, candidate.entries).modules
-
-
-def _lone_tensors(
-    ours: Iterable[Unit], theirs: Iterable[Unit], reference: Recording, candidate: Recording
-) -> list[UnitPair]:
-    """Tensors outside of layers that are alone of their shape on either side and whose values agree."""
-    here, there = (
-        {
-            one.key.path: one
-            for one in reversed(side.of_run(""))
-            if one.key.phase == "parameter" and one.detail != "summary"
-        }
-        for side in (reference, candidate)
-    )
-    return [
-        replace(pair, how="values")
-        for pair in lone_bare_units(ours, theirs)
-        if (one := here.get(pair.source.path)) is not None
-        and (other := there.get(pair.target.path)) is not None
-        and distance(one, other) < ANOTHER
-    ]
-
-
-def _unit_pairs(
-    ours: tuple[Unit, ...],
-    theirs: tuple[Unit, ...],
-    rename: Mapping[str, str],
-    orders: tuple[Mapping[str, int], Mapping[str, int]],
-    ends: tuple[Mapping[str, int], Mapping[str, int]],
-    same: Mapping[str, str],
-) -> list[UnitPair]:
-    pairs = match_renames(ours, theirs, rename)
-    pairs += match_names(*without_pairs(ours, theirs, pairs))
-    here, there = without_pairs(ours, theirs, pairs)
-    by_path = {unit.path: unit for unit in there}
-    for unit in here:
-        partner = by_path.get(same.get(unit.path, ""))
-        if partner is not None and unit.fits(partner):
-            pairs.append(UnitPair(unit, partner, "values"))
-    here, there = take_apart(*without_pairs(ours, theirs, pairs))
-    decided = {pair.source.path: pair.target.path for pair in pairs}
-    in_order = (
-        _sorted((*(pair.source for pair in pairs), *here), orders[0]),
-        _sorted((*(pair.target for pair in pairs), *there), orders[1]),
-    )
-    pairs += match_order(*in_order, decided, how="execution order")
-    found, _ = match_structure(*without_pairs(here, there, pairs))
-    pairs += found
-    pairs += match_single_tensors(*without_pairs(here, there, pairs))
-    return pairs + match_loose(*without_pairs(here, there, pairs), pairs, *ends)
-
-
-def _sorted(units: Iterable[Unit], order: Mapping[str, int]) -> list[Unit]:
-    """Units in the order of their first call; what never ran stays out."""
-    return sorted((unit for unit in units if unit.owner in order), key=lambda unit: order[unit.owner])
-
-
-def _execution_order(recording: Recording) -> dict[str, int]:
-    order: dict[str, int] = {}
-    for place, entry in enumerate(recording.entries):
-        if entry.key.phase == "forward":
-            order.setdefault(entry.key.path, place)
-    return order
-
-
-def _ends(recording: Recording) -> dict[str, int]:
-    """The place of every module's first output, so that a block comes after what it holds."""
-    ends: dict[str, int] = {}
-    for place, entry in enumerate(recording.entries):
-        if entry.key.phase == "forward" and entry.key.role.startswith("output"):
-            ends.setdefault(entry.key.path, place)
-    return ends
-
-
-def _leaves(units: Iterable[Unit]) -> frozenset[str]:
-    """Owners of tensors that hold no other owner: a norm written by hand, say, and not a block."""
-    owners = {unit.owner for unit in units}
-    parents = {path.rpartition(".")[0] for path in owners if path}
-    while more := {path.rpartition(".")[0] for path in parents if path} - parents:
-        parents |= more
-    return frozenset(owners - parents)
-
-
-def _own_layers(
-    pairs: Iterable[UnitPair], modules: Mapping[str, tuple[str, How]], ours: frozenset[str], theirs: frozenset[str]
-) -> dict[str, tuple[str, How]]:
-    """Modules that hold tensors of their own making and nothing else, when all of these have partners in one module."""
-    there: dict[str, set[str]] = {}
-    back: dict[str, set[str]] = {}
-    ways: dict[str, How] = {}
-    for pair in pairs:
-        if pair.source.kind == BARE:
-            there.setdefault(pair.source.owner, set()).add(pair.target.owner)
-            back.setdefault(pair.target.owner, set()).add(pair.source.owner)
-            ways.setdefault(pair.source.owner, _HOW[pair.how])
-    taken = {partner for partner, _ in modules.values()}
-    found: dict[str, tuple[str, How]] = {}
-    for owner, partners in there.items():
-        partner = next(iter(partners))
-        alone = len(partners) == 1 and len(back[partner]) == 1
-        if alone and owner in ours and partner in theirs and owner not in modules and partner not in taken:
-            found[owner] = (partner, ways[owner])
-    return found
-
-
-_HOW: Mapping[PairedBy, How] = {
-    "name": "name",
-    "rename": "rename",
-    "values": "value",
-    "registration order": "order",
-    "execution order": "order",
-    "role": "structure",
-    "only fit": "structure",
-    "close name": "structure",
-    "numbering": "structure",
-}
-"""How entries count as paired whose units were paired so."""
-
-
-def _between_anchors(
-    reference: Recording, candidate: Recording, anchors: Mapping[str, tuple[str, How]]
-) -> dict[str, tuple[str, How]]:
-    """Modules without parameters that run between the same two anchors, lined up by kind and output shape."""
-    ours, theirs = _leaf_calls(reference), _leaf_calls(candidate)
-    place_there = {call.path: place for place, call in enumerate(theirs)}
-    found: dict[str, tuple[str, How]] = {}
-    taken = {partner for partner, _ in anchors.values()}
-    start_here = start_there = 0
-    for end_here in [*(i for i, call in enumerate(ours) if call.path in anchors), len(ours)]:
-        end_there = place_there.get(anchors[ours[end_here].path][0], -1) if end_here < len(ours) else len(theirs)
-        if end_there < start_there:
-            # The other side runs this layer elsewhere, or not at all: nothing is known about what lies between.
-            continue
-        segment = [call for call in theirs[start_there:end_there] if call.path not in taken]
-        for one, other in best_alignment(ours[start_here:end_here], segment, _Call.likeness):
-            if one.path not in anchors and one.path not in found:
-                how: How = "name" if one.path == other.path else "order"
-                found[one.path] = (other.path, how)
-                taken.add(other.path)
-        start_here, start_there = end_here + 1, end_there + 1
-    return found
+    for one, two in aligned:
+        if one.unit is None:
+            modules.setdefault(one.path, (two.path, "name" if one.path == two.path else "order"))
+    modules |= _holders(reference, candidate, modules, units)
+    done = {unit.path for pair in units for unit in (pair.source, pair.target)}
+    left = ([unit.path for unit in side if unit.path not in done] for side in (ours, theirs))
+    return Layers(modules, tuple(units), *map(tuple, left))
 
 
 @dataclass(frozen=True)
-class _Call:
-    path: str
-    kind: str
-    shape: tuple[int, ...]
+class _Item:
+    """A layer, a tensor outside of one, or a module without tensors, at its place in the order of execution."""
 
-    def likeness(self, other: _Call) -> float:
+    path: str
+    place: float
+    unit: Unit | None
+    kind: str
+    given: Entry | None
+    """What a module without tensors gives, or the tensor of a unit that is one and never ran."""
+
+    def likeness(self, other: _Item) -> float:
         """0: not the same thing; more: surer."""
+        if self.unit is not None and other.unit is not None:
+            if not (self.ran and other.ran) and self.kind == BARE and not _same_values(self.given, other.given):
+                # Nothing but its shape would speak for it.
+                return 0.0
+            return _unit_likeness(self.unit, other.unit)
+        if self.given is None or other.given is None or self.unit is not None or other.unit is not None:
+            return 0.0
+        return self._call_likeness(other, self.given.shape, other.given.shape)
+
+    @property
+    def ran(self) -> bool:
+        return self.place < inf
+
+    def _call_likeness(self, other: _Item, own: tuple[int, ...], theirs: tuple[int, ...]) -> float:
         named_alike = self.path.rpartition(".")[2] == other.path.rpartition(".")[2]
-        if sorted(self.shape) != sorted(other.shape):
+        if sorted(own) != sorted(theirs):
             # A pool or an upsampling with another setting (ceil_mode, stride, size) is still that layer.
-            alike = named_alike and self.kind == other.kind != "" and len(self.shape) == len(other.shape)
+            alike = named_alike and self.kind == other.kind != "" and len(own) == len(theirs)
             return 1.0 if alike else 0.0
         if self.kind and other.kind:
             return 2.0 if self.kind == other.kind else 0.0
         return 1.5 if named_alike else 0.5
 
 
-def _leaf_calls(recording: Recording) -> list[_Call]:
-    """First calls of modules without children, in execution order."""
+def _same_values(one: Entry | None, other: Entry | None) -> bool:
+    return one is not None and other is not None and distance(one, other) < ANOTHER
+
+
+def _unit_likeness(one: Unit, other: Unit) -> float:
+    if one.kind != other.kind:
+        return 0.0
+    if not one.fits(other):
+        return 0.3 * _LAYER if one.kind != BARE and one.fits_partly(other) else 0.0
+    if one.kind == BARE and len({affine_role(one.path), affine_role(other.path)} - {None}) == 2:
+        return 0.0
+    return (2.0 if one.kind == BARE else _LAYER) + _WORDING * closeness(one.path, other.path)
+
+
+def _items(recording: Recording, units: Sequence[Unit]) -> list[_Item]:
+    """What may have a partner, in the order in which it ends; what never ran comes last, in that of registration."""
     by_path = {module.path: module for module in recording.modules}
     parents = {path.rpartition(".")[0] for path in by_path if path}
-    known = {unit.owner for unit in recorded_units(recording)}
-    calls: dict[str, _Call] = {}
-    for entry in recording.entries:
+    owners = {unit.owner for unit in units}
+    starts: dict[str, int] = {}
+    ends: dict[str, int] = {}
+    tensors: dict[str, Entry] = {}
+    calls: list[_Item] = []
+    for place, entry in enumerate(recording.entries):
         path = entry.key.path
-        if entry.key.phase != "forward" or path in calls or entry.key.run or entry.key.role.startswith("input"):
+        if entry.key.phase == "parameter" and not entry.key.run and entry.detail != "summary":
+            tensors.setdefault(path, entry)
+        if entry.key.phase != "forward" or entry.key.run or path in ends:
             continue
-        if path in known or path not in parents:
-            calls[path] = _Call(path, _kind(by_path.get(path)), entry.shape)
-    return list(calls.values())
+        starts.setdefault(path, place)
+        if not entry.key.role.startswith("input"):
+            ends[path] = place
+            if path not in owners and path not in parents:
+                calls.append(_Item(path, place, None, _kind(by_path.get(path)), entry))
+    placed = [
+        _Item(unit.path, ends.get(unit.owner, starts.get(unit.owner, inf)), unit, unit.kind, tensors.get(unit.path))
+        for unit in sorted(units, key=lambda unit: affine_role(unit.path) == "shift")
+    ]
+    return sorted((*placed, *calls), key=lambda item: item.place)
 
 
 def _kind(module: ModuleInfo | None) -> str:
     return "" if module is None else module.kind or module.type.lower()
 
 
-def _wholes(reference: Recording, candidate: Recording, pieces: Iterable[UnitPair]) -> dict[str, tuple[str, How]]:
-    """Layers that were paired in pieces (an attention layer), with the block that holds just these pieces there."""
-    found: dict[str, tuple[str, How]] = {}
-    pieces = list(pieces)
-    for side, recording in enumerate((candidate, reference) if pieces else ()):
-        held: dict[frozenset[str], str] = {}
-        units = {unit.owner for unit in recorded_units(recording) if unit.kind != BARE}
-        for path, content in _contents(recording, None).items():
-            held.setdefault(frozenset(content & units), path)
-        parts: dict[str, set[str]] = {}
-        for pair in pieces:
-            whole, part = (pair.source, pair.target) if side == 0 else (pair.target, pair.source)
-            if whole.class_name == PIECE:
-                parts.setdefault(whole.owner, set()).add(part.owner)
-        for whole_path, owners in parts.items():
-            block = held.get(frozenset(owners))
-            if block is not None and len(owners) > 1:
-                found |= {whole_path: (block, "structure")} if side == 0 else {block: (whole_path, "structure")}
-    return found
+def _aligned(ours: list[_Item], theirs: list[_Item], decided: Mapping[str, str]) -> list[tuple[_Item, _Item]]:
+    """New pairs, in order and none crossing another, between those that are decided and that run in one order."""
+    place_there = {item.path: place for place, item in enumerate(theirs)}
+    taken = set(decided.values())
+    anchors = [
+        (place, place_there[decided[item.path]])
+        for place, item in enumerate(ours)
+        if item.path in decided and decided[item.path] in place_there
+    ]
+    pairs: list[tuple[_Item, _Item]] = []
+    start_here = start_there = 0
+    for end_here, end_there in (*_rising(anchors), (len(ours), len(theirs))):
+        here = [item for item in ours[start_here:end_here] if item.ran and item.path not in decided]
+        there = [item for item in theirs[start_there:end_there] if item.ran and item.path not in taken]
+        pairs += _best(here, there)
+        start_here, start_there = end_here + 1, end_there + 1
+    taken |= {item.path for pair in pairs for item in pair}
+    here = [item for item in ours if item.path not in decided and item.path not in taken]
+    there = [item for item in theirs if item.path not in taken]
+    alone, alone_there = _alone(here), _alone(there)
+    only = [(one, alone_there[signature]) for signature, one in alone.items() if signature in alone_there]
+    pairs += only
+    # What never ran has no place; it may be what the other side runs.
+    done = {item.path for pair in only for item in pair}
+    here, there = ([item for item in side if item.path not in done] for side in (here, there))
+    if not all(item.ran for item in (*here, *there)):
+        pairs += [(one, two) for one, two in _best(here, there) if not (one.ran and two.ran)]
+    return pairs
 
 
-def _containers(
-    reference: Recording, candidate: Recording, modules: Mapping[str, tuple[str, How]]
+def _alone(items: Iterable[_Item]) -> dict[Signature, _Item]:
+    """Layers that nothing else could be: those of their kind and shapes that are the only ones left."""
+    groups = by_signature(item.unit for item in items if item.unit is not None and item.kind != BARE)
+    return {item.unit.signature: item for item in items if item.unit and len(groups.get(item.unit.signature, ())) == 1}
+
+
+def _best(ours: list[_Item], theirs: list[_Item]) -> list[tuple[_Item, _Item]]:
+    straight = list(zip(ours, theirs, strict=False))
+    if len(ours) == len(theirs) and all(one.likeness(two) >= 2.0 for one, two in straight):
+        # One by one all fit: no other alignment has as many pairs, and a table of thousands would take minutes.
+        return straight
+    if len(ours) * len(theirs) > _LARGEST_TABLE:
+        same = next((place for place, (one, two) in enumerate(straight) if one.likeness(two) < 2.0), len(straight))
+        backwards = list(zip(reversed(ours[same:]), reversed(theirs[same:]), strict=False))
+        last = next((place for place, (one, two) in enumerate(backwards) if one.likeness(two) < 2.0), len(backwards))
+        if same or last:
+            rest = _best(ours[same : len(ours) - last], theirs[same : len(theirs) - last])
+            return [*straight[:same], *rest, *reversed(backwards[:last])]
+    return best_alignment(ours, theirs, _Item.likeness)
+
+
+def _rising(anchors: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The longest part of pairs of places (in the order of the first) whose second places rise."""
+    tails: list[int] = []
+    chains: list[int] = []
+    before: list[int | None] = []
+    for number, (_, place) in enumerate(anchors):
+        length = bisect_left(tails, place)
+        before.append(chains[length - 1] if length else None)
+        tails[length : length + 1] = [place]
+        chains[length : length + 1] = [number]
+    found = []
+    last = chains[-1] if chains else None
+    while last is not None:
+        found.append(anchors[last])
+        last = before[last]
+    return found[::-1]
+
+
+def _holders(
+    reference: Recording,
+    candidate: Recording,
+    modules: Mapping[str, tuple[str, How]],
+    units: Iterable[UnitPair],
 ) -> dict[str, tuple[str, How]]:
-    """Containers that hold the same layers; of several wrapped around the same ones, outermost with outermost."""
-    ours, theirs = _contents(reference, modules), _contents(candidate, None)
-    there: dict[frozenset[str], list[str]] = {}
+    """Modules that hold the same layers, parts of layers or tensors; of several around the same, outermost with
+    outermost."""
+    held = [(path, partner) for path, (partner, _) in modules.items()]
+    held += [(pair.source.owner, pair.target.owner) for pair in units if not pair.is_whole]
+    ours, theirs = _contents(reference, [one for one, _ in held]), _contents(candidate, [two for _, two in held])
     taken = {partner for partner, _ in modules.values()}
-    for path, held in theirs.items():
+    there: dict[frozenset[int], list[str]] = {}
+    for path, content in theirs.items():
         if path not in taken:
-            there.setdefault(held, []).append(path)
-    here: dict[frozenset[str], list[str]] = {}
-    partners = {partner for partner, _ in modules.values()}
-    for path, held in ours.items():
-        if path not in modules and held:
-            here.setdefault(held, []).append(path)
-    found: dict[str, tuple[str, How]] = {}
-    wanted: dict[frozenset[str], list[str]] = {}
-    for held, paths in there.items():
-        # Several hold the same paired layers when they also hold containers of their own.
-        wanted.setdefault(held & partners, []).extend(paths)
-    for held, paths in here.items():
-        for one, other in zip(sorted(paths, key=_depth), sorted(wanted.get(held, []), key=_depth), strict=False):
-            found[one] = (other, "name" if one == other else "structure")
-    return found
+            there.setdefault(content, []).append(path)
+    here: dict[frozenset[int], list[str]] = {}
+    for path, content in ours.items():
+        if path not in modules:
+            here.setdefault(content, []).append(path)
+    return {
+        one: (two, "name" if one == two else "structure")
+        for content, paths in here.items()
+        for one, two in zip(sorted(paths, key=_depth), sorted(there.get(content, []), key=_depth), strict=False)
+    }
 
 
-def _contents(recording: Recording, modules: Mapping[str, tuple[str, How]] | None) -> dict[str, frozenset[str]]:
-    """For each container that ran the layers below it, under the candidate's names."""
-    ran = _execution_order(recording)
-    contents: dict[str, set[str]] = {module.path: set() for module in recording.modules if module.path in ran}
-    leaves = set(modules) if modules is not None else set(contents)
-    for path in leaves:
-        name = modules[path][0] if modules is not None else path
-        parent = path
-        while parent:
-            parent = parent.rpartition(".")[0]
-            if parent in contents:
-                contents[parent].add(name)
-    return {path: frozenset(held) for path, held in contents.items() if held}
+def _contents(recording: Recording, held: Iterable[str]) -> dict[str, frozenset[int]]:
+    """For each module that ran the numbers of what lies in it."""
+    ran = {entry.key.path for entry in recording.entries if entry.key.phase == "forward"}
+    contents: dict[str, set[int]] = {module.path: set() for module in recording.modules if module.path in ran}
+    for number, path in enumerate(held):
+        for front in contents.keys() & fronts(path):
+            contents[front].add(number)
+    return {path: frozenset(numbers) for path, numbers in contents.items() if numbers}
 
 
 def _depth(path: str) -> int:

@@ -65,9 +65,9 @@ def match_order(
         # One by one all fit: no other alignment has as many pairs, and a table of thousands would take minutes.
         straight = list(zip(sources, targets, strict=True))
         if all(score(*pair) >= _FITS for pair in straight):
-            return _roles_together([UnitPair(one, other, how) for one, other in straight if one.path not in decided])
+            return roles_together([UnitPair(one, other, how) for one, other in straight if one.path not in decided])
     pairs = best_alignment(sources, targets, score)
-    return _roles_together([UnitPair(one, other, how) for one, other in pairs if one.path not in decided])
+    return roles_together([UnitPair(one, other, how) for one, other in pairs if one.path not in decided])
 
 
 def _unit_score(unit: Unit, other: Unit, decided: Mapping[str, str], bound: set[str]) -> float:
@@ -80,7 +80,7 @@ def _unit_score(unit: Unit, other: Unit, decided: Mapping[str, str], bound: set[
     return _FITS_PARTLY if unit.fits_partly(other) else 0.0
 
 
-def _roles_together(pairs: Sequence[UnitPair]) -> list[UnitPair]:
+def roles_together(pairs: Sequence[UnitPair]) -> list[UnitPair]:
     """The pairs, those that make queries, keys and values one after the other put together by role.
 
     In which order these are called (or registered) is each author's own.

@@ -12,6 +12,7 @@ from reprod_log.pairing.anchors import is_informative
 from reprod_log.pairing.links import WeightMap
 from reprod_log.pairing.pairing import CONFIDENCE, Pair, View
 from reprod_log.pairing.places import ValuePairs, is_result, nearest_view, roots_of
+from reprod_log.pairing.rename import fronts
 from reprod_log.recording import OF_MODULES, OF_TENSORS, Array, Entry, Key, Recording
 
 
@@ -43,6 +44,9 @@ class Partners:
         self.moving = (_moving(reference), _moving(candidate))
         self.there = {str(entry.key): entry for entry in candidate.entries}
         self.taken: set[str] = set()
+        self.like = _kinds_and_sizes(reference), _kinds_and_sizes(candidate)
+        self.fed = {own[:2]: other[:2] for own, (other, _) in found.places.items() if own[2].startswith("input")}
+        """Calls that take the same."""
         self._covered: dict[tuple[str, bool, int], bool] = {}
         self.layouts: dict[tuple[str, str, str], View | None] = {}
         """Of modules' tensors that differ, by both paths and the role."""
@@ -100,6 +104,21 @@ class Partners:
             # Whoever uses what a program returns depends on its shape.
             return None
         return Pair(entry, other, "value", CONFIDENCE["value"], view)
+
+    def by_input(self, entry: Entry) -> Pair | None:
+        """What a call gives that takes the same as one of the other side, where nothing else pairs them."""
+        key = entry.key
+        path, call = self.fed.get((key.path, key.call), ("", None))
+        if not path or key.phase != "forward" or not key.role.startswith("output"):
+            return None
+        (kind, held), (other_kind, other_held) = self.like[0].get(key.path, ("", 0)), self.like[1].get(path, ("", 0))
+        other = self.there.get(str(replace(key, path=path, call=call)))
+        # A part of a model takes the same as the whole.
+        if kind != other_kind or held != other_held or not (kind or held):
+            return None
+        if other is None or other.shape != entry.shape:
+            return None
+        return Pair(entry, other, "order", CONFIDENCE["order"])
 
     def laid_out(self, pair: Pair) -> Pair:
         """A pair of tensors that differ, in the layout in which they are closest: that of their module's first call."""
@@ -199,6 +218,15 @@ class Partners:
             sources = self.weights.by_target[entry.key.path].sources
             return any(not self.weights.is_apart(name) for name in sources)
         return entry.key.path not in self.weights.by_target and entry.key.path in self.moving[1]
+
+
+def _kinds_and_sizes(recording: Recording) -> dict[str, tuple[str, int]]:
+    """The kind of each module, and how many numbers its weights have with those of all modules inside of it."""
+    held: dict[str, int] = {}
+    for module in recording.modules:
+        for front in fronts(module.path):
+            held[front] = held.get(front, 0) + sum(map(prod, module.parameters.values()))
+    return {module.path: (module.kind, held[module.path]) for module in recording.modules}
 
 
 def _moving(recording: Recording) -> frozenset[str]:

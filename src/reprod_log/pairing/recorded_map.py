@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from math import prod
@@ -10,15 +11,15 @@ from math import prod
 import numpy as np
 
 from reprod_log.frameworks.module_tree import join
-from reprod_log.pairing.anchors import is_informative, same_numbers
+from reprod_log.pairing.anchors import LOOSE, Index, fingerprint, is_informative, same_numbers
 from reprod_log.pairing.links import AS_IS, Link, Recipe, WeightMap, joined_recipes, single_recipes
-from reprod_log.pairing.units import UnitPair
+from reprod_log.pairing.units import Unit, UnitPair
 from reprod_log.pairing.weight_map import make_plan
 from reprod_log.recording import Array, Entry, Recording
 
 _FLOAT64 = "float64"
 _MOST_TRIED = 64
-"""Weights of one size that are tried for another."""
+"""Weights of one size that are tried for a part of another size."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,22 @@ def recorded_map(
         name: one for name, one in links.items() if name in settled or (name in told and taken.isdisjoint(one.sources))
     }
     return WeightMap(tuple(_with_plain(ours, theirs, kept | found).values()))
+
+
+def same_weights(
+    reference: Recording, candidate: Recording, ours: Sequence[Unit], theirs: Sequence[Unit]
+) -> list[UnitPair]:
+    """Units that hold the same values, where only one of either side holds them."""
+    here, there = _weights(reference), _weights(candidate)
+    holders = [(unit, here[name].value) for unit in ours for name in unit.tensors if name in here]
+    index = Index(dict(enumerate(value for _, value in holders)))
+    found: dict[str, list[UnitPair]] = {}
+    for unit in theirs:
+        anchors = [anchor for name in unit.tensors if name in there for anchor in index.find(there[name].value)]
+        same = {one.path: one for one in (holders[anchor.number][0] for anchor in anchors) if one.fits(unit)}
+        for one in same.values() if len(same) == 1 else ():
+            found.setdefault(one.path, []).append(UnitPair(one, unit, "values"))
+    return [pairs[0] for pairs in found.values() if len(pairs) == 1]
 
 
 def _with_plain(
@@ -178,8 +195,12 @@ class _Search:
     def __init__(self, weights: Mapping[str, _Weight]) -> None:
         self._weights = weights
         self._by_size: dict[int, list[str]] = {}
-        for name, one in weights.items():
+        self._names = list(weights)
+        self._prints: list[tuple[float, int]] = []
+        for number, (name, one) in enumerate(weights.items()):
             self._by_size.setdefault(one.value.size, []).append(name)
+            self._prints += [(fingerprint(fact).squares, number) for fact in one.facts]
+        self._prints.sort()
 
     def link(self, target: str, wanted: _Weight) -> Link | None:
         """The weight as one of the reference's in another form, as a part of one, or as several joined: the first with
@@ -194,8 +215,8 @@ class _Search:
     def _options(self, target: str, wanted: _Weight) -> Iterator[tuple[Link, bool]]:
         size, shape = wanted.value.size, wanted.value.shape
         larger = [length for length in self._by_size if length > size and length % size == 0]
-        for length in (size, *larger):
-            for name in self._by_size.get(length, ())[:_MOST_TRIED]:
+        for group in (self._like(wanted), *(self._by_size[length][:_MOST_TRIED] for length in larger)):
+            for name in group:
                 source = self._weights[name].value.shape
                 for recipe in single_recipes(source, shape):
                     yield from self._if_true(Link(target, shape, (name,), (source,), recipe, "values"), wanted)
@@ -206,6 +227,16 @@ class _Search:
             if sum(map(prod, sources)) == size:
                 for recipe in joined_recipes(sources, shape):
                     yield from self._if_true(Link(target, shape, names, sources, recipe, "values"), wanted)
+
+    def _like(self, wanted: _Weight) -> list[str]:
+        """Weights whose values or gradients may be the wanted ones in another order."""
+        found: set[int] = set()
+        for fact in wanted.facts:
+            squares = fingerprint(fact).squares
+            near = [bisect_left(self._prints, ((1 + far) * squares, 0)) for far in (-4 * LOOSE, 4 * LOOSE)]
+            found |= {number for _, number in self._prints[slice(*near)]}
+        names = [self._names[number] for number in sorted(found)]
+        return [name for name in names if self._weights[name].value.size == wanted.value.size]
 
     def _parts(self, whole: _Weight) -> Iterator[tuple[int, str]]:
         """Weights that are parts of a larger one of the candidate, each with its place."""

@@ -124,6 +124,11 @@ class UnitPair:
         """Whether a name decided: such a pair is not put in question by anything that follows."""
         return self.how in ("name", "rename")
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether whole layers are paired, and not parts of them or single tensors."""
+        return self.source.kind != BARE and PIECE not in (self.source.class_name, self.target.class_name)
+
 
 def without_pairs(
     ours: Iterable[Unit], theirs: Iterable[Unit], pairs: Iterable[UnitPair]
