@@ -95,6 +95,26 @@ def test_one_mistake_has_one_cause(candidate: Net, more: dict[str, Any], expecte
     assert remarks(found) == []
 
 
+class Twice(torch.nn.Module):
+    """One activation behind two layers."""
+
+    def __init__(self, slope: float) -> None:
+        super().__init__()
+        self.first, self.last = torch.nn.Linear(6, 7), torch.nn.Linear(7, 3)
+        self.act = torch.nn.LeakyReLU(slope)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.act(self.last(self.act(self.first(x))))
+
+
+def test_layer_that_is_called_twice_explains_what_lies_between_its_calls() -> None:
+    torch.manual_seed(0)
+    found = align_models(Twice(0.1), Twice(0.3), INPUTS, targets=TARGETS, loss=functional.mse_loss, optimizer=sgd())
+    (cause,) = causes(found)
+    assert "negative_slope of act" in cause
+    assert remarks(found) == []
+
+
 def test_correct_port_is_not_run_again() -> None:
     found = aligned(Net())
     assert found.passed

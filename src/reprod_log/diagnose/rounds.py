@@ -221,11 +221,10 @@ class _Local:
     def __init__(self, case: Case, roots: Collection[str]) -> None:
         self._case, self._roots = case, roots
         self._first = case.data.steps[0] if case.data.steps else 0
-        self._order = {
-            key.path: place
-            for place, key in reversed(list(enumerate(one for one in case.judgements if one.phase == "forward")))
-            if not key.run
-        }
+        ran = [key.path for key in case.judgements if key.phase == "forward" and not key.run]
+        self._order = {path: place for place, path in reversed(list(enumerate(ran)))}
+        """When each module was called first, and last."""
+        self._last = {path: place for place, path in enumerate(ran)}
         self._misfed = {
             key.path
             for key in case.failed
@@ -337,7 +336,7 @@ class _Local:
             )
         if place.kind == "backward":
             mine = self._order.get(place.path, 0)
-            return any(self._order.get(one.path, 0) >= mine for one in inner)
+            return any(self._last.get(one.path, 0) >= mine for one in inner)
         return False
 
 
