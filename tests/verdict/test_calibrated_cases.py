@@ -156,7 +156,12 @@ def test_data_must_be_the_same_bit_for_bit() -> None:
     same = only(judged(evidence(key, float32=measured(0.0))))
     assert told(same) == (key, "PASS", "", "inputs, bit for bit")
     assert numbers(same) == [("differing", 0.0, 0.0, True, None)]
-    other = only(judged(evidence(key, float32=measured(1e-30, differing=1))))
+    rounded = only(judged(evidence(key, float32=measured(1e-30, differing=1))))
+    reason = "both programs computed this input, and 1 of 100 values differ by rounding"
+    assert told(rounded) == (key, "SUSPECT", reason, "inputs, bit for bit")
+    exact = measured(1e-30, differing=1, candidate_dtype="int64")
+    assert only(judged(evidence(key, float32=exact))).status is Status.FAIL
+    other = only(judged(evidence(key, float32=measured(1e-5, differing=1))))
     assert told(other) == (
         key, "FAIL", "the two sides were given different data: 1 of 100 differ", "inputs, bit for bit",
     )  # fmt: skip
@@ -345,7 +350,7 @@ def test_gradient_that_jumps_at_one_step_passes_and_says_so() -> None:
     verdict = judged(*steps(1, 1, 1000))
     assert verdict.passed
     jumped = verdict.judgements[2]
-    reason = "jumps at this step and not at the others, as when an activation lands on the other side"
+    reason = "jumps at this step and not at the others, as when an activation lands on the other side of zero"
     assert told(jumped) == ("injected@step2/gradient/a.weight:raw", "PASS", reason, REFERENCE)
     assert len(jumped.checks) == 1
     assert not jumped.checks[0].passed

@@ -137,7 +137,30 @@ def _data(floor: NoiseFloor, policy: CalibratedPolicy) -> Iterator[Judgement]:
         # Both passes of the candidate: data that are right in float64 alone are other data as it runs.
         measured = [found for found in (one.float64, one.float32) if found is not None]
         if _is_given(one) and measured:
-            yield _bit_for_bit(one.key, measured, Basis.INPUTS, "reason.data", equal_nan=policy.equal_nan)
+            found = _bit_for_bit(one.key, measured, Basis.INPUTS, "reason.data", equal_nan=policy.equal_nan)
+            yield found if found.status.passed else _rounded(found, measured)
+
+
+_ROUNDINGS = 16
+"""What a program does to its data before the model (a noise schedule, a normalisation) takes a few operations."""
+
+
+def _rounded(found: Judgement, measured: Sequence[Measurement]) -> Judgement:
+    """Data that differ by rounding were computed by both programs: worth a look, and no other data."""
+    for one in measured:
+        exact = one.reference_dtype.startswith(EXACT_KINDS) or one.candidate_dtype.startswith(EXACT_KINDS)
+        if (
+            exact
+            or one.nonfinite_mismatched
+            or one.nan_both
+            or not one.max_abs <= _ROUNDINGS * EPS * one.reference.abs_max
+        ):
+            return found
+    return replace(
+        found,
+        status=Status.SUSPECT,
+        reason=message("reason.data.rounded", some=measured[0].differing, all=measured[0].count),
+    )
 
 
 def _is_given(one: FloorEvidence) -> bool:
