@@ -130,10 +130,11 @@ def align_models(
     def aligned(ours: Side, theirs: Side, batches: list[Batch], options: AlignOptions) -> tuple[Experiments, Alignment]:
         options = replace(options, rename=_oriented(options.rename, ours, theirs))
         ours, theirs = _called_once(ours, batches[0]), _called_once(theirs, batches[0])
-        theirs, packed = _readable(theirs, batches[0])
+        theirs, packed = _readable(ours, theirs, batches[0])
         ours, batches = _in_precision_of(theirs, ours, batches)
         storage = Storage.of(ours, theirs, batches, spool=spool, budget=budget, detailed=detailed, quick=quick)
-        moved = transfer or packed is not None
+        # A quantised value, such as a graph, was read with the reference's weights.
+        moved = transfer if packed is None else theirs.framework.programs is None
         theirs, weights, notes, tables = _with_weights(ours, theirs, batches[0], options, left, moved, storage)
         given = (ours, theirs, batches, options.rename, notes, tables, weights, storage, packed)
         runs = Experiments(*given, gradients=not (quick and isinstance(reference, Blocks) and ours.loss is None))
@@ -253,9 +254,9 @@ def _called_once(side: Side, batch: Batch) -> Side:
     return side if programs is None else replace(side, model=programs.called_once(side, batch))
 
 
-def _readable(theirs: Side, batch: Batch) -> tuple[Side, Side | None]:
+def _readable(ours: Side, theirs: Side, batch: Batch) -> tuple[Side, Side | None]:
     """A quantised candidate without rounding, whose weights can be replaced, and as it runs; any other as it is."""
-    packed = theirs.readable(batch[0])
+    packed = theirs.readable(batch[0], ours)
     if packed is None:
         return theirs, None
     if theirs.loss is not None or theirs.step is not None:

@@ -317,6 +317,7 @@ class Experiments:
         note = message(
             "note.experiments.quantised",
             count=len(schemes),
+            held=len(alone),
             dtype=", ".join(sorted({one.dtype for one in schemes.values()})),
             activations=Parts(message(_ACTIVATIONS[kind]) for kind in kinds or ("",)),
             share=Number(max((_apart(truth, one) for truth, one in pairs if truth is not None), default=0.0), ".2g"),
