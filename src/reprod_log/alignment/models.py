@@ -42,6 +42,7 @@ from reprod_log.pairing.live_map import (
 from reprod_log.pairing.rename import is_front, oriented, renamed_path, rules_of_model
 from reprod_log.progress import Progress, shown, stage
 from reprod_log.recording import Recording
+from reprod_log.recording.counting import counting
 from reprod_log.recording.spool import Spool
 from reprod_log.transfer import TransferReport, transfer_weights
 from reprod_log.verdict import CalibratedPolicy, Limit, Policy
@@ -73,6 +74,7 @@ def align_models(
     accept: str | Iterable[str] = (),
     allow_unproven: bool = False,
     equal_nan: bool = False,
+    counts: Any = None,
     threads: int | None = None,
     quick: bool = False,
     spool: str | Path | None = None,
@@ -102,8 +104,8 @@ def align_models(
     budget                 most bytes for these arrays; of runs that need more, fewer iterations are kept whole, and the
                            precision tier is left out where that is not enough; the notes of the reference list it
 
-    `rename`, `policy`, `limits`, `allow_unmatched`, `accept`, `allow_unproven`, `equal_nan`, `threads` and `progress`
-    are those of `align`.
+    `rename`, `policy`, `limits`, `allow_unmatched`, `accept`, `allow_unproven`, `equal_nan`, `counts`, `threads` and
+    `progress` are those of `align`.
     Neither model is trained: all runs use copies. Every dropout gets the same masks on both sides.
     Ctrl-C leaves with the alignment of the passes that both sides had completed, if both had run in float64, as
     `result` of the KeyboardInterrupt; it never passes.
@@ -120,6 +122,7 @@ def align_models(
         accept=accept,
         allow_unproven=allow_unproven,
         equal_nan=equal_nan,
+        counts=counts,
         threads=threads,
     )
     if budget is not None and budget < 0:
@@ -137,7 +140,10 @@ def align_models(
         moved = transfer if packed is None else theirs.framework.programs is None
         theirs, weights, notes, tables = _with_weights(ours, theirs, batches[0], options, left, moved, storage)
         given = (ours, theirs, batches, options.rename, notes, tables, weights, storage, packed)
-        runs = Experiments(*given, gradients=not (quick and isinstance(reference, Blocks) and ours.loss is None))
+        counts = next(iter(options.counts), None)
+        runs = Experiments(
+            *given, counts=counts, gradients=not (quick and isinstance(reference, Blocks) and ours.loss is None)
+        )
         return runs, _aligned(runs, options)
 
     with shown(progress):
@@ -227,7 +233,7 @@ def _aligned(runs: Experiments, options: AlignOptions) -> Alignment:
         raise stopped(alignment, message("stopped.passes", complete=_told(runs.complete)))
     try:
         with stage(message("progress.proving")):
-            alignment = prove(alignment, runs, *recordings)
+            alignment = prove(alignment, runs, *(counting(one, options.counts)[0] for one in recordings))
     except KeyboardInterrupt:
         raise stopped(alignment, message("stopped.proving")) from None
     if weights is None:

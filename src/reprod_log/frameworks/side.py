@@ -223,6 +223,8 @@ class Scope:
     """Values that tensors of the model have in this run instead of their own, by path."""
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Settings that modules have in this run instead of their own, by path and native name."""
+    counts: Array | None = None
+    """The positions that count: a layer alone is given no gradient for the others."""
     spool: Spool | None = None
     """Where the arrays of the recording are kept; None: in memory."""
     evaluation: bool = False
