@@ -121,8 +121,8 @@ class Calls(ABC):
         """That of a dropout which is on and drops single elements; 0 for anything else."""
         return 0.0
 
-    def after(self, module: Any) -> Mapping[str, Any]:
-        """The arrays of the model after an outermost call."""
+    def after(self, module: Any, output: Any) -> Mapping[str, Any]:
+        """The arrays of the model after an outermost call, which gave this."""
         return {}
 
     def arrays(self, tree: Any) -> dict[str, Any]:

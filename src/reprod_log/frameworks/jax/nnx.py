@@ -125,7 +125,7 @@ class NnxCalls(Calls):
             for _, one in modules:
                 vars(one).pop(PATH, None)
 
-    def after(self, module: Any) -> Mapping[str, Any]:
+    def after(self, module: Any, output: Any) -> Mapping[str, Any]:
         return arrays_of(nnx.state(module))
 
     def rate(self, module: Any, args: Any, kwargs: Mapping[str, Any]) -> float:
