@@ -269,11 +269,16 @@ class Graph:
             raise UsageError(f"it needs what is computed outside of it: {listed(sorted(lacking))}")
         return self._model(kept[::-1], given, outputs)
 
-    def _model(self, nodes: Iterable[Any], given: Mapping[str, Array], outputs: Iterable[str]) -> Any:
-        made = onnx.ModelProto()
-        made.CopyFrom(self.proto)
-        del made.graph.node[:], made.graph.input[:], made.graph.output[:], made.graph.value_info[:]
+    def _model(self, nodes: Iterable[Any], given: Mapping[str, Array], outputs: Sequence[str]) -> Any:
+        # Not a copy of the whole, which has all weights.
+        made = onnx.ModelProto(ir_version=self.proto.ir_version)
+        made.opset_import.extend(self.proto.opset_import)
+        made.functions.extend(self.proto.functions)
+        made.graph.name = self.proto.graph.name
         made.graph.node.extend(nodes)
+        used = {*outputs, *(one for node in made.graph.node for one in (*node.input, *_outer_names(node)))}
+        made.graph.initializer.extend(one for one in self.proto.graph.initializer if one.name in used)
+        made.graph.sparse_initializer.extend(self.proto.graph.sparse_initializer)
         kinds = {name: onnx.helper.np_dtype_to_tensor_dtype(one.dtype) for name, one in given.items()}
         made.graph.input.extend(onnx.helper.make_tensor_value_info(name, kind, None) for name, kind in kinds.items())
         made.graph.output.extend(onnx.helper.make_empty_tensor_value_info(one) for one in outputs)

@@ -60,9 +60,10 @@ class QuantisedGraph(Graph):
         if self.rounding != "packed":
             return run(marked(self._rounding(self.proto, given), wanted), given, dtype, self.engine)
         origins = {name: self._origin(name) for name in wanted}
-        found: dict[str, Array] = dict(given)
-        for graph in (self.apart, self.packed):
-            found |= graph.values((one.name for one in origins.values() if one.name in graph.made), given, None)
+        names = {one.name for one in origins.values()}
+        lacking = sorted(names - self.packed.made)
+        found = {**given, **(self.apart.values(lacking, given, None) if lacking else {})}
+        found |= self.packed.values(sorted(names & self.packed.made), given, None)
         return {name: one.read(found) for name, one in origins.items()}
 
     def values_alone(self, region: Region, given: Mapping[str, Array], dtype: str | None) -> dict[str, Array]:
