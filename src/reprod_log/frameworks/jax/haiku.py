@@ -14,7 +14,7 @@ import haiku as hk
 
 from reprod_log.errors import CaptureError
 from reprod_log.frameworks.jax.linen import quiet
-from reprod_log.frameworks.jax.model import AppliedModel, Calls, JaxModel, JaxStarted, tree_leaves, tree_with
+from reprod_log.frameworks.jax.model import AppliedModel, Calls, JaxModel, JaxStarted, dotted, tree_leaves, tree_with
 from reprod_log.frameworks.side import Scope
 from reprod_log.frameworks.trees import Started, field_replaced
 
@@ -147,7 +147,7 @@ class HaikuCalls(Calls):
         return HaikuModel((hk.TransformedWithState(None, None), module.params, module.state or {}))
 
     def path(self, module: Any) -> str:
-        return "" if isinstance(module, Function) else str(module.module_name).replace("/~/", ".").replace("/", ".")
+        return "" if isinstance(module, Function) else dotted(module.module_name)
 
     def after(self, module: Any, output: Any) -> Mapping[str, Any]:
         return dict(tree_leaves(module.state))
