@@ -42,6 +42,7 @@ from reprod_log.pairing.live_map import (
 from reprod_log.pairing.rename import is_front, oriented, renamed_path, rules_of_model
 from reprod_log.progress import Progress, shown, stage
 from reprod_log.recording import Recording
+from reprod_log.recording.counting import counting
 from reprod_log.recording.spool import Spool
 from reprod_log.transfer import TransferReport, transfer_weights
 from reprod_log.verdict import CalibratedPolicy, Limit, Policy
@@ -73,6 +74,7 @@ def align_models(
     accept: str | Iterable[str] = (),
     allow_unproven: bool = False,
     equal_nan: bool = False,
+    counts: Any = None,
     threads: int | None = None,
     quick: bool = False,
     spool: str | Path | None = None,
@@ -102,8 +104,8 @@ def align_models(
     budget                 maximum bytes for these arrays; if more is needed, fewer iterations are kept whole, and the
                            precision tier is skipped if that is not enough; the notes of the reference list it
 
-    `rename`, `policy`, `limits`, `allow_unmatched`, `accept`, `allow_unproven`, `equal_nan`, `threads` and `progress`
-    are those of `align`.
+    `rename`, `policy`, `limits`, `allow_unmatched`, `accept`, `allow_unproven`, `equal_nan`, `counts`, `threads` and
+    `progress` are those of `align`.
     Neither model is trained: all runs use copies. Every dropout gets the same masks on both sides.
     On Ctrl-C, the `result` of the KeyboardInterrupt is the alignment of the passes that both sides had completed, if
     both had run in float64; it never passes.
@@ -120,6 +122,7 @@ def align_models(
         accept=accept,
         allow_unproven=allow_unproven,
         equal_nan=equal_nan,
+        counts=counts,
         threads=threads,
     )
     if budget is not None and budget < 0:
@@ -130,13 +133,17 @@ def align_models(
     def aligned(ours: Side, theirs: Side, batches: list[Batch], options: AlignOptions) -> tuple[Experiments, Alignment]:
         options = replace(options, rename=_oriented(options.rename, ours, theirs))
         ours, theirs = _called_once(ours, batches[0]), _called_once(theirs, batches[0])
-        theirs, packed = _readable(theirs, batches[0])
+        theirs, packed = _readable(ours, theirs, batches[0])
         ours, batches = _in_precision_of(theirs, ours, batches)
         storage = Storage.of(ours, theirs, batches, spool=spool, budget=budget, detailed=detailed, quick=quick)
-        moved = transfer or packed is not None
+        # A quantised value, such as a graph, was read with the reference's weights.
+        moved = transfer if packed is None else theirs.framework.programs is None
         theirs, weights, notes, tables = _with_weights(ours, theirs, batches[0], options, left, moved, storage)
         given = (ours, theirs, batches, options.rename, notes, tables, weights, storage, packed)
-        runs = Experiments(*given, gradients=not (quick and isinstance(reference, Blocks) and ours.loss is None))
+        counts = next(iter(options.counts), None)
+        runs = Experiments(
+            *given, counts=counts, gradients=not (quick and isinstance(reference, Blocks) and ours.loss is None)
+        )
         return runs, _aligned(runs, options)
 
     with shown(progress):
@@ -226,7 +233,7 @@ def _aligned(runs: Experiments, options: AlignOptions) -> Alignment:
         raise stopped(alignment, message("stopped.passes", complete=_told(runs.complete)))
     try:
         with stage(message("progress.proving")):
-            alignment = prove(alignment, runs, *recordings)
+            alignment = prove(alignment, runs, *(counting(one, options.counts)[0] for one in recordings))
     except KeyboardInterrupt:
         raise stopped(alignment, message("stopped.proving")) from None
     if weights is None:
@@ -253,9 +260,9 @@ def _called_once(side: Side, batch: Batch) -> Side:
     return side if programs is None else replace(side, model=programs.called_once(side, batch))
 
 
-def _readable(theirs: Side, batch: Batch) -> tuple[Side, Side | None]:
+def _readable(ours: Side, theirs: Side, batch: Batch) -> tuple[Side, Side | None]:
     """A quantised candidate without rounding, whose weights can be replaced, and as it runs; any other as it is."""
-    packed = theirs.readable(batch[0])
+    packed = theirs.readable(batch[0], ours)
     if packed is None:
         return theirs, None
     if theirs.loss is not None or theirs.step is not None:

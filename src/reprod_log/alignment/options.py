@@ -9,6 +9,8 @@ from typing import Any
 
 from reprod_log.errors import UsageError
 from reprod_log.progress import Progress
+from reprod_log.recording import Array
+from reprod_log.recording.counting import masks_of
 from reprod_log.verdict import CalibratedPolicy, Limit, Policy
 from reprod_log.verdict.policy import patterns
 
@@ -32,6 +34,8 @@ class AlignOptions:
     """Whether a pass that proves nothing may pass; reports show the doubts."""
     equal_nan: bool = False
     """Whether NaN on both sides at the same place counts as equal."""
+    counts: tuple[Array, ...] = ()
+    """Masks of the positions that count, one for all steps or one per step; elsewhere nothing is compared."""
     dims: Mapping[str, str] | None = None
     """How ranks split tensors, by pattern."""
     mesh: Mapping[str, int] | None = None
@@ -59,6 +63,7 @@ class AlignOptions:
         rename: Mapping[str, str] | None = None,
         allow_unmatched: str | Iterable[str] = (),
         accept: str | Iterable[str] = (),
+        counts: Any = None,
         **others: Any,
     ) -> AlignOptions:
         """The options as people give them: a single text is one limit or pattern."""
@@ -67,6 +72,7 @@ class AlignOptions:
             rename=rename or {},
             allow_unmatched=patterns(allow_unmatched, name="allow_unmatched"),
             accept=patterns(accept, name="accept"),
+            counts=() if counts is None else masks_of(counts),
             **others,
         )
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from reprod_log.alignment.alignment import Alignment
 from reprod_log.alignment.options import AlignOptions
@@ -13,17 +14,19 @@ from reprod_log.alignment.stopped import Patience, stopped
 from reprod_log.diagnose import Case, Finding, diagnose
 from reprod_log.diagnose.case import CaseData
 from reprod_log.diagnose.finding import told
+from reprod_log.errors import UsageError
 from reprod_log.measure.comparison import Comparison, measure
 from reprod_log.measure.metrics import metric
 from reprod_log.measure.picture import pictures_of
 from reprod_log.measure.sketch import has_values
-from reprod_log.messages import Name, message
+from reprod_log.messages import Message, Name, Number, message
 from reprod_log.pairing import Pair, Pairing, match
 from reprod_log.pairing.links import Crossing, WeightMap
 from reprod_log.pairing.rename import is_front
 from reprod_log.progress import Progress, shown
 from reprod_log.ranks import open_sides
-from reprod_log.recording import Key, Recording
+from reprod_log.recording import Array, Key, Recording
+from reprod_log.recording.counting import counting
 from reprod_log.recording.portable import portable
 from reprod_log.recording.recording import Source
 from reprod_log.verdict import CalibratedPolicy, Limit, NoiseFloor, Policy, Verdict, calibrate, verdict_of
@@ -43,6 +46,7 @@ def align(
     allow_incomplete: bool = False,
     allow_unproven: bool = False,
     equal_nan: bool = False,
+    counts: Any = None,
     dims: Mapping[str, str] | None = None,
     mesh: Mapping[str, int] | None = None,
     trust: bool = False,
@@ -59,6 +63,8 @@ def align(
     float64, fixed limits otherwise. `allow_unmatched`, `accept`, `allow_incomplete` (an incomplete recording may
     pass on what it contains), `allow_unproven` (accept a pass that proves nothing) and `equal_nan` loosen the policy
     in use.
+    `counts` is a mask of the positions that count (real tokens, not padding), over the first axes of tensors, or a list
+    with one per step: at the others nothing is compared, and the report states how many these are.
     Pairs are measured on `threads` of this process (None: one per core), or by any `executor` of concurrent.futures;
     one that runs elsewhere must see the recordings under the same paths or URLs. Neither changes the result.
     `elements` keeps a few single elements of each pair for the pictures of HTML reports; nothing else needs them.
@@ -75,6 +81,7 @@ def align(
         allow_incomplete=allow_incomplete,
         allow_unproven=allow_unproven,
         equal_nan=equal_nan,
+        counts=counts,
         dims=dims,
         mesh=mesh,
         trust=trust,
@@ -96,7 +103,9 @@ def align_with(
     reference, candidate = open_sides(reference, candidate, dims=options.dims, mesh=options.mesh, trust=options.trust)
     if options.executor is not None:
         reference, candidate = (portable(side, trust=options.trust) for side in (reference, candidate))
+    (reference, candidate), counted = _counting(reference, candidate, options.counts)
     pairing = match(reference, candidate, rename=options.rename, weights=weights)
+    pairing = replace(pairing, notes=(*pairing.notes, *counted))
     # The calibrated rule looks at single elements, which sketches and statistics do not have.
     has_truth = any(run.endswith(FLOAT64) for run in reference.runs) and all(map(has_values, pairing.pairs))
     calibrated = has_truth or isinstance(options.policy, CalibratedPolicy)
@@ -148,6 +157,24 @@ def align_with(
     findings = (*crossed(pairing.crossings, options.rename), *diagnose(case))
     pictures = pictures_of(_to_look_at(pairing, comparison, verdict, findings)) if options.elements else {}
     return Alignment(case.reference, case.candidate, comparison, policy, verdict, findings, floor, pictures=pictures)
+
+
+def _counting(
+    reference: Recording, candidate: Recording, masks: tuple[Array, ...]
+) -> tuple[tuple[Recording, Recording], list[Message]]:
+    """Both sides with nothing where nothing counts, and what the report states of it."""
+    if not masks:
+        return (reference, candidate), []
+    (ours, here), (theirs, there) = (counting(one, masks) for one in (reference, candidate))
+    positions, left_out = sum(one.size for one in masks), sum(int((~one).sum()) for one in masks)
+    if left_out and not (here and there):
+        raise UsageError(
+            f"no tensor of the {'candidate' if here else 'reference'} begins with axes of {list(masks[0].shape)}, the "
+            "sizes of the mask of what counts"
+        )
+    share = Number(100 * left_out / positions, ".3g")
+    note = message("note.counts", some=left_out, all=positions, share=share, entries=here, others=there)
+    return (ours, theirs), [note]
 
 
 def crossed(crossings: Iterable[Crossing], rename: Mapping[str, str]) -> Iterator[Finding]:

@@ -64,6 +64,14 @@ MeshSizes = Annotated[
     ),
 ]
 EqualNan = Annotated[bool, typer.Option("--equal-nan", help="Treat NaN at the same position on both sides as equal.")]
+Counts = Annotated[
+    Path | None,
+    typer.Option(
+        "--counts",
+        metavar="FILE",
+        help="A mask (.npy) over the first axes of tensors, true at the positions that count; padding is not compared.",
+    ),
+]
 Trust = Annotated[
     bool,
     typer.Option("--trust", help="Allow classic files to run the code they contain; only for files you made yourself."),

@@ -58,6 +58,7 @@ class Experiments:
         storage: Storage | None = None,
         packed: Side | None = None,
         *,
+        counts: Array | None = None,
         gradients: bool = True,
     ) -> None:
         """`gradients`: whether layers that run alone are run back, too."""
@@ -66,7 +67,7 @@ class Experiments:
         self.packed = packed
         """A quantised candidate as it runs; `theirs` is then the same unrounded, with the reference's weights."""
         self.quick, self.detailed = self._storage.quick, self._storage.detailed
-        self._gradients = gradients
+        self._gradients, self._counts = gradients, counts
         self._stage = Stage(None, message("progress.passes"), 0, "")
         self.complete: list[Message] = []
         """The passes that ran to their end."""
@@ -317,6 +318,7 @@ class Experiments:
         note = message(
             "note.experiments.quantised",
             count=len(schemes),
+            held=len(alone),
             dtype=", ".join(sorted({one.dtype for one in schemes.values()})),
             activations=Parts(message(_ACTIVATIONS[kind]) for kind in kinds or ("",)),
             share=Number(max((_apart(truth, one) for truth, one in pairs if truth is not None), default=0.0), ".2g"),
@@ -387,7 +389,7 @@ class Experiments:
                     run_alone,
                     run,
                     given,
-                    replace(scope, spool=self.spool),
+                    replace(scope, spool=self.spool, counts=self._counts),
                     paths=paths,
                     exchanged=swap,
                 )

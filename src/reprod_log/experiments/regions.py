@@ -49,7 +49,7 @@ def run_alone(
         done.add(path)
         given = time_and_batch_first(call) if call.path in exchanged else call
         try:
-            found = runner.call(side, path, given, scope, cotangent_of(given))
+            found = runner.call(side, path, given, scope, cotangent_of(given, scope.counts))
         except Exception as error:  # a layer may raise anything on a foreign input; the reason is kept
             notes.append(_not_alone(path, side.framework.name, scope.dtype, first_line(error)))
             continue
@@ -91,10 +91,10 @@ def _exchanged(value: Any) -> Any:
     return value.swapaxes(0, 1) if isinstance(value, np.ndarray) and value.ndim == 3 else value
 
 
-def cotangent_of(call: Call) -> Cotangent:
+def cotangent_of(call: Call, counts: Array | None = None) -> Cotangent:
     """The gradients given to the outputs of a region: the same for both sides, different for every module.
 
-    Few digits, so that every floating type holds them exactly.
+    Few digits, so that every floating type holds them exactly. Zeros at the positions that do not count.
     """
 
     def cotangent(role: str, shape: Shape) -> Array | None:
@@ -105,7 +105,10 @@ def cotangent_of(call: Call) -> Cotangent:
         if call.exchanged and role in ("output", "output.0") and len(shape) == 3:
             shape = (shape[1], shape[0], shape[2])
             return _coarse(generator.standard_normal(shape)).swapaxes(0, 1)
-        return _coarse(generator.standard_normal(shape))
+        found = _coarse(generator.standard_normal(shape))
+        if counts is not None and shape[: counts.ndim] == counts.shape:
+            found[~counts] = 0
+        return found
 
     return cotangent
 

@@ -725,6 +725,19 @@ class Programs(Runner):
         """The side's model with what only a call tells of its modules, where these are made as it is called."""
         return side.model
 
+    def readable(self, model: Any, reference: Side) -> Any | None:
+        """A quantised model with the reference's weights, which runs in every `Rounding`, packed at first; None for a
+        model without rounding. UsageError when a layer cannot be read."""
+        return None
+
+    def schemes(self, model: Any) -> dict[str, Scheme]:
+        """How the layers of a readable model are quantised, by path."""
+        return {}
+
+    def rounding(self, model: Any, way: Rounding) -> Any:
+        """A readable model that rounds in this way."""
+        return model
+
     def is_optimizer(self, thing: object) -> bool:
         return False
 

@@ -14,7 +14,7 @@ import numpy as np
 from reprod_log.errors import UsageError
 from reprod_log.frameworks import Framework, framework_of
 from reprod_log.frameworks.contract import Rounding, Scheme
-from reprod_log.frameworks.module_tree import named_modules
+from reprod_log.frameworks.module_tree import join, named_modules
 from reprod_log.frameworks.nests import mapped
 from reprod_log.frameworks.tensors import cast_floating, plain_batch, rounded, to_numpy
 from reprod_log.recording import Array, Key
@@ -75,22 +75,37 @@ class Side:
             eager.refresh(module)
         return replace(self, model=model)
 
-    def readable(self, inputs: Any) -> Side | None:
+    @property
+    def weights(self) -> Mapping[str, Array]:
+        """The values of its parameters and buffers by name."""
+        if self.framework.programs is not None:
+            return self.framework.programs.state(self.model)
+        own = self.framework.eager.own
+        return {
+            join(path, one.name): to_numpy(one.tensor) for path, module in self.modules.items() for one in own(module)
+        }
+
+    def readable(self, inputs: Any, reference: Side) -> Side | None:
         """The same side with its quantised layers readable, run once on these inputs; None where it has none."""
-        if self.framework.parts is None or isinstance(self.model, Mapping):
+        if isinstance(self.model, Mapping):
             return None
-        found = self.framework.eager.readable(
-            self.model, lambda model: self.call(model, self.tensors(inputs, self.narrow))
-        )
+        if self.framework.programs is not None:
+            found = self.framework.programs.readable(self.model, reference)
+        else:
+            found = self.framework.eager.readable(
+                self.model, lambda model: self.call(model, self.tensors(inputs, self.narrow))
+            )
         return None if found is None else replace(self, model=found)
 
     @property
     def schemes(self) -> Mapping[str, Scheme]:
         """How the layers of a readable model are quantised, by path."""
-        return self.framework.eager.schemes(self.model)
+        return (self.framework.programs or self.framework.eager).schemes(self.model)
 
     def rounding(self, way: Rounding) -> Side:
         """The same side with a readable model that rounds in this way."""
+        if self.framework.programs is not None:
+            return replace(self, model=self.framework.programs.rounding(self.model, way))
         model = self.fresh()
         for one in as_mapping(model).values():
             self.framework.eager.set_rounding(one, way)
@@ -208,6 +223,8 @@ class Scope:
     """Values that tensors of the model have in this run instead of their own, by path."""
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Settings that modules have in this run instead of their own, by path and native name."""
+    counts: Array | None = None
+    """The positions that count: a layer alone is given no gradient for the others."""
     spool: Spool | None = None
     """Where the arrays of the recording are kept; None: in memory."""
     evaluation: bool = False

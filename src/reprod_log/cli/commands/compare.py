@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 
 from reprod_log.alignment import align_with
@@ -11,6 +13,7 @@ from reprod_log.cli.answer import answered
 from reprod_log.cli.groups import Judging, TableOutput
 from reprod_log.cli.options import (
     Candidate,
+    Counts,
     Dims,
     MeshSizes,
     Reference,
@@ -20,7 +23,9 @@ from reprod_log.cli.options import (
     cluster_executor,
     rename_map,
 )
+from reprod_log.errors import UsageError
 from reprod_log.ranks.opening import read_dims, read_mesh
+from reprod_log.recording import Array
 
 NAME = "compare"
 
@@ -31,6 +36,7 @@ def run(
     *,
     rename: Renames = [],  # noqa: B006  # typer's way of saying 'none given'
     judging: Judging,
+    counts: Counts = None,
     dims: Dims = [],  # noqa: B006
     mesh: MeshSizes = None,
     output: TableOutput,
@@ -48,6 +54,7 @@ def run(
     with cluster_executor(dask) as executor:
         options = judging.options(
             rename=rename_map(rename),
+            counts=None if counts is None else _mask(counts),
             dims=read_dims(dims),
             mesh=read_mesh(mesh),
             trust=trust,
@@ -57,3 +64,13 @@ def run(
             elements=bool(output.json or output.report),
         )
         return answered(lambda: align_with(reference, candidate, options), output)
+
+
+def _mask(path: Path) -> Array:
+    try:
+        found = np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read as a mask: {error}. Save one with numpy.save") from error
+    if not isinstance(found, np.ndarray):
+        raise UsageError(f"{path} holds several arrays; a mask is one, saved with numpy.save")
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -353,6 +353,9 @@ def _other_statistics(
         advice = message("advice.train_mode", call=call, path=Name(theirs.path))
         yield told("cause.statistics.frozen", (Key(path),), advice=advice, path=Name(path))
         return
+    if keys[0] in case.failed and (kept := _debiased(case, keys[0], share, values.mean(1))):
+        yield told("cause.statistics.debiased", (Key(path),), path=Name(path), side=side(kept))
+        return
     if keys[0] in case.failed:
         their_share = share_of(before, means[1], values.mean(1), near[0])
         if their_share is not None:
@@ -365,6 +368,21 @@ def _other_statistics(
         if holds(variances[0] + sign * apart, variances[1], near[1]):
             times = Number(ratio, ".6g")
             yield told("cause.statistics.divisor", (Key(path),), path=Name(path), ratio=times, count=count)
+
+
+def _debiased(case: Case, first: Key, share: float, mean: Array) -> str | None:
+    """The side that divides its running mean by the share of the batches in it; None without a second step."""
+    steps = [(step, data) for step in case.data.steps if (data := case.data.best(replace(first, step=step)))]
+    for plain, kept, name in ((0, 1, "candidate"), (1, 0, "reference")):
+        before = (steps[0][1][plain] - share * mean) / (1 - share) if steps else mean
+        made = [
+            holds((both[plain] - left * before) / (1 - left), both[kept], case.near(replace(first, step=step), both))
+            for step, both in steps
+            if (left := (1 - share) ** (step - steps[0][0] + 1)) < 1
+        ]
+        if len(made) > 1 and all(made):
+            return name
+    return None
 
 
 # Weights that one side shares (an embedding and the head of a language model) and the other has twice. Outputs agree as

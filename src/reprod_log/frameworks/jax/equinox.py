@@ -17,6 +17,7 @@ import jax
 from reprod_log.frameworks.jax.marks import every_call
 from reprod_log.frameworks.jax.model import Calls, JaxModel, JaxStarted, leaf_of
 from reprod_log.frameworks.module_tree import join
+from reprod_log.frameworks.nests import flatten
 from reprod_log.frameworks.side import Scope
 from reprod_log.frameworks.trees import Started
 
@@ -74,18 +75,15 @@ class EquinoxModel(JaxModel):
 
     def _state_names(self) -> list[str]:
         """The arrays of the state under the layers whose indices they stand at."""
-        names: dict[Any, str] = {}
-        for path, one in walked(self._model):
-            if isinstance(one, eqx.nn.StateIndex):
-                names[one.marker] = path
-        found = []
-        for key, _ in jax.tree_util.tree_flatten_with_path(self._state)[0]:
-            marker = getattr(key[0], "key", getattr(key[0], "idx", key[0]))
-            rest = ".".join(str(getattr(one, "idx", getattr(one, "key", one))) for one in key[1:])
-            found.append(
-                join(names.get(marker, f"state.{marker}"), rest) if rest else names.get(marker, f"state.{marker}")
-            )
-        return found
+        if self._state is None:
+            return []
+        names = {one.marker: path for path, one in walked(self._model) if isinstance(one, eqx.nn.StateIndex)}
+        values, markers = self._state.tree_flatten()
+        return [
+            join(names.get(marker, f"state.{place}"), path).removesuffix(".")
+            for place, (marker, value) in enumerate(zip(markers, values, strict=True))
+            for path, _ in flatten(value)
+        ]
 
     def modules(self) -> Mapping[str, Any]:
         return modules_of(self._model)
@@ -159,6 +157,13 @@ class EquinoxCalls(Calls):
             yield
         finally:
             self._paths = {}
+
+    def after(self, module: Any, output: Any) -> Mapping[str, Any]:
+        states = [one for one in (output if isinstance(output, tuple) else ()) if isinstance(one, eqx.nn.State)]
+        if not states:
+            return {}
+        model = EquinoxModel((module, states[-1]))
+        return {leaf.path: model.arrays[leaf.path] for leaf in model.leaves if not leaf.trained}
 
     def arrays(self, tree: Any) -> dict[str, Any]:
         return {path: one for path, one in walked(tree) if eqx.is_array(one)}

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ import haiku as hk
 
 from reprod_log.errors import CaptureError
 from reprod_log.frameworks.jax.linen import quiet
-from reprod_log.frameworks.jax.model import AppliedModel, Calls, JaxModel, JaxStarted, tree_leaves, tree_with
+from reprod_log.frameworks.jax.model import AppliedModel, Calls, JaxModel, JaxStarted, dotted, tree_leaves, tree_with
 from reprod_log.frameworks.side import Scope
 from reprod_log.frameworks.trees import Started, field_replaced
 
@@ -37,6 +37,10 @@ class HaikuModel(AppliedModel):
         self._state: Any = rest.pop(0) if self._stateful and rest else {}
         self._keywords: Mapping[str, Any] = rest.pop(0) if rest else {}
         self._take(model, ((self._params, True), (self._state, False)), modules)
+        # Of an average, what it was before its division by the share of the batches in it is no value of its own.
+        self.leaves = tuple(
+            replace(leaf, recorded=False) if leaf.path.endswith("_ema.hidden") else leaf for leaf in self.leaves
+        )
 
     def kept(self, path: str, module: Any) -> Any:
         # The whole is a function, and no module.
@@ -106,7 +110,8 @@ class HaikuCalls(Calls):
     @contextmanager
     def heard(self, instead: Callable[..., Any]) -> Iterator[None]:
         def method(original: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
-            if context.method_name != "__call__":
+            # How a norm keeps its statistics is a part of it.
+            if context.method_name != "__call__" or isinstance(context.module, hk.ExponentialMovingAverage):
                 return original(*args, **kwargs)
             return instead(context.module, original, args, kwargs)
 
@@ -142,9 +147,9 @@ class HaikuCalls(Calls):
         return HaikuModel((hk.TransformedWithState(None, None), module.params, module.state or {}))
 
     def path(self, module: Any) -> str:
-        return "" if isinstance(module, Function) else str(module.module_name).replace("/~/", ".").replace("/", ".")
+        return "" if isinstance(module, Function) else dotted(module.module_name)
 
-    def after(self, module: Any) -> Mapping[str, Any]:
+    def after(self, module: Any, output: Any) -> Mapping[str, Any]:
         return dict(tree_leaves(module.state))
 
 

@@ -153,7 +153,7 @@ class LinenCalls(Calls):
     def path(self, module: Any) -> str:
         return ".".join(module.path)
 
-    def after(self, module: Any) -> Mapping[str, Any]:
+    def after(self, module: Any, output: Any) -> Mapping[str, Any]:
         return {path: one for tree in module.variables.values() for path, one in tree_leaves(tree)}
 
     def arrays(self, tree: Any) -> dict[str, Any]:

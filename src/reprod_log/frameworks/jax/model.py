@@ -121,13 +121,13 @@ class Calls(ABC):
         """That of a dropout which is on and drops single elements; 0 for anything else."""
         return 0.0
 
-    def after(self, module: Any) -> Mapping[str, Any]:
-        """The arrays of the model after an outermost call."""
+    def after(self, module: Any, output: Any) -> Mapping[str, Any]:
+        """The arrays of the model after an outermost call, which gave this."""
         return {}
 
     def arrays(self, tree: Any) -> dict[str, Any]:
         """Arrays by path of a tree that is differentiated for or updated."""
-        return {path: _value(one) for path, one in tree_leaves(tree)}
+        return {path: value_of(one) for path, one in tree_leaves(tree)}
 
 
 class JaxStarted(Started):
@@ -178,7 +178,8 @@ class AppliedModel(JaxModel):
         return type(self)(given, self._modules)  # type: ignore[call-arg]
 
 
-def _value(variable: Any) -> Any:
+def value_of(variable: Any) -> Any:
+    """The array itself, where a library wraps it."""
     return variable.get_value() if hasattr(variable, "get_value") else variable
 
 
@@ -207,11 +208,16 @@ def leaf_of(path: str, value: Any, *, trained: bool) -> Leaf:
     return Leaf(path, trained and not random, not random, tuple(value.shape), str(value.dtype))
 
 
+def dotted(name: Any) -> str:
+    """A name of a library as a part of a path."""
+    return str(name).replace("/~/", ".").replace("/", ".")
+
+
 def tree_leaves(tree: Any, front: str = "") -> Iterator[tuple[str, Any]]:
     """Every array of nested mappings under its dotted path."""
     if isinstance(tree, Mapping):
         for name, one in tree.items():
-            yield from tree_leaves(one, join(front, str(name).replace("/~/", ".").replace("/", ".")))
+            yield from tree_leaves(one, join(front, dotted(name)))
     elif tree is not None:
         yield front, tree
 
@@ -219,8 +225,7 @@ def tree_leaves(tree: Any, front: str = "") -> Iterator[tuple[str, Any]]:
 def tree_with(tree: Any, arrays: Mapping[str, Any], front: str = "") -> Any:
     """The same nested mappings with other arrays."""
     if isinstance(tree, Mapping):
-        names = {name: join(front, str(name).replace("/~/", ".").replace("/", ".")) for name in tree}
-        return {name: tree_with(one, arrays, names[name]) for name, one in tree.items()}
+        return {name: tree_with(one, arrays, join(front, dotted(name))) for name, one in tree.items()}
     return arrays.get(front, tree)
 
 
@@ -259,7 +264,7 @@ def kept_by(
         for name in getattr(one, "_fields", ()):
             if name in _STATES:
                 for path, array in named(getattr(one, name)).items():
-                    yield path, _STATES[name], _value(array)
+                    yield path, _STATES[name], value_of(array)
 
 
 # ---- settings -------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 from flax import nnx
 
 from reprod_log.frameworks.jax.marks import every_call
-from reprod_log.frameworks.jax.model import Calls, JaxModel, JaxStarted, leaf_of, widened_fields
+from reprod_log.frameworks.jax.model import Calls, JaxModel, JaxStarted, leaf_of, value_of, widened_fields
 from reprod_log.frameworks.module_tree import join
 from reprod_log.frameworks.side import Scope
 from reprod_log.frameworks.trees import Leaf, Started
@@ -50,10 +50,6 @@ def _children(one: Any) -> list[tuple[str, Any]]:
     ]
 
 
-def _value(variable: Any) -> Any:
-    return variable.get_value() if hasattr(variable, "get_value") else variable.value
-
-
 class NnxModel(JaxModel):
     package = "flax"
 
@@ -61,11 +57,11 @@ class NnxModel(JaxModel):
         self._model = model
         self._graph, state = nnx.split(model)
         self._flat = {".".join(map(str, path)): (path, one) for path, one in nnx.to_flat_state(state)}
-        self.arrays = {path: _value(one) for path, (_, one) in self._flat.items()}
+        self.arrays = {path: value_of(one) for path, (_, one) in self._flat.items()}
         self.leaves = tuple(self._leaf(path, one) for path, (_, one) in self._flat.items())
 
     def _leaf(self, path: str, variable: Any) -> Leaf:
-        found = leaf_of(path, _value(variable), trained=isinstance(variable, nnx.Param))
+        found = leaf_of(path, value_of(variable), trained=isinstance(variable, nnx.Param))
         return Leaf(path, found.trained, not isinstance(variable, nnx.RngState), found.shape, found.dtype)
 
     def modules(self) -> Mapping[str, Any]:
@@ -99,7 +95,7 @@ class _Started(JaxStarted):
 
 def arrays_of(state: Any) -> dict[str, Any]:
     """The arrays of a state of NNX by path."""
-    return {".".join(map(str, path)): _value(one) for path, one in nnx.to_flat_state(state)}
+    return {".".join(map(str, path)): value_of(one) for path, one in nnx.to_flat_state(state)}
 
 
 class NnxCalls(Calls):
@@ -125,7 +121,7 @@ class NnxCalls(Calls):
             for _, one in modules:
                 vars(one).pop(PATH, None)
 
-    def after(self, module: Any) -> Mapping[str, Any]:
+    def after(self, module: Any, output: Any) -> Mapping[str, Any]:
         return arrays_of(nnx.state(module))
 
     def rate(self, module: Any, args: Any, kwargs: Mapping[str, Any]) -> float:

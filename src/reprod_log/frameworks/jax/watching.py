@@ -28,9 +28,11 @@ from reprod_log.frameworks.watching import Watch, below
 
 class JaxWatch(Watch):
     def __init__(self, listener: Listener) -> None:
-        given = listener.models
-        wanted = None if given is None else {_signature(model_of(one)): name for name, one in given.items()}
-        super().__init__(listener, ENGINE, Taps, wanted)
+        given = {name: model_of(one) for name, one in (listener.models or {}).items()}
+        wanted = {_signature(one): name for name, one in given.items()}
+        super().__init__(listener, ENGINE, Taps, None if listener.models is None else wanted)
+        self._given = {_signature(one): one for one in given.values() if one is not None}
+        """Models as they were given, with a state that may be apart from what is called."""
         self._calls: dict[str, Calls] = {}
         """How the calls of each model are heard, by its name."""
         self._updates = False
@@ -57,7 +59,9 @@ class JaxWatch(Watch):
         model = calls.model(module)
         if model is None or not any(leaf.trained for leaf in model.leaves):
             return None
-        name = self.named(_signature(model), type(module).__name__, lambda: model)
+        signature = _signature(model)
+        known = self._given.get(signature, model)
+        name = self.named(signature, type(module).__name__, lambda: known)
         if name is not None:
             self._calls[name] = calls
         return name
@@ -77,12 +81,13 @@ class JaxWatch(Watch):
 
         with calls.within(module):
             output = self.outermost(name, args, kwargs, call)
-            self.listener.attempt(self._put_buffers, name, calls.after(module))
+            self.listener.attempt(self._put_buffers, name, calls.after(module, output))
         return output
 
     def _put_buffers(self, name: str, after: Mapping[str, Any]) -> None:
-        kept = [leaf.path for leaf in self.models[name].leaves if leaf.recorded and not leaf.trained]
-        self.put_all("buffer", name, {path: after[path] for path in kept if path in after})
+        # A state that is apart from the model is known by what a call gives.
+        others = {leaf.path for leaf in self.models[name].leaves if leaf.trained or not leaf.recorded}
+        self.put_all("buffer", name, {path: one for path, one in after.items() if path not in others})
 
     def _differentiating(self, vjp: Callable[..., Any]) -> Callable[..., Any]:
         """What differentiates a function, with the value of that reported as a loss."""

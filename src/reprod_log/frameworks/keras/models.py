@@ -355,9 +355,7 @@ def _with_settings(model: KerasModel, settings: Mapping[str, Mapping[str, Any]])
                 if isinstance(layer, Activation) or name not in vars(layer):
                     raise UsageError(f"{path or 'the model'} has no setting {name!r} that can be changed")
                 before = getattr(layer, name)
-                kept = type(before)(value) if isinstance(before, (tuple, list)) else value
-                object.__setattr__(layer, name, kept)
-                undo.callback(object.__setattr__, layer, name, before)
+                _replace(undo, layer, name, type(before)(value) if isinstance(before, (tuple, list)) else value)
         yield
 
 
@@ -391,6 +389,7 @@ def _in_precision(model: KerasModel, dtype: str | None) -> Iterator[None]:
 
 
 def _replace(undo: ExitStack, thing: Any, name: str, value: Any) -> None:
+    """Past setters of its own, which keep track of what belongs to a model."""
     undo.callback(object.__setattr__, thing, name, getattr(thing, name))
     object.__setattr__(thing, name, value)
 
@@ -458,10 +457,6 @@ class _Started(Started):
 @contextmanager
 def ended_by(one: Activation, function: Callable[[Any], Any]) -> Iterator[None]:
     """While it lasts, a layer applies another function at its end."""
-    before = vars(one.layer)["activation"]
-    # Past the layer's own setter, which keeps track of what belongs to a model.
-    object.__setattr__(one.layer, "activation", function)
-    try:
+    with ExitStack() as undo:
+        _replace(undo, one.layer, "activation", function)
         yield
-    finally:
-        object.__setattr__(one.layer, "activation", before)

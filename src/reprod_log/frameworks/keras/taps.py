@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -13,7 +13,7 @@ from keras.src.backend.common.masking import get_keras_mask, set_keras_mask
 
 from reprod_log.frameworks.keras.models import Activation, KerasModel, dropout_rate, ended_by
 from reprod_log.frameworks.module_tree import join
-from reprod_log.frameworks.trees import Taps, method_replaced
+from reprod_log.frameworks.trees import Taps, method_replaced, replacement
 from reprod_log.frameworks.values import Place
 
 
@@ -77,15 +77,6 @@ class KerasTaps(Taps):
         return leaf
 
 
-@contextmanager
-def every_call(instead: Callable[..., Any]) -> Iterator[None]:
+def every_call(instead: Callable[..., Any]) -> AbstractContextManager[None]:
     """While it lasts, calls of all layers go to instead(layer, original, args, kwargs)."""
-
-    def make(original: Callable[..., Any]) -> Callable[..., Any]:
-        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            return instead(self, partial(original, self), args, kwargs)
-
-        return call
-
-    with method_replaced(keras.layers.Layer, "__call__", make):
-        yield
+    return method_replaced(keras.layers.Layer, "__call__", lambda original: replacement(original, instead))

@@ -15,7 +15,7 @@ import onnx
 
 from reprod_log.errors import UsageError, counted, listed
 from reprod_log.frameworks.module_tree import join
-from reprod_log.frameworks.onnx.engines import ENGINES, RUNTIME
+from reprod_log.frameworks.onnx.engines import ENGINES, RUNTIME, marked, run
 from reprod_log.frameworks.values import fits
 from reprod_log.recording import Array
 
@@ -62,6 +62,15 @@ class Graph:
     def inputs(self) -> Names:
         """What the graph is given; old graphs list their weights there as well."""
         return tuple(one.name for one in self.proto.graph.input if one.name not in self.weights)
+
+    @property
+    def constants(self) -> dict[str, Array]:
+        """The floating tensors that it has inside."""
+        found = {one.name: onnx.numpy_helper.to_array(one) for one in self.proto.graph.initializer}
+        for node in self.nodes:
+            if node.op_type == "Constant" and node.attribute[0].HasField("t"):
+                found[node.output[0]] = onnx.numpy_helper.to_array(node.attribute[0].t)
+        return {name: one for name, one in found.items() if one.dtype.kind == "f"}
 
     @cached_property
     def outputs(self) -> Names:
@@ -186,7 +195,7 @@ class Graph:
         node = self.nodes[place]
         outputs = tuple(one for one in node.output if self.is_value(one))
         return Region(
-            join(home, _label(node, place)), 0, self._operator(node), (place,), self._entering([place]), outputs
+            join(home, label(node, place)), 0, self._operator(node), (place,), self._entering([place]), outputs
         )
 
     def _operator(self, node: Any) -> str:
@@ -215,8 +224,22 @@ class Graph:
                 users.setdefault(one, set()).add(place)
         return users
 
-    def part(self, region: Region, types: Mapping[str, int]) -> Any:
-        """A model of the nodes of one region alone, with what is fixed around them; `types` are those of its inputs."""
+    @cached_property
+    def made(self) -> frozenset[str]:
+        """Every tensor that it is given or computes."""
+        return frozenset((*self.inputs, *(one for node in self.nodes for one in node.output)))
+
+    def values(self, names: Iterable[str], given: Mapping[str, Array], dtype: str | None) -> dict[str, Array]:
+        """These tensors and its outputs, in one run."""
+        wanted = (one for one in dict.fromkeys(names) if one not in self.inputs)
+        return run(marked(self.proto, wanted), given, dtype, self.engine)
+
+    def values_alone(self, region: Region, given: Mapping[str, Array], dtype: str | None) -> dict[str, Array]:
+        """What one region makes of these inputs by itself."""
+        return run(self.part(region, given), given, dtype, self.engine)
+
+    def part(self, region: Region, given: Mapping[str, Array]) -> Any:
+        """A model of the nodes of one region alone, with what is fixed around them."""
         lacking = self._sizes_from_outside(region)
         if lacking:
             raise UsageError(f"it needs sizes that are computed outside of it: {listed(lacking)}")
@@ -232,12 +255,33 @@ class Graph:
             if all(not one or one in known for one in (*node.input, *_outer_names(node))):
                 nodes.append(node)
                 known.update(node.output)
-        made = onnx.ModelProto()
-        made.CopyFrom(self.proto)
-        del made.graph.node[:], made.graph.input[:], made.graph.output[:], made.graph.value_info[:]
+        return self._model(nodes, given, region.outputs)
+
+    def between(self, given: Mapping[str, Array], outputs: Sequence[str]) -> Any:
+        """A model of the nodes that make these outputs of what is given."""
+        wanted, kept = set(outputs) - set(given), []
+        for node in reversed(self.nodes):
+            if not wanted.isdisjoint(node.output):
+                kept.append(node)
+                wanted.update(one for one in (*node.input, *_outer_names(node)) if one and one not in given)
+        lacking = wanted.intersection(self.inputs)
+        if lacking:
+            raise UsageError(f"it needs what is computed outside of it: {listed(sorted(lacking))}")
+        return self._model(kept[::-1], given, outputs)
+
+    def _model(self, nodes: Iterable[Any], given: Mapping[str, Array], outputs: Sequence[str]) -> Any:
+        # Not a copy of the whole, which has all weights.
+        made = onnx.ModelProto(ir_version=self.proto.ir_version)
+        made.opset_import.extend(self.proto.opset_import)
+        made.functions.extend(self.proto.functions)
+        made.graph.name = self.proto.graph.name
         made.graph.node.extend(nodes)
-        made.graph.input.extend(onnx.helper.make_tensor_value_info(one, types[one], None) for one in region.inputs)
-        made.graph.output.extend(onnx.helper.make_empty_tensor_value_info(one) for one in region.outputs)
+        used = {*outputs, *(one for node in made.graph.node for one in (*node.input, *_outer_names(node)))}
+        made.graph.initializer.extend(one for one in self.proto.graph.initializer if one.name in used)
+        made.graph.sparse_initializer.extend(self.proto.graph.sparse_initializer)
+        kinds = {name: onnx.helper.np_dtype_to_tensor_dtype(one.dtype) for name, one in given.items()}
+        made.graph.input.extend(onnx.helper.make_tensor_value_info(name, kind, None) for name, kind in kinds.items())
+        made.graph.output.extend(onnx.helper.make_empty_tensor_value_info(one) for one in outputs)
         return made
 
     def _sizes_from_outside(self, region: Region) -> list[str]:
@@ -289,7 +333,14 @@ def _scopes(node: Any) -> tuple[Names, Names]:
     return tuple(path for path, _ in found), tuple(name for _, name in found)
 
 
-def _label(node: Any, place: int) -> str:
+def with_scope(node: Any, path: str, operator: str) -> None:
+    """Note on a node that it belongs to a module, where it has no such note."""
+    if not _scopes(node)[0]:
+        notes = ((_SCOPES, [path, node.name]), (_CLASSES, [f"onnx.{operator}", operator]))
+        node.metadata_props.extend(onnx.StringStringEntryProto(key=key, value=repr(value)) for key, value in notes)
+
+
+def label(node: Any, place: int) -> str:
     """A name for a node that a path may have: its own, or its operator and place."""
     name = _NOT_IN_A_PATH.sub("_", node.name).strip("/").replace("/", ".")
     return name or f"{node.op_type}_{place}"
@@ -302,7 +353,7 @@ def is_graph(model: object) -> bool:
         return isinstance(options, Mapping) and is_graph(graph)
     if isinstance(model, (str, Path)):
         return str(model).lower().endswith(SUFFIX)
-    return isinstance(model, onnx.ModelProto) or type(model).__name__ == "ONNXProgram"
+    return isinstance(model, (Graph, onnx.ModelProto)) or type(model).__name__ == "ONNXProgram"
 
 
 def graph_of(model: Any) -> Graph:
@@ -317,6 +368,8 @@ def graph_of(model: Any) -> Graph:
         if not path.is_file():
             raise UsageError(f"there is no file {path}")
         return _read(path, path.stat().st_mtime_ns)
+    if isinstance(model, Graph):
+        return model
     return Graph(model if isinstance(model, onnx.ModelProto) else model.model_proto)
 
 

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import onnx
 
 from reprod_log.errors import CaptureError, UsageError, counted
-from reprod_log.frameworks.contract import Call, Capability, Cotangent, Evaluated, ModuleFacts, Programs, TensorFacts
+from reprod_log.frameworks.contract import (
+    Call,
+    Capability,
+    Cotangent,
+    Evaluated,
+    ModuleFacts,
+    Programs,
+    Rounding,
+    Scheme,
+    TensorFacts,
+)
 from reprod_log.frameworks.module_tree import join
 from reprod_log.frameworks.nests import flatten
-from reprod_log.frameworks.onnx.engines import marked, run
 from reprod_log.frameworks.onnx.graphs import Graph, Region, fed, graph_of, is_graph
+from reprod_log.frameworks.onnx.integers import readable
+from reprod_log.frameworks.onnx.quantised import QuantisedGraph
 from reprod_log.frameworks.side import Batch, Scope, Side, as_mapping
 from reprod_log.frameworks.tensors import cast_floating
 from reprod_log.frameworks.values import Put, parent_of
@@ -62,6 +74,21 @@ class OnnxPrograms(Programs):
             raise CaptureError("the weights of an ONNX graph are part of it and cannot be replaced; export it again")
         return model
 
+    def readable(self, model: Any, reference: Side) -> Any | None:
+        graph = graph_of(model)
+        if not is_graph(reference.model):
+            return readable(graph, reference.weights, {})
+        other = graph_of(reference.model)
+        return readable(graph, other.constants, {one: node for node in other.nodes for one in node.output})
+
+    def schemes(self, model: Any) -> dict[str, Scheme]:
+        graph = graph_of(model)
+        return graph.schemes if isinstance(graph, QuantisedGraph) else {}
+
+    def rounding(self, model: Any, way: Rounding) -> Any:
+        assert isinstance(model, QuantisedGraph)
+        return replace(model, rounding=way)
+
     def run(self, side: Side, batches: Sequence[Batch], scope: Scope) -> Recording:
         recorder = Recorder(spool=scope.spool)
         infos: list[ModuleInfo] = []
@@ -70,10 +97,9 @@ class OnnxPrograms(Programs):
             graph = graph_of(model)
             infos += [_named(one, name) for one in _infos(graph)]
             wanted = tuple(one for region in graph.regions for one in (*region.outputs, *region.inputs))
-            program = marked(graph.proto, (one for one in dict.fromkeys(wanted) if one not in graph.inputs))
             for step, batch in enumerate(each("progress.steps", batches)):
                 given = _feeds(graph, batch, scope.dtype)
-                found = {**given, **run(program, given, scope.dtype, graph.engine)}
+                found = {**given, **graph.values(wanted, given, scope.dtype)}
                 dtype = dtype or next((one.dtype.name for one in found.values() if one.dtype.kind == "f"), "")
                 if step == 0 and not scope.run and scope.dtype is None:
                     _note_if_changed(recorder, graph, given, found)
@@ -94,7 +120,7 @@ class OnnxPrograms(Programs):
         graph = graph_of(side.model)
         given = _feeds(graph, batch, None)
         wanted = [one for region in graph.regions for one in (*region.outputs, *region.inputs) if one not in given]
-        found = {**given, **run(marked(graph.proto, dict.fromkeys(wanted)), given, None, graph.engine)}
+        found = {**given, **graph.values(wanted, given, None)}
         return [
             Call(
                 region.path,
@@ -122,8 +148,7 @@ class OnnxPrograms(Programs):
             name: cast_floating(graph.arranged(name, one), scope.dtype)
             for name, one in zip(region.inputs, arrays, strict=True)
         }
-        types = {name: onnx.helper.np_dtype_to_tensor_dtype(one.dtype) for name, one in given.items()}
-        found = run(graph.part(region, types), given, scope.dtype, graph.engine)
+        found = graph.values_alone(region, given, scope.dtype)
         return Evaluated(dict(_roles(region.outputs, found, "output")), layer_type=_type(region))
 
 
@@ -153,7 +178,7 @@ def _put_region(put: Put, region: Region, root: str, found: Mapping[str, Array])
 
 def _note_if_changed(recorder: Recorder, graph: Graph, given: Mapping[str, Array], found: Mapping[str, Array]) -> None:
     """A graph whose every value is returned must give the very bits that it gives by itself."""
-    alone = run(graph.proto, given, None, graph.engine)
+    alone = graph.values((), given, None)
     changed = [name for name, array in alone.items() if array.tobytes() != found[name].tobytes()]
     if changed:
         recorder.note(message("note.capture.marked", names=tuple(changed)))

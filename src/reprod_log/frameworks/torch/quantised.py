@@ -9,12 +9,15 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from reprod_log.errors import UsageError
 from reprod_log.frameworks.contract import Rounding, Scheme
+from reprod_log.frameworks.quantised import Grid, Narrow
+from reprod_log.frameworks.tensors import to_numpy
 
 _PACKAGES = ("torch.ao.nn.quantized.", "torch.ao.nn.intrinsic.quantized.")
 _DYNAMIC = ".dynamic."
@@ -37,104 +40,27 @@ _ALIKE = (
 _STUBS = ("Quantize", "DeQuantize")
 _FUNCTIONS = ("add", "add_scalar", "mul", "mul_scalar", "cat", "add_relu")
 _FLOAT8 = (torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz)
-_AS_NEAR = 1.01
 _SAME = 0.05
 """Relative distance of a model's result from that with its weights as read: activations may be in bfloat16."""
 
 
-@dataclass(frozen=True)
-class Grid:
-    """The values that integers stand for: (integer - zero) * scale, one scale and zero per slice along an axis."""
-
-    low: int
-    high: int
-    scale: Any = None
-    """None: taken from the smallest and largest value each time."""
-    zero: Any = None
-    axis: int | None = None
-    own: Any = None
-    """What the candidate keeps, for weights."""
-
-    @classmethod
-    def of(cls, tensor: Any) -> Grid:
-        """The grid that a quantised tensor lies on."""
-        info = torch.iinfo(tensor.dtype)
-        if tensor.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
-            return cls(info.min, info.max, torch.tensor(tensor.q_scale()), torch.tensor(tensor.q_zero_point()))
-        scales, zeros = tensor.q_per_channel_scales(), tensor.q_per_channel_zero_points()
-        return cls(info.min, info.max, scales, zeros, tensor.q_per_channel_axis())
-
-    def __call__(self, values: Any) -> Any:
-        """The values of the grid that are nearest to these."""
-        return _nearest(values, self._rounded(values), self.own)
-
-    def _rounded(self, values: Any) -> Any:
-        grid = self if self.scale is not None else self.fitted(values)
-        scale, zero = (grid._along(one, values) for one in (grid.scale, grid.zero))
-        # As the kernels do it: nearest, ties to even, in single precision.
-        steps = torch.round(values.float() / scale.float() + zero.float()).clamp(self.low, self.high)
-        return ((steps - zero.float()) * scale.float()).to(values.dtype)
-
-    def fitted(self, values: Any) -> Grid:
-        """The same integers, with the range that these values take; of unsigned ones the lower half.
-
-        Engines take 7 bits of activations, so that sums of products fit into 16.
-        """
-        if self.own is None and self.low == 0:
-            self = replace(self, high=127)
-        parts = values.float().reshape(1, -1)
-        if self.axis is not None:
-            parts = values.float().movedim(self.axis, 0).reshape(values.shape[self.axis], -1)
-        least, most = parts.amin(1).clamp(max=0), parts.amax(1).clamp(min=0)
-        if self.zero is not None and not bool((self.zero != 0).any()) and self.low < 0:
-            # Symmetric around zero.
-            scale, zero = torch.maximum(-least, most) * 2 / (self.high - self.low), torch.zeros_like(most)
-        else:
-            scale = (most - least) / (self.high - self.low)
-            scale = torch.where(scale == 0, torch.ones_like(scale), scale)
-            zero = torch.round(self.low - least / scale).clamp(self.low, self.high)
-        scale = torch.where(scale == 0, torch.ones_like(scale), scale)
-        single = self.axis is None
-        return replace(self, scale=scale[0] if single else scale, zero=zero[0] if single else zero, own=None)
-
-    def _along(self, one: Any, values: Any) -> Any:
-        if self.axis is None:
-            return one
-        return one.reshape([-1 if place == self.axis else 1 for place in range(values.dim())])
+def _grid_of(tensor: Any) -> Grid:
+    """The grid that a quantised tensor lies on."""
+    kind = _dtype(tensor).removeprefix("q")
+    if tensor.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
+        return Grid.of_kind(kind, tensor.q_scale(), tensor.q_zero_point())
+    scales, zeros = tensor.q_per_channel_scales(), tensor.q_per_channel_zero_points()
+    return Grid.of_kind(kind, scales.numpy(), zeros.numpy(), tensor.q_per_channel_axis())
 
 
-@dataclass(frozen=True)
-class Narrow:
-    """The values of a narrow floating type, times a scale."""
-
-    dtype: Any
-    scale: Any = None
-    own: Any = None
-
-    def __call__(self, values: Any) -> Any:
-        scale = torch.ones(()) if self.scale is None else self.scale.float()
-        return _nearest(values, self.values((values.float() / scale).to(self.dtype)).to(values.dtype), self.own)
-
-    def values(self, stored: Any) -> Any:
-        return stored.float() if self.scale is None else stored.float() * self.scale.float()
-
-    def fitted(self, values: Any) -> Narrow:
-        if self.scale is None:
-            return replace(self, own=None)
-        kept = [place for place, size in enumerate(self.scale.shape) if size > 1]
-        over = [
-            place - values.dim() for place in range(values.dim()) if place - values.dim() + self.scale.dim() not in kept
-        ]
-        largest = values.float().abs().amax(over, keepdim=True).clamp(min=1e-12)
-        return replace(self, scale=largest / torch.finfo(self.dtype).max, own=None)
+def _on(grid: Grid | Narrow, tensor: Any) -> Any:
+    """The tensor with the values of a grid in the place of its own."""
+    values = grid(tensor.detach().float().cpu().numpy())
+    return torch.from_numpy(np.ascontiguousarray(values)).to(tensor)
 
 
-def _nearest(values: Any, rounded: Any, own: Any) -> Any:
-    """The rounded values; those that a candidate has instead where they are as near: halfway between two, either is."""
-    if own is None:
-        return rounded
-    own = own.to(values.dtype)
-    return torch.where((own - values).abs() <= _AS_NEAR * (rounded - values).abs(), own, rounded)
+def _fitted(grid: Grid | Narrow, tensor: Any) -> Grid | Narrow:
+    return grid.fitted(tensor.detach().float().cpu().numpy())
 
 
 class _Readable:
@@ -158,7 +84,7 @@ class _Readable:
         given = []
         for one in args:
             if isinstance(one, torch.Tensor) and one.is_quantized:
-                self.grids.setdefault("input", Grid.of(one))
+                self.grids.setdefault("input", _grid_of(one))
                 vars(self).setdefault("taken", (one.q_scale(), one.q_zero_point(), one.dtype))
             elif isinstance(one, torch.Tensor) and hasattr(self, "taken"):
                 # Alone, it is given what a float layer takes.
@@ -176,7 +102,7 @@ class _Readable:
         ):
             return value
         # The range of what it is given is another layer's to choose.
-        return grid(value) if self.rounding == "declared" or name == "input" else grid.fitted(value)(value)
+        return _on(grid if self.rounding == "declared" or name == "input" else _fitted(grid, value), value)
 
     def set_rounding(self, rounding: Rounding) -> None:
         self.rounding = rounding
@@ -247,7 +173,7 @@ def schemes(model: Any) -> dict[str, Scheme]:
 
 
 def _name(weights: Grid | Narrow | None) -> str:
-    return str(weights.dtype).removeprefix("torch.") if isinstance(weights, Narrow) else "int8"
+    return weights.dtype if isinstance(weights, Narrow) else "int8"
 
 
 def _is_quantised(module: Any) -> bool:
@@ -307,19 +233,26 @@ def _grids(module: Any, made: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     weight = module.weight() if callable(getattr(module, "weight", None)) else None
     if weight is not None:
-        own = made.weight.detach().clone()
-        found["weight"] = replace(Grid.of(weight) if weight.is_quantized else Narrow(weight.dtype), own=own)
+        grid = _grid_of(weight) if weight.is_quantized else Narrow(_dtype(weight))
+        found["weight"] = replace(grid, own=made.weight.detach().clone().numpy())
     if _DYNAMIC in type(module).__module__:
         if weight is not None and weight.is_quantized:
             # What the engines of this processor's vector units take, so that sums of products fit into 16 bits.
             reduced = torch.backends.quantized.engine != "qnnpack"
             found["input"] = Grid(0, 127 if reduced else 255)
     elif "scale" in vars(module) or "scale" in module._buffers:
-        kind = getattr(module, "dtype", torch.quint8)
-        info = torch.iinfo(kind)
-        scale, zero = torch.as_tensor(module.scale).reshape(()), torch.as_tensor(module.zero_point).reshape(())
-        found["output"] = Grid(info.min, info.max, scale, zero)
+        found["output"] = _given_grid(module)
     return found
+
+
+def _given_grid(module: Any) -> Grid:
+    """The grid of what a module gives."""
+    kind = str(getattr(module, "dtype", torch.quint8)).removeprefix("torch.q")
+    return Grid.of_kind(kind, float(module.scale), int(module.zero_point))
+
+
+def _dtype(tensor: Any) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _functional(module: Any) -> Any:
@@ -330,8 +263,7 @@ def _functional(module: Any) -> Any:
     made = FloatFunctional()
     stub = _readable_class(_Identity)()
     stub.packed, stub.after = (nn.Identity(),), None
-    scale, zero = torch.as_tensor(module.scale).reshape(()), torch.as_tensor(module.zero_point).reshape(())
-    stub.grids = {"output": Grid(0, 255, scale, zero)}
+    stub.grids = {"output": _given_grid(module)}
     made.activation_post_process = stub
     made.__class__ = _functional_class(FloatFunctional)
     made.packed = (module,)
@@ -364,13 +296,13 @@ class _Stored:
     def set_rounding(self, module: Any, name: str, rounding: Rounding) -> None:
         weight = module._parameters[name]
         if weight.dtype in _FLOAT8:
-            wide = self.grid.values(weight.detach())
+            wide = torch.from_numpy(self.grid.values(to_numpy(weight)))
             weight = module._parameters[name] = nn.Parameter(wide, requires_grad=weight.requires_grad)
             if self.scale:
-                setattr(module, self.scale, torch.ones_like(self.grid.scale))
+                setattr(module, self.scale, torch.ones_like(getattr(module, self.scale)))
         if rounding != "none":
             with torch.no_grad():
-                weight.copy_((self.grid if rounding == "declared" else self.grid.fitted(weight))(weight))
+                weight.copy_(_on(self.grid if rounding == "declared" else _fitted(self.grid, weight), weight))
 
 
 def as_read(module: Any, name: str, weight: Any) -> Any:
@@ -378,7 +310,7 @@ def as_read(module: Any, name: str, weight: Any) -> Any:
     if weight.dtype not in _FLOAT8:
         return weight
     stored = vars(module).get("float8", {}).get(name)
-    return weight if stored is None else stored.grid.own
+    return weight if stored is None else torch.from_numpy(stored.grid.own)
 
 
 def _float8_weights(module: Any) -> dict[str, Any]:
@@ -401,8 +333,8 @@ def _hide_scale(module: Any, name: str, weight: Any) -> None:
         module._parameters.pop(own[0], None)
         module._buffers.pop(own[0], None)
         setattr(module, own[0], scale)
-    grid = Narrow(weight.dtype, scale)
-    grid = replace(grid, own=grid.values(weight.detach()))
+    grid = Narrow(_dtype(weight), None if scale is None else to_numpy(scale))
+    grid = replace(grid, own=grid.values(to_numpy(weight)))
     vars(module).setdefault("float8", {})[name] = _Stored(grid, "".join(own))
 
 
