@@ -446,7 +446,7 @@ def _precision_cut(case: Case) -> Iterable[Finding]:
         if judgement.status is not Status.PRECISION:
             continue
         found = evidence.get(judgement.key)
-        if found is None or found.float32 is None or not found.float32.reference.rms:
+        if found is None or found.float32 is None or not found.float32.reference.rms or case.is_rounding(found):
             continue
         share = found.float32.rmse / found.float32.reference.rms
         name = next((name for name, low, high in _FORMATS if low <= share < high), "word.less_than_float32")
