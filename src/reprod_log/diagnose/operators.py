@@ -160,7 +160,7 @@ def _operator(place: Name | Message, found: Culprits, key: Key) -> Finding:
         evidence=evidence,
         advice=_advice(place, [one for _, one in sides], bool(only)),
         # What the other side lacks first need not be what differs: it may only take the result of that.
-        sure=None if found.confirmed or found.parted or found.order or found.backward else "hint",
+        sure=None if found.confirmed or found.parted or found.order else "hint",
         path=place,
         what=message(word) if found.order is None else message(word, how=found.order),
         operators=tuple(_in_side(name, one) for name, one in sides),

@@ -8,7 +8,6 @@ knows and gives back one that it does not.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -89,12 +88,9 @@ def find_culprits(reference: Trace, candidate: Trace, *, forward: bool = True) -
     if turned is not None:
         return turned
     ours, theirs = _backward(reference), _backward(candidate)
-    cuts = Culprits(_cut(reference, candidate), _cut(candidate, reference), backward=True, cut=True)
-    found = Culprits(
-        _culprit(ours, theirs, but=_summed(reference)), _culprit(theirs, ours, but=_summed(candidate)), backward=True
-    )
+    found = Culprits(_culprit(ours, theirs), _culprit(theirs, ours), backward=True)
     if not found:
-        return cuts if _any_lost(ours, theirs) and (cuts.reference is None) != (cuts.candidate is None) else found
+        return found
     by_hand = Culprits(
         _written_in_place(found.candidate, candidate, reference) or found.reference,
         _written_in_place(found.reference, reference, candidate) or found.candidate,
@@ -102,7 +98,12 @@ def find_culprits(reference: Trace, candidate: Trace, *, forward: bool = True) -
     )
     if by_hand.written:
         return by_hand
-    return cuts if (cuts.reference is None) != (cuts.candidate is None) else found
+    cuts = Culprits(_cut(reference, candidate), _cut(candidate, reference), backward=True, cut=True)
+    if (cuts.reference is None) != (cuts.candidate is None):
+        return cuts
+    summed = _is_summed(found.reference, reference) or _is_summed(found.candidate, candidate)
+    alike = _work_on_the_same(found.reference, reference, found.candidate, candidate)
+    return replace(found, parted=alike and not summed)
 
 
 def _same_results(reference: Trace, candidate: Trace) -> bool:
@@ -371,14 +372,11 @@ def _givers(trace: Trace) -> dict[int, int]:
     return found
 
 
-def _summed(trace: Trace) -> set[int]:
-    """Tensors that several operators take: their gradients are sums, and no one of these has to give them back."""
-    uses = Counter(number for one in trace.operators if not one.written for number in set(one.inputs))
-    return {number for number, count in uses.items() if count > 1}
-
-
-def _any_lost(ours: _Flow, theirs: _Flow) -> bool:
-    return bool(_culprit(ours, theirs) or _culprit(theirs, ours))
+def _is_summed(one: Operator | None, trace: Trace) -> bool:
+    """Whether others take the operator's inputs, too: their gradients are sums, of which it gives a part."""
+    return one is not None and any(
+        not set(one.inputs).isdisjoint(other.inputs) for other in trace.operators if other is not one
+    )
 
 
 def _first_of_both(ours: _Flow, theirs: _Flow) -> Culprits:
