@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from reprod_log.diagnose.fits import softmax
 from reprod_log.experiments.operators import Culprits, find_culprits
 from reprod_log.frameworks.contract import Operator, Trace
 
@@ -70,6 +71,19 @@ def test_term_that_is_summed_up_is_missing_though_what_follows_works_on_the_last
 
     found = find_culprits(summed(all_of_them=True), summed(all_of_them=False))
     assert (*names(found), found.confirmed) == ("add", None, True)
+
+
+def test_mask_that_only_one_side_fills_in_is_named_and_not_the_softmax_behind_it() -> None:
+    def attended(*, masked: bool) -> Trace:
+        tape = Tape()
+        scores, hidden = tape.given(NOISE), tape.given(NOISE > 1)
+        if masked:
+            scores = tape.call("masked_fill", lambda x, mask: np.where(mask, -1e9, x), scores, hidden)
+        tape.call("matmul", np.matmul, tape.call("softmax", softmax, scores), tape.given(WEIGHT))
+        return tape.trace
+
+    found = find_culprits(attended(masked=True), attended(masked=False))
+    assert (*names(found), found.confirmed) == ("masked_fill", None, True)
 
 
 def test_sign_that_only_one_side_changes_is_named_and_not_what_is_computed_from_it() -> None:

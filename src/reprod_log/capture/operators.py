@@ -70,8 +70,8 @@ class OperatorTrace:
     ) -> None:
         outputs = self._tensors(result)
         if outputs and name not in _SILENT:
-            is_tensor = self._framework.tensors.is_tensor
-            numbered = mapped(given, lambda _, leaf: _Number(self._number(leaf)) if is_tensor(leaf) else leaf)
+            numbers = {id(one): self._number(one) for one in self._tensors(given)}
+            numbered = mapped(given, lambda _, leaf: _Number(numbers[id(leaf)]) if id(leaf) in numbers else leaf)
             inputs = tuple(leaf.number for _, leaf in flatten(numbered) if isinstance(leaf, _Number))
             self._trace.calls.append(partial(self._again, again, numbered))
             # Results are always new: an operator in place gives the same object other values.

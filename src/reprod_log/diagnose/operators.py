@@ -153,7 +153,7 @@ def _operator(place: Name | Message, found: Culprits, key: Key) -> Finding:
     if found.given is not None:
         ours, theirs = found.given
         evidence.append(message("evidence.operator.arguments", ours=Code(ours), theirs=Code(theirs)))
-    id = "cause.operator.only" if only and not found.backward else "cause.operator"
+    id = "cause.operator.only" if only and found.confirmed else "cause.operator"
     return told(
         id,
         (key,),

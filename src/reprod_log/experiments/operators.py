@@ -128,9 +128,21 @@ def _tried(found: Culprits, reference: Trace, candidate: Trace) -> Culprits:
         if one is not None and other is not None:
             return _both(one, other, first=here is reference)
     for one, here, there in sides:
-        if one is not None and _is_missing(one, here, there):
-            return _both(one, None, first=here is reference)
+        # Where this side has nothing at fault, what it does with the other culprit's inputs may be missing there.
+        users = [one] if one is not None else _users(theirs if here is reference else ours, there, here)
+        missing = next((two for two in users if _is_missing(two, here, there)), None)
+        if missing is not None:
+            return _both(missing, None, first=here is reference)
     return replace(found, parted=_work_on_the_same(ours, reference, theirs, candidate))
+
+
+def _users(culprit: Operator | None, trace: Trace, other: Trace) -> list[Operator]:
+    """Operators of the other side that work on a tensor that a culprit is given."""
+    return (
+        []
+        if culprit is None
+        else [one for one in other.operators if _work_on_the_same(culprit, trace, one, other)][:_NEAREST]
+    )
 
 
 def _both(one: Operator, other: Operator | None, *, first: bool) -> Culprits:

@@ -449,6 +449,9 @@ def _precision_cut(case: Case) -> Iterable[Finding]:
         if found is None or found.float32 is None or not found.float32.reference.rms or case.is_rounding(found):
             continue
         share = found.float32.rmse / found.float32.reference.rms
+        if share >= _FORMATS[-1][2]:
+            # No format rounds by as much.
+            continue
         name = next((name for name, low, high in _FORMATS if low <= share < high), "word.less_than_float32")
         yield told(
             "cause.precision_cut",
