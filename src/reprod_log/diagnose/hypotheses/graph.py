@@ -88,7 +88,8 @@ def _missing_term(near: float, both: Both, recent: list[tuple[Key, Both]]) -> Wh
     ours, theirs = both
     for key, (given, _) in recent:
         for whole, part, name in ((ours, theirs, "candidate"), (theirs, ours, "reference")):
-            if holds(given, whole - part, near):
+            # Nothing at all is no sum that lacks a term.
+            if float(np.abs(part).max(initial=0.0)) > near and holds(given, whole - part, near):
                 return what("word.does_not_add", side=side(name), path=Name(key.path))
     return None
 
