@@ -10,8 +10,6 @@ import torch
 from reprod_log import Alignment, Recording, align
 from reprod_log.alignment.models import align_models
 from reprod_log.diagnose.fits import nearness, scaled, shown_ratio
-from reprod_log.experiments.operators import find_culprits
-from reprod_log.frameworks.contract import Operator, Trace
 from reprod_log.messages import words
 
 RNG = np.random.default_rng(0)
@@ -68,35 +66,6 @@ def test_decay_of_some_parameters_only_is_still_told_from_the_values() -> None:
 
     found = dict(trained(lambda model: torch.optim.AdamW(model.parameters(), 1e-3, weight_decay=0.1), only_weights))
     assert "weight decay is missing on 2.weight" in found["update_fit"]
-
-
-def traced(*operators: tuple[str, tuple[int, ...], int], values: list[np.ndarray]) -> Trace:
-    """A trace of operators, each with the numbers of what it is given and what it gives."""
-    made = [Operator(name, given, (gives,), f"{name}.py:1") for name, given, gives in operators]
-    return Trace(made, values, [np.sort(one) for one in values], results=(len(values) - 1,))
-
-
-def test_operator_that_both_sides_have_is_named_on_both() -> None:
-    """The reference's own is forgiven, since the candidate has what is computed from it in another place."""
-    x, ours, after, theirs, wrong = np.random.default_rng(4).normal(size=(5, 8))
-    reference = traced(("gelu", (0,), 1), ("linear", (1,), 2), values=[x, ours, after])
-    candidate = traced(("abs", (0,), 1), ("gelu", (0,), 2), ("linear", (2,), 3), values=[x, after, theirs, wrong])
-    found = find_culprits(reference, candidate)
-    assert found.reference is not None
-    assert found.candidate is not None
-    assert (found.reference.name, found.candidate.name) == ("gelu", "gelu")
-
-
-def test_operator_on_another_tensor_is_shown_with_what_the_other_side_does_with_it() -> None:
-    x, total, ours, theirs, wrong = np.random.default_rng(4).normal(size=(5, 8))
-    reference = traced(("add", (0,), 1), ("norm", (1,), 2), values=[x, total, ours])
-    candidate = traced(("norm", (0,), 1), ("abs", (0,), 2), ("sum", (1,), 3), values=[x, theirs, ours, wrong])
-    found = find_culprits(reference, candidate)
-    assert found.reference is None
-    assert found.candidate is not None
-    assert found.candidate.name == "norm"
-    assert found.instead is not None
-    assert found.instead.name == "add"
 
 
 def test_nan_that_both_inputs_hold_is_no_difference_of_the_data() -> None:

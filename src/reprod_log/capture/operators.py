@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ class OperatorTrace:
         self._numbers: dict[int, int] = {}
         self._gradients: dict[int, list[Any]] = {}
         self._kept: list[Any] = []
+        self._kinds: list[Any] = []
 
     def given(self, value: Any) -> None:
         """What is there before the first operator: an input that one side does not use is there all the same."""
@@ -63,16 +65,32 @@ class OperatorTrace:
         with _operators(self._framework).each_operator(self._called):
             yield
 
-    def _called(self, name: str, given: Any, result: Any, function: type | None = None) -> None:
+    def _called(
+        self, name: str, given: Any, result: Any, again: Callable[..., Any], function: type | None = None
+    ) -> None:
         outputs = self._tensors(result)
         if outputs and name not in _SILENT:
-            inputs = tuple(self._number(one) for one in self._tensors(given))
+            numbers = {id(one): self._number(one) for one in self._tensors(given)}
+            numbered = mapped(given, lambda _, leaf: _Number(numbers[id(leaf)]) if id(leaf) in numbers else leaf)
+            inputs = tuple(leaf.number for _, leaf in flatten(numbered) if isinstance(leaf, _Number))
+            self._trace.calls.append(partial(self._again, again, numbered))
             # Results are always new: an operator in place gives the same object other values.
             for one in outputs:
                 self._numbers.pop(id(one), None)
             results = tuple(self._number(one) for one in outputs)
             operator = Operator(name, inputs, results, called_at(), _given(given), _written_at(function))
             self._trace.operators.append(operator)
+
+    def _again(self, call: Callable[..., Any], given: Any, values: Mapping[int, Array]) -> list[Array]:
+        def tensor(_: str, leaf: Any) -> Any:
+            if not isinstance(leaf, _Number):
+                return leaf
+            kept = self._kept[leaf.number]
+            array = values.get(leaf.number, self._trace.arrays[leaf.number])
+            return self._framework.tensors.tensor(array.astype(self._kinds[leaf.number]), like=kept)
+
+        args, kwargs = mapped(given, tensor)
+        return [to_numpy(one).astype(np.float64) for one in self._tensors(call(*args, **kwargs))]
 
     def trace(self) -> Trace:
         """All that was recorded, with the gradients that have come since."""
@@ -88,7 +106,9 @@ class OperatorTrace:
             # Kept alive, so that no other tensor gets the same identity.
             self._kept.append(tensor)
             number = self._numbers[id(tensor)] = len(self._trace.values)
-            self._trace.arrays.append(to_numpy(tensor).astype(np.float64))
+            array = to_numpy(tensor)
+            self._kinds.append(array.dtype)
+            self._trace.arrays.append(array.astype(np.float64))
             self._trace.values.append(np.sort(self._trace.arrays[-1], axis=None))
             self._framework.eager.on_gradient(tensor, self._gradients.setdefault(number, []).append)
         return self._numbers[id(tensor)]

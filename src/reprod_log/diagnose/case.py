@@ -19,6 +19,7 @@ from reprod_log.pairing.distance import relative
 from reprod_log.recording import Array, Key, ModuleInfo, Recording
 from reprod_log.recording.recording import Source, series
 from reprod_log.verdict import CalibratedPolicy, Judgement, NoiseFloor, Policy, Status, Verdict
+from reprod_log.verdict.evidence import FloorEvidence
 
 if TYPE_CHECKING:
     from reprod_log.ranks.joining import JoinedRecording
@@ -338,6 +339,12 @@ class Case:
             return 0.0, 0.0
         rounding = ROUNDINGS * epsilon(max(row.reference_dtype, row.candidate_dtype, key=epsilon))
         return rounding * row.measurement.candidate.rms, rounding * row.measurement.candidate.abs_max
+
+    def is_rounding(self, one: FloorEvidence) -> bool:
+        """Whether a tensor is zero in truth: its numbers differ, however precise both sides are."""
+        if one.noise is None or not isinstance(self.policy, CalibratedPolicy):
+            return False
+        return one.noise.rmse > self.policy.noise_only * one.noise.reference.rms
 
     def near(self, key: Key, both: Both) -> float:
         """How far off any element of a fit may be: within the entry's room, and far less than what it explains."""

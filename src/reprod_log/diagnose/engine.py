@@ -49,8 +49,7 @@ class Supersedes:
 
     rule: str
     """The rule of the finding that explains them; '' for any."""
-    others: tuple[str, ...] | None
-    """None: all causes and hints of other rules."""
+    others: tuple[str, ...]
     by: Confidence | None = None
     """Only when the finding itself is this sure."""
     of: Confidence | None = None
@@ -60,8 +59,7 @@ class Supersedes:
 
     def covers(self, other: Finding, findings: Iterable[Finding]) -> bool:
         """Whether one of the findings makes `other` superfluous."""
-        named = other.kind in ("cause", "hint") if self.others is None else other.rule in self.others
-        if not named or (self.others is None and other.rule == self.rule) or self.of not in (None, other.confidence):
+        if other.rule not in self.others or self.of not in (None, other.confidence):
             return False
         reasons = [
             one
@@ -78,6 +76,10 @@ class Supersedes:
         return bool(paths) and paths <= fixed
 
 
+_FROM_ROUNDING = (
+    "precision_cut", "operator", "between_layers", "constant_factor", "statistics", "weights", "wrong_backward",
+    "cut_graph", "kink", "loss_scale", "loss_function", "update_fit",
+)  # fmt: skip
 SUPERSEDED = (
     # An operator found where only the place was suspected.
     Supersedes("operator", ("between_layers",), of="hint"),
@@ -87,8 +89,9 @@ SUPERSEDED = (
     Supersedes("", ("constant_factor", "statistics"), by="proven", same_layers=True),
     # These see a constant factor in every gradient and do not know of ranks.
     Supersedes("sum_for_mean", ("loss_scale", "constant_factor")),
-    # Layers that agree in float64 and are not rounded as they declare: there is no other cause to look for.
-    Supersedes("scheme", None),
+    # Layers that are not rounded as they declare: what that does to numbers, described by other hypotheses. What does
+    # not come from numbers of layers (data, rates, settings, modes) is a cause of its own.
+    Supersedes("scheme", _FROM_ROUNDING),
     # These take parameters which were not recorded for missing in the model.
     Supersedes("rank_parameters", ("missing_parameter", "cut_graph", "update_fit")),
 )

@@ -201,7 +201,9 @@ def line(ours: Array, theirs: Array, near: float) -> tuple[float, float] | None:
         (1.0, float((theirs - ours).mean())),
         (slope, float(theirs.mean() - slope * ours.mean())),
     )
-    return next((one for one in lines if one[0] and holds(one[0] * ours + one[1], theirs, near)), None)
+    # What is zero but for rounding is not a multiple of anything.
+    telling = float(np.abs(theirs).max(initial=0.0)) > near
+    return next((one for one in lines if telling and one[0] and holds(one[0] * ours + one[1], theirs, near)), None)
 
 
 def scaled(ours: Array, theirs: Array, near: float) -> What | None:

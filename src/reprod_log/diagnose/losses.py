@@ -273,7 +273,11 @@ def _scale(case: Case, step: int) -> float | None:
             return None
         ratio = float(np.median([slope_of(*both) for both in telling.values()]))
         if any(key in case.failed for key in telling):
-            return ratio if all(holds(ratio * b[0], b[1], case.near(key, b)) for key, b in telling.items()) else None
+            # Gradients that vanish on one side are no multiple of the other's, whatever factor fits their rounding.
+            near = {key: case.near(key, both) for key, both in telling.items()}
+            fits = all(holds(ratio * b[0], b[1], near[key]) for key, b in telling.items())
+            left = any(np.abs(b[1]).max(initial=0.0) > near[key] for key, b in telling.items())
+            return ratio if fits and left else None
     return None
 
 
@@ -355,7 +359,7 @@ def _loss_function(case: Case) -> Iterable[Finding]:
     if gradients is not None:
         near = case.near(key, gradients)
         ratio = slope_of(*gradients)
-        if ratio and holds(ratio * gradients[0], gradients[1], near):
+        if ratio and np.abs(gradients[1]).max() > near and holds(ratio * gradients[0], gradients[1], near):
             if _scale(case, step) is not None:
                 # All gradients are scaled alike, which is what loss_scale is about.
                 return

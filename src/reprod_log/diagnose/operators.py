@@ -137,6 +137,7 @@ def _layers_of(finding: Finding) -> Iterator[str]:
 
 _WAYS = {
     "order": ("word.operator.order", "evidence.operator.order"),
+    "elsewhere": ("word.operator.given_another", "evidence.operator.given_another"),
     "backward": ("word.operator.backward_differs", "evidence.operator.backward"),
     "forward": ("word.operator.differs", "evidence.operator.forward"),
 }
@@ -146,23 +147,24 @@ _WAYS = {
 def _operator(place: Name | Message, found: Culprits, key: Key) -> Finding:
     sides = [(name, one) for name, one in _sides(found) if one is not None]
     only = sides[0][0] if len(sides) == 1 else ""
-    way = "order" if found.order else "backward" if found.backward else "forward"
+    way = "order" if found.order else "elsewhere" if found.elsewhere else "backward" if found.backward else "forward"
     word, reason = _WAYS[way]
-    evidence = [message(reason)]
+    evidence = [message(reason), *([message("evidence.operator.tried")] if found.confirmed else [])]
     if found.given is not None:
         ours, theirs = found.given
         evidence.append(message("evidence.operator.arguments", ours=Code(ours), theirs=Code(theirs)))
-    id = "cause.operator.only" if only and not found.backward else "cause.operator"
+    id = "cause.operator.only" if only and found.confirmed else "cause.operator"
     return told(
-        id if found.instead is None else "cause.operator.instead",
+        id,
         (key,),
         evidence=evidence,
         advice=_advice(place, [one for _, one in sides], bool(only)),
+        # What the other side lacks first need not be what differs: it may only take the result of that.
+        sure=None if found.confirmed or found.parted or found.order else "hint",
         path=place,
         what=message(word) if found.order is None else message(word, how=found.order),
         operators=tuple(_in_side(name, one) for name, one in sides),
         side=side(only),
-        instead=None if found.instead is None else _placed(found.instead),
     )
 
 

@@ -41,13 +41,15 @@ def _curves(steps: Array, ours: Array, theirs: Array, near: float) -> Iterator[F
             ("word.rate.ahead", ours[1:], slice(None, -1)),
             ("word.rate.behind", ours[:-1], slice(1, None)),
         ):
-            changes, always = (np.abs(np.diff(rates)) > near for rates in (made, ours))
+            changes, here, there = (np.abs(np.diff(rates)) > near for rates in (made, ours, theirs))
             # A single drop that comes at another step is just that: nothing shows a shift of the whole.
-            if changes.sum() > 1 or always.all():
+            if changes.sum() > 1 or here.all() or (changes.any() and min(here.sum(), there.sum()) > 1):
                 yield Fit(what(id), made, at=at)
     # Of a constant rate, too, the ratio is what was measured, so it is no free number.
     if (ratio := slope_of(ours, theirs)) > 0:
         yield Fit(what("word.rate.times", ratio=shown_ratio(ratio)), ratio * ours)
+    if even:
+        yield from _other_rise(ours, theirs)
     yield from _other_length(steps, ours, theirs)
     if len(ours) > _TELLING and steps[0] == 0 and even:
         yield from _other_pace(ours, theirs)
@@ -56,6 +58,20 @@ def _curves(steps: Array, ours: Array, theirs: Array, near: float) -> Iterator[F
     yield from _other_base(ours, theirs)
     yield from _other_cycles(ours, theirs)
     yield from _other_power(ours, theirs, top)
+
+
+def _other_rise(ours: Array, theirs: Array) -> Iterator[Fit]:
+    """Both rise evenly to the same peak, from another rate or in another number of steps, and then do the same."""
+    tops = [int(np.argmax(rates)) for rates in (ours, theirs)]
+    rises = [np.linspace(rates[0], rates[top], top + 1) for rates, top in zip((ours, theirs), tops, strict=True)]
+    near, unfinished = _FIT * ours[tops[0]], min(tops) == len(ours) - 1
+    meet = unfinished or abs(ours[tops[0]] - theirs[tops[1]]) <= near
+    if min(tops) and meet and np.abs(rises[0] - ours[: tops[0] + 1]).max() <= near:
+        made = np.concatenate([rises[1], ours[tops[0] + 1 :]])[: len(theirs)]
+        begins = [Number(float(rates[0]), ".6g") for rates in (ours, theirs)]
+        said = what("word.rate.other_rise", ours=begins[0], theirs=begins[1], wanted=tops[0], found=tops[1])
+        # The first rate and the length of the rise are free.
+        yield Fit(said, made, free=2, at=slice(0, len(made)))
 
 
 def _other_pace(ours: Array, theirs: Array) -> Iterator[Fit]:

@@ -8,7 +8,7 @@ knows and gives back one that it does not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -41,12 +41,17 @@ class Culprits:
     cut: bool = False
     """Whether no gradient goes back through the operator on this one side, although the other side has one there."""
 
-    instead: Operator | None = None
-    """Where only one side has an operator at fault: what the other side, which has such operators too, does with the
-    same tensors."""
+    confirmed: bool = False
+    """Whether what follows them is the same on both sides, with the one side's result in place of the other's."""
 
     order: Message | None = None
     """How the candidate's result holds the reference's numbers in another order, if that is what differs."""
+
+    parted: bool = False
+    """Whether both work on the same tensor: there the two programs part."""
+
+    elsewhere: bool = False
+    """Whether both are the same operator, given tensors that both sides have, and not the same of them."""
 
     def __bool__(self) -> bool:
         return self.reference is not None or self.candidate is not None
@@ -74,8 +79,11 @@ def find_culprits(reference: Trace, candidate: Trace, *, forward: bool = True) -
     ours, theirs = _forward(reference), _forward(candidate)
     found = _first_of_both(ours, theirs)
     if found and (forward or not _same_results(reference, candidate)):
-        found = _without_consumers(found, reference, candidate)
-        return _in_another_order(found, reference, candidate) or _with_counterpart(found, reference, candidate)
+        turned = _in_another_order(found, reference, candidate)
+        if turned is not None:
+            return turned
+        found = _tried(found, reference, candidate)
+        return replace(found, elsewhere=_take_others(found, reference, candidate))
     turned = _results_in_another_order(reference, candidate) if forward else None
     if turned is not None:
         return turned
@@ -91,7 +99,11 @@ def find_culprits(reference: Trace, candidate: Trace, *, forward: bool = True) -
     if by_hand.written:
         return by_hand
     cuts = Culprits(_cut(reference, candidate), _cut(candidate, reference), backward=True, cut=True)
-    return cuts if (cuts.reference is None) != (cuts.candidate is None) else found
+    if (cuts.reference is None) != (cuts.candidate is None):
+        return cuts
+    summed = _is_summed(found.reference, reference) or _is_summed(found.candidate, candidate)
+    alike = _work_on_the_same(found.reference, reference, found.candidate, candidate)
+    return replace(found, parted=alike and not summed)
 
 
 def _same_results(reference: Trace, candidate: Trace) -> bool:
@@ -99,81 +111,144 @@ def _same_results(reference: Trace, candidate: Trace) -> bool:
     return 0 < len(ours) == len(theirs) and all(map(_equal, ours, theirs))
 
 
-def _with_counterpart(forward: Culprits, reference: Trace, candidate: Trace) -> Culprits:
-    """The culprits, with what the other side does with the same tensors where it has none.
-
-    Another formulation of what follows may hide the other side's operator;
-    it is not an operator that only one side has.
-    """
-    one = forward.candidate if forward.reference is None else forward.reference
-    if one is None or forward.instead is not None or (forward.reference is not None and forward.candidate is not None):
-        return forward
-    here, there = (reference, candidate) if forward.candidate is None else (candidate, reference)
-    given = [here.values[number] for number in one.inputs if _tells(here.values[number])]
-    namesakes = [other for other in there.operators if _namesakes(one, other)]
-    same = next((other for other in namesakes if all(_takes(other, values, there) for values in given)), None)
-    if given and same is not None:
-        return Culprits(forward.reference or same, forward.candidate or same)
-    if not namesakes:
-        return forward
-    users = (other for other in there.operators if any(_takes(other, values, there) for values in given))
-    return replace(forward, instead=next(users, None))
+# An operator at fault is known by its results, which the other side does not have. The next operator that both sides
+# have is given something else then and gives something else, too. Which of them it is, a trial decides: what one side
+# made takes the place of the other side's tensor, and operators run again from there. Where their results are found on
+# the other side, the difference lies before them.
 
 
-def _without_consumers(found: Culprits, reference: Trace, candidate: Trace) -> Culprits:
-    """The culprits, with what a side only computes from the other's culprit left out.
-
-    Where a term is missing, the next operator that both sides have is given something else and gives something else. It
-    is not at fault; what made its input is, if that side has something in the place of the culprit.
-    """
+def _tried(found: Culprits, reference: Trace, candidate: Trace) -> Culprits:
+    """The culprits that a trial confirms; as they were found where none does."""
     ours, theirs = found.reference, found.candidate
-    if ours is None or theirs is None:
-        return found
-    here = _maker_at_fault(ours, reference, theirs, candidate)
-    there = _maker_at_fault(theirs, candidate, ours, reference)
-    if here is None and there is None:
-        return found
-    return Culprits(here, there, instead=ours if here is None else theirs if there is None else None)
+    if ours is not None and theirs is not None and _put_in_place(ours, reference, theirs, candidate):
+        return replace(found, confirmed=True)
+    sides = ((ours, reference, candidate), (theirs, candidate, reference))
+    for one, here, there in sides:
+        other = None if one is None else next(_instead_of(one, here, there), None)
+        if one is not None and other is not None:
+            return _both(one, other, first=here is reference)
+    for one, here, there in sides:
+        # Where this side has nothing at fault, what it does with the other culprit's inputs may be missing there.
+        users = [one] if one is not None else _users(theirs if here is reference else ours, there, here)
+        missing = next((two for two in users if _is_missing(two, here, there)), None)
+        if missing is not None:
+            return _both(missing, None, first=here is reference)
+    return replace(found, parted=_work_on_the_same(ours, reference, theirs, candidate))
 
 
-def _maker_at_fault(one: Operator, trace: Trace, culprit: Operator, other: Trace) -> Operator | None:
-    """The operator itself, unless it is a consumer: then what made its other input, if that is at fault."""
-    twin = _twin(one, trace, other) or _next_after(culprit, one, trace, other)
-    if twin is None or twin is culprit or culprit not in _behind(twin.inputs, other):
-        return one
-    if any(_namesakes(culprit, later) and not set(one.outputs).isdisjoint(later.inputs) for later in trace.operators):
-        # Both sides have both operators, in another order.
-        return one
-    makers = {number: maker for maker in trace.operators for number in maker.outputs}
-    for number in one.inputs:
-        maker = makers.get(number)
-        if maker is None or any(_equal(trace.values[number], other.values[given]) for given in twin.inputs):
+def _users(culprit: Operator | None, trace: Trace, other: Trace) -> list[Operator]:
+    """Operators of the other side that work on a tensor that a culprit is given."""
+    return (
+        []
+        if culprit is None
+        else [one for one in other.operators if _work_on_the_same(culprit, trace, one, other)][:_NEAREST]
+    )
+
+
+def _both(one: Operator, other: Operator | None, *, first: bool) -> Culprits:
+    return Culprits(one if first else other, other if first else one, confirmed=True)
+
+
+def _work_on_the_same(one: Operator | None, here: Trace, other: Operator | None, there: Trace) -> bool:
+    if one is None or other is None:
+        return False
+    given = [here.arrays[number] for number in one.inputs if _tells(here.values[number])]
+    return any(_is_partner(array, there.arrays[number]) for array in given for number in other.inputs)
+
+
+def _take_others(found: Culprits, reference: Trace, candidate: Trace) -> bool:
+    """Whether one operator is at fault on both sides, and is given another tensor of those that both sides have."""
+    ours, theirs = found.reference, found.candidate
+    if ours is None or theirs is None or not _namesakes(ours, theirs) or len(ours.inputs) != len(theirs.inputs):
+        return False
+    given, taken = _telling_inputs(ours, reference), _telling_inputs(theirs, candidate)
+    return any(not any(_equal(one, two) for two in taken) for one in given)
+
+
+def _put_in_place(one: Operator, here: Trace, other: Operator, there: Trace) -> bool:
+    """Whether all that follows from the other side's operator is this one's doing if it gives what this one does."""
+    both = zip(one.outputs, other.outputs, strict=False)
+    return any(_leads_back({theirs: here.arrays[ours]}, there, here) for ours, theirs in both)
+
+
+def _instead_of(one: Operator, here: Trace, there: Trace) -> Iterator[Operator]:
+    """Operators of the other side that take what this one does and no more, and whose results are all that is wrong."""
+    given = _telling_inputs(one, here)
+    for other in there.operators if given else ():
+        taken = _telling_inputs(other, there)
+        same = len(given) == len(taken) and all(any(_equal(two, values) for two in taken) for values in given)
+        if same and _put_in_place(one, here, other, there):
+            yield other
+
+
+def _telling_inputs(one: Operator, trace: Trace) -> list[Array]:
+    return [trace.values[number] for number in one.inputs if _tells(trace.values[number])]
+
+
+def _is_missing(one: Operator, here: Trace, there: Trace) -> bool:
+    """Whether the other side is right once a tensor of it is what this operator, which it lacks, made of that."""
+    made = [number for number in _from(one, here) if not any(_equal(here.values[number], two) for two in there.values)]
+    for number in made[:_NEAREST]:
+        makers = _behind((number,), here)
+        given = {taken for maker in makers[makers.index(one) :] for taken in maker.inputs if _tells(here.values[taken])}
+        for place, array in enumerate(there.arrays):
+            if any(_is_partner(here.arrays[taken], array) for taken in given) and _leads_back(
+                {place: here.arrays[number]}, there, here
+            ):
+                return True
+    return False
+
+
+_NEAREST = 4
+"""Of what is computed from an operator: tensors that are put in the place of others."""
+
+
+def _from(one: Operator, trace: Trace) -> list[int]:
+    """What an operator gives, and what is computed from it, in order."""
+    found = list(one.outputs)
+    for other in trace.operators:
+        if not set(found).isdisjoint(other.inputs):
+            found += other.outputs
+    return found
+
+
+def _leads_back(instead: Mapping[int, Array], trace: Trace, other: Trace) -> bool:
+    """Whether operators that run again with other tensors give something that only the other side had."""
+    values = dict(instead)
+    if any(trace.arrays[number].shape != array.shape for number, array in values.items()):
+        return False
+    if any(
+        _is_partner(other.arrays[two], values[one])
+        for one, two in zip(trace.results, other.results, strict=False)
+        if one in values
+    ):
+        # Nothing comes after what is given back in the end.
+        return True
+    put = [np.sort(array, axis=None) for array in values.values()]
+    back: set[int] = set()
+    looked_at = 0
+    for one, again in zip(trace.operators, trace.calls, strict=False):
+        if values.keys().isdisjoint(one.inputs) or values.keys() >= set(one.outputs) or looked_at > _LOST:
             continue
-        same = _twin(maker, trace, other)
-        if same is not None and not any(_equal(trace.values[number], other.values[made]) for made in same.outputs):
-            return maker
-    return None
+        try:
+            made = again({number: values[number] for number in one.inputs if number in values})
+        except Exception:  # other shapes or values than the framework takes here: nothing is shown by them
+            return False
+        values.update(zip(one.outputs, made, strict=False))
+        results = [(number, np.sort(array, axis=None)) for number, array in zip(one.outputs, made, strict=False)]
+        telling = [both for both in results if _tells(both[1]) and not any(_equal(both[1], known) for known in put)]
+        found = {number for number, array in telling if _only_there(array, trace, other)}
+        if telling and not back.isdisjoint(one.inputs):
+            # What comes next must be right as well: operators in another order agree on the way only.
+            return len(found) == len(telling)
+        back |= found
+        put += [array for number, array in telling if number in found]
+        looked_at += len(telling) - len(found)
+    return bool(back)
 
 
-def _twin(one: Operator, trace: Trace, other: Trace) -> Operator | None:
-    """The same operator on the other side: of one name, and given one of its tensors."""
-    given = [trace.values[number] for number in one.inputs]
-    telling = [values for values in given if _tells(values) or _is_no_constant(values)]
-    namesakes = (two for two in other.operators if _namesakes(one, two))
-    return next((two for two in namesakes if any(_takes(two, values, other) for values in telling)), None)
-
-
-def _next_after(culprit: Operator, one: Operator, trace: Trace, other: Trace) -> Operator | None:
-    """The same operator on the other side, given what the culprit there made of the tensor that is given here."""
-    given = [other.values[number] for number in culprit.inputs if _tells(other.values[number])]
-    if not any(_takes(one, values, trace) for values in given):
-        return None
-    later = (two for two in other.operators if _namesakes(one, two))
-    return next((two for two in later if not set(culprit.outputs).isdisjoint(two.inputs)), None)
-
-
-def _takes(one: Operator, values: Array, trace: Trace) -> bool:
-    return any(_equal(values, trace.values[number]) for number in one.inputs)
+def _only_there(values: Array, trace: Trace, other: Trace) -> bool:
+    return not any(_equal(values, one) for one in trace.values) and any(_equal(values, one) for one in other.values)
 
 
 _WORDS = {
@@ -309,6 +384,13 @@ def _givers(trace: Trace) -> dict[int, int]:
     return found
 
 
+def _is_summed(one: Operator | None, trace: Trace) -> bool:
+    """Whether others take the operator's inputs, too: their gradients are sums, of which it gives a part."""
+    return one is not None and any(
+        not set(one.inputs).isdisjoint(other.inputs) for other in trace.operators if other is not one
+    )
+
+
 def _first_of_both(ours: _Flow, theirs: _Flow) -> Culprits:
     """The first operators of both sides that the other does not have.
 
@@ -381,6 +463,10 @@ def _tells(values: Array) -> bool:
 
 
 def _same(one: Array, other: Array) -> bool:
+    ends = np.abs(one[[0, -1]]) if one.size else np.zeros(1)
+    # Both are sorted: what begins or ends with another number is another tensor, which most are.
+    if np.isfinite(ends).all() and not np.abs(one[[0, -1]] - other[[0, -1]]).max(initial=0.0) <= _SAME * ends.max():
+        return False
     equal = (one == other) | (np.isnan(one) & np.isnan(other))
     with np.errstate(invalid="ignore"):
         sizes = np.abs(one)
@@ -534,9 +620,11 @@ def _behind(numbers: Collection[int], trace: Trace) -> list[Operator]:
 
 def _partner(array: Array, other: Trace) -> Array | None:
     """The other side's tensor with the same numbers in the same places."""
-    near = _near(array)
-    fitting = (found for found in other.arrays if found.shape == array.shape)
-    return next((found for found in fitting if np.allclose(found, array, rtol=0, atol=near, equal_nan=True)), None)
+    return next((found for found in other.arrays if _is_partner(array, found)), None)
+
+
+def _is_partner(array: Array, found: Array) -> bool:
+    return found.shape == array.shape and np.allclose(found, array, rtol=0, atol=_near(array), equal_nan=True)
 
 
 def _near(array: Array) -> float:

@@ -242,6 +242,8 @@ class Trace:
     """Sorted gradients of the tensors that have one, by their numbers."""
     results: tuple[int, ...] = ()
     """Numbers of what came out in the end."""
+    calls: list[Callable[[Mapping[int, Array]], Sequence[Array]]] = field(default_factory=list)
+    """What each operator gives with these values for some of its inputs; none where the framework cannot tell."""
 
 
 @dataclass(frozen=True)
@@ -579,7 +581,8 @@ class Eager(Protocol):
 Draw = Callable[[tuple[int, ...], float], Array | None]
 """Gives a mask of this shape that drops elements at this rate; None: nothing is dropped."""
 OperatorHook = Callable[..., None]
-"""Called after an operator as (name, what it was given, what it gave, its class if its backward is written by hand)."""
+"""Called after an operator as (name, what it was given, what it gave, how to call it again, its class if its backward
+is written by hand)."""
 KernelHook = Callable[
     [str, Callable[..., Any], tuple[tuple[Any, ...], Mapping[str, Any]], tuple[int, ...], Callable[[], Any]], Any
 ]

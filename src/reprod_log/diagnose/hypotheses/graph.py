@@ -88,7 +88,8 @@ def _missing_term(near: float, both: Both, recent: list[tuple[Key, Both]]) -> Wh
     ours, theirs = both
     for key, (given, _) in recent:
         for whole, part, name in ((ours, theirs, "candidate"), (theirs, ours, "reference")):
-            if holds(given, whole - part, near):
+            # Nothing at all is no sum that lacks a term.
+            if float(np.abs(part).max(initial=0.0)) > near and holds(given, whole - part, near):
                 return what("word.does_not_add", side=side(name), path=Name(key.path))
     return None
 
@@ -446,13 +447,16 @@ def _precision_cut(case: Case) -> Iterable[Finding]:
         if judgement.status is not Status.PRECISION:
             continue
         found = evidence.get(judgement.key)
-        if found is None or found.float32 is None or not found.float32.reference.rms:
+        if found is None or found.float32 is None or not found.float32.reference.rms or case.is_rounding(found):
             continue
         if all(check.passed for check in judgement.checks if check.metric == "rms"):
             largest = Number(found.float32.max_abs, ".1e")
             yield told("cause.single_elements", (judgement.key,), path=Name(judgement.key.path), largest=largest)
             return
         share = found.float32.rmse / found.float32.reference.rms
+        if share >= _FORMATS[-1][2]:
+            # No format rounds by as much.
+            continue
         name = next((name for name, low, high in _FORMATS if low <= share < high), "word.less_than_float32")
         yield told(
             "cause.precision_cut",

@@ -25,7 +25,6 @@ from reprod_log.layers.settings import same_setting
 from reprod_log.messages import Code, Message, Name, Names, Number, message
 from reprod_log.pairing.distance import factor
 from reprod_log.recording import Array, Key, Recording
-from reprod_log.verdict import CalibratedPolicy
 
 _OF_OPTIMIZERS = ("update", "optimizer", "parameter")
 
@@ -512,15 +511,13 @@ def _is_sum(case: Case, key: Key, earlier: int) -> bool:
 
 def _zero_gradient(case: Case) -> Iterable[Finding]:
     assert case.floor is not None
-    assert isinstance(case.policy, CalibratedPolicy)
     found: dict[str, float] = {}
     for one in case.floor.evidence:
         key = one.key
-        if one.mode or key.phase != "gradient" or one.noise is None or one.float32 is None:
+        if one.mode or key.phase != "gradient" or one.float32 is None:
             continue
-        noise, size = one.noise.rmse, one.noise.reference.rms
         passed = key in case.judgements and case.judgements[key].status.passed
-        if noise > case.policy.noise_only * size and one.float32.rmse > 0 and passed:
+        if case.is_rounding(one) and one.float32.rmse > 0 and passed:
             found[key.path] = one.float32.candidate.abs_max
     if found:
         yield told(

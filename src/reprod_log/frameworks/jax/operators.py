@@ -190,11 +190,17 @@ def trace(function: Callable[..., dict[str, Any]], args: tuple[Any, ...], weight
     found = Trace([Operator(one.name, one.inputs, one.outputs, one.line) for one in program.kernels])
     found.arrays = [np.asarray(one, np.float64) for one in program.arrays]
     found.values = [np.sort(one, axis=None) for one in found.arrays]
+    found.calls = [partial(_called_again, program, place) for place in range(len(program.kernels))]
     numbers = {role: recorder.number(results[role]) for role in shapes}
     found.results = tuple(numbers.values())
     full = {role: jnp.ones_like(one) for role, one in results.items()} if weights is None else weights
     found.gradients = _gradients(program, [(numbers[role], one) for role, one in full.items()])
     return found
+
+
+def _called_again(program: JaxProgram, place: int, values: Mapping[int, Array]) -> list[Array]:
+    tensors = {number: program.tensor(array) for number, array in values.items()}
+    return [np.asarray(one, np.float64) for one in program.again(place, tensors)]
 
 
 def _gradients(program: JaxProgram, weights: Sequence[tuple[int, Any]]) -> dict[int, Array]:

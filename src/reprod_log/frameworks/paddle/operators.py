@@ -42,7 +42,7 @@ class PaddleOperators(Operators):
                 finally:
                     depth -= 1
                 if result is not NotImplemented:
-                    call(name, _held((args, kwargs)), _held(result))
+                    call(name, _held((args, kwargs)), _held(result), kernel)
                 return result
 
             return instead
@@ -99,7 +99,7 @@ def _functions_by_hand(call: OperatorHook) -> Iterator[None]:
 
     def instead(own: type, *args: Any, **kwargs: Any) -> Any:
         result = apply.__get__(None, own)(*args, **kwargs)
-        call(own.__name__, (args, kwargs), result, own)
+        call(own.__name__, (args, kwargs), result, own.apply, own)
         return result
 
     layer.apply = classmethod(instead)

@@ -28,7 +28,7 @@ class TorchOperators(Operators):
         class Listener(TorchFunctionMode):  # type: ignore[misc]  # torch is not looked into by mypy
             def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
                 result = function(*args, **(kwargs or {}))
-                call(getattr(function, "__name__", str(function)), (args, kwargs or {}), result)
+                call(getattr(function, "__name__", str(function)), (args, kwargs or {}), result, function)
                 return result
 
         function = torch.autograd.Function
@@ -36,7 +36,7 @@ class TorchOperators(Operators):
 
         def instead(own: type, *args: Any, **kwargs: Any) -> Any:
             result = apply.__func__(own, *args, **kwargs)
-            call(own.__name__, (args, kwargs), result, own)
+            call(own.__name__, (args, kwargs), result, own.apply, own)
             return result
 
         function.apply = classmethod(instead)
