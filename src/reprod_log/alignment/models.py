@@ -201,8 +201,10 @@ def _with_weights(
             with stage(message("progress.transfer")):
                 theirs, notes, tables = transferred(ours, theirs, batch[0], options.rename, left)
         except TransferError:
-            # Of a wrong port one wants to know where it goes wrong: as far as values speak for a map, it holds.
-            if not found.complete or not _obeys(found, options.rename):
+            # Of a wrong port one wants to know where it goes wrong: as far as values speak for a map, it holds, and
+            # weights without a partner (a norm that was forgotten) are part of the answer. Where no value speaks for
+            # any of it, these are two different models.
+            if not found.by_target.keys() - set(found.unproven) or not _obeys(found, options.rename):
                 raise
             decided = True
         else:
@@ -242,11 +244,18 @@ def _aligned(runs: Experiments, options: AlignOptions) -> Alignment:
         return alignment
     if not weights.agrees:
         # The weights were transferred by a map under which the programs do not agree in float64.
-        unproven = told("cause.unproven_map", names=Names(weights.unproven[:_MOST_SHOWN]))
-        return replace(alignment, findings=(unproven, *map(_less_sure, alignment.findings)))
+        return replace(alignment, findings=(*_unproven(weights), *map(_less_sure, alignment.findings)))
     doubts = (*crossed(weights.crossings, options.rename), *_reordered(weights))
     findings = (*doubts, *alignment.findings, *_by_values(weights))
     return replace(alignment, findings=findings, weight_map=with_file_names(weights, runs.ours, runs.theirs))
+
+
+def _unproven(weights: WeightMap) -> Iterator[Finding]:
+    """What is to be known of a map under which the programs do not agree."""
+    yield told("cause.unproven_map", names=Names(weights.unproven[:_MOST_SHOWN]))
+    left = (*weights.left_in_reference, *weights.left_in_candidate)
+    if left and not weights.complete:
+        yield told("cause.unpaired_weights", names=Names(left[:_MOST_SHOWN]))
 
 
 def _told(passes: Sequence[Message]) -> Message | Parts:

@@ -192,14 +192,15 @@ class Bridges:
 
     def _counterparts(self, number: int) -> list[int]:
         """Tensors of the reference that may stand where the candidate has this one, the likeliest first."""
+        shape = self.theirs.program.arrays[number].shape
         for role, result in self.theirs.program.results.items():
             if result == number and role in self.search.roles:
-                return [self.ours.program.results[self.search.roles[role]]]
+                partner = self.ours.program.results[self.search.roles[role]]
+                return [partner] if self.ours.program.arrays[partner].size == prod(shape) else []
         links = self.search.links
         linked = (links[name] for name in self.theirs.bits(self.theirs.behind[number]) if name in links)
         names = {name for link in linked for name in link.sources}
         bits = sum(1 << bit for bit, name in enumerate(self.ours.names) if name in names)
-        shape = self.theirs.program.arrays[number].shape
         ranked = []
         for one, array in enumerate(self.ours.program.arrays):
             if array.size != prod(shape) or array.dtype.kind != "f" or not self.ours.data[one]:

@@ -49,7 +49,7 @@ class Graph:
             for number in kernel.inputs:
                 behind |= graph.behind[number]
             for number in kernel.outputs:
-                if number not in given:
+                if number not in given and number not in weights:
                     graph.data[number], graph.behind[number] = data, behind
                     graph.maker[number] = place
         end = len(program.kernels)

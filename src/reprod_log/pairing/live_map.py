@@ -9,12 +9,13 @@ from typing import Any
 from reprod_log.capture.eager import runner_of
 from reprod_log.frameworks.contract import Program
 from reprod_log.frameworks.side import Batch, Scope, Side, as_mapping
-from reprod_log.pairing.anchors import same_numbers
+from reprod_log.pairing.anchors import is_informative, same_numbers
 from reprod_log.pairing.crossings import find_crossings, kinds_of
 from reprod_log.pairing.generic import generic_values
 from reprod_log.pairing.graph import Graph
 from reprod_log.pairing.links import Link, WeightMap
 from reprod_log.pairing.live import Survey, survey
+from reprod_log.pairing.pieces import in_pieces
 from reprod_log.pairing.search import Proposal, Search
 from reprod_log.pairing.states import with_generic_states, with_learned_inputs
 from reprod_log.pairing.units import BARE, Unit, UnitPair
@@ -61,6 +62,12 @@ class Surveyed:
             if unit.kind == BARE and unit.path not in self.surveys[prefix].trained
         )
 
+    def kept(self) -> frozenset[str]:
+        """Tensors that are not trained: statistics, tables."""
+        return frozenset(
+            self.name(prefix, name) for prefix, one in self.surveys.items() for name in set(one.names) - one.trained
+        )
+
     def shapes(self) -> dict[str, tuple[int, ...]]:
         return {
             _full(prefix, name): one.shape
@@ -78,12 +85,29 @@ def find_weight_map(ours: Side, theirs: Side, batch: Batch, spool: Spool | None 
     """The map under which both programs compute the same in float64, as far as one is found."""
     here, there = Surveyed.of(ours), Surveyed.of(theirs)
     reference = here.graph(ours, batch, here.values(generic_values), spool)
-    candidate = there.graph(theirs, batch, {}, spool)
-    own, proposals = _tables(candidate, there), layer_proposals(here, there)
+    program = there.graph(theirs, batch, {}, spool)
+    tables = _tables(program, there)
+    empty = _empty_tables(program, tables, reference, here)
+    found = _searched(reference, program, tables - empty, here, there) if empty else WeightMap(())
+    if not found.agrees:
+        found = _searched(reference, program, tables, here, there)
+    if not found.agrees:
+        return found
+    # Of names only where the map is proven: of a wrong port a partial map may be crossed to gain anchors.
+    crossings = find_crossings(found.by_target, kinds_of(program))
+    return replace(_with_statistics(found, here, there), crossings=crossings)
+
+
+def _searched(reference: Graph, program: Graph, own: frozenset[str], here: Surveyed, there: Surveyed) -> WeightMap:
+    """The map that a search finds, `own` being the candidate's tables that stay as they are."""
+    candidate, pieces = in_pieces(program, own)
+    proposals, kept = layer_proposals(here, there), (here.kept(), there.kept())
     roles = result_roles(reference.program, candidate.program)
 
     def search(ours: Graph, theirs: Graph, stated: Mapping[str, Link], bridged: bool = True) -> WeightMap:
-        return Search(ours, theirs, own=own, proposals=proposals, stated=stated, roles=roles, bridged=bridged).run()
+        return Search(
+            ours, theirs, own=own, kept=kept, proposals=proposals, stated=stated, roles=roles, bridged=bridged
+        ).run()
 
     def searched(ours: Graph, theirs: Graph, stated: Mapping[str, Link]) -> WeightMap:
         begun = with_generic_states(ours, theirs)
@@ -96,11 +120,7 @@ def find_weight_map(ours: Side, theirs: Side, batch: Batch, spool: Spool | None 
     found = searched(given, taken, learned) if learned else WeightMap(())
     if not (found.agrees or found.bridged):
         found = searched(reference, candidate, {})
-    if not found.agrees:
-        return found
-    # Of names only where the map is proven: of a wrong port a partial map may be crossed to gain anchors.
-    crossings = find_crossings(found.by_target, kinds_of(candidate))
-    return replace(_with_statistics(found, here, there), crossings=crossings)
+    return pieces.whole(found)
 
 
 def computes_alike(ours: Side, theirs: Side, batch: Batch, spool: Spool | None = None) -> bool:
@@ -169,6 +189,22 @@ def write_weights(side: Side, arrays: Mapping[str, Array]) -> Side:
 def _tables(candidate: Graph, there: Surveyed) -> frozenset[str]:
     known = {there.name(prefix, name) for prefix, one in there.surveys.items() for name in one.names}
     return there.tables() | (frozenset(candidate.names) - known)
+
+
+def _empty_tables(candidate: Graph, tables: frozenset[str], reference: Graph, here: Surveyed) -> frozenset[str]:
+    """Tables of one number throughout (zeros, ones) where the reference has one of that size that says something.
+
+    They wait for a checkpoint (statistics of a norm written by hand, random frequencies); a table that says something
+    itself stays, since it may be what is wrong.
+    """
+    kept = (reference.program.arrays[reference.number[name]] for name in here.kept() if name in reference.number)
+    sizes = {array.size for array in kept if array.dtype.kind == "f" and is_informative(array)}
+    arrays = {name: candidate.program.arrays[candidate.number[name]] for name in candidate.names if name in tables}
+    return frozenset(
+        name
+        for name, array in arrays.items()
+        if array.dtype.kind == "f" and array.size in sizes and bool((array == array.reshape(-1)[0]).all())
+    )
 
 
 def result_roles(reference: Program, candidate: Program) -> dict[str, str]:

@@ -25,6 +25,10 @@ _UNLIKELY = 6.0
 """For a few rows of a tensor, and for a vector that is cut out of a matrix: taken last."""
 
 
+_OTHERWISE = 24.0
+"""For a statistic or table that would be made of a parameter, and the other way round."""
+
+
 class Options:
     """Finds them for a search."""
 
@@ -41,7 +45,7 @@ class Options:
 
     def by_structure(self, place: int) -> list[tuple[Link, ...]]:
         mask = self.search.unassigned(place)
-        return self.at(place, mask, 2) or self.at(place, mask, 2, self._next_free())
+        return (self.at(place, mask, 2) or self.at(place, mask, 2, self._next_free())) if mask else []
 
     def _next_free(self) -> list[tuple[str, int]]:
         """The weights of the reference that nothing is made of yet, in the order of use."""
@@ -121,6 +125,7 @@ class Options:
                         order + 10.0 * distance + 1.5 * rank - 4 * self.search.likeness(link) + (0.0 if free else 8.0)
                     )
                     score += _UNLIKELY if recipe.span is not None or _wide(source) > _wide(shape) else 0.0
+                    score += 0.0 if (name in self.search.kept[0]) == (target in self.search.kept[1]) else _OTHERWISE
                     found.append((score, link))
         if prod(shape) > 1:
             found.extend(self._joined(target, shape, pool))

@@ -38,7 +38,10 @@ _TRIALS = 300
 _EFFORT, _PASSES = 150_000_000, 20
 """What is replayed is bounded, in elements (a call counts as so many): so much, or so many passes of a large model.
 
-About ten seconds; a clock would let the answer depend on what else the machine does."""
+About ten seconds; a clock would let the answer depend on what else the machine does. Of 55 correct ports the dearest
+takes 67 million."""
+_TRIAL = 30_000
+"""What a trial costs beside the kernels that it runs."""
 _MOST_RIVALS = 6
 _LIKELY = 8
 """Options that are tried before both programs are asked."""
@@ -111,9 +114,12 @@ class Search:
         proposals: Proposals,
         stated: Mapping[str, Link],
         roles: Mapping[str, str],
+        kept: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset()),
         bridged: bool = True,
     ) -> None:
         self.ours, self.theirs = reference, candidate
+        self.kept = kept
+        """What is not trained in the reference and in the candidate: one is hardly made of the other's parameters."""
         self.own, self.proposals, self.stated, self.roles = own, proposals, stated, roles
         arrays = reference.program.arrays
         shown = {
@@ -476,6 +482,7 @@ class Search:
             return False
         self.trials += 1
         self.level_trials += 1
+        self.effort += _TRIAL
         self._take(choice, option)
         if not self._run(choice.place):
             return False
