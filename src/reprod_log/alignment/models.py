@@ -202,9 +202,11 @@ def _with_weights(
                 theirs, notes, tables = transferred(ours, theirs, batch[0], options.rename, left)
         except TransferError:
             # Of a wrong port one wants to know where it goes wrong: as far as values speak for a map, it holds, and
-            # weights without a partner (a norm that was forgotten) are part of the answer. Where no value speaks for
-            # any of it, these are two different models.
-            if not found.by_target.keys() - set(found.unproven) or not _obeys(found, options.rename):
+            # weights that one side alone has (a norm that was forgotten) are part of the answer. Where no value speaks
+            # for any of it, or both sides have such weights, the port may as well be right and the map not found.
+            proven = found.by_target.keys() - set(found.unproven)
+            one_sided = proven and not (found.left_in_reference and found.left_in_candidate)
+            if not (found.complete or one_sided) or not _obeys(found, options.rename):
                 raise
             decided = True
         else:

@@ -97,7 +97,7 @@ def _functions_by_hand(call: OperatorHook) -> Iterator[None]:
     layer = paddle.autograd.PyLayer
     apply = vars(layer.__mro__[1])["apply"]
 
-    def instead(own: type, *args: Any, **kwargs: Any) -> Any:
+    def instead(own: Any, *args: Any, **kwargs: Any) -> Any:
         result = apply.__get__(None, own)(*args, **kwargs)
         call(own.__name__, (args, kwargs), result, own.apply, own)
         return result

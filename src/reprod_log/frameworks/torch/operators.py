@@ -34,7 +34,7 @@ class TorchOperators(Operators):
         function = torch.autograd.Function
         apply = vars(function)["apply"]
 
-        def instead(own: type, *args: Any, **kwargs: Any) -> Any:
+        def instead(own: Any, *args: Any, **kwargs: Any) -> Any:
             result = apply.__func__(own, *args, **kwargs)
             call(own.__name__, (args, kwargs), result, own.apply, own)
             return result
