@@ -95,7 +95,7 @@ def find_weight_map(ours: Side, theirs: Side, batch: Batch, spool: Spool | None 
         return found
     # Of names only where the map is proven: of a wrong port a partial map may be crossed to gain anchors.
     crossings = find_crossings(found.by_target, kinds_of(program))
-    return replace(_with_statistics(found, here, there), crossings=crossings)
+    return replace(_with_copies(_with_statistics(found, here, there), here, there), crossings=crossings)
 
 
 def _searched(reference: Graph, program: Graph, own: frozenset[str], here: Surveyed, there: Surveyed) -> WeightMap:
@@ -154,6 +154,30 @@ def _with_statistics(found: WeightMap, here: Surveyed, there: Surveyed) -> Weigh
         left_in_candidate=tuple(name for name in found.left_in_candidate if name not in more),
         left_in_reference=tuple(name for name in found.left_in_reference if name not in used),
     )
+
+
+def _with_copies(found: WeightMap, here: Surveyed, there: Surveyed) -> WeightMap:
+    """The map with models that are never called (averages of weights), which go as those that they are copies of."""
+    more: list[Link] = []
+    for prefix, model in there.surveys.items():
+        idle = {there.name(prefix, name): name for name in model.names}
+        if not prefix or prefix not in here.surveys or not idle.keys().isdisjoint(found.by_target):
+            continue
+        for other in there.surveys.keys() & here.surveys.keys() - {prefix}:
+            copied = [_of_copy(found.by_target.get(_full(other, name)), other, prefix) for name in idle.values()]
+            links = [link for link in copied if link is not None]
+            if len(links) == len(copied) and all(name in here.shapes() for link in links for name in link.sources):
+                more += links
+                break
+    return replace(found, links=(*found.links, *more))
+
+
+def _of_copy(link: Link | None, model: str, copy: str) -> Link | None:
+    """The link of a weight of one model as that of the same weight of its copy."""
+    if link is None or not all(name.startswith(f"{model}.") for name in link.sources):
+        return None
+    target, *sources = (copy + name.removeprefix(model) for name in (link.target, *link.sources))
+    return replace(link, target=target, sources=tuple(sources), proof="structure")
 
 
 def read_weights(side: Side) -> dict[str, Array]:

@@ -230,9 +230,9 @@ def _kinds_and_sizes(recording: Recording) -> dict[str, tuple[str, int]]:
 
 
 def _moving(recording: Recording) -> frozenset[str]:
-    """Buffers that a training changes; tables are the same at every step."""
+    """Buffers and weights that a training changes: an average of weights is never called. Tables stay the same."""
     contents: dict[str, set[str]] = {}
     for entry in recording.of_run(""):
-        if entry.key.phase == "buffer":
+        if entry.key.phase in ("buffer", "parameter"):
             contents.setdefault(entry.key.path, set()).add(entry.hash)
     return frozenset(path for path, hashes in contents.items() if len(hashes) > 1)
