@@ -11,10 +11,12 @@ from typing import Annotated, Any
 
 import typer
 
+from reprod_log.alignment import Alignment
 from reprod_log.cli.ending import give, tell
 from reprod_log.cli.options import AsJson, Language, Reference
 from reprod_log.cli.scripts import BothPasses, Script, ScriptCommand, ScriptFile
 from reprod_log.messages import Name, message
+from reprod_log.report.answer import answer_of
 from reprod_log.report.terminal import terminal
 
 NAME = "watch"
@@ -66,10 +68,6 @@ def _round(reference: str, port: Script, folder: Path) -> int:
 
 def _answer(saved: Path) -> dict[str, Any]:
     """The answer of the last round, unless the script failed in every one."""
-    # Not at the top: without --json - this process compares nothing, and starts faster without what compares.
-    from reprod_log.alignment import Alignment
-    from reprod_log.report.answer import answer_of
-
     if not saved.exists():
         return {}
     then = ["reprod", "report", str(saved), "report.html"]
