@@ -25,6 +25,7 @@ from reprod_log.pairing.units import (
     Unit,
     UnitPair,
     recorded_units,
+    single,
     take_apart,
     without_pairs,
 )
@@ -65,7 +66,14 @@ def match_layers(reference: Recording, candidate: Recording, *, rename: Mapping[
         partners = [(unit, by_path.get(values.get(unit.path, ""))) for unit in here]
         units += [UnitPair(one, two, "values") for one, two in partners if two is not None and one.fits(two)]
         units += same_weights(reference, candidate, *without_pairs(ours, theirs, units))
-    here, there = take_apart(*without_pairs(ours, theirs, units))
+        # A layer of vectors alone (a norm, a slope) may be written by hand on the other side.
+        here, there = without_pairs(ours, theirs, units)
+        units += same_weights(reference, candidate, _tensors(here), _tensors(there))
+    done_here = {path for pair in units for path in (pair.source.path, pair.source.owner)}
+    done_there = {path for pair in units for path in (pair.target.path, pair.target.owner)}
+    here, there = take_apart(
+        [unit for unit in ours if unit.path not in done_here], [unit for unit in theirs if unit.path not in done_there]
+    )
     aligned = _aligned(
         _items(reference, (*here, *(pair.source for pair in units))),
         _items(candidate, (*there, *(pair.target for pair in units))),
@@ -81,9 +89,25 @@ def match_layers(reference: Recording, candidate: Recording, *, rename: Mapping[
         if one.unit is None:
             modules.setdefault(one.path, (two.path, "name" if one.path == two.path else "order"))
     modules |= _holders(reference, candidate, modules, units)
-    done = {unit.path for pair in units for unit in (pair.source, pair.target)}
-    left = ([unit.path for unit in side if unit.path not in done] for side in (ours, theirs))
-    return Layers(modules, tuple(units), *map(tuple, left))
+    done_here |= {pair.source.path for pair in units}
+    done_there |= {pair.target.path for pair in units}
+    return Layers(
+        modules,
+        tuple(units),
+        tuple(unit.path for unit in ours if unit.path not in done_here),
+        tuple(unit.path for unit in theirs if unit.path not in done_there),
+    )
+
+
+def _tensors(units: Iterable[Unit]) -> list[Unit]:
+    """The tensors outside of layers, and those of layers that have nothing but vectors."""
+    return [
+        unit if unit.kind == BARE else single(unit, part)
+        for unit in units
+        if all(len(part.shape) == 1 for part in unit.parts)
+        for part in unit.parts
+        if not part.optional
+    ]
 
 
 @dataclass(frozen=True)

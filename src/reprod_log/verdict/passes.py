@@ -229,7 +229,7 @@ def _distances(
 def _first_step(phases: dict[str, list[_Distance]], policy: CalibratedPolicy) -> _Distance | None:
     """Before the first update nothing drifts: every entry counts, but for activations on the other side of a kink."""
     everything = [one for found in phases.values() for one in found]
-    odd = [one for one in everything if one.times > _most_floors(one.one, policy)]
+    odd = [one for one in everything if one.times > factor_without_float64(one.one, policy)]
     gradients = [one for one in odd if one.one.key.phase in GRADIENTS]
     # A kink moves the gradients before it, and not those between it and the loss.
     last = _last_layer(phases)
@@ -242,15 +242,6 @@ def _first_step(phases: dict[str, list[_Distance]], policy: CalibratedPolicy) ->
         if not (kink and follows_a_jump(one.one.key, jumps)):
             return one
     return None
-
-
-def _most_floors(one: FloorEvidence, policy: CalibratedPolicy) -> float:
-    """How many floors a plain pass may be from its float64 pass at the first step.
-
-    An update that divides a gradient by its own size (Adam, Adagrad) makes much of little where the gradient is small;
-    another optimizer, rate or decay would part the passes by far more.
-    """
-    return policy.precision if one.key.phase in ("update", "parameter") else factor_without_float64(one, policy)
 
 
 def _last_layer(phases: dict[str, list[_Distance]]) -> str | None:
