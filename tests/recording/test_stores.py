@@ -185,7 +185,7 @@ def test_unknown_key_is_answered_with_near_names(tmp_path: Path) -> None:
 
 
 def test_same_key_twice_is_refused() -> None:
-    with pytest.raises(RecordingError, match="twice: 'x'"):
+    with pytest.raises(RecordingError, match="duplicate key: 'x'"):
         Recording.from_arrays([("x", np.ones(1)), ("x", np.ones(1))])
 
 
