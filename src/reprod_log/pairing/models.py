@@ -74,6 +74,9 @@ def match_layers(reference: Recording, candidate: Recording, *, rename: Mapping[
     here, there = take_apart(
         [unit for unit in ours if unit.path not in done_here], [unit for unit in theirs if unit.path not in done_there]
     )
+    if not (ours and theirs):
+        # A graph has its weights inside: a layer of the other side is a call like any other.
+        here, there = (), ()
     aligned = _aligned(
         _items(reference, (*here, *(pair.source for pair in units))),
         _items(candidate, (*there, *(pair.target for pair in units))),
