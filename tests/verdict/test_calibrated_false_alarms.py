@@ -52,6 +52,9 @@ def test_data_may_differ_by_rounding_and_no_more() -> None:
     for share, passes in ((2e-7, True), (2e-6, False)):
         other = {key: value * np.float32(1 + share) for key, value in given.items()}
         assert aligned(given, other).passed is passes
+    masked = {key: np.append(value, np.array(-1e9, value.dtype)) for key, value in given.items()}
+    shifted = {key: value + np.array([*[0.01] * exact.size, 0], value.dtype) for key, value in masked.items()}
+    assert not aligned(masked, shifted).passed
 
 
 def test_group_with_the_rate_of_the_first_needs_no_partner() -> None:

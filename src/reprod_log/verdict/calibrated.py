@@ -143,6 +143,8 @@ def _data(floor: NoiseFloor, policy: CalibratedPolicy) -> Iterator[Judgement]:
 
 _ROUNDINGS = 16
 """What a program does to its data before the model (a noise schedule, a normalisation) takes a few operations."""
+_OF_EACH = 1e-3
+"""Of every element: beside a mask's -1e9 any difference of the others would be rounding."""
 
 
 def _rounded(found: Judgement, measured: Sequence[Measurement]) -> Judgement:
@@ -153,6 +155,7 @@ def _rounded(found: Judgement, measured: Sequence[Measurement]) -> Judgement:
             exact
             or one.nonfinite_mismatched
             or one.nan_both
+            or not one.max_rel <= _OF_EACH
             or not one.max_abs <= _ROUNDINGS * EPS * one.reference.abs_max
         ):
             return found
