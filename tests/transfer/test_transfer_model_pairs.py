@@ -10,7 +10,7 @@ import torch
 from paddle import nn as pn
 
 from models_pairs import NAMES
-from reprod_log.pairing.live import survey
+from reprod_log.pairing.survey import survey
 from reprod_log.pairing.units import BARE
 from reprod_log.transfer import transfer_weights
 

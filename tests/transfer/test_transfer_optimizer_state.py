@@ -11,7 +11,7 @@ from paddle import nn as pn
 from torch import nn as tn
 
 from reprod_log.errors import TransferError, UsageError
-from reprod_log.pairing.live import survey
+from reprod_log.pairing.survey import survey
 from reprod_log.transfer import transfer_optimizer_state, transfer_weights
 
 T, P = torch.optim, paddle.optimizer
@@ -112,9 +112,8 @@ def test_next_step_agrees_after_state_was_moved(name: str, direction: str, stepp
     before = report.plan
     assert before is not None
     here = values(source)
-    for move in before.moves:
-        expected = move.apply(here.__getitem__)
-        np.testing.assert_allclose(became[move.target], expected, rtol=2e-3, atol=2e-4, err_msg=move.target)
+    for name, expected in before.apply(here.__getitem__).items():
+        np.testing.assert_allclose(became[name], expected, rtol=2e-3, atol=2e-4, err_msg=name)
 
 
 def test_without_the_state_the_next_step_differs() -> None:

@@ -56,4 +56,4 @@ def test_report_carries_its_plan_for_later() -> None:
     source, target = tn.Linear(3, 3), paddle.nn.Linear(3, 3)
     report = transfer_weights(source, target)
     assert report.plan is not None
-    assert {move.target for move in report.plan.moves} == {"weight", "bias"}
+    assert set(report.plan.by_target) == {"weight", "bias"}

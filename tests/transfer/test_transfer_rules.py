@@ -12,7 +12,7 @@ from torch import nn as tn
 from reprod_log.errors import TransferError
 from reprod_log.frameworks.tensors import to_numpy
 from reprod_log.layers.kinds import KINDS
-from reprod_log.pairing.live import survey
+from reprod_log.pairing.survey import survey
 from reprod_log.transfer import transfer_gradients, transfer_weights
 
 TITLES = {name: row.title for row in KINDS for column in row.columns.values() for name in column.classes}

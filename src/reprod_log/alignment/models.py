@@ -20,31 +20,33 @@ from reprod_log.diagnose import Finding
 from reprod_log.diagnose.finding import told
 from reprod_log.diagnose.proof import own_tables, replaced_tables
 from reprod_log.diagnose.rounds import proven
-from reprod_log.errors import ReprodLogError, TransferError, UsageError, interrupted
+from reprod_log.errors import TransferError, UsageError, interrupted
 from reprod_log.experiments.need import Storage
 from reprod_log.experiments.passes import Experiments
 from reprod_log.frameworks.module_tree import join
 from reprod_log.frameworks.nests import mapped
-from reprod_log.frameworks.side import Batch, Side, as_mapping, batches_of
+from reprod_log.frameworks.side import Batch, Scope, Side, as_mapping, batches_of
 from reprod_log.frameworks.tensors import rounded
 from reprod_log.messages import Message, Name, Names, Parts, message
 from reprod_log.pairing.anchors import same_numbers
+from reprod_log.pairing.correspondence import obeys
 from reprod_log.pairing.crossings import renamed_layers
 from reprod_log.pairing.links import WeightMap
-from reprod_log.pairing.live import Order, loose_buffers
 from reprod_log.pairing.live_map import (
     computes_alike,
-    find_weight_map,
+    of_model,
     read_weights,
+    search_weight_map,
     with_file_names,
     write_weights,
 )
-from reprod_log.pairing.rename import is_front, oriented, renamed_path, rules_of_model
+from reprod_log.pairing.rename import oriented, rules_of_model
+from reprod_log.pairing.survey import loose_buffers
 from reprod_log.progress import Progress, shown, stage
 from reprod_log.recording import Recording
 from reprod_log.recording.counting import counting
-from reprod_log.recording.spool import Spool
-from reprod_log.transfer import TransferReport, transfer_weights
+from reprod_log.transfer import TransferReport
+from reprod_log.transfer.weights import How, prepare, transfer
 from reprod_log.verdict import CalibratedPolicy, Limit, Policy
 from reprod_log.verdict.policy import patterns
 
@@ -192,28 +194,28 @@ def _with_weights(
     notes: list[Message] = []
     tables: tuple[str, ...] = ()
     with stage(message("progress.map")):
-        found = _weight_map(ours, theirs, batch, storage.spool)
+        found = search_weight_map(ours, theirs, batch, Scope(spool=storage.spool))
     decided = found.agrees
     if transfer and (fixed := _fixed(ours, theirs)):
         notes += fixed
-    elif transfer and not (decided and _obeys(found, options.rename)):
+    elif transfer and not (decided and obeys(found, options.rename)):
         try:
             with stage(message("progress.transfer")):
-                theirs, notes, tables = transferred(ours, theirs, batch[0], options.rename, left)
+                theirs, notes, tables = transferred(ours, theirs, batch[0], options.rename, left, found)
         except TransferError:
             # Of a wrong port one wants to know where it goes wrong: as far as values speak for a map, it holds, and
             # weights that one side alone has (a norm that was forgotten) are part of the answer. Where no value speaks
             # for any of it, or both sides have such weights, the port may as well be right and the map not found.
             proven = found.by_target.keys() - set(found.unproven)
             one_sided = proven and not (found.left_in_reference and found.left_in_candidate)
-            if not (found.complete or one_sided) or not _obeys(found, options.rename):
+            if not (found.complete or one_sided) or not obeys(found, options.rename):
                 raise
             decided = True
         else:
             # Names and structure have it otherwise than the values around a mistake; where they agree, there is none.
             decided = (
                 found.is_known
-                and _obeys(found, options.rename)
+                and obeys(found, options.rename)
                 and not _is_loaded(found, ours, theirs)
                 and not computes_alike(ours, theirs, batch, storage.spool)
             )
@@ -347,28 +349,6 @@ def _reordered(weights: WeightMap) -> Iterator[Finding]:
         yield told("cause.computed_weights", count=len(names), names=Names(names[:_MOST_SHOWN]))
 
 
-def _weight_map(ours: Side, theirs: Side, batch: Batch, spool: Spool | None) -> WeightMap:
-    """The map that values speak for; an empty one when one side's program cannot be recorded kernel by kernel."""
-    if not all("operators" in side.framework.can for side in (ours, theirs)):
-        return WeightMap(())
-    try:
-        return find_weight_map(ours, theirs, batch, spool)
-    except ReprodLogError:
-        raise
-    except Exception:  # a kernel without float64 may raise anything; names and order are left
-        return WeightMap(())
-
-
-def _obeys(found: WeightMap, rename: Mapping[str, str]) -> bool:
-    """Whether the map goes where the user's own map says."""
-    for link in found.links:
-        for name in link.sources:
-            wanted, rule = renamed_path(name, rename)
-            if rule is not None and not (is_front(rename[rule], link.target) or wanted == link.target):
-                return False
-    return True
-
-
 def _is_loaded(found: WeightMap, ours: Side, theirs: Side) -> bool:
     """Whether the candidate has the weights that the map gives it: it may have been loaded by hand."""
     here, there = read_weights(ours), read_weights(theirs)
@@ -448,22 +428,35 @@ def _of(given: Any, side: int) -> Any:
 
 
 def transferred(
-    ours: Side, theirs: Side, inputs: Any, rename: Mapping[str, str], allowed: Sequence[str]
+    ours: Side,
+    theirs: Side,
+    inputs: Any,
+    rename: Mapping[str, str],
+    allowed: Sequence[str] = (),
+    found: WeightMap | None = None,
 ) -> tuple[Side, list[Message], tuple[str, ...]]:
-    """The candidate with the reference's weights, what was taken on trust, and which of its tables were replaced."""
+    """The candidate with the reference's weights, what was taken on trust, and which of its tables were replaced.
+
+    `found` is the map that values speak for, where it was searched for already.
+    """
     there = dict(as_mapping(theirs.model))
     notes: list[Message] = []
     tables: list[str] = []
     for name, source in as_mapping(ours.model).items():
         if name not in there:
             raise UsageError(f"the candidate has no model {name!r}; it has {', '.join(map(repr, there))}")
-        # Several models have inputs of each other's making, so only a single one can be run for proof.
         before = own_tables(there[name])
-        left = [one.removeprefix(f"{name}.") for one in allowed]
-        proof = inputs if name == "" else None
-        doubts, report = _transfer_one(source, there[name], proof, rules_of_model(rename, name), left)
+        how = How(
+            rules_of_model(rename, name),
+            # Tables that only one side keeps stay as they are; what they change shows in the comparison.
+            [*loose_buffers(source), *loose_buffers(there[name]), *(one.removeprefix(f"{name}.") for one in allowed)],
+            # Several models have inputs of each other's making, so only a single one can be run.
+            inputs if name == "" else None,
+            found=None if found is None else of_model(found, name),
+        )
+        trust, report = _transfer_one(source, there[name], how)
         there[name] = report.model
-        notes += doubts
+        notes += trust
         tables += [f"{name}.{table}" if name else table for table in replaced_tables(before, there[name], report)]
     model = there if isinstance(theirs.model, Mapping) else there[""]
     return replace(theirs, model=model), notes, tuple(tables)
@@ -479,34 +472,19 @@ def _fixed(ours: Side, theirs: Side) -> list[Message]:
     ]
 
 
-def _transfer_one(
-    source: Any, target: Any, proof: Any, rename: Mapping[str, str] | None, allowed: Sequence[str]
-) -> tuple[list[Message], TransferReport]:
-    # Tables that only one side keeps stay as they are; what they change shows in the comparison.
-    left = [*loose_buffers(source), *loose_buffers(target), *allowed]
+def _transfer_one(source: Any, target: Any, how: How) -> tuple[list[Message], TransferReport]:
+    """One model's weights into another; where nothing but order tells layers apart, that order is trusted, with a note.
 
-    def transfer(order: Order | None = None, dry_run: bool = False) -> TransferReport:
-        return transfer_weights(
-            source,
-            target,
-            rename=rename,
-            inputs=proof,
-            allow_left=left,
-            order=order,
-            on_difference="report",
-            dry_run=dry_run,
-        )
-
+    Values prove a pairing only where the models agree; of a wrong port one wants to know where it goes wrong.
+    """
     try:
-        done = transfer()
-        return list(done.doubts), done
+        return [], transfer(source, target, how, on_difference="report")
     except TransferError as refusal:
-        if proof is None:
+        if how.inputs is None:
             raise
-        # Values prove a pairing only where the models agree; of a wrong port one wants to know where it goes wrong.
-        unproved = transfer(dry_run=True).left_in_target
+        unproved = prepare(source, target, how, verify=False).report.left_in_target
         try:
-            done = transfer("execution")
+            done = transfer(source, target, replace(how, order="execution"), on_difference="report")
         except TransferError:
             raise refusal from None
     return [message("note.transfer.by_order", names=Names(unproved))], done

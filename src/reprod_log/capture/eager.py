@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from reprod_log.capture.operators import OperatorTrace, ProgramRecorder
+from reprod_log.capture.probing import undisturbed
 from reprod_log.capture.run import Run
 from reprod_log.capture.stand_ins import Feeding, shared_masks
 from reprod_log.capture.watching import watch
@@ -140,6 +141,8 @@ class EagerRunner(Runner):
             modules = dict(named_modules(framework, model))
             for module in modules.values():
                 _without_dropout(framework, module)
+            for one in as_mapping(model).values() if scope.evaluation else ():
+                undo.enter_context(undisturbed(framework, one))
             undo.enter_context(framework.eager.masked(lambda shape, rate: None))
             recorder = ProgramRecorder(framework, _own(framework, model, _kept_tensors), scope.spool)
             inputs, targets = (side.tensors(one, scope.dtype) for one in batch)

@@ -24,7 +24,7 @@ from reprod_log.frameworks.side import Scope
 from reprod_log.measure.comparison import Comparison
 from reprod_log.messages import Names, Number, message
 from reprod_log.pairing import match
-from reprod_log.pairing.live import survey
+from reprod_log.pairing.survey import survey
 from reprod_log.pairing.units import BARE
 from reprod_log.recording import Array, Entry, Key, Recording
 from reprod_log.transfer import TransferReport

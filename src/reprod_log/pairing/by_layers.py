@@ -18,6 +18,7 @@ from reprod_log.pairing.models import Layers, match_layers
 from reprod_log.pairing.pairing import CONFIDENCE, How, Pair, Pairing, View
 from reprod_log.pairing.recorded_map import covered_modules
 from reprod_log.pairing.rename import is_front, renamed
+from reprod_log.pairing.units import stored_shapes
 from reprod_log.pairing.weight_map import tensor_views
 from reprod_log.recording import OF_MODULES, OF_TENSORS, Entry, Key, ModuleInfo, Recording
 
@@ -41,7 +42,7 @@ class LayerFinder(NameFinder):
         self.layers = layers
         self.our_constants, self.their_constants = constants(reference), constants(candidate)
         self.their_partners = {partner for partner, _ in layers.modules.values()}
-        self.views = tensor_views(layers.units, _shapes(reference))
+        self.views = tensor_views(layers.units, stored_shapes(reference.modules), stored_shapes(candidate.modules))
         self.our_covered = covered_modules(reference, self.views.keys() | self.our_constants)
         there = {name for view in self.views.values() for name in view.candidate}
         self.their_covered = covered_modules(candidate, there | self.their_constants)
@@ -231,14 +232,6 @@ def _bare(entry: Entry, modules: Mapping[str, ModuleInfo], constant: frozenset[s
     if entry.key.phase not in OF_MODULES or module is None:
         return False
     return path in covered or not module.parameters
-
-
-def _shapes(recording: Recording) -> dict[str, tuple[int, ...]]:
-    return {
-        f"{module.path}.{name}" if module.path else name: shape
-        for module in recording.modules
-        for name, shape in module.parameters.items()
-    }
 
 
 def constants(recording: Recording) -> frozenset[str]:

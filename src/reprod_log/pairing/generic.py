@@ -9,7 +9,7 @@ import numpy as np
 
 from reprod_log.frameworks.tensors import is_floating
 from reprod_log.layers.lookup import layer_kind
-from reprod_log.pairing.live import Survey
+from reprod_log.pairing.survey import Survey
 from reprod_log.pairing.units import BARE, Unit
 from reprod_log.recording import Array
 

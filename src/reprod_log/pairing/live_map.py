@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from reprod_log.capture.eager import runner_of
+from reprod_log.errors import ReprodLogError
 from reprod_log.frameworks.contract import Program
 from reprod_log.frameworks.side import Batch, Scope, Side, as_mapping
 from reprod_log.pairing.anchors import is_informative, same_numbers
@@ -14,14 +15,16 @@ from reprod_log.pairing.crossings import find_crossings, kinds_of
 from reprod_log.pairing.generic import generic_values
 from reprod_log.pairing.graph import Graph
 from reprod_log.pairing.links import Link, WeightMap
-from reprod_log.pairing.live import Survey, survey
 from reprod_log.pairing.pieces import in_pieces
 from reprod_log.pairing.search import Proposal, Search
 from reprod_log.pairing.states import with_generic_states, with_learned_inputs
+from reprod_log.pairing.survey import Survey, shapes_of, survey
 from reprod_log.pairing.units import BARE, Unit, UnitPair
-from reprod_log.pairing.weight_map import make_plan
+from reprod_log.pairing.weight_map import paired_links
 from reprod_log.recording import Array
 from reprod_log.recording.spool import Spool
+
+_PLAIN = Scope()
 
 
 @dataclass(frozen=True)
@@ -43,9 +46,9 @@ class Surveyed:
             self.name(prefix, name): array for prefix, one in self.surveys.items() for name, array in make(one).items()
         }
 
-    def graph(self, side: Side, batch: Batch, values: Mapping[str, Array], spool: Spool | None) -> Graph:
+    def graph(self, side: Side, batch: Batch, values: Mapping[str, Array], run: Scope) -> Graph:
         """The side's program with `values` (by name) for its weights."""
-        scope = Scope(dtype="float64", state=values, spool=spool)
+        scope, spool = replace(run, dtype="float64", state=values), run.spool
         found = Graph.of(runner_of(side.framework).program(side, batch, scope))
         if spool is not None:
             spool.settle()
@@ -81,11 +84,27 @@ def _full(prefix: str, name: str) -> str:
     return f"{prefix}.{name}" if prefix else name
 
 
-def find_weight_map(ours: Side, theirs: Side, batch: Batch, spool: Spool | None = None) -> WeightMap:
+def search_weight_map(
+    ours: Side, theirs: Side, batch: Batch, run: Scope = _PLAIN, *, their_batch: Batch | None = None
+) -> WeightMap:
+    """The map that values speak for; an empty one where a side's program cannot be recorded kernel by kernel."""
+    if not all("operators" in side.framework.can for side in (ours, theirs)):
+        return WeightMap(())
+    try:
+        return find_weight_map(ours, theirs, batch, run, their_batch=their_batch)
+    except ReprodLogError:
+        raise
+    except Exception:  # a kernel without float64 may raise anything; names and order are left
+        return WeightMap(())
+
+
+def find_weight_map(
+    ours: Side, theirs: Side, batch: Batch, run: Scope = _PLAIN, *, their_batch: Batch | None = None
+) -> WeightMap:
     """The map under which both programs compute the same in float64, as far as one is found."""
     here, there = Surveyed.of(ours), Surveyed.of(theirs)
-    reference = here.graph(ours, batch, here.values(generic_values), spool)
-    program = there.graph(theirs, batch, {}, spool)
+    reference = here.graph(ours, batch, here.values(generic_values), run)
+    program = there.graph(theirs, their_batch or batch, {}, run)
     tables = _tables(program, there)
     empty = _empty_tables(program, tables, reference, here)
     found = _searched(reference, program, tables - empty, here, there) if empty else WeightMap(())
@@ -118,8 +137,10 @@ def _searched(reference: Graph, program: Graph, own: frozenset[str], here: Surve
 
     given, taken, learned = with_learned_inputs(reference, candidate)
     found = searched(given, taken, learned) if learned else WeightMap(())
-    if not (found.agrees or found.bridged):
-        found = searched(reference, candidate, {})
+    if not found.agrees:
+        # What was taken for a learned input may be a weight like any other.
+        plain = searched(reference, candidate, {})
+        found = plain if plain.agrees or not found.bridged else found
     return pieces.whole(found)
 
 
@@ -132,6 +153,23 @@ def computes_alike(ours: Side, theirs: Side, batch: Batch, spool: Spool | None =
         for other, role in result_roles(reference, candidate).items()
     ]
     return bool(pairs) and all(one.shape == other.shape and same_numbers(one, other) for one, other in pairs)
+
+
+def of_model(found: WeightMap, prefix: str) -> WeightMap:
+    """What the map says of one of several models, in that model's own names."""
+    if not prefix:
+        return found
+    front = f"{prefix}."
+
+    def own(names: Iterable[str]) -> tuple[str, ...]:
+        return tuple(name.removeprefix(front) for name in names if name.startswith(front))
+
+    links = tuple(
+        replace(link, target=link.target.removeprefix(front), sources=own(link.sources))
+        for link in found.links
+        if all(name.startswith(front) for name in (link.target, *link.sources))
+    )
+    return WeightMap(links, unproven=own(found.unproven))
 
 
 def _with_statistics(found: WeightMap, here: Surveyed, there: Surveyed) -> WeightMap:
@@ -266,23 +304,19 @@ def layer_proposals(here: Surveyed, there: Surveyed) -> dict[str, tuple[Proposal
     for prefix, unit in ours:
         by_kind.setdefault(unit.signature, []).append((prefix, unit))
     found: dict[str, list[Proposal]] = {}
-    shapes = {prefix: {name: one.shape(name) for name in one.names} for prefix, one in there.surveys.items()}
-    sizes = here.shapes()
+    shapes, sizes = ({prefix: shapes_of(one) for prefix, one in side.surveys.items()} for side in (there, here))
     for prefix, unit in theirs:
         if unit.kind == BARE:
             continue
         for other_prefix, other in by_kind.get(unit.signature, ())[:64]:
-            plan = make_plan([UnitPair(other, unit, "values")], shapes[prefix])
+            pair = UnitPair(other, unit, "values")
             links = tuple(
-                Link(
-                    there.name(prefix, move.target),
-                    move.shape,
-                    tuple(here.name(other_prefix, name) for name in move.sources),
-                    tuple(sizes[_full(other_prefix, name)] for name in move.sources),
-                    move.view,
-                    "values",
+                replace(
+                    link,
+                    target=there.name(prefix, link.target),
+                    sources=tuple(here.name(other_prefix, name) for name in link.sources),
                 )
-                for move in plan.moves
+                for link in paired_links([pair], shapes[prefix], sizes[other_prefix])
             )
             for link in links:
                 found.setdefault(link.target, []).append(Proposal(links))

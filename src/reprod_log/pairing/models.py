@@ -6,14 +6,12 @@ execution between what is decided so, by kind, shapes and wording. A module arou
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from reprod_log.pairing.distance import ANOTHER, distance
-from reprod_log.pairing.names import affine_role, closeness, match_names, match_renames
-from reprod_log.pairing.order import best_alignment, by_signature, roles_together
+from reprod_log.pairing.names import affine_role, match_names, match_renames
+from reprod_log.pairing.order import Item, in_order, roles_together
 from reprod_log.pairing.pairing import How
 from reprod_log.pairing.places import ValuePairs
 from reprod_log.pairing.recorded_map import same_weights
@@ -21,7 +19,6 @@ from reprod_log.pairing.rename import fronts
 from reprod_log.pairing.units import (
     BARE,
     PairedBy,
-    Signature,
     Unit,
     UnitPair,
     recorded_units,
@@ -31,12 +28,6 @@ from reprod_log.pairing.units import (
 )
 from reprod_log.recording import Entry, ModuleInfo, Recording
 
-_LAYER = 100.0
-"""A layer with weights outweighs all modules and tensors around it."""
-_WORDING = 0.05
-"""Wording decides only between otherwise equal alignments."""
-_LARGEST_TABLE = 250_000
-"""Longer sequences are paired one by one from both ends first, as far as they fit."""
 _HOW: Mapping[PairedBy, How] = {"name": "name", "rename": "rename", "values": "value", "execution order": "order"}
 """How entries count as paired whose units were paired so."""
 
@@ -77,7 +68,7 @@ def match_layers(reference: Recording, candidate: Recording, *, rename: Mapping[
     if not (ours and theirs):
         # A graph has its weights inside: a layer of the other side is a call like any other.
         here, there = (), ()
-    aligned = _aligned(
+    aligned = in_order(
         _items(reference, (*here, *(pair.source for pair in units))),
         _items(candidate, (*there, *(pair.target for pair in units))),
         {pair.source.path: pair.target.path for pair in units},
@@ -113,58 +104,7 @@ def _tensors(units: Iterable[Unit]) -> list[Unit]:
     ]
 
 
-@dataclass(frozen=True)
-class _Item:
-    """A layer, a tensor outside of one, or a module without tensors, at its place in the order of execution."""
-
-    path: str
-    place: float
-    unit: Unit | None
-    kind: str
-    given: Entry | None
-    """What a module without tensors gives, or the tensor of a unit that is one and never ran."""
-
-    def likeness(self, other: _Item) -> float:
-        """0: not the same thing; more: surer."""
-        if self.unit is not None and other.unit is not None:
-            if not (self.ran and other.ran) and self.kind == BARE and not _same_values(self.given, other.given):
-                # Nothing but its shape would speak for it.
-                return 0.0
-            return _unit_likeness(self.unit, other.unit)
-        if self.given is None or other.given is None or self.unit is not None or other.unit is not None:
-            return 0.0
-        return self._call_likeness(other, self.given.shape, other.given.shape)
-
-    @property
-    def ran(self) -> bool:
-        return self.place < inf
-
-    def _call_likeness(self, other: _Item, own: tuple[int, ...], theirs: tuple[int, ...]) -> float:
-        named_alike = self.path.rpartition(".")[2] == other.path.rpartition(".")[2]
-        if sorted(own) != sorted(theirs):
-            # A pool or an upsampling with another setting (ceil_mode, stride, size) is still that layer.
-            alike = named_alike and self.kind == other.kind != "" and len(own) == len(theirs)
-            return 1.0 if alike else 0.0
-        if self.kind and other.kind:
-            return 2.0 if self.kind == other.kind else 0.0
-        return 1.5 if named_alike else 0.5
-
-
-def _same_values(one: Entry | None, other: Entry | None) -> bool:
-    return one is not None and other is not None and distance(one, other) < ANOTHER
-
-
-def _unit_likeness(one: Unit, other: Unit) -> float:
-    if one.kind != other.kind:
-        return 0.0
-    if not one.fits(other):
-        return 0.3 * _LAYER if one.kind != BARE and one.fits_partly(other) else 0.0
-    if one.kind == BARE and len({affine_role(one.path), affine_role(other.path)} - {None}) == 2:
-        return 0.0
-    return (2.0 if one.kind == BARE else _LAYER) + _WORDING * closeness(one.path, other.path)
-
-
-def _items(recording: Recording, units: Sequence[Unit]) -> list[_Item]:
+def _items(recording: Recording, units: Sequence[Unit]) -> list[Item]:
     """What may have a partner, in the order in which it ends; what never ran comes last, in that of registration."""
     by_path = {module.path: module for module in recording.modules}
     parents = {path.rpartition(".")[0] for path in by_path if path}
@@ -172,7 +112,7 @@ def _items(recording: Recording, units: Sequence[Unit]) -> list[_Item]:
     starts: dict[str, int] = {}
     ends: dict[str, int] = {}
     tensors: dict[str, Entry] = {}
-    calls: list[_Item] = []
+    calls: list[Item] = []
     for place, entry in enumerate(recording.entries):
         path = entry.key.path
         if entry.key.phase == "parameter" and not entry.key.run and entry.detail != "summary":
@@ -183,9 +123,9 @@ def _items(recording: Recording, units: Sequence[Unit]) -> list[_Item]:
         if not entry.key.role.startswith("input"):
             ends[path] = place
             if path not in owners and path not in parents:
-                calls.append(_Item(path, place, None, _kind(by_path.get(path)), entry))
+                calls.append(Item(path, place, None, _kind(by_path.get(path)), entry))
     placed = [
-        _Item(unit.path, ends.get(unit.owner, starts.get(unit.owner, inf)), unit, unit.kind, tensors.get(unit.path))
+        Item(unit.path, ends.get(unit.owner, starts.get(unit.owner, inf)), unit, unit.kind, tensors.get(unit.path))
         for unit in sorted(units, key=lambda unit: affine_role(unit.path) == "shift")
     ]
     return sorted((*placed, *calls), key=lambda item: item.place)
@@ -193,75 +133,6 @@ def _items(recording: Recording, units: Sequence[Unit]) -> list[_Item]:
 
 def _kind(module: ModuleInfo | None) -> str:
     return "" if module is None else module.kind or module.type.lower()
-
-
-def _aligned(ours: list[_Item], theirs: list[_Item], decided: Mapping[str, str]) -> list[tuple[_Item, _Item]]:
-    """New pairs, in order and none crossing another, between those that are decided and that run in one order."""
-    place_there = {item.path: place for place, item in enumerate(theirs)}
-    taken = set(decided.values())
-    anchors = [
-        (place, place_there[decided[item.path]])
-        for place, item in enumerate(ours)
-        if item.path in decided and decided[item.path] in place_there
-    ]
-    pairs: list[tuple[_Item, _Item]] = []
-    start_here = start_there = 0
-    for end_here, end_there in (*_rising(anchors), (len(ours), len(theirs))):
-        here = [item for item in ours[start_here:end_here] if item.ran and item.path not in decided]
-        there = [item for item in theirs[start_there:end_there] if item.ran and item.path not in taken]
-        pairs += _best(here, there)
-        start_here, start_there = end_here + 1, end_there + 1
-    taken |= {item.path for pair in pairs for item in pair}
-    here = [item for item in ours if item.path not in decided and item.path not in taken]
-    there = [item for item in theirs if item.path not in taken]
-    alone, alone_there = _alone(here), _alone(there)
-    only = [(one, alone_there[signature]) for signature, one in alone.items() if signature in alone_there]
-    pairs += only
-    # What never ran has no place; it may be what the other side runs.
-    done = {item.path for pair in only for item in pair}
-    here, there = ([item for item in side if item.path not in done] for side in (here, there))
-    if not all(item.ran for item in (*here, *there)):
-        pairs += [(one, two) for one, two in _best(here, there) if not (one.ran and two.ran)]
-    return pairs
-
-
-def _alone(items: Iterable[_Item]) -> dict[Signature, _Item]:
-    """Layers that nothing else could be: those of their kind and shapes that are the only ones left."""
-    groups = by_signature(item.unit for item in items if item.unit is not None and item.kind != BARE)
-    return {item.unit.signature: item for item in items if item.unit and len(groups.get(item.unit.signature, ())) == 1}
-
-
-def _best(ours: list[_Item], theirs: list[_Item]) -> list[tuple[_Item, _Item]]:
-    straight = list(zip(ours, theirs, strict=False))
-    if len(ours) == len(theirs) and all(one.likeness(two) >= 2.0 for one, two in straight):
-        # One by one all fit: no other alignment has as many pairs, and a table of thousands would take minutes.
-        return straight
-    if len(ours) * len(theirs) > _LARGEST_TABLE:
-        same = next((place for place, (one, two) in enumerate(straight) if one.likeness(two) < 2.0), len(straight))
-        backwards = list(zip(reversed(ours[same:]), reversed(theirs[same:]), strict=False))
-        last = next((place for place, (one, two) in enumerate(backwards) if one.likeness(two) < 2.0), len(backwards))
-        if same or last:
-            rest = _best(ours[same : len(ours) - last], theirs[same : len(theirs) - last])
-            return [*straight[:same], *rest, *reversed(backwards[:last])]
-    return best_alignment(ours, theirs, _Item.likeness)
-
-
-def _rising(anchors: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The longest part of pairs of places (in the order of the first) whose second places rise."""
-    tails: list[int] = []
-    chains: list[int] = []
-    before: list[int | None] = []
-    for number, (_, place) in enumerate(anchors):
-        length = bisect_left(tails, place)
-        before.append(chains[length - 1] if length else None)
-        tails[length : length + 1] = [place]
-        chains[length : length + 1] = [number]
-    found = []
-    last = chains[-1] if chains else None
-    while last is not None:
-        found.append(anchors[last])
-        last = before[last]
-    return found[::-1]
 
 
 def _holders(

@@ -1,31 +1,151 @@
-"""Pairs by order and by structure: sequences of units laid side by side, units of one signature distinguished by names.
+"""Order: two sequences of units and calls laid side by side, between those whose partners are known already.
 
-Order is that of registration or of execution, held by the pairs that were decided before. Shape alone never decides.
+Order is that of execution, or of registration where nothing ran. Shape alone never decides.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from math import inf
 from typing import TypeVar
 
-from reprod_log.messages import message
-from reprod_log.pairing.names import affine_role, attention_role, closeness, numbers, plain
-from reprod_log.pairing.units import BARE, PairedBy, Signature, Unit, UnitPair, single
+from reprod_log.pairing.distance import ANOTHER, distance
+from reprod_log.pairing.names import affine_role, attention_role, closeness
+from reprod_log.pairing.structure import by_signature
+from reprod_log.pairing.units import BARE, Signature, Unit, UnitPair
+from reprod_log.recording import Entry
 
-# An anchor (a pair already decided by name) must outweigh any pairing across it in a model of realistic depth.
-_ANCHOR = 16.0
-_FITS = 1.0
-_FITS_PARTLY = 0.3
-# Wording decides only between otherwise equal pairings, so it must stay small beside _FITS.
+_LAYER = 100.0
+"""A layer with weights outweighs all modules and tensors around it."""
 _WORDING = 0.05
-# Neighbours decide between pairings of equally many tensors, and say more than wording.
-_NEIGHBOUR = 0.15
+"""Wording decides only between otherwise equal alignments."""
+_LARGEST_TABLE = 250_000
+"""Longer sequences are paired one by one from both ends first, as far as they fit."""
 
 Ours = TypeVar("Ours")
 Theirs = TypeVar("Theirs")
+
+
+@dataclass(frozen=True)
+class Item:
+    """A layer, a tensor outside of one, or a module without tensors, at its place in the order of execution."""
+
+    path: str
+    place: float
+    unit: Unit | None
+    kind: str
+    given: Entry | None
+    """What a module without tensors gives, or the tensor of a unit that is one and never ran."""
+
+    def likeness(self, other: Item) -> float:
+        """0: not the same thing; more: surer."""
+        if self.unit is not None and other.unit is not None:
+            if not (self.ran and other.ran) and self.kind == BARE and not _same_values(self.given, other.given):
+                # Nothing but its shape would speak for it.
+                return 0.0
+            return _unit_likeness(self.unit, other.unit)
+        if self.given is None or other.given is None or self.unit is not None or other.unit is not None:
+            return 0.0
+        return self._call_likeness(other, self.given.shape, other.given.shape)
+
+    @property
+    def ran(self) -> bool:
+        return self.place < inf
+
+    def _call_likeness(self, other: Item, own: tuple[int, ...], theirs: tuple[int, ...]) -> float:
+        named_alike = self.path.rpartition(".")[2] == other.path.rpartition(".")[2]
+        if sorted(own) != sorted(theirs):
+            # A pool or an upsampling with another setting (ceil_mode, stride, size) is still that layer.
+            alike = named_alike and self.kind == other.kind != "" and len(own) == len(theirs)
+            return 1.0 if alike else 0.0
+        if self.kind and other.kind:
+            return 2.0 if self.kind == other.kind else 0.0
+        return 1.5 if named_alike else 0.5
+
+
+def _same_values(one: Entry | None, other: Entry | None) -> bool:
+    return one is not None and other is not None and distance(one, other) < ANOTHER
+
+
+def _unit_likeness(one: Unit, other: Unit) -> float:
+    if one.kind != other.kind:
+        return 0.0
+    if not one.fits(other):
+        return 0.3 * _LAYER if one.kind != BARE and one.fits_partly(other) else 0.0
+    if one.kind == BARE and len({affine_role(one.path), affine_role(other.path)} - {None}) == 2:
+        return 0.0
+    return (2.0 if one.kind == BARE else _LAYER) + _WORDING * closeness(one.path, other.path)
+
+
+def in_order(ours: list[Item], theirs: list[Item], decided: Mapping[str, str]) -> list[tuple[Item, Item]]:
+    """New pairs, in order and none crossing another, between those that are decided and that run in one order."""
+    place_there = {item.path: place for place, item in enumerate(theirs)}
+    taken = set(decided.values())
+    anchors = [
+        (place, place_there[decided[item.path]])
+        for place, item in enumerate(ours)
+        if item.path in decided and decided[item.path] in place_there
+    ]
+    pairs: list[tuple[Item, Item]] = []
+    start_here = start_there = 0
+    for end_here, end_there in (*_rising(anchors), (len(ours), len(theirs))):
+        here = [item for item in ours[start_here:end_here] if item.ran and item.path not in decided]
+        there = [item for item in theirs[start_there:end_there] if item.ran and item.path not in taken]
+        pairs += _best(here, there)
+        start_here, start_there = end_here + 1, end_there + 1
+    taken |= {item.path for pair in pairs for item in pair}
+    here = [item for item in ours if item.path not in decided and item.path not in taken]
+    there = [item for item in theirs if item.path not in taken]
+    alone, alone_there = _alone(here), _alone(there)
+    only = [(one, alone_there[signature]) for signature, one in alone.items() if signature in alone_there]
+    pairs += only
+    # What never ran has no place; it may be what the other side runs.
+    done = {item.path for pair in only for item in pair}
+    here, there = ([item for item in side if item.path not in done] for side in (here, there))
+    if not all(item.ran for item in (*here, *there)):
+        pairs += [(one, two) for one, two in _best(here, there) if not (one.ran and two.ran)]
+    return pairs
+
+
+def _alone(items: Iterable[Item]) -> dict[Signature, Item]:
+    """Layers that nothing else could be: those of their kind and shapes that are the only ones left."""
+    groups = by_signature(item.unit for item in items if item.unit is not None and item.kind != BARE)
+    return {item.unit.signature: item for item in items if item.unit and len(groups.get(item.unit.signature, ())) == 1}
+
+
+def _best(ours: list[Item], theirs: list[Item]) -> list[tuple[Item, Item]]:
+    straight = list(zip(ours, theirs, strict=False))
+    if len(ours) == len(theirs) and all(one.likeness(two) >= 2.0 for one, two in straight):
+        # One by one all fit: no other alignment has as many pairs, and a table of thousands would take minutes.
+        return straight
+    if len(ours) * len(theirs) > _LARGEST_TABLE:
+        same = next((place for place, (one, two) in enumerate(straight) if one.likeness(two) < 2.0), len(straight))
+        backwards = list(zip(reversed(ours[same:]), reversed(theirs[same:]), strict=False))
+        last = next((place for place, (one, two) in enumerate(backwards) if one.likeness(two) < 2.0), len(backwards))
+        if same or last:
+            rest = _best(ours[same : len(ours) - last], theirs[same : len(theirs) - last])
+            return [*straight[:same], *rest, *reversed(backwards[:last])]
+    return best_alignment(ours, theirs, Item.likeness)
+
+
+def _rising(anchors: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The longest part of pairs of places (in the order of the first) whose second places rise."""
+    tails: list[int] = []
+    chains: list[int] = []
+    before: list[int | None] = []
+    for number, (_, place) in enumerate(anchors):
+        length = bisect_left(tails, place)
+        before.append(chains[length - 1] if length else None)
+        tails[length : length + 1] = [place]
+        chains[length : length + 1] = [number]
+    found = []
+    last = chains[-1] if chains else None
+    while last is not None:
+        found.append(anchors[last])
+        last = before[last]
+    return found[::-1]
 
 
 def best_alignment(
@@ -50,34 +170,6 @@ def best_alignment(
             i, j = i - 1, j - 1
             pairs.append((ours[i], theirs[j]))
     return pairs[::-1]
-
-
-def match_order(
-    sources: Sequence[Unit], targets: Sequence[Unit], decided: Mapping[str, str], *, how: PairedBy
-) -> list[UnitPair]:
-    """New pairs from the best alignment of the two sequences; `decided` maps source to target paths paired before."""
-    bound = set(decided.values())
-
-    def score(unit: Unit, other: Unit) -> float:
-        return _unit_score(unit, other, decided, bound)
-
-    if len(sources) == len(targets):
-        # One by one all fit: no other alignment has as many pairs, and a table of thousands would take minutes.
-        straight = list(zip(sources, targets, strict=True))
-        if all(score(*pair) >= _FITS for pair in straight):
-            return roles_together([UnitPair(one, other, how) for one, other in straight if one.path not in decided])
-    pairs = best_alignment(sources, targets, score)
-    return roles_together([UnitPair(one, other, how) for one, other in pairs if one.path not in decided])
-
-
-def _unit_score(unit: Unit, other: Unit, decided: Mapping[str, str], bound: set[str]) -> float:
-    if unit.path in decided or other.path in bound:
-        return _ANCHOR if decided.get(unit.path) == other.path else 0.0
-    if unit.kind != other.kind or unit.kind == BARE:
-        return 0.0
-    if unit.fits(other):
-        return _FITS + _WORDING * closeness(unit.path, other.path)
-    return _FITS_PARTLY if unit.fits_partly(other) else 0.0
 
 
 def roles_together(pairs: Sequence[UnitPair]) -> list[UnitPair]:
@@ -108,220 +200,3 @@ def by_role(pairs: Sequence[UnitPair]) -> list[UnitPair]:
     if None in sources or len(sources) < len(pairs) or set(roles) != set(sources):
         return list(pairs)
     return [replace(pair, source=sources[role]) for pair, role in zip(pairs, roles, strict=True)]
-
-
-@dataclass(frozen=True)
-class Span:
-    """The part of a run in which something may be used: places in the order in which calls end."""
-
-    start: int
-    end: int
-
-
-@dataclass(frozen=True)
-class _Loose:
-    unit: Unit
-    span: Span
-    place: int
-    """In the order of registration, gains before shifts of the same module."""
-
-    @property
-    def is_point(self) -> bool:
-        return self.span.start == self.span.end
-
-
-def match_loose(
-    sources: Iterable[Unit],
-    targets: Iterable[Unit],
-    pairs: Sequence[UnitPair],
-    source_ends: Mapping[str, int],
-    target_ends: Mapping[str, int],
-) -> list[UnitPair]:
-    """New pairs of single tensors; `…_ends` has the place of every module's first call in the order of ends."""
-    sources, targets = tuple(sources), tuple(targets)
-    source_ends = _numbered_ends(source_ends, (*sources, *(pair.source for pair in pairs)))
-    target_ends = _numbered_ends(target_ends, (*targets, *(pair.target for pair in pairs)))
-    anchors = {
-        (source_ends[pair.source.owner], target_ends[pair.target.owner])
-        for pair in pairs
-        if pair.source.owner in source_ends and pair.target.owner in target_ends and pair.source.kind != BARE
-    }
-    here, there = _loose(sources, source_ends), _loose(targets, target_ends)
-    found: list[UnitPair] = []
-    # What has one place only first: what a block holds would fit beside all of its norms.
-    for chosen in (lambda one: one.is_point, lambda one: True):
-        done = {unit.path for pair in found for unit in (pair.source, pair.target)}
-        ours = [one for one in here if chosen(one) and one.unit.path not in done]
-        theirs = [one for one in there if chosen(one) and one.unit.path not in done]
-        found += _in_order(ours, theirs, anchors)
-    return found
-
-
-def _numbered_ends(ends: Mapping[str, int], units: Iterable[Unit]) -> dict[str, int]:
-    """The places of the modules that hold tensors, counted through."""
-    owners = {unit.owner for unit in units}
-    called = sorted((path for path in ends if path in owners), key=lambda path: ends[path])
-    return {path: place for place, path in enumerate(called)}
-
-
-def _loose(units: Iterable[Unit], ends: Mapping[str, int]) -> list[_Loose]:
-    taken_apart = [
-        unit if unit.kind == BARE else single(unit, part)
-        for unit in units
-        # A known layer of vectors alone (a norm, a slope) may be written by hand on the other side.
-        if unit.kind == BARE or all(len(part.shape) == 1 for part in unit.parts)
-        for part in unit.parts
-        if not part.optional
-    ]
-    placed = [(unit, _span(unit.owner, ends)) for unit in taken_apart]
-    called = [(unit, span) for unit, span in placed if span is not None]
-    called.sort(key=lambda one: (one[1].end, one[0].owner, affine_role(one[0].path) == "shift"))
-    return [_Loose(unit, span, place) for place, (unit, span) in enumerate(called)]
-
-
-def _span(owner: str, ends: Mapping[str, int]) -> Span | None:
-    """From the first end of a call inside the owner to its own end; None when it was not called."""
-    if owner not in ends:
-        return None
-    inside = [end for path, end in ends.items() if not owner or path.startswith(f"{owner}.")]
-    return Span(min([ends[owner], *inside]), ends[owner])
-
-
-def _in_order(ours: list[_Loose], theirs: list[_Loose], anchors: Collection[tuple[int, int]]) -> list[UnitPair]:
-    """The alignment of both lists with the most pairs that may be partners."""
-    windows = {one.place: _window(one.span, anchors) for one in ours}
-    pairs = best_alignment(ours, theirs, lambda one, other: _loose_score(one, other, windows[one.place], anchors))
-    return [UnitPair(one.unit, other.unit, "execution order") for one, other in pairs]
-
-
-def _window(span: Span, anchors: Collection[tuple[int, int]]) -> tuple[float, float]:
-    """Where on the other side the partner may lie: after what ended before, before what ended after."""
-    first = max((other for place, other in anchors if place < span.start), default=float("-inf"))
-    last = min((other for place, other in anchors if place > span.end), default=float("inf"))
-    return first, last
-
-
-def _loose_score(
-    one: _Loose, other: _Loose, window: tuple[float, float], anchors: Collection[tuple[int, int]]
-) -> float:
-    """0: no partners; more: more alike."""
-    if not one.unit.fits(other.unit) or other.span.end < window[0] or other.span.start > window[1]:
-        return 0.0
-    roles = affine_role(one.unit.path), affine_role(other.unit.path)
-    if None not in roles and roles[0] != roles[1]:
-        return 0.0
-    alike = _WORDING * closeness(one.unit.path, other.unit.path)
-    if one.is_point and other.is_point:
-        alike += _NEIGHBOUR * sum((one.span.end + step, other.span.end + step) in anchors for step in (-1, 1))
-    return 1.0 + alike
-
-
-@dataclass(frozen=True)
-class Ambiguity:
-    """Units that fit each other equally well, with nothing to tell them apart."""
-
-    sources: tuple[Unit, ...]
-    targets: tuple[Unit, ...]
-
-
-def match_structure(sources: Iterable[Unit], targets: Iterable[Unit]) -> tuple[list[UnitPair], list[Ambiguity]]:
-    """Pairs of units that only fit each other, or whose numbers and roles agree; and the groups left undecided."""
-    here, there = by_signature(sources), by_signature(targets)
-    pairs: list[UnitPair] = []
-    open_groups: list[Ambiguity] = []
-    for signature, group in here.items():
-        partners = there.get(signature, [])
-        if not partners:
-            continue
-        if signature[0] == BARE:
-            pairs += _close_names(group, partners)
-        elif len(group) == len(partners) == 1:
-            pairs.append(UnitPair(group[0], partners[0], "only fit"))
-        else:
-            found = _by_numbers(group, partners)
-            pairs += found
-            if not found:
-                open_groups.append(Ambiguity(tuple(group), tuple(partners)))
-    return pairs, open_groups
-
-
-def match_single_tensors(sources: Iterable[Unit], targets: Iterable[Unit]) -> list[UnitPair]:
-    """Pairs of one bare tensor with one tensor of a layer: same words in the same order, same shape, one dimension.
-
-    So a decoder's bias meets a parameter `decoder_bias` where the decoder's weight is tied to the embedding on one
-    side and not a layer of its own on the other. More dimensions would leave the layout open.
-    """
-    here = [(unit, single(unit, part)) for unit in sources for part in unit.parts if len(part.shape) == 1]
-    there = [(unit, single(unit, part)) for unit in targets for part in unit.parts if len(part.shape) == 1]
-    return [
-        UnitPair(one, other, "close name")
-        for unit, one in here
-        for partner, other in there
-        if BARE in (unit.kind, partner.kind) and one.fits(other) and plain(one.path) == plain(other.path)
-    ]
-
-
-def lone_bare_units(sources: Iterable[Unit], targets: Iterable[Unit]) -> list[UnitPair]:
-    """Bare tensors that are the only ones of their shape on either side: a guess that needs proof by values."""
-    here, there = by_signature(sources), by_signature(targets)
-    return [
-        UnitPair(group[0], there[signature][0], "only fit", message("note.transfer.by_shape"))
-        for signature, group in here.items()
-        if signature[0] == BARE and len(group) == len(there.get(signature, [])) == 1
-    ]
-
-
-def by_signature(units: Iterable[Unit]) -> dict[Signature, list[Unit]]:
-    """The units that fit each other, in their order."""
-    groups: defaultdict[Signature, list[Unit]] = defaultdict(list)
-    for unit in units:
-        groups[unit.signature].append(unit)
-    return groups
-
-
-def _close_names(group: list[Unit], partners: list[Unit]) -> list[UnitPair]:
-    """Bare tensors of one shape whose names share words, where no other pairing is as good."""
-    pairs = []
-    for unit in group:
-        scores = {other.path: _name_score(unit, other) for other in partners}
-        best = max(scores.values())
-        winners = [other for other in partners if scores[other.path] == best]
-        if best < 0.3 or len(winners) > 1:
-            continue
-        rivals = [one for one in group if _name_score(one, winners[0]) >= best]
-        if len(rivals) == 1:
-            pairs.append(UnitPair(unit, winners[0], "close name"))
-    return pairs
-
-
-def _name_score(one: Unit, other: Unit) -> float:
-    if numbers(one.path) != numbers(other.path):
-        return 0.0
-    if plain(one.path) == plain(other.path):
-        return 2.0
-    last = [path.rpartition(".")[2] for path in (one.path, other.path)]
-    return 1.5 if last[0] == last[1] else closeness(one.path, other.path)
-
-
-def _by_numbers(group: list[Unit], partners: list[Unit]) -> list[UnitPair]:
-    """Pairs in the order of the numbers in their paths, if that is also the order of registration on both sides."""
-    if len(group) != len(partners):
-        return []
-    roles = {attention_role(unit.path) for unit in group}
-    if roles != {attention_role(unit.path) for unit in partners}:
-        return []
-    pairs: list[UnitPair] = []
-    for role in roles:
-        ones = [unit for unit in group if attention_role(unit.path) == role]
-        others = [unit for unit in partners if attention_role(unit.path) == role]
-        if len(ones) != len(others) or not (_numbers_rise(ones) and _numbers_rise(others)):
-            return []
-        pairs += [UnitPair(one, other, "numbering") for one, other in zip(ones, others, strict=True)]
-    return pairs
-
-
-def _numbers_rise(units: list[Unit]) -> bool:
-    """Whether the units' numbers rise strictly in the order of registration (a single unit needs none)."""
-    keys = [numbers(unit.path) for unit in units]
-    lengths = {len(key) for key in keys}
-    return len(lengths) == 1 and all(one < other for one, other in pairwise(keys))

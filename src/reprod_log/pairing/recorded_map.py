@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from math import prod
 
@@ -13,8 +13,8 @@ import numpy as np
 from reprod_log.frameworks.module_tree import join
 from reprod_log.pairing.anchors import LOOSE, Index, fingerprint, is_informative, same_numbers
 from reprod_log.pairing.links import AS_IS, Link, Recipe, WeightMap, joined_recipes, single_recipes
-from reprod_log.pairing.units import Unit, UnitPair
-from reprod_log.pairing.weight_map import make_plan
+from reprod_log.pairing.units import NAMED, Unit, UnitPair, stored_shapes
+from reprod_log.pairing.weight_map import paired_links
 from reprod_log.recording import Array, Entry, Recording
 
 _FLOAT64 = "float64"
@@ -45,14 +45,13 @@ def recorded_map(
     give the same on both sides.
     """
     ours, theirs = _weights(reference), _weights(candidate)
-    shapes, sizes = _stored_shapes(candidate), _stored_shapes(reference)
+    shapes, sizes = stored_shapes(candidate.modules), stored_shapes(reference.modules)
     links: dict[str, Link] = {}
     stated: set[str] = set()
-    for move in make_plan(structure, shapes).moves:
-        own = tuple(sizes[name] for name in move.sources)
-        links[move.target] = Link(move.target, move.shape, move.sources, own, move.view, "structure")
-        if move.pair.settled or move.target not in theirs or any(name not in ours for name in move.sources):
-            stated.add(move.target)
+    for link in paired_links(structure, shapes, sizes):
+        links[link.target] = replace(link, proof="structure")
+        if link.proof in NAMED or link.target not in theirs or any(name not in ours for name in link.sources):
+            stated.add(link.target)
     settled = {
         name: link for name, link in links.items() if name in stated or _holds(link, ours, theirs[name], modules)
     }
@@ -60,9 +59,9 @@ def recorded_map(
     free = {name: one for name, one in ours.items() if name not in used}
     search = _Search(free)
     found = {
-        target: link
+        target: made
         for target, one in theirs.items()
-        if target not in settled and (link := search.link(target, one)) is not None
+        if target not in settled and (made := search.link(target, one)) is not None
     }
     taken = {name for link in found.values() for name in link.sources}
     told = {name for name, one in theirs.items() if one.facts}
@@ -159,10 +158,6 @@ def _weights(recording: Recording) -> dict[str, _Weight]:
                 value = value - update.array()
             found[path] = _Weight(value, None if gradient is None else np.asarray(gradient.array(), np.float64))
     return found
-
-
-def _stored_shapes(recording: Recording) -> dict[str, tuple[int, ...]]:
-    return {join(module.path, name): shape for module in recording.modules for name, shape in module.parameters.items()}
 
 
 def _holds(link: Link, ours: Mapping[str, _Weight], target: _Weight, modules: Mapping[str, str]) -> bool:

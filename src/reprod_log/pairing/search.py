@@ -20,7 +20,7 @@ import numpy as np
 
 from reprod_log.layers.layouts import TensorView
 from reprod_log.layers.transform import Shape
-from reprod_log.pairing.anchors import Anchor, Cut, Index, is_informative, view_of
+from reprod_log.pairing.anchors import Anchor, Cut, Index, is_informative, same_numbers, view_of
 from reprod_log.pairing.answers import Answers
 from reprod_log.pairing.bridges import Bridges
 from reprod_log.pairing.graph import Graph
@@ -148,6 +148,8 @@ class Search:
         self.start = 0
         self.start_trail = 0
         self.level_trials = 0
+        self.hasty, self.passed_over = True, False
+        """Whether this is the first pass of a segment, and whether it left options out."""
         self.best: tuple[int, dict[str, Link]] = (-1, {})
         once = sum(CALL + array.size for array in candidate.program.arrays)
         self.effort, self.most_effort = 0, max(_EFFORT, _PASSES * once)
@@ -167,6 +169,7 @@ class Search:
         for number in range(len(candidate.program.arrays)):
             if candidate.data[number] and not candidate.behind[number]:
                 self.anchor(number, candidate.program.arrays[number])
+        self._anchor_given()
         for bit, name in enumerate(candidate.names):
             if name in stated:
                 self.assign(stated[name], 1 << bit)
@@ -178,6 +181,19 @@ class Search:
                 # A table of the candidate's own has its values already.
                 self.assigned |= 1 << bit
         self.start_trail = len(self.trail)
+
+    def _anchor_given(self) -> None:
+        """Anchor what both programs are given, flags and constants too, which are no evidence anywhere else."""
+        ours, theirs = self.ours.program, self.theirs.program
+        for number in theirs.given.values():
+            array = theirs.arrays[number]
+            same = [
+                Anchor(one, ())
+                for one in ours.given.values()
+                if ours.arrays[one].shape == array.shape and same_numbers(ours.arrays[one], array)
+            ]
+            if same and number not in self.anchors:
+                self.anchors[number] = tuple(same)
 
     # ---- going through the kernels ----------------------------------------------------------------------------------
 
@@ -346,7 +362,8 @@ class Search:
             return True
         waiting = list(options)
         choice.options, choice.unlikely = options[:_LIKELY], options[_LIKELY:]
-        while choice.options or self._identify(choice):
+        doubtful = self._rests_on_rivals(choice)
+        while choice.options or (not doubtful and self._identify(choice)):
             option = choice.options.pop(0)
             if self._try(choice, option):
                 self._prefer(choice)
@@ -354,12 +371,25 @@ class Search:
             self.rewind(choice.trail)
             if self.level_trials > _TRIALS or self.effort > self.most_effort:
                 break
+        if doubtful:
+            self.choices.pop()
+            self.passed_over = True
+            return False
         if waiting and choice.pending and sum(one.pending for one in self.choices) <= _LEVELS[self.level][0]:
             choice.options, choice.unlikely = waiting, []
             self._take(choice, choice.options.pop(0))
             return True
         self.choices.pop()
         return False
+
+    def _rests_on_rivals(self, choice: _Choice) -> bool:
+        """Whether the first pass leaves an event's unlikely options: a choice before it has others that fit as well.
+
+        Queries, keys and values are told apart only by what follows: under a wrong order of them nothing will fit.
+        """
+        return self.hasty and any(
+            one.mask & choice.depends and any(rival in one.options for rival in one.rivals) for one in self.choices
+        )
 
     def _prefer(self, choice: _Choice) -> None:
         """Take, of the options that fit, the one under which most of what follows is anchored; the others come next.
@@ -526,12 +556,17 @@ class Search:
         exhausted = self.effort > self.most_effort
         while self.choices and self.level_trials <= _TRIALS and not exhausted:
             choice = self.choices.pop()
+            fitted = not choice.pending
             self.rewind(choice.trail)
             if not choice.mask & conflict:
                 continue
             choice.pending = True
             self.choices.append(choice)
-            while choice.options or self._identify(choice):
+            if self.hasty and fitted:
+                # What fitted gives way only to what fits as well.
+                choice.options = [one for one in choice.options if one in choice.rivals]
+                self.passed_over = True
+            while choice.options or (not (self.hasty and fitted) and self._identify(choice)):
                 option = choice.options.pop(0)
                 if self._try(choice, option):
                     return choice.place
@@ -556,6 +591,7 @@ class Search:
         """A segment begins here."""
         self.start, self.start_trail = place, len(self.trail)
         self.level = self.level_trials = 0
+        self.hasty, self.passed_over = True, False
         self.best = (-1, {})
         self.asked.clear()
 
@@ -563,6 +599,9 @@ class Search:
         self.choices.clear()
         self.rewind(self.start_trail)
         self.level_trials = 0
+        if self.hasty and self.passed_over and not exhausted:
+            self.hasty = False
+            return self.start
         if not exhausted and not self.level and self._reopen():
             return self.start
         if self.level + 1 < (_AFTER_BRIDGE if self.bridges else len(_LEVELS)) and not exhausted:

@@ -16,7 +16,6 @@ from reprod_log.layers.layouts import kept_in_other_form
 from reprod_log.layers.lookup import family_of, find_layer, layer_kind
 from reprod_log.layers.rows import Column, TensorMap
 from reprod_log.layers.transform import KEEP, Shape, Transform
-from reprod_log.messages import Message
 from reprod_log.recording import ModuleInfo, Recording
 
 # The kind of a unit that is one tensor outside any known layer.
@@ -28,6 +27,8 @@ PairedBy = Literal[
     "name", "rename", "only fit", "close name", "numbering", "role", "registration order", "execution order", "values"
 ]  # fmt: skip
 """What decided that two units are partners."""
+NAMED: frozenset[str] = frozenset({"name", "rename"})
+"""What values do not put in question."""
 _ROLES = ("q", "k", "v")
 _TENSOR_PHASES = ("gradient", "parameter", "update", "buffer")
 
@@ -117,12 +118,6 @@ class UnitPair:
     source: Unit
     target: Unit
     how: PairedBy
-    note: Message | None = None
-
-    @property
-    def settled(self) -> bool:
-        """Whether a name decided: such a pair is not put in question by anything that follows."""
-        return self.how in ("name", "rename")
 
     @property
     def is_whole(self) -> bool:
@@ -225,7 +220,7 @@ def _third(unit: Unit, index: int) -> Unit:
 
 def recorded_units(recording: Recording) -> tuple[Unit, ...]:
     """Every layer whose kind is known, and every tensor outside of one, in the order of registration."""
-    tensors = _tensors(recording.modules)
+    tensors = stored_shapes(recording.modules)
     recorded = frozenset(entry.key.path for entry in recording.of_run("") if entry.key.phase in _TENSOR_PHASES)
     below = _by_ancestor(tensors)
     units: list[Unit] = []
@@ -250,7 +245,8 @@ def recorded_units(recording: Recording) -> tuple[Unit, ...]:
     return tuple(units)
 
 
-def _tensors(modules: tuple[ModuleInfo, ...]) -> dict[str, tuple[int, ...]]:
+def stored_shapes(modules: tuple[ModuleInfo, ...]) -> dict[str, Shape]:
+    """The shape of every tensor that these modules list, by name."""
     return {join(module.path, name): shape for module in modules for name, shape in module.parameters.items()}
 
 

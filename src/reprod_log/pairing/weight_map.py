@@ -1,63 +1,32 @@
-"""The weight map: which tensors of the source make up each tensor of the target. Names and recipes only."""
+"""Links that follow from paired units: which tensors of the source make up each tensor of the target."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 
 from reprod_log.layers.layouts import Piece, TensorView
 from reprod_log.layers.transform import Shape
+from reprod_log.pairing.links import Link
 from reprod_log.pairing.units import Part, UnitPair
-from reprod_log.recording import Array
 
 
-@dataclass(frozen=True)
-class Move:
-    """One tensor of the target and the view of source tensors that fills it."""
-
-    target: str
-    shape: Shape
-    view: TensorView
-    pair: UnitPair
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """The source tensors that are read."""
-        return self.view.candidate
-
-    def apply(self, read: Callable[[str], Array]) -> Array:
-        """The array for the target, made of the arrays that `read` gives for source tensors."""
-        return self.view.apply([read(name) for name in self.sources], shape=self.shape)
-
-
-@dataclass(frozen=True)
-class TransferPlan:
-    """Everything that moves, in the order of the target's units."""
-
-    pairs: tuple[UnitPair, ...]
-    moves: tuple[Move, ...]
-
-    def apply(self, read: Callable[[str], Array]) -> dict[str, Array]:
-        """The target's arrays by name, made of the source's."""
-        return {move.target: move.apply(read) for move in self.moves}
-
-
-def make_plan(pairs: Iterable[UnitPair], target_shapes: Mapping[str, Shape]) -> TransferPlan:
-    """The plan that follows from paired units; a target tensor that cannot be filled wholly does not move."""
-    pairs = tuple(pairs)
+def paired_links(pairs: Iterable[UnitPair], shapes: Mapping[str, Shape], sizes: Mapping[str, Shape]) -> list[Link]:
+    """A link for every tensor of the target that the pairs fill wholly; `shapes` are the target's, `sizes` the
+    source's."""
     filled: dict[str, dict[int, tuple[Part, Part, UnitPair]]] = {}
     for pair in pairs:
         for part in pair.target.parts:
             source = pair.source.part(part.canonical)
             if source is not None and source.shape == part.shape:
                 filled.setdefault(part.tensor, {})[part.index] = (part, source, pair)
-    moves = []
+    links = []
     for tensor, by_index in filled.items():
         part, _, pair = next(iter(by_index.values()))
         if len(by_index) == part.transform.parts:
-            sources = [by_index[index][1] for index in sorted(by_index)]
-            moves.append(Move(tensor, target_shapes[tensor], _view(tensor, part, sources, pair), pair))
-    return TransferPlan(pairs, tuple(moves))
+            view = _view(tensor, part, [by_index[index][1] for index in sorted(by_index)], pair)
+            own = tuple(sizes[name] for name in view.candidate)
+            links.append(Link(tensor, shapes[tensor], view.candidate, own, view, pair.how))
+    return links
 
 
 def _view(tensor: str, part: Part, sources: list[Part], pair: UnitPair) -> TensorView:
@@ -66,8 +35,11 @@ def _view(tensor: str, part: Part, sources: list[Part], pair: UnitPair) -> Tenso
     return TensorView(pair.target.title, tensor, tuple(stored), pieces, part.transform)
 
 
-def tensor_views(units: Sequence[UnitPair], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, TensorView]:
+def tensor_views(
+    units: Sequence[UnitPair], shapes: Mapping[str, Shape], sizes: Mapping[str, Shape]
+) -> dict[str, TensorView]:
     """For each tensor of the reference the view of candidate tensors that equals it; `shapes` are the reference's."""
-    # A plan fills its target from its source; here the reference is to be filled from the candidate.
+    # Pairs fill the target from the source; here the reference is to be filled from the candidate.
     swapped = [UnitPair(pair.target, pair.source, pair.how) for pair in units]
-    return {move.target: move.view for move in make_plan(swapped, shapes).moves}
+    links = paired_links(swapped, shapes, sizes)
+    return {link.target: link.recipe for link in links if isinstance(link.recipe, TensorView)}

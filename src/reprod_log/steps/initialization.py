@@ -20,7 +20,7 @@ from reprod_log.errors import UsageError
 from reprod_log.frameworks.side import as_mapping
 from reprod_log.layers.lookup import kind_title
 from reprod_log.messages import Names, Number, message
-from reprod_log.pairing.live import survey
+from reprod_log.pairing.survey import survey
 from reprod_log.recording import Array, Key, Recording
 from reprod_log.recording.recorder import Recorder
 from reprod_log.steps.subject import OwnLimits, Subject

@@ -16,13 +16,14 @@ from reprod_log.layers.lookup import layer_kind
 from reprod_log.layers.rows import Column, TensorMap
 from reprod_log.layers.transform import Shape
 from reprod_log.messages import message
-from reprod_log.pairing.live import Inputs, Order, Survey, survey
+from reprod_log.pairing.links import WeightMap
+from reprod_log.pairing.survey import Inputs, Order, Survey, shapes_of, survey
 from reprod_log.pairing.units import BARE, Part, Unit, UnitPair
-from reprod_log.pairing.weight_map import Move, TransferPlan, make_plan
+from reprod_log.pairing.weight_map import paired_links
 from reprod_log.recording import Array
 from reprod_log.transfer.file_evidence import Hints, read_evidence
 from reprod_log.transfer.files import read_weights, write_weights
-from reprod_log.transfer.report import TransferReport, TransferRow
+from reprod_log.transfer.report import TransferReport, TransferRow, changes
 from reprod_log.transfer.weights import How, prepare, refuse_incomplete
 
 
@@ -78,7 +79,7 @@ def convert_weights(
 class _Job:
     """A plan in the names of the two files, what else the target's file holds, and the report."""
 
-    plan: TransferPlan
+    plan: WeightMap
     report: TransferReport
     second_names: Mapping[str, str]
     extra: Mapping[str, Array]
@@ -102,8 +103,8 @@ def _by_models(weights: dict[str, Array], source_model: Any, target_model: Any, 
     prepared = prepare(source_model, target_model, how, verify=True)
     refuse_incomplete(prepared.report, "raise")
     _add_second_names(weights, prepared.source)
-    _refuse_other_tensors(weights, prepared.source, [name for move in prepared.plan.moves for name in move.sources])
-    moved = {move.target for move in prepared.plan.moves}
+    _refuse_other_tensors(weights, prepared.source, [name for link in prepared.plan.links for name in link.sources])
+    moved = {link.target for link in prepared.plan.links}
     second, extra = _state_names(prepared.target, moved)
     return _Job(prepared.plan, prepared.report, second, extra)
 
@@ -121,13 +122,13 @@ def _by_one_model(weights: dict[str, Array], source_model: Any, target_model: An
         pairs = [UnitPair(unit, one.unit, "name") for unit, one in zip(found.units, made, strict=True)]
         _add_second_names(weights, found)
         _refuse_other_tensors(weights, found, ())
-        plan = make_plan(pairs, shapes)
-        return _job(plan, weights, frameworks, {k: v for one in made for k, v in one.second_names.items()}, {})
+        second = {k: v for one in made for k, v in one.second_names.items()}
+        return _job(pairs, shapes, weights, frameworks, second)
     pairs = [UnitPair(one.unit, unit, "name") for unit, one in zip(found.units, made, strict=True)]
     _refuse_missing(weights, shapes)
-    plan = make_plan(pairs, {name: found.shape(name) for name in found.names})
-    second, extra = _state_names(found, {move.target for move in plan.moves})
-    return _job(plan, weights, frameworks, second, extra)
+    job = _job(pairs, shapes_of(found), weights, frameworks, {})
+    second, extra = _state_names(found, {link.target for link in job.plan.links})
+    return replace(job, second_names=second, extra=extra)
 
 
 def _refuse_unknown_shapes(found: Survey) -> None:
@@ -150,25 +151,23 @@ def _by_names(weights: dict[str, Array], frameworks: tuple[str, str], hints: Hin
         )
     made = [_make_counterpart(unit, frameworks[1]) for unit in evidence.units]
     pairs = [UnitPair(unit, one.unit, "name") for unit, one in zip(evidence.units, made, strict=True)]
-    plan = make_plan(pairs, {name: shape for one in made for name, shape in one.shapes.items()})
-    return _job(plan, weights, frameworks, {k: v for one in made for k, v in one.second_names.items()}, {})
+    shapes = {name: shape for one in made for name, shape in one.shapes.items()}
+    return _job(pairs, shapes, weights, frameworks, {k: v for one in made for k, v in one.second_names.items()})
 
 
 def _job(
-    plan: TransferPlan,
+    pairs: Iterable[UnitPair],
+    shapes: Mapping[str, Shape],
     weights: Mapping[str, Array],
     frameworks: tuple[str, str],
     second: Mapping[str, str],
-    extra: Mapping[str, Array],
 ) -> _Job:
-    rows = tuple(_row(move, weights) for move in plan.moves)
-    return _Job(plan, TransferReport(*frameworks, rows, plan=plan), second, extra)
-
-
-def _row(move: Move, weights: Mapping[str, Array]) -> TransferRow:
-    same = move.view.unchanged and [weights[name].shape for name in move.sources] == [move.shape]
-    notes = () if same else (message("view.done", steps=move.view.steps),)
-    return TransferRow.of(move, "unverified", message("transfer.check.names_only"), notes)
+    """What the pairs say of the file; `shapes` are the target's."""
+    layers = {name: (pair.source, pair.target) for pair in pairs for name in pair.target.tensors}
+    plan = WeightMap(tuple(paired_links(pairs, shapes, {name: array.shape for name, array in weights.items()})))
+    why = message("transfer.check.names_only")
+    rows = tuple(TransferRow.of(link, layers[link.target], "unverified", why, changes(link)) for link in plan.links)
+    return _Job(plan, TransferReport(*frameworks, rows, plan=plan), second, {})
 
 
 def _add_second_names(weights: dict[str, Array], found: Survey) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from reprod_log.errors import TransferError
-from reprod_log.pairing.live import Inputs, Order, Survey, shapes_of, survey
-from reprod_log.pairing.weight_map import Move
+from reprod_log.pairing.links import Link, WeightMap
+from reprod_log.pairing.survey import Inputs, Order, Survey, survey
 from reprod_log.recording import Array
 from reprod_log.transfer.report import TransferReport
 from reprod_log.transfer.weights import How, Prepared, prepare, refuse_incomplete
@@ -32,8 +32,8 @@ def transfer_gradients(
     """
     prepared = planned(source, target, report, How(rename, allow_left, inputs, target_inputs, order))
     here, there = prepared.source, prepared.target
-    moves = [move for move in prepared.plan.moves if both_parameters(here, there, move)]
-    arrays = {move.target: _gradient(here, move) for move in moves}
+    links = [link for link in prepared.plan.links if both_parameters(here, there, link)]
+    arrays = {link.target: _gradient(here, link) for link in links}
     there.live.set_gradients(arrays)
     moved = {name for name, array in arrays.items() if array is not None}
     rows = tuple(row for row in prepared.report.rows if row.target in moved)
@@ -47,24 +47,35 @@ def planned(source: Any, target: Any, report: TransferReport | None, how: How) -
         refuse_incomplete(prepared.report, "raise")
         return prepared
     here, there = survey(source), survey(target)
-    shapes = shapes_of(there)
-    for move in report.plan.moves:
-        if shapes.get(move.target) != move.shape or not set(move.sources) <= set(here.names):
-            raise TransferError(f"The report is of other models: it fills '{move.target}' from {move.sources[0]!r}.")
+    for link in report.plan.links:
+        facts = there.state.get(link.target)
+        if facts is None or facts.shape != link.shape or not set(link.sources) <= here.state.keys():
+            raise TransferError(f"The report is of other models: it fills '{link.target}' from {link.sources[0]!r}.")
     return Prepared(here, there, report.plan, report)
 
 
-def both_parameters(source: Survey, target: Survey, move: Move) -> bool:
-    """Whether a move is between parameters and not buffers."""
-    return move.target in target.trained and source.trained.issuperset(move.sources)
+def both_parameters(source: Survey, target: Survey, link: Link) -> bool:
+    """Whether a link is between parameters and not buffers."""
+    return link.target in target.trained and source.trained.issuperset(link.sources)
 
 
-def _gradient(source: Survey, move: Move) -> Array | None:
-    found = {name: source.live.gradient(name) for name in move.sources}
+def _gradient(source: Survey, link: Link) -> Array | None:
+    found = {name: source.live.gradient(name) for name in link.sources}
     if all(array is None for array in found.values()):
         return None
     # Of several tensors packed into one, those without a gradient count as zero.
     arrays = {
         name: np.zeros(source.shape(name), np.float32) if array is None else array for name, array in found.items()
     }
-    return move.apply(arrays.__getitem__)
+    return as_gradient(link, arrays)
+
+
+def as_gradient(link: Link, arrays: Mapping[str, Array]) -> Array:
+    """What is a gradient, or a mean of gradients, of the sources as that of the target."""
+    found = WeightMap((link,)).gradients(arrays).get(link.target)
+    if found is None:
+        raise TransferError(
+            f"'{link.target}' is computed from {', '.join(link.sources)}: their gradients and moments are not its own. "
+            "Nothing was changed."
+        )
+    return found

@@ -17,12 +17,13 @@ from reprod_log.layers.optimizers import (
     to_canonical,
 )
 from reprod_log.messages import message
-from reprod_log.pairing.live import Inputs, Order, Survey
-from reprod_log.pairing.weight_map import Move
+from reprod_log.pairing.links import Link
+from reprod_log.pairing.survey import Inputs, Order, Survey
+from reprod_log.pairing.units import Unit
 from reprod_log.recording import Array
-from reprod_log.transfer.gradients import both_parameters, planned
-from reprod_log.transfer.report import TransferReport, TransferRow
-from reprod_log.transfer.weights import How
+from reprod_log.transfer.gradients import as_gradient, both_parameters, planned
+from reprod_log.transfer.report import TransferReport, TransferRow, changes
+from reprod_log.transfer.weights import How, layers_of
 
 
 def transfer_optimizer_state(
@@ -48,12 +49,14 @@ def transfer_optimizer_state(
     here, there = _Side.of(prepared.source, source_optimizer), _Side.of(prepared.target, target_optimizer)
     if here.row.kind != there.row.kind:
         raise UsageError(f"The source optimizer is {here.title}, the target optimizer {there.title}.")
-    moves = [move for move in prepared.plan.moves if both_parameters(here.survey, there.survey, move)]
-    steered = _steered(here, there, moves)
-    states = {move.target: _state(here, there, move) for move in steered}
+    links = [link for link in prepared.plan.links if both_parameters(here.survey, there.survey, link)]
+    steered = _steered(here, there, links)
+    states = {link.target: _state(here, there, link) for link in steered}
     for name, state in states.items():
         there.write(name, state)
-    rows = tuple(row for move in steered for row in _rows(move, states[move.target]))
+    rows = tuple(
+        row for link in steered for row in _rows(link, layers_of(link, here.survey, there.survey), states[link.target])
+    )
     return TransferReport(here.survey.framework, there.survey.framework, rows, plan=prepared.plan)
 
 
@@ -104,62 +107,63 @@ class _Side:
         self.state.write(name, from_canonical(self.row, self.survey.framework, state, constants) if state else {})
 
 
-def _steered(here: _Side, there: _Side, moves: list[Move]) -> list[Move]:
-    """The moves between parameters that both optimizers update; anything lopsided is refused."""
+def _steered(here: _Side, there: _Side, links: list[Link]) -> list[Link]:
+    """The links between parameters that both optimizers update; anything lopsided is refused."""
     lopsided = [
-        move
-        for move in moves
-        if there.updates(move.target) != any(here.updates(name) for name in move.sources)
-        or len({here.updates(name) for name in move.sources}) > 1
+        link
+        for link in links
+        if there.updates(link.target) != any(here.updates(name) for name in link.sources)
+        or len({here.updates(name) for name in link.sources}) > 1
     ]
     if lopsided:
-        move = lopsided[0]
-        has, lacks = ("target", "source") if there.updates(move.target) else ("source", "target")
+        link = lopsided[0]
+        has, lacks = ("target", "source") if there.updates(link.target) else ("source", "target")
         raise TransferError(
-            f"'{move.sources[0]}' in the source and '{move.target}' in the target are partners, but only the {has} "
+            f"'{link.sources[0]}' in the source and '{link.target}' in the target are partners, but only the {has} "
             f"optimizer updates its one ({counted(len(lopsided), 'such pair')}). Give it to the {lacks} optimizer too. "
             "Nothing was changed."
         )
-    return [move for move in moves if there.updates(move.target)]
+    return [link for link in links if there.updates(link.target)]
 
 
-def _state(here: _Side, there: _Side, move: Move) -> dict[str, Array]:
+def _state(here: _Side, there: _Side, link: Link) -> dict[str, Array]:
     """The canonical state for the target's parameter, in the target's layout."""
-    states = {name: here.read(name) for name in move.sources}
+    states = {name: here.read(name) for name in link.sources}
     stepped = [state for state in states.values() if state]
     if not stepped:
         return {}
     counts = {float(state[STEP]) for state in stepped if STEP in state}
     if len(counts) > 1 or len(stepped) < len(states):
         raise TransferError(
-            f"{', '.join(move.sources)} become one tensor, '{move.target}', but have taken different numbers of steps. "
+            f"{', '.join(link.sources)} become one tensor, '{link.target}', but have taken different numbers of steps. "
             "Nothing was changed."
         )
     slots = [slot for slot in here.column.slots if all(slot in state for state in stepped)]
     result: dict[str, Array] = {}
     for slot in slots:
-        result[slot] = move.apply({name: state[slot] for name, state in states.items()}.__getitem__)
-    kept = there.kept(move.target)
-    _refuse_lost_moments(there, move, result, kept)
+        result[slot] = as_gradient(link, {name: state[slot] for name, state in states.items()})
+    kept = there.kept(link.target)
+    _refuse_lost_moments(there, link, result, kept)
     if there.row.counted:
         # A moment that only the target keeps starts from zero. (SGD has no state of zeros: its first step sets it.)
-        result |= {slot: np.zeros(move.shape, np.float32) for slot in kept - result.keys()}
+        result |= {slot: np.zeros(link.shape, np.float32) for slot in kept - result.keys()}
     result = {slot: array for slot, array in result.items() if slot in kept}
     if counts:
         result[STEP] = np.asarray(counts.pop(), np.float32)
     return result
 
 
-def _refuse_lost_moments(there: _Side, move: Move, state: Mapping[str, Array], kept: frozenset[str]) -> None:
+def _refuse_lost_moments(there: _Side, link: Link, state: Mapping[str, Array], kept: frozenset[str]) -> None:
     lost = [slot for slot, array in state.items() if slot not in kept and np.any(array)]
     if lost:
         raise TransferError(
-            f"The source optimizer keeps '{lost[0]}' for '{move.sources[0]}', but the target's "
+            f"The source optimizer keeps '{lost[0]}' for '{link.sources[0]}', but the target's "
             f"{type(there.optimizer).__name__} keeps none with its settings. Nothing was changed."
         )
 
 
-def _rows(move: Move, state: Mapping[str, Array]) -> list[TransferRow]:
-    notes = () if move.view.unchanged else (message("view.done", steps=move.view.steps),)
+def _rows(link: Link, layers: tuple[Unit, Unit], state: Mapping[str, Array]) -> list[TransferRow]:
     why = message("transfer.check.follows_weight")
-    return [TransferRow.of(move, "unverified", why, notes, f":{slot}") for slot in state if slot != STEP]
+    return [
+        TransferRow.of(link, layers, "unverified", why, changes(link), f":{slot}") for slot in state if slot != STEP
+    ]

@@ -9,7 +9,9 @@ from typing import Any
 
 from reprod_log.errors import TransferError, counted, listed
 from reprod_log.messages import Message, Name, Words, message, words
-from reprod_log.pairing.weight_map import Move, TransferPlan
+from reprod_log.pairing.links import Link, WeightMap
+from reprod_log.pairing.saved_map import link_steps
+from reprod_log.pairing.units import Unit
 from reprod_log.transfer.verification import Status
 
 _WIDTH = 80
@@ -36,23 +38,25 @@ class TransferRow:
     @classmethod
     def of(
         cls,
-        move: Move,
+        link: Link,
+        layers: tuple[Unit, Unit],
         verified: Status,
         reason: Message | None,
         notes: Iterable[Message],
         slot: str = "",
     ) -> TransferRow:
-        """The row of a move; `slot` is that of an optimizer's state, where this and not the weight was moved."""
+        """The row of a link between these units; `slot` is that of an optimizer's state, where this and not the weight
+        was moved."""
         return cls(
-            target=f"{move.target}{slot}",
-            source=tuple(f"{name}{slot}" for name in move.sources),
-            rule=move.pair.source.title,
-            how=move.pair.how,
+            target=f"{link.target}{slot}",
+            source=tuple(f"{name}{slot}" for name in link.sources),
+            rule=layers[0].title,
+            how=link.proof,
             verified=verified,
             reason=reason,
             notes=tuple(notes),
-            layer=move.pair.target.path,
-            source_layer=move.pair.source.path,
+            layer=layers[1].path,
+            source_layer=layers[0].path,
         )
 
     @property
@@ -79,9 +83,7 @@ class TransferReport:
     reasons: Mapping[str, str] = field(default_factory=dict)
     agreement: Message | None = None
     """How far the whole models agree, where both were run."""
-    doubts: tuple[Message, ...] = ()
-    """What was taken for granted and may be why the models differ."""
-    plan: TransferPlan | None = field(default=None, repr=False, compare=False)
+    plan: WeightMap | None = field(default=None, repr=False, compare=False)
     model: Any = field(default=None, repr=False, compare=False)
     """The target with its new weights: the very model that was given, unless models of its framework are values."""
 
@@ -182,6 +184,12 @@ class TransferReport:
         yield from (render(message("transfer.left_on_purpose", name=Name(name))) for name in self.allowed)
         if self.agreement is not None:
             yield render(self.agreement)
+
+
+def changes(link: Link) -> tuple[Message, ...]:
+    """What is done to the values of a tensor on its way, if anything."""
+    steps = link_steps(link)
+    return () if steps == (message("view.as_is"),) else (message("view.done", steps=steps),)
 
 
 _STATUSES: tuple[Status, ...] = ("verified", "unverified", "differs")

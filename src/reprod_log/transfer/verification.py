@@ -15,11 +15,11 @@ from reprod_log.layers.lookup import layer_kind
 from reprod_log.layers.rows import LayerFacts, Probe
 from reprod_log.layers.settings import setting_differences
 from reprod_log.messages import Code, Foreign, Message, Name, Number, message
+from reprod_log.pairing.correspondence import Correspondence, Runs
 from reprod_log.pairing.distance import LAYER_LIMIT, difference
-from reprod_log.pairing.live import Survey
-from reprod_log.pairing.units import BARE, PIECE, Unit, UnitPair
-from reprod_log.pairing.values import Calls, owners_agree
-from reprod_log.pairing.weight_map import TransferPlan
+from reprod_log.pairing.links import WeightMap
+from reprod_log.pairing.survey import Survey
+from reprod_log.pairing.units import BARE, Unit, UnitPair
 from reprod_log.recording import Array, ModuleInfo
 
 Status = Literal["verified", "unverified", "differs"]
@@ -33,22 +33,19 @@ class Check:
     why: Message | None = None
 
 
-@dataclass(frozen=True)
-class Runs:
-    """What the runs of the whole models left behind, for layers that no rule can run by itself."""
-
-    source: Calls
-    target: Calls
-    # Whether no paired layer differs.
-    agree: bool
-
-
-def verify(
-    source: Survey, target: Survey, plan: TransferPlan, values: Mapping[str, Array], runs: Runs | None
-) -> dict[str, Check]:
-    """A check for every pair of the plan, by the target unit's path; `values` are the source's by name."""
-    planned = plan.apply(values.__getitem__)
-    return {pair.target.path: _check(source, target, pair, (values, planned), runs) for pair in plan.pairs}
+def verify(source: Survey, target: Survey, found: Correspondence, values: Mapping[str, Array]) -> dict[str, Check]:
+    """A check for every link, by the target's tensor; `values` are the source's by name."""
+    arrays = values, WeightMap(found.links).apply(values.__getitem__)
+    checks = {
+        target.first_name(name): check
+        for pair in found.pairs
+        for check in [_check(source, target, pair, arrays, found.runs)]
+        for name in pair.target.tensors
+    }
+    whole = Check("unverified", message("transfer.check.piece"))
+    if found.runs is not None and found.runs.proven:
+        whole = Check("verified", message("transfer.check.whole_models"))
+    return {link.target: checks.get(target.first_name(link.target), whole) for link in found.links}
 
 
 def _check(
@@ -58,14 +55,12 @@ def _check(
     arrays: tuple[Mapping[str, Array], Mapping[str, Array]],
     runs: Runs | None,
 ) -> Check:
-    if BARE in (pair.source.kind, pair.target.kind):
-        if runs is not None and runs.agree and owners_agree(pair, runs.source, runs.target):
+    if not pair.is_whole:
+        bare = BARE in (pair.source.kind, pair.target.kind)
+        owners = bare and runs is not None and runs.agree and runs.owners_agree(pair.source.owner, pair.target.owner)
+        if owners or (runs is not None and runs.proven):
             return Check("verified", message("transfer.check.whole_models"))
-        return Check("unverified", message("transfer.check.bare"))
-    if PIECE in (pair.source.class_name, pair.target.class_name):
-        if runs is not None and runs.agree and runs.source.by_path.keys() >= {pair.source.owner}:
-            return Check("verified", message("transfer.check.whole_models"))
-        return Check("unverified", message("transfer.check.piece"))
+        return Check("unverified", message("transfer.check.bare" if bare else "transfer.check.piece"))
     missing = [name for name in pair.target.tensors if name not in arrays[1] and not _optional(pair.target, name)]
     if missing:
         return Check("unverified", message("transfer.check.not_moved", name=Name(missing[0])))
@@ -116,7 +111,7 @@ def _attempts(probe: Probe, facts: LayerFacts, pair: UnitPair, runs: Runs | None
         return probe.inputs(facts, np.random.default_rng(0)), True
 
     attempts: list[Attempt] = [(made_up, "float64"), (made_up, "float32")]
-    call = runs.source.by_path.get(pair.source.path) if runs is not None else None
+    call = runs.source.get(pair.source.path) if runs is not None else None
     if call is not None:
         # A layer of the user's own making may want other inputs than its kind does; here are real ones.
         attempts += [(lambda: (call.inputs, False), "float64"), (lambda: (call.inputs, False), "float32")]

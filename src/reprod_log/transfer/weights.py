@@ -7,14 +7,19 @@ from typing import Any, Literal
 import numpy as np
 
 from reprod_log.errors import TransferError, UsageError
-from reprod_log.messages import Message, message
+from reprod_log.frameworks.side import Scope, Side
+from reprod_log.frameworks.tensors import plain_batch
+from reprod_log.messages import Name, message
+from reprod_log.pairing.correspondence import Correspondence, Given, correspond
 from reprod_log.pairing.generic import generic_values
-from reprod_log.pairing.live import Correspondence, Inputs, Order, Survey, correspond, find_leftovers, shapes_of, survey
-from reprod_log.pairing.units import PIECE
-from reprod_log.pairing.weight_map import Move, TransferPlan, make_plan
-from reprod_log.transfer.report import TransferReport, TransferRow
-from reprod_log.transfer.verification import Check, Runs
-from reprod_log.transfer.verification import verify as verify_plan
+from reprod_log.pairing.links import Link, WeightMap
+from reprod_log.pairing.live_map import search_weight_map
+from reprod_log.pairing.survey import Inputs, Order, Survey, survey
+from reprod_log.pairing.units import Unit
+from reprod_log.transfer.leftovers import find_leftovers
+from reprod_log.transfer.report import TransferReport, TransferRow, changes
+from reprod_log.transfer.verification import Check
+from reprod_log.transfer.verification import verify as verify_links
 
 
 def transfer_weights(
@@ -32,9 +37,9 @@ def transfer_weights(
 ) -> TransferReport:
     """Copies all weights of the source model into the target; returns what went where, by which rule, and how sure.
 
-    Layers are paired by equal path, by `rename` (source path or prefix to target path or prefix), by unique fit
-    and, with `inputs` (arrays by parameter name, or a tuple), by the order in which both models call their
-    layers, proved by their values. What cannot be decided is refused; `order="registration"` or
+    With `inputs` (arrays by parameter name, or a tuple) both models run, and weights go where both compute the same.
+    Where no such map is found, or without inputs, layers are paired by equal path, by `rename` (source path or prefix
+    to target path or prefix) and by unique fit. What cannot be decided is refused; `order="registration"` or
     `order="execution"` trusts that order.
 
     Nothing is written unless every weight has a target: `allow_left` (patterns of tensor names) loosens that. With
@@ -45,12 +50,19 @@ def transfer_weights(
     """
     if on_difference not in ("raise", "report"):
         raise UsageError(f"on_difference is 'raise' or 'report', not {on_difference!r}.")
-    prepared = prepare(source, target, How(rename, allow_left, inputs, target_inputs, order), verify=verify)
-    report = prepared.report
+    how = How(rename, allow_left, inputs, target_inputs, order)
     if dry_run:
-        return report
-    refuse_incomplete(report, on_difference)
-    return replace(report, model=prepared.target.live.write(prepared.plan.apply(prepared.source.read)))
+        return prepare(source, target, how, verify=verify).report
+    return transfer(source, target, how, verify=verify, on_difference=on_difference)
+
+
+def transfer(
+    source: Any, target: Any, how: "How", *, verify: bool = True, on_difference: Literal["raise", "report"]
+) -> TransferReport:
+    """Writes the source's weights into the target, unless something is left or, if that is to be raised, differs."""
+    prepared = prepare(source, target, how, verify=verify)
+    refuse_incomplete(prepared.report, on_difference)
+    return replace(prepared.report, model=prepared.target.live.write(prepared.plan.apply(prepared.source.read)))
 
 
 @dataclass(frozen=True)
@@ -62,62 +74,56 @@ class How:
     inputs: Inputs | None = None
     target_inputs: Inputs | None = None
     order: Order | None = None
+    found: WeightMap | None = None
+    """The map that values speak for, where it was searched for already."""
+
+    def given(self, source: Any, target: Any) -> Given:
+        """What the two models are paired by; the map is searched for where there is something to run on."""
+        if self.inputs is None:
+            return Given(self.rename or {}, self.order, None, self.found or WeightMap(()))
+        inputs = self.inputs, self.inputs if self.target_inputs is None else self.target_inputs
+        found = self.found
+        if found is None:
+            batches = [(tuple(one) if isinstance(one, list) else one, None) for one in map(plain_batch, inputs)]
+            sides, run = (Side(source), Side(target)), Scope(evaluation=True)
+            found = search_weight_map(*sides, batches[0], run, their_batch=batches[1])
+        return Given(self.rename or {}, self.order, inputs, found)
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """Two surveyed models, the plan between them and the report on it; nothing has been written."""
+    """Two surveyed models, the map between them and the report on it; nothing has been written."""
 
     source: Survey
     target: Survey
-    plan: TransferPlan
+    plan: WeightMap
     report: TransferReport
 
 
 def prepare(source: Any, target: Any, how: How, *, verify: bool) -> Prepared:
-    """The plan from one live model to another, checked if asked to, with its report."""
+    """The map from one live model to another, checked if asked to, with its report."""
     here, there = survey(source), survey(target)
     if here.live.model is there.live.model:
         raise UsageError("The source and the target are one and the same model.")
     values = generic_values(here) if verify or how.inputs is not None else {}
-    found = correspond(
-        here,
-        there,
-        rename=how.rename or {},
-        order=how.order,
-        inputs=how.inputs,
-        target_inputs=how.target_inputs,
-        values=values,
-    )
-    plan = make_plan(found.pairs, shapes_of(there))
+    values |= {here.first_name(name): array for name, array in values.items()}
+    found = correspond(here, there, how.given(source, target), values)
+    plan = WeightMap(found.links)
     _refuse_conflicts(here, there, plan)
-    checks = verify_plan(here, there, plan, values, _runs(found)) if verify else {}
-    left = find_leftovers(here, there, plan, found.undecided, how.allow_left)
+    checks = verify_links(here, there, found, values) if verify else {}
+    left = find_leftovers(here, there, found, how.allow_left)
     report = TransferReport(
         here.framework,
         there.framework,
-        tuple(_row(here, there, move, checks.get(move.pair.target.path)) for move in plan.moves),
+        tuple(_row(here, there, link, found, checks.get(link.target)) for link in plan.links),
         left.in_source,
         left.in_target,
         left.allowed,
         left.reasons,
-        None if found.context is None else found.context.message,
-        _doubts(here, there, found),
+        None if found.runs is None else found.runs.message,
         plan,
     )
     return Prepared(here, there, plan, report)
-
-
-def _doubts(source: Survey, target: Survey, found: Correspondence) -> tuple[Message, ...]:
-    """Wide layers that were cut in three on one side, when the models then differ."""
-    if found.context is None or found.context.first is None:
-        return ()
-    linear = {unit.path for survey in (source, target) for unit in survey.units if unit.kind == "linear"}
-    cut = [unit for pair in found.pairs for unit in (pair.source, pair.target) if unit.class_name == PIECE]
-    return tuple(
-        message("note.transfer.packed", layer=repr(owner))
-        for owner in dict.fromkeys(unit.owner for unit in cut if unit.owner in linear)
-    )
 
 
 def refuse_incomplete(report: TransferReport, on_difference: str) -> None:
@@ -130,35 +136,34 @@ def refuse_incomplete(report: TransferReport, on_difference: str) -> None:
         raise TransferError(f"{error} Nothing was changed.") from None
 
 
-def _runs(found: Correspondence) -> Runs | None:
-    if found.context is None or found.source_trace is None or found.target_trace is None:
-        return None
-    return Runs(found.source_trace, found.target_trace, found.context.first is None)
-
-
-def _row(source: Survey, target: Survey, move: Move, check: Check | None) -> TransferRow:
+def _row(source: Survey, target: Survey, link: Link, found: Correspondence, check: Check | None) -> TransferRow:
     check = check or Check("unverified", message("transfer.check.not_asked"))
-    notes = [] if move.pair.note is None else [move.pair.note]
-    shapes = [source.shape(name) for name in move.sources]
-    if not move.view.unchanged or shapes != [move.shape]:
-        notes.append(message("view.done", steps=move.view.steps))
-    dtypes = sorted({source.dtype(name) for name in move.sources})
-    own = target.dtype(move.target)
+    notes = list(changes(link))
+    dtypes = sorted({source.dtype(name) for name in link.sources})
+    own = target.dtype(link.target)
     if dtypes != [own]:
         notes.append(message("note.transfer.cast", before=tuple(dtypes), after=own))
-    return TransferRow.of(move, check.status, check.why, notes)
+    if link.proof == "execution order" and found.runs is not None and found.runs.first is not None:
+        notes.insert(0, message("note.transfer.order_alone", path=Name(found.runs.first.target.path)))
+    return TransferRow.of(link, layers_of(link, source, target), check.status, check.why, notes)
 
 
-def _refuse_conflicts(source: Survey, target: Survey, plan: TransferPlan) -> None:
+def layers_of(link: Link, source: Survey, target: Survey) -> tuple[Unit, Unit]:
+    """The unit of the source that a tensor comes from (the first, where there are several) and the target's."""
+    return source.holders[source.first_name(link.sources[0])], target.holders[target.first_name(link.target)]
+
+
+def _refuse_conflicts(source: Survey, target: Survey, plan: WeightMap) -> None:
     """Tied tensors of the target must get one value, whichever name it comes under."""
-    first: dict[str, Move] = {}
-    for move in plan.moves:
-        other = first.setdefault(target.first_name(move.target), move)
-        if other is move or (other.sources == move.sources and other.view.pieces == move.view.pieces):
+    first: dict[str, Link] = {}
+    for link in plan.links:
+        other = first.setdefault(target.first_name(link.target), link)
+        if other is link or (other.sources == link.sources and other.recipe == link.recipe):
             continue
-        if not np.array_equal(move.apply(source.read), other.apply(source.read), equal_nan=True):
+        mine, its = (one.apply([source.read(name) for name in one.sources]) for one in (link, other))
+        if not np.array_equal(mine, its, equal_nan=True):
             raise TransferError(
-                f"'{other.target}' and '{move.target}' are one tensor in the target, but would get two different "
-                f"values, from {other.sources[0]!r} and {move.sources[0]!r}. Tie the weights in the source, or untie "
+                f"'{other.target}' and '{link.target}' are one tensor in the target, but would get two different "
+                f"values, from {other.sources[0]!r} and {link.sources[0]!r}. Tie the weights in the source, or untie "
                 "them in the target. Nothing was changed."
             )
