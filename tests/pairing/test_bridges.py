@@ -139,7 +139,7 @@ def test_a_map_across_a_mistake_gives_way_to_names_under_which_both_programs_agr
     ]
     wrong = WeightMap(tuple(crossed), agrees=False, complete=True, bridged=True)
     assert wrong.is_known
-    monkeypatch.setattr("reprod_log.alignment.models.search_weight_map", lambda *_: wrong)
+    monkeypatch.setattr("reprod_log.alignment.loading.search_weight_map", lambda *_: wrong)
     assert align_models(reference, Same(), INPUTS).passed
 
 

@@ -106,7 +106,9 @@ def test_a_mistake_behind_stacked_experts_is_found() -> None:
 def test_a_pass_through_a_map_that_was_not_proven_is_not_proven(monkeypatch: pytest.MonkeyPatch) -> None:
     found = find_weight_map(Side(Experts()), Side(Stacked()), (ROWS, None))
     doubtful = replace(found, agrees=False, unproven=("enter",))
-    monkeypatch.setattr("reprod_log.alignment.models.search_weight_map", lambda *_: doubtful)
+    monkeypatch.setattr("reprod_log.alignment.loading.search_weight_map", lambda *_: doubtful)
+    assert align_models(Experts(), Stacked(), ROWS).status is Status.PASS, "a run of both with this map proves it"
+    monkeypatch.setattr("reprod_log.alignment.loading.proven_map", lambda *_: None)
     assert align_models(Experts(), Stacked(), ROWS).status is Status.UNPROVEN
 
 

@@ -12,7 +12,7 @@ import torch
 from pairing.made import PADDLE, TORCH, Model
 from reprod_log import align_models
 from reprod_log.errors import TransferError, UsageError
-from reprod_log.pairing import match, models
+from reprod_log.pairing import match, order
 from reprod_log.pairing.rename import oriented, renamed_path
 
 OURS = ("net.t1", "net.t1.weight", "net.t2", "other.t1")
@@ -138,13 +138,13 @@ def test_three_thousand_renamed_layers_pair_without_a_table_of_all(
 ) -> None:
     ours, theirs = _deep("layers.{}.fc", TORCH).recording(), _deep("blocks.{}.dense", PADDLE).recording()
     rename = {f"layers.{place}.fc": f"blocks.{place}.dense" for place in range(3000)} if stated else {}
-    table = models.best_alignment
+    table = order.best_alignment
 
     def small_table(here: Any, there: Any, score: Any) -> Any:
         assert len(here) * len(there) < 10_000
         return table(here, there, score)
 
-    monkeypatch.setattr(models, "best_alignment", small_table)
+    monkeypatch.setattr(order, "best_alignment", small_table)
     pairing = match(ours, theirs, rename=rename)
     assert len(pairing.pairs) == 9000
     assert all(

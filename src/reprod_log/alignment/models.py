@@ -11,6 +11,7 @@ import numpy as np
 
 from reprod_log.alignment.alignment import Alignment
 from reprod_log.alignment.blocks import Blocks, align_blocks, is_factory, made
+from reprod_log.alignment.loading import as_loaded, load_weights, searched_map
 from reprod_log.alignment.options import AlignOptions
 from reprod_log.alignment.recordings import align_with, crossed
 from reprod_log.alignment.stopped import stopped
@@ -18,41 +19,28 @@ from reprod_log.capture.live import live_model
 from reprod_log.capture.session import suppress_recording
 from reprod_log.diagnose import Finding
 from reprod_log.diagnose.finding import told
-from reprod_log.diagnose.proof import own_tables, replaced_tables
 from reprod_log.diagnose.rounds import proven
-from reprod_log.errors import TransferError, UsageError, interrupted
+from reprod_log.errors import UsageError, interrupted
 from reprod_log.experiments.need import Storage
 from reprod_log.experiments.passes import Experiments
 from reprod_log.frameworks.module_tree import join
 from reprod_log.frameworks.nests import mapped
-from reprod_log.frameworks.side import Batch, Scope, Side, as_mapping, batches_of
+from reprod_log.frameworks.side import Batch, Side, as_mapping, batches_of
 from reprod_log.frameworks.tensors import rounded
 from reprod_log.messages import Message, Name, Names, Parts, message
-from reprod_log.pairing.anchors import same_numbers
-from reprod_log.pairing.correspondence import obeys
 from reprod_log.pairing.crossings import renamed_layers
 from reprod_log.pairing.links import WeightMap
 from reprod_log.pairing.live_map import (
-    computes_alike,
-    of_model,
-    read_weights,
-    search_weight_map,
     with_file_names,
-    write_weights,
 )
-from reprod_log.pairing.rename import oriented, rules_of_model
-from reprod_log.pairing.survey import loose_buffers
+from reprod_log.pairing.rename import oriented
 from reprod_log.progress import Progress, shown, stage
 from reprod_log.recording import Recording
 from reprod_log.recording.counting import counting
-from reprod_log.transfer import TransferReport
-from reprod_log.transfer.weights import How, prepare, transfer
 from reprod_log.verdict import CalibratedPolicy, Limit, Policy
 from reprod_log.verdict.policy import patterns
 
 _MOST_SHOWN = 24
-_ROUNDED = 1e-6
-"""Weights of a converter that went through float32 are still those of the map."""
 
 
 @suppress_recording()
@@ -140,13 +128,17 @@ def align_models(
         storage = Storage.of(ours, theirs, batches, spool=spool, budget=budget, detailed=detailed, quick=quick)
         # A quantised value, such as a graph, was read with the reference's weights.
         moved = transfer if packed is None else theirs.framework.programs is None
-        theirs, weights, notes, tables = _with_weights(ours, theirs, batches[0], options, left, moved, storage)
-        given = (ours, theirs, batches, options.rename, notes, tables, weights, storage, packed)
+        if moved:
+            loaded = load_weights(ours, theirs, batches[0], options.rename, left, storage.spool)
+        else:
+            loaded = as_loaded(ours, theirs, searched_map(ours, theirs, batches[0], storage.spool))
+        told = options.rename, loaded.notes, loaded.tables, loaded.weights
+        given = (ours, loaded.side, batches, *told, storage, packed)
         counts = next(iter(options.counts), None)
         runs = Experiments(
             *given, counts=counts, gradients=not (quick and isinstance(reference, Blocks) and ours.loss is None)
         )
-        return runs, _aligned(runs, options)
+        return runs, _aligned(runs, options, loaded.unproven)
 
     with shown(progress):
         reference, candidate = _given(reference, "reference"), _given(candidate, "candidate")
@@ -186,48 +178,7 @@ def _both_blocks(reference: Any, candidate: Any, optimizer: Any, step: Any) -> t
     return reference, candidate
 
 
-def _with_weights(
-    ours: Side, theirs: Side, batch: Batch, options: AlignOptions, left: Sequence[str], transfer: bool, storage: Storage
-) -> tuple[Side, WeightMap | None, list[Message], tuple[str, ...]]:
-    """The candidate with the reference's weights, the map they went through where values speak for it, what was taken
-    on trust, and which of the candidate's tables were replaced."""
-    notes: list[Message] = []
-    tables: tuple[str, ...] = ()
-    with stage(message("progress.map")):
-        found = search_weight_map(ours, theirs, batch, Scope(spool=storage.spool))
-    decided = found.agrees
-    if transfer and (fixed := _fixed(ours, theirs)):
-        notes += fixed
-    elif transfer and not (decided and obeys(found, options.rename)):
-        try:
-            with stage(message("progress.transfer")):
-                theirs, notes, tables = transferred(ours, theirs, batch[0], options.rename, left, found)
-        except TransferError:
-            # Of a wrong port one wants to know where it goes wrong: as far as values speak for a map, it holds, and
-            # weights that one side alone has (a norm that was forgotten) are part of the answer. Where no value speaks
-            # for any of it, or both sides have such weights, the port may as well be right and the map not found.
-            proven = found.by_target.keys() - set(found.unproven)
-            one_sided = proven and not (found.left_in_reference and found.left_in_candidate)
-            if not (found.complete or one_sided) or not obeys(found, options.rename):
-                raise
-            decided = True
-        else:
-            # Names and structure have it otherwise than the values around a mistake; where they agree, there is none.
-            decided = (
-                found.is_known
-                and obeys(found, options.rename)
-                and not _is_loaded(found, ours, theirs)
-                and not computes_alike(ours, theirs, batch, storage.spool)
-            )
-            notes, tables = ([], ()) if decided else (notes, tables)
-        if decided:
-            theirs = write_weights(theirs, found.apply(read_weights(ours).__getitem__))
-    elif transfer:
-        theirs = write_weights(theirs, found.apply(read_weights(ours).__getitem__))
-    return theirs, found if decided and _is_loaded(found, ours, theirs) else None, notes, tables
-
-
-def _aligned(runs: Experiments, options: AlignOptions) -> Alignment:
+def _aligned(runs: Experiments, options: AlignOptions, unproven: tuple[str, ...]) -> Alignment:
     """The alignment of all passes; of those that were complete when Ctrl-C came, as its `result`."""
     weights = runs.weights
     try:
@@ -242,6 +193,8 @@ def _aligned(runs: Experiments, options: AlignOptions) -> Alignment:
             alignment = prove(alignment, runs, *(counting(one, options.counts)[0] for one in recordings))
     except KeyboardInterrupt:
         raise stopped(alignment, message("stopped.proving")) from None
+    if weights is None and unproven and alignment.passed:
+        return replace(alignment, findings=(*_unproven(WeightMap((), unproven=unproven)), *alignment.findings))
     if weights is None:
         return alignment
     if weights.is_known and not alignment.passed:
@@ -349,16 +302,6 @@ def _reordered(weights: WeightMap) -> Iterator[Finding]:
         yield told("cause.computed_weights", count=len(names), names=Names(names[:_MOST_SHOWN]))
 
 
-def _is_loaded(found: WeightMap, ours: Side, theirs: Side) -> bool:
-    """Whether the candidate has the weights that the map gives it: it may have been loaded by hand."""
-    here, there = read_weights(ours), read_weights(theirs)
-    return all(
-        same_numbers(np.asarray(array, np.float64), np.asarray(there[name], np.float64), _ROUNDED)
-        for name, array in found.apply(here.__getitem__).items()
-        if found.by_target[name].proof != "structure"
-    )
-
-
 def sides_of(
     reference: Any, candidate: Any, *, loss: Any = None, optimizer: Any = None, step: Any = None
 ) -> tuple[Side, Side]:
@@ -425,66 +368,3 @@ def _of(given: Any, side: int) -> Any:
             raise UsageError(f"give one function for both sides or a pair (reference's, candidate's), not {len(given)}")
         return given[side]
     return given
-
-
-def transferred(
-    ours: Side,
-    theirs: Side,
-    inputs: Any,
-    rename: Mapping[str, str],
-    allowed: Sequence[str] = (),
-    found: WeightMap | None = None,
-) -> tuple[Side, list[Message], tuple[str, ...]]:
-    """The candidate with the reference's weights, what was taken on trust, and which of its tables were replaced.
-
-    `found` is the map that values speak for, where it was searched for already.
-    """
-    there = dict(as_mapping(theirs.model))
-    notes: list[Message] = []
-    tables: list[str] = []
-    for name, source in as_mapping(ours.model).items():
-        if name not in there:
-            raise UsageError(f"the candidate has no model {name!r}; it has {', '.join(map(repr, there))}")
-        before = own_tables(there[name])
-        how = How(
-            rules_of_model(rename, name),
-            # Tables that only one side keeps stay as they are; what they change shows in the comparison.
-            [*loose_buffers(source), *loose_buffers(there[name]), *(one.removeprefix(f"{name}.") for one in allowed)],
-            # Several models have inputs of each other's making, so only a single one can be run.
-            inputs if name == "" else None,
-            found=None if found is None else of_model(found, name),
-        )
-        trust, report = _transfer_one(source, there[name], how)
-        there[name] = report.model
-        notes += trust
-        tables += [f"{name}.{table}" if name else table for table in replaced_tables(before, there[name], report)]
-    model = there if isinstance(theirs.model, Mapping) else there[""]
-    return replace(theirs, model=model), notes, tuple(tables)
-
-
-def _fixed(ours: Side, theirs: Side) -> list[Message]:
-    """Why no weights can be transferred: the model of a side offers none (the weights of a graph are part of it)."""
-    return [
-        message("note.transfer.fixed", framework=side.framework.name)
-        for side in (ours, theirs)
-        if side.framework.programs is not None
-        and not any(module.inside for model in as_mapping(side.model).values() for module in live_model(model).modules)
-    ]
-
-
-def _transfer_one(source: Any, target: Any, how: How) -> tuple[list[Message], TransferReport]:
-    """One model's weights into another; where nothing but order tells layers apart, that order is trusted, with a note.
-
-    Values prove a pairing only where the models agree; of a wrong port one wants to know where it goes wrong.
-    """
-    try:
-        return [], transfer(source, target, how, on_difference="report")
-    except TransferError as refusal:
-        if how.inputs is None:
-            raise
-        unproved = prepare(source, target, how, verify=False).report.left_in_target
-        try:
-            done = transfer(source, target, replace(how, order="execution"), on_difference="report")
-        except TransferError:
-            raise refusal from None
-    return [message("note.transfer.by_order", names=Names(unproved))], done

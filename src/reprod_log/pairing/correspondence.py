@@ -22,7 +22,17 @@ from reprod_log.pairing.order import Item, in_order, roles_together
 from reprod_log.pairing.rename import is_front, renamed_path
 from reprod_log.pairing.structure import Ambiguity, match_single_tensors, match_structure
 from reprod_log.pairing.survey import Inputs, Order, Survey, run_model, shapes_of
-from reprod_log.pairing.units import BARE, PIECE, PairedBy, Signature, Unit, UnitPair, take_apart, without_pairs
+from reprod_log.pairing.units import (
+    BARE,
+    PIECE,
+    PairedBy,
+    Signature,
+    Unit,
+    UnitPair,
+    take_apart,
+    vectors_apart,
+    without_pairs,
+)
 from reprod_log.pairing.weight_map import paired_links
 from reprod_log.recording import Array
 
@@ -186,14 +196,18 @@ def _by_order(
     sources, targets = take_apart(
         _open(source, {name for link in links for name in link.sources}), _open(target, {link.target for link in links})
     )
-    ordered = _paired(
-        in_order(
-            _items((*sources, *(pair.source for pair in pairs)), here),
-            _items((*targets, *(pair.target for pair in pairs)), there),
-            {pair.source.path: pair.target.path for pair in pairs},
-        ),
-        "execution order",
-    )
+    ordered: list[UnitPair] = []
+    for apart in (tuple[Unit, ...], vectors_apart):
+        done = (*pairs, *ordered)
+        ours, theirs = (apart(units) for units in without_pairs(sources, targets, ordered))
+        ordered += _paired(
+            in_order(
+                _items((*ours, *(pair.source for pair in done)), here),
+                _items((*theirs, *(pair.target for pair in done)), there),
+                {pair.source.path: pair.target.path for pair in done},
+            ),
+            "execution order",
+        )
     undecided = _undecided(ordered, here, given)
     doubtful = {unit.path for group in undecided for unit in group.targets}
     ordered = [pair for pair in ordered if pair.target.path not in doubtful]
@@ -236,8 +250,10 @@ def _undecided(pairs: Sequence[UnitPair], calls: Calls, given: Given) -> list[Am
     groups: defaultdict[tuple[Signature, bytes], list[UnitPair]] = defaultdict(list)
     for pair in pairs:
         call = calls.get(pair.source.owner)
-        roles = attention_role(pair.source.path), attention_role(pair.target.path)
-        told = roles[0] is not None and roles[0] == roles[1]
+        told = any(
+            role(pair.source.path) is not None and role(pair.source.path) == role(pair.target.path)
+            for role in (attention_role, affine_role)
+        )
         if pair.how == "execution order" and call is not None and not told:
             given_to = b"" if pair.source.kind == BARE else call.input_digest
             groups[pair.source.signature, given_to].append(pair)

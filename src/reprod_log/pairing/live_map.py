@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +22,6 @@ from reprod_log.pairing.survey import Survey, shapes_of, survey
 from reprod_log.pairing.units import BARE, Unit, UnitPair
 from reprod_log.pairing.weight_map import paired_links
 from reprod_log.recording import Array
-from reprod_log.recording.spool import Spool
 
 _PLAIN = Scope()
 
@@ -53,6 +52,9 @@ class Surveyed:
         if spool is not None:
             spool.settle()
         return found
+
+    def names(self) -> frozenset[str]:
+        return frozenset(self.name(prefix, name) for prefix, one in self.surveys.items() for name in one.names)
 
     def units(self) -> list[tuple[str, Unit]]:
         return [(prefix, unit) for prefix, one in self.surveys.items() for unit in one.units]
@@ -88,14 +90,19 @@ def search_weight_map(
     ours: Side, theirs: Side, batch: Batch, run: Scope = _PLAIN, *, their_batch: Batch | None = None
 ) -> WeightMap:
     """The map that values speak for; an empty one where a side's program cannot be recorded kernel by kernel."""
+    found = _recorded(ours, theirs, lambda: find_weight_map(ours, theirs, batch, run, their_batch=their_batch))
+    return WeightMap(()) if found is None else found
+
+
+def _recorded(ours: Side, theirs: Side, find: Callable[[], WeightMap | None]) -> WeightMap | None:
     if not all("operators" in side.framework.can for side in (ours, theirs)):
-        return WeightMap(())
+        return None
     try:
-        return find_weight_map(ours, theirs, batch, run, their_batch=their_batch)
+        return find()
     except ReprodLogError:
         raise
     except Exception:  # a kernel without float64 may raise anything; names and order are left
-        return WeightMap(())
+        return None
 
 
 def find_weight_map(
@@ -144,15 +151,26 @@ def _searched(reference: Graph, program: Graph, own: frozenset[str], here: Surve
     return pieces.whole(found)
 
 
-def computes_alike(ours: Side, theirs: Side, batch: Batch, spool: Spool | None = None) -> bool:
-    """Whether both programs, with the weights that they have, give the same results in float64."""
-    scope = Scope(dtype="float64", spool=spool)
-    reference, candidate = (runner_of(side.framework).program(side, batch, scope) for side in (ours, theirs))
+def proven_map(ours: Side, theirs: Side, batch: Batch, links: Sequence[Link], run: Scope = _PLAIN) -> WeightMap | None:
+    """These links as a map, if they leave no weight and both programs give the same results in float64 with it."""
+    return _recorded(ours, theirs, lambda: _proven(ours, theirs, batch, WeightMap(tuple(links)), run))
+
+
+def _proven(ours: Side, theirs: Side, batch: Batch, found: WeightMap, run: Scope) -> WeightMap | None:
+    here, there = Surveyed.of(ours), Surveyed.of(theirs)
+    values = here.values(generic_values)
+    if here.names() - found.by_source.keys() - here.tables() or there.names() - found.by_target.keys() - there.tables():
+        return None
+    reference = here.graph(ours, batch, values, run).program
+    graph = there.graph(theirs, batch, found.apply(values.__getitem__), run)
+    candidate = graph.program
     pairs = [
         (reference.arrays[reference.results[role]], candidate.arrays[candidate.results[other]])
         for other, role in result_roles(reference, candidate).items()
     ]
-    return bool(pairs) and all(one.shape == other.shape and same_numbers(one, other) for one, other in pairs)
+    if not pairs or not all(one.shape == other.shape and same_numbers(one, other) for one, other in pairs):
+        return None
+    return replace(found, agrees=True, complete=True, crossings=find_crossings(found.by_target, kinds_of(graph)))
 
 
 def of_model(found: WeightMap, prefix: str) -> WeightMap:
@@ -170,6 +188,14 @@ def of_model(found: WeightMap, prefix: str) -> WeightMap:
         if all(name.startswith(front) for name in (link.target, *link.sources))
     )
     return WeightMap(links, unproven=own(found.unproven))
+
+
+def of_program(links: Iterable[Link], name: str, ours: Side, theirs: Side) -> Iterator[Link]:
+    """Links between models of one name on both sides, in the names of the programs."""
+    here, there = Surveyed.of(ours), Surveyed.of(theirs)
+    for link in links:
+        sources = tuple(here.name(name, one) for one in link.sources)
+        yield replace(link, target=there.name(name, link.target), sources=sources)
 
 
 def _with_statistics(found: WeightMap, here: Surveyed, there: Surveyed) -> WeightMap:
@@ -249,8 +275,7 @@ def write_weights(side: Side, arrays: Mapping[str, Array]) -> Side:
 
 
 def _tables(candidate: Graph, there: Surveyed) -> frozenset[str]:
-    known = {there.name(prefix, name) for prefix, one in there.surveys.items() for name in one.names}
-    return there.tables() | (frozenset(candidate.names) - known)
+    return there.tables() | (frozenset(candidate.names) - there.names())
 
 
 def _empty_tables(candidate: Graph, tables: frozenset[str], reference: Graph, here: Surveyed) -> frozenset[str]:

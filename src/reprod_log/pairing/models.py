@@ -17,13 +17,12 @@ from reprod_log.pairing.places import ValuePairs
 from reprod_log.pairing.recorded_map import same_weights
 from reprod_log.pairing.rename import fronts
 from reprod_log.pairing.units import (
-    BARE,
     PairedBy,
     Unit,
     UnitPair,
     recorded_units,
-    single,
     take_apart,
+    vectors_apart,
     without_pairs,
 )
 from reprod_log.recording import Entry, ModuleInfo, Recording
@@ -59,7 +58,7 @@ def match_layers(reference: Recording, candidate: Recording, *, rename: Mapping[
         units += same_weights(reference, candidate, *without_pairs(ours, theirs, units))
         # A layer of vectors alone (a norm, a slope) may be written by hand on the other side.
         here, there = without_pairs(ours, theirs, units)
-        units += same_weights(reference, candidate, _tensors(here), _tensors(there))
+        units += same_weights(reference, candidate, vectors_apart(here), vectors_apart(there))
     done_here = {path for pair in units for path in (pair.source.path, pair.source.owner)}
     done_there = {path for pair in units for path in (pair.target.path, pair.target.owner)}
     here, there = take_apart(
@@ -91,17 +90,6 @@ def match_layers(reference: Recording, candidate: Recording, *, rename: Mapping[
         tuple(unit.path for unit in ours if unit.path not in done_here),
         tuple(unit.path for unit in theirs if unit.path not in done_there),
     )
-
-
-def _tensors(units: Iterable[Unit]) -> list[Unit]:
-    """The tensors outside of layers, and those of layers that have nothing but vectors."""
-    return [
-        unit if unit.kind == BARE else single(unit, part)
-        for unit in units
-        if all(len(part.shape) == 1 for part in unit.parts)
-        for part in unit.parts
-        if not part.optional
-    ]
 
 
 def _items(recording: Recording, units: Sequence[Unit]) -> list[Item]:

@@ -169,6 +169,17 @@ def single(unit: Unit, part: Part) -> Unit:
     return replace(unit, path=part.tensor, kind=BARE, parts=(replace(part, canonical="value"),), axes=(), aliases=())
 
 
+def vectors_apart(units: Iterable[Unit]) -> list[Unit]:
+    """The tensors outside of layers, and those of layers of vectors alone: a norm may be written by hand."""
+    return [
+        unit if unit.kind == BARE else single(unit, part)
+        for unit in units
+        if all(len(part.shape) == 1 for part in unit.parts)
+        for part in unit.parts
+        if not part.optional
+    ]
+
+
 def take_apart(sources: Iterable[Unit], targets: Iterable[Unit]) -> tuple[tuple[Unit, ...], tuple[Unit, ...]]:
     """Both lists with every unit taken apart that has no partner as a whole but has one in pieces."""
     sources, targets = tuple(sources), tuple(targets)

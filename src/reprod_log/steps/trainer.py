@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from reprod_log.alignment.models import transferred
+from reprod_log.alignment.loading import transferred
 from reprod_log.frameworks.side import Side
 
 
@@ -52,4 +52,4 @@ class Trainer(Side):
     def with_weights_of(self, reference: Trainer, *, rename: Mapping[str, str] | None, inputs: Any) -> Trainer:
         """This side with a copy of its model that has the reference's weights; its own model is not touched."""
         side = replace(self, model=copy.deepcopy(self.model))
-        return replace(side, model=transferred(reference, side, inputs, rename or {})[0].model)
+        return replace(side, model=transferred(reference, side, inputs, rename or {})[0].side.model)
