@@ -101,9 +101,8 @@ def _row(step: StepResult) -> OverviewRow:
     findings = [one for one in step.alignment.findings if one.kind != "remark"] or list(step.alignment.findings)
     answer: Message | str = findings[0].cause if findings else (divergence and divergence.reason) or ""
     if not answer:
-        passed = step.alignment.passed
-        total = len(step.alignment.verdict.judgements)
-        answer = message("plan.entries", total=total) if passed else FirstScreen(step.alignment).headline
+        screen = FirstScreen(step.alignment)
+        answer = screen.passing if screen.passed else screen.headline
     doubtful = step.passed and bool(step.alignment.doubts)
     status = step.alignment.status.value
     return OverviewRow(step.name, status, first_in_words(step.alignment), answer, doubtful, step.alignment)
