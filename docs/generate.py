@@ -141,6 +141,8 @@ def metrics_page() -> str:
     lines = [
         "# Metrics",
         "",
+        "中文：[指标](zh/metrics.md)",
+        "",
         "<!-- Written by docs/generate.py from the metrics themselves. -->",
         "",
         "A fixed limit is a metric and a number: `--limit rel_l2:1e-5`, or for some keys only",
