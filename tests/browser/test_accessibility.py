@@ -1,4 +1,4 @@
-"""axe-core on every kind of page: nothing serious. `make test` installs it where there is npm; else these tests skip."""
+"""axe-core on every kind of page: nothing serious. `make test` installs it if there is npm, else they skip."""
 
 import os
 from dataclasses import replace
