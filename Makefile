@@ -9,7 +9,7 @@ NOT_NEXT := --ignore=tests/frameworks_next --ignore=tests/frameworks_mindspore
 # One thread: bits of a framework's kernels may depend on the thread count.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help axe demo test test-fast test-frameworks test-mindspore test-real lint types docs zoo fuzz load harm mutants sbom release-check pictures requirements bench bench-large clean
+.PHONY: help demo test test-fast test-frameworks test-mindspore test-real lint types docs zoo fuzz load harm mutants sbom release-check pictures requirements bench bench-large clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk 'BEGIN {FS = ":.*## "} {printf "  make %-12s %s\n", $$1, $$2}'
@@ -20,15 +20,14 @@ $(VENV)/ready: pyproject.toml constraints.txt hatch_build.py src/reprod_log/meas
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable . --group dev
 	@touch $@
 
-# The report's pages are tested in a real browser. Without one, and without the right to install it, those tests skip.
+# The report's pages are tested in a real browser, and with axe-core for accessibility. What cannot be installed is skipped.
 $(VENV)/browser: $(VENV)/ready
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null \
 		|| { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; } \
 		|| echo "no browser could be installed: the browser tests will be skipped"
+	@{ command -v npm >/dev/null && npm install --silent --prefix $(VENV)/axe axe-core; } \
+		|| echo "npm could not install axe-core: the tests of accessibility will be skipped"
 	@touch $@
-
-axe: $(VENV)/ready ## install axe-core, with which the browser tests check that everyone can use the report
-	npm install --silent --prefix $(VENV)/axe axe-core
 
 demo: $(VENV)/ready ## align AlexNet in torch with its paddle port, then find a mistake planted in it; two reports
 	$(BIN)/reprod plan examples/alexnet/plan.py --output demo_output --report demo_output/report.html
@@ -124,6 +123,7 @@ requirements: $(VENV)/ready ## pin and hash the packages of development in requi
 	$(BIN)/python requirements/compile.py
 
 pictures: $(VENV)/ready $(VENV)/browser ## take the pictures of the documentation from the reports of the demo and the gallery
+	@fc-list :lang=zh | grep -q . || apt-get install -y -qq fonts-noto-cjk >/dev/null
 	@test -f demo_output/mistake.html || $(MAKE) demo
 	$(BIN)/python docs/gallery.py
 	$(BIN)/python docs/pictures.py demo_output

@@ -43,7 +43,8 @@ UNDERSTAND = [
 LOOK_UP = ["commands", "exit_codes", "metrics", "formats", "testing", "messages", "glossary", "house"]
 CHINESE = [
     "install", "quickstart", "gallery", "workflow", "my_numbers_differ", "migrating", "verdict", "precision",
-    "diagnosis", "weight_map", "steps", "recording", "formats", "ranks", "testing", "agents", "exit_codes", "glossary",
+    "diagnosis", "weight_map", "steps", "recording", "speed", "promises", "commands", "exit_codes", "metrics", "formats",
+    "ranks", "testing", "agents", "messages", "glossary",
 ]  # fmt: skip
 
 
@@ -54,13 +55,13 @@ def _toctree(title: str, names: list[str]) -> str:
 
 def _navigation(folder: Path) -> str:
     there = {path.stem for path in folder.glob("*.md")} - {"index"}
+    frameworks = sorted(f"frameworks/{path.stem}" for path in (folder / "frameworks").glob("*.md"))
     if folder.name == "zh":
         known = [name for name in CHINESE if name in there]
-        return _toctree("中文", [*known, *sorted(there - set(known))])
+        return _toctree("中文", [*known, *sorted(there - set(known)), *frameworks])
     groups = [("Start", START), ("Understand", UNDERSTAND), ("Look up", LOOK_UP)]
     rest = sorted(there.difference(*(names for _, names in groups)))
     parts = [_toctree(title, [name for name in names if name in there]) for title, names in groups]
-    frameworks = sorted(f"frameworks/{path.stem}" for path in (folder / "frameworks").glob("*.md"))
     parts.append(_toctree("Frameworks", frameworks))
     if rest:
         parts.append(_toctree("More", rest))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import warnings
 from pathlib import Path
@@ -20,12 +21,14 @@ def main() -> None:
     """Run every block of gallery.md; each writes its report into the folder that it runs in."""
     warnings.simplefilter("ignore")
     REPORTS.mkdir(parents=True, exist_ok=True)
+    shutil.copy(HERE / "gallery.md", REPORTS)
     os.chdir(REPORTS)
-    names: dict[str, Any] = {}
+    names: dict[str, Any] = {"__name__": "gallery"}
     for block in blocks(HERE / "gallery.md"):
         if block.language == "python":
-            # Reports then name the page and the line.
-            exec(compile("\n" * block.line + block.text, str(block.page), "exec"), names)
+            # Reports then name the page and the line, and not where the page lies.
+            exec(compile("\n" * block.line + block.text, block.page.name, "exec"), names)
+    (REPORTS / "gallery.md").unlink()
 
 
 if __name__ == "__main__":

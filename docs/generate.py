@@ -6,13 +6,14 @@ python docs/generate.py --check   leaves with 1 if one of them is not up to date
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import textwrap
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 HERE = Path(__file__).parent
 YES = {"en": "yes", "zh": "是"}
@@ -32,52 +33,70 @@ EXAMPLES = {
 
 def generated() -> Iterator[tuple[Path, str]]:
     """Every generated file with what it should hold."""
-    yield HERE / "commands.md", commands_page()
+    yield HERE / "commands.md", commands_page("en")
+    yield HERE / "zh" / "commands.md", commands_page("zh")
     yield HERE / "metrics.md", metrics_page()
     for text in sorted((HERE / "images").glob("*.txt")):
         name, language = text.stem.split(".")
         yield HERE / "images" / f"{name}.{language}.svg", flow_chart(text.read_text(encoding="utf-8"), language)
 
 
-def commands_page() -> str:
-    """The reference of commands, from the command itself."""
+_HEADS = {
+    "en": """# Commands
+
+中文：[命令](zh/commands.md)
+
+<!-- Written by docs/generate.py from the commands themselves. -->
+
+`reprod COMMAND --help` shows the same. Exit codes: [exit_codes.md](exit_codes.md).
+
+| command | |
+|---|---|""",
+    "zh": """# 命令
+
+English: [Commands](../commands.md)
+
+<!-- 由 docs/generate.py 根据命令本身和 commands.json 生成。 -->
+
+`reprod COMMAND --help` 以英文显示同样的内容。退出码：[exit_codes.md](exit_codes.md)。
+
+| 命令 | |
+|---|---|""",
+}
+_COLUMNS = {"en": "| parameter | meaning | default |", "zh": "| 参数 | 含义 | 默认值 |"}
+_REQUIRED = {"en": "required", "zh": "必需"}
+
+
+def commands_page(language: str) -> str:
+    """The reference of commands, from the command itself; in Chinese by a table of its sentences."""
     from reprod_log.cli.app import command
 
+    chinese = json.loads((HERE / "zh" / "commands.json").read_text(encoding="utf-8"))
+
+    def said(help: str | None) -> list[str]:
+        parts = [" ".join(part.split()) for part in (help or "").split("\n\n")]
+        return parts if language == "en" else [chinese[part] for part in parts]
+
     group = command()
-    lines = [
-        "# Commands",
-        "",
-        "<!-- Written by docs/generate.py from the commands themselves. -->",
-        "",
-        "`reprod COMMAND --help` shows the same. Exit codes: [exit_codes.md](exit_codes.md).",
-        "",
-        "| command | |",
-        "|---|---|",
-    ]
     names = sorted(group.commands)
-    lines += [f"| [`reprod {name}`](#reprod-{name}) | {_first_sentence(group.commands[name])} |" for name in names]
+    lines = [_HEADS[language]]
+    lines += [f"| [`reprod {name}`](#reprod-{name}) | {said(group.commands[name].help)[0]} |" for name in names]
     # Files for the examples below (tests/docs/prepared.py); the comment is invisible on the page.
     remark = ["<!-- with: folder_of_files -->"]
     for name in names:
         found = group.commands[name]
-        usage = " ".join(["reprod", name, *(_argument(one) for one in found.params if not _is_option(one)), "[OPTIONS]"])
-        lines += ["", f"## reprod {name}", "", *_paragraphs(found), "", "```text", usage, "```", ""]
-        rows = [_row(one) for one in found.params if one.name != "help"]
-        if rows:
-            lines += ["| parameter | meaning | default |", "|---|---|---|", *rows, ""]
-        if name in EXAMPLES:
+        usage = " ".join(
+            ["reprod", name, *(_argument(one) for one in found.params if not _is_option(one)), "[OPTIONS]"]
+        )
+        lines += ["", f"## reprod {name}", "", "\n\n".join(said(found.help)), "", "```text", usage, "```", ""]
+        shown = [one for one in found.params if one.name != "help" and not getattr(one, "hidden", False)]
+        if shown:
+            rows = [_row(one, said(getattr(one, "help", None))[0], _REQUIRED[language]) for one in shown]
+            lines += [_COLUMNS[language], "|---|---|---|", *rows, ""]
+        if name in EXAMPLES and language == "en":
             lines += [*remark, "```console", f"$ {EXAMPLES[name]}", "```"]
             remark = []
     return "\n".join(lines).rstrip() + "\n"
-
-
-def _first_sentence(command: Any) -> str:
-    return " ".join((command.help or "").split("\n\n")[0].split())
-
-
-def _paragraphs(command: Any) -> list[str]:
-    parts = [" ".join(part.split()) for part in (command.help or "").split("\n\n")]
-    return "\n\n".join(parts).splitlines()
 
 
 def _is_option(parameter: Any) -> bool:
@@ -93,15 +112,22 @@ def _metavar(parameter: Any) -> str:
     return str(parameter.metavar or parameter.name.upper())
 
 
-def _row(parameter: Any) -> str:
-    text = _cell(" ".join((getattr(parameter, "help", None) or "").split()))
+def _row(parameter: Any, text: str, required: str) -> str:
     if not _is_option(parameter):
-        return f"| {_cell(f'`{_metavar(parameter)}`')} | {text} | {'required' if parameter.required else ''} |"
-    value = "" if parameter.is_flag else f" {_metavar(parameter)}"
+        return f"| {_cell(f'`{_value(parameter)}`')} | {_cell(text)} | {required if parameter.required else ''} |"
+    value = "" if parameter.is_flag else f" {_value(parameter)}"
     default = parameter.default
+    if parameter.secondary_opts:
+        default = (parameter.opts if default else parameter.secondary_opts)[0]
     shown = "" if default in (None, False, "", (), []) or callable(default) else f"`{default}`"
-    name = _cell(f"`{', '.join(parameter.opts)}{value}`")
-    return f"| {name} | {text} | {'required' if parameter.required else shown} |"
+    name = _cell(f"`{', '.join((*parameter.opts, *parameter.secondary_opts))}{value}`")
+    return f"| {name} | {_cell(text)} | {required if parameter.required else shown} |"
+
+
+def _value(parameter: Any) -> str:
+    """What may be written for it: its choices if there are some."""
+    choices = [one for one in get_args(parameter.type_descriptor.annotation) if isinstance(one, str)]
+    return "|".join(choices) if choices else _metavar(parameter)
 
 
 def _cell(text: str) -> str:
@@ -114,6 +140,8 @@ def metrics_page() -> str:
 
     lines = [
         "# Metrics",
+        "",
+        "中文：[指标](zh/metrics.md)",
         "",
         "<!-- Written by docs/generate.py from the metrics themselves. -->",
         "",

@@ -1,4 +1,4 @@
-"""axe-core on every kind of page: nothing serious. `make axe` installs it; without it these tests skip."""
+"""axe-core on every kind of page: nothing serious. `make test` installs it if there is npm, else they skip."""
 
 import os
 from dataclasses import replace
@@ -23,7 +23,7 @@ def axe() -> str:
     folder = Path(os.environ.get("REPROD_AXE", ROOT / ".venv" / "axe"))
     script = folder / "node_modules" / "axe-core" / "axe.min.js"
     if not script.is_file():
-        pytest.skip("axe-core is not installed: make axe")
+        pytest.skip("axe-core is not installed: rm .venv/browser && make test")
     return script.read_text(encoding="utf-8")
 
 

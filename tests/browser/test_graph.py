@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from made_alignments import calibrated, many
+from made_alignments import calibrated, classic, many
 from reading import OpenPage, until
 from test_cause_cards import LAYER, lined
 
@@ -54,3 +54,8 @@ def test_graph_of_thousands_of_entries_draws_only_what_is_open(open_report: Open
 def test_aligned_program_has_no_wrong_pair(open_report: OpenPage) -> None:
     page = open_report(calibrated(wrong=False))
     assert page.locator("#graph-list .own, #graph-list .inherited").count() == 0
+
+
+def test_plain_log_has_no_graph_and_no_link_to_it(open_report: OpenPage) -> None:
+    page = open_report(classic())
+    assert page.locator("#graph:visible, .toc a[href='#graph']:visible").count() == 0

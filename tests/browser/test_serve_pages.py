@@ -61,7 +61,7 @@ def test_list_shows_what_is_new_without_reloading(page: Any, server: Server) -> 
 def test_list_draws_how_often_the_same_comparison_failed(page: Any, server: Server) -> None:
     before = replace(classic(), reference=replace(classic().reference, source="torch.npz"))
     before = replace(before, candidate=replace(before.candidate, source="paddle.npz"))
-    before.after(before).save(server.listing.folder / "second.json")
+    before.after(before, ()).save(server.listing.folder / "second.json")
     until(page, "document.querySelectorAll('.trend i').length === 2")
     assert page.locator(".trend").inner_text().strip() == "3 → 3"
 

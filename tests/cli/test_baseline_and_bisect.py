@@ -87,6 +87,20 @@ def test_bisect_names_the_commit_and_the_layer_that_changed_first(
     assert len(subprocess.run(["git", "worktree", "list"], check=True, capture_output=True).stdout.splitlines()) == 1
 
 
+@pytest.mark.usefixtures("torch_is_loaded")
+def test_bisect_does_not_take_what_proves_nothing_for_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    dead = "import torch\nnet = torch.nn.ReLU()\nnet(torch.zeros(1, 2))"
+    for at in range(2):
+        (tmp_path / "model.py").write_text(f"{dead}  # {at}\n")
+        for line in ("init", "add model.py", "-c user.name=a -c user.email=a@example.org commit -m step"):
+            subprocess.run(["git", "-C", str(tmp_path), *line.split()], check=True, capture_output=True)
+    monkeypatch.chdir(tmp_path)
+    assert run(["bisect", "--plain", "HEAD~1", "HEAD", "model.py"]) == 2
+    assert "NOT PROVEN" in capfd.readouterr().out
+
+
 @pytest.mark.whole
 def test_bisect_runs_each_release_of_a_package_beside_everything_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

@@ -229,7 +229,7 @@ def test_what_was_written_is_named(logs: Path, capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ("compare {0}/reff.npy {0}/ref.npy", "near it: 'ref.npy'"),
+        ("compare {0}/reff.npy {0}/ref.npy", "similar: 'ref.npy'"),
         ("compare {0}/nowhere/x {0}/ref.npy", "There is no folder"),
         ("compare {0}/empty.npy {0}/ref.npy", "empty.npy is not a whole .npy file"),
         ("show {0}/empty.bin", "it is an empty file"),

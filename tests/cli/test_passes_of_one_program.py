@@ -111,7 +111,7 @@ def test_one_command_records_both_passes(place: Path, capfd: pytest.CaptureFixtu
     assert run(command) == 0
     shown = capfd.readouterr().out
     assert shown.count("steps ['--steps', '7']") == 2
-    assert "next: reprod compare both CANDIDATE" in shown
+    assert "next: reprod compare rec both" in shown
     recording = load(place / "both")
     assert recording.runs == ("", "float64")
     assert recording.steps == (0,)

@@ -62,6 +62,7 @@ def test_site_has_a_page_for_every_saved_alignment(tmp_path: Path) -> None:
     index = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
     pages = sorted(path.name for path in (tmp_path / "out" / "index_steps").glob("*.html"))
     assert len(pages) == 2
+    assert "1 of 2 runs pass" in index
     assert all(f"index_steps/{name}" in index for name in pages)
 
 

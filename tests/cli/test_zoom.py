@@ -85,7 +85,7 @@ def test_place_is_found_by_sketches_and_looked_at_in_full(
     assert "::error title=reprod_log::NOT ALIGNED" in said.out
     assert (folder / "summary.md").read_text(encoding="utf-8").startswith("## ✗ NOT ALIGNED")
     assert f"已写入：{folder / 'look.json'}" in said.out
-    assert "首个分歧：step2/forward/2#0:output" in said.out
+    assert "首个分歧：第 2 步 · forward · 2 ↔ head · output" in said.out
     assert "did not repeat itself" not in said.err
     for side, layer in (("reference", "2"), ("candidate", "head")):
         found = load(folder / "look" / side)

@@ -53,7 +53,7 @@ def shifted(by: int) -> Loss:
 def test_shift_of_labels_is_named_with_the_token_that_is_asked_for(by: int, words: str, places: str) -> None:
     found = said(LOGITS, shifted(1), shifted(by), IDS)
     assert words in found
-    assert f"the reference is asked for the token at t+1, the candidate at {places}" in found
+    assert f"the reference predicts the token at t+1, the candidate the one at {places}" in found
     assert words in said(LOGITS, shifted(1), shifted(by)), "known without the tokens, too"
 
 

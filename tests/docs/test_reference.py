@@ -30,11 +30,12 @@ def test_generated_page_is_up_to_date(path: Path) -> None:
     assert path.read_text(encoding="utf-8") == GENERATED[path], "run python docs/generate.py"
 
 
-def test_every_exception_is_explained() -> None:
+@pytest.mark.parametrize("page", ["messages.md", "zh/messages.md"])
+def test_every_exception_is_explained(page: str) -> None:
     known = {
         name for name, one in vars(errors).items() if isinstance(one, type) and issubclass(one, errors.ReprodLogError)
     }
-    rows = dict(re.findall(r"^\| `(\w+)` \| ?([^|]*?) ?\|", text("messages.md"), re.MULTILINE))
+    rows = dict(re.findall(r"^\| `(\w+)` \| ?([^|]*?) ?\|", text(page), re.MULTILINE))
     assert set(rows) == known
     for name, also in rows.items():
         builtin = [base.__name__ for base in getattr(errors, name).__bases__ if base.__module__ == "builtins"]
@@ -53,8 +54,9 @@ def test_every_command_says_how_it_leaves() -> None:
     assert not missing
 
 
-def test_every_metric_has_its_section() -> None:
-    assert re.findall(r"^## (\w+)$", text("metrics.md"), re.MULTILINE) == list(names())
+@pytest.mark.parametrize("page", ["metrics.md", "zh/metrics.md"])
+def test_every_metric_has_its_section(page: str) -> None:
+    assert re.findall(r"^## (\w+)$", text(page), re.MULTILINE) == list(names())
 
 
 def test_every_format_is_listed() -> None:

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from reprod_log import Alignment, align, load, watch
+from reprod_log.frameworks.source_lines import written_at
 
 
 class Block(torch.nn.Module):
@@ -88,3 +89,9 @@ def test_model_without_source_has_no_lines(tmp_path: Path) -> None:
     with watch(model, save=tmp_path / "rec"):
         model(torch.ones(1, 2))
     assert [one.line for one in load(tmp_path / "rec").modules] == [""]
+
+
+def test_function_that_belongs_to_no_module_has_its_line() -> None:
+    names: dict[str, object] = {}
+    exec(compile("\ndef loss(x): return x", "page.md", "exec"), names)
+    assert written_at(names["loss"], "torch") == "page.md:2"

@@ -35,7 +35,7 @@ FAMILIES = {
     *(f"how.{how}" for how in get_args(How)),
     *(f"{kind}.{word}" for kind in ("headline", "advice") for word in ("incomplete", "unproven")),
     *(f"note.experiments.cannot.{ability}" for ability in ("float64", "gradient", "isolate", "emulate")),
-    *(f"{kind}.{word}" for kind in ("plan", "hand_in") for word in ("pass", "fail", "unproven")),
+    *(f"{kind}.{word}" for kind in ("plan", "hand_in", "site") for word in ("pass", "fail", "unproven")),
     *(f"policy.{name}" for name, value in CalibratedPolicy().to_dict().items() if type(value) is float),
     *(f"proof.{proof}" for proof in PROOFS),
     *(f"reason.only_in_{side}.near" for side in SIDES),

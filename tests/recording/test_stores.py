@@ -217,7 +217,7 @@ def test_folder_without_manifest_is_refused(tmp_path: Path) -> None:
 
 def test_missing_file_is_answered_with_what_is_there(tmp_path: Path) -> None:
     np.save(tmp_path / "forward_paddle.npy", {"x": np.ones(1)})
-    with pytest.raises(UnreadableFile, match=r"no such file.*forward_torch.*near it: 'forward_paddle.npy'"):
+    with pytest.raises(UnreadableFile, match=r"no such file.*forward_torch.*similar: 'forward_paddle.npy'"):
         load(tmp_path / "forward_torch.npy")
 
 

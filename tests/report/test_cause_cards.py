@@ -55,7 +55,7 @@ def test_entries_before_a_cause_are_not_explained_by_it() -> None:
 
 
 def test_without_layers_run_alone_nothing_is_claimed_to_be_explained() -> None:
-    assert "1 cause found, " in headline(with_cause(fixed(), AT))
+    assert "1 cause found; " in headline(with_cause(fixed(), AT))
 
 
 def test_cause_without_entries_explains_nothing() -> None:

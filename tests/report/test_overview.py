@@ -14,7 +14,7 @@ from made_alignments import HOSTILE, classic, fixed, hostile
 from reprod_log import Recording, align
 from reprod_log.cli import run
 from reprod_log.diagnose import Finding
-from reprod_log.messages import Name, message, words
+from reprod_log.messages import Message, Name, message, words
 from reprod_log.report.formats.markdown import LIMIT
 from reprod_log.report.overview import markdown, overview_answer, rows_of, summary_of, write_overview
 from reprod_log.steps.overview import Overview, StepResult
@@ -51,6 +51,14 @@ def test_every_step_has_its_line_and_colour() -> None:
     assert words()(summary_of(found)) == "NOT ALIGNED: 1 of 5 steps of a plan pass"
     assert words("zh")(summary_of(found)) == "未对齐：a plan 的 5 个步骤中有 1 个通过"
     assert words("zh")(rows[1].answer) == "学习率 lr 从未变化"
+
+
+def test_line_of_a_failure_is_its_cause_and_not_a_doubt() -> None:
+    doubt, cause = (Finding("made", Message.from_dict(kind), kind=kind) for kind in ("doubt", "cause"))
+    (row,) = rows_of(overview(step("forward", alignment=replace(fixed(), findings=(doubt, cause)))))
+    assert words()(row.answer) == "cause"
+    (row,) = rows_of(overview(step("forward", alignment=replace(fixed(), findings=(doubt,)))))
+    assert words()(row.answer) != "doubt"
 
 
 def test_steps_that_prove_nothing_are_amber_until_they_are_allowed() -> None:

@@ -11,6 +11,7 @@ from made_alignments import finding_of
 from reprod_log import Alignment, Recording, align
 from reprod_log.cli import run
 from reprod_log.messages import Name, message
+from reprod_log.report import render_report
 from reprod_log.report.since import since
 
 KEYS = [f"step0/forward/layer{at}#0:output" for at in range(4)]
@@ -53,6 +54,18 @@ def test_a_pass_has_fixed_every_cause() -> None:
 def test_nothing_changed_is_told_too() -> None:
     (line,) = since(made(1), made(1), "last.json").messages
     assert str(line) == "since last time (last.json): no entry changed from pass to fail or back"
+
+
+@pytest.mark.parametrize("format", ["html", "markdown", "text"])
+def test_reports_show_what_changed_and_a_saved_alignment_keeps_it(format: str, tmp_path: Path) -> None:
+    before, now = made(1, 2, causes=("a",)), made(2)
+    now.after(before, since(before, now, "last.json").messages).save(tmp_path / "now.json")
+    loaded = Alignment.load(tmp_path / "now.json")
+    shown = render_report(loaded, format=format)
+    assert "1 more entry passes" in shown
+    assert "fixed: a" in shown
+    # Under another policy other entries may pass.
+    assert not loaded.judged_by(loaded.policy).since
 
 
 def test_command_compares_with_what_it_replaces(

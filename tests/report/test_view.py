@@ -9,6 +9,7 @@ import pytest
 from made_alignments import calibrated, classic, finding_of, fixed
 
 from reprod_log import Alignment, Policy, Recording, Status, align
+from reprod_log.diagnose.finding import Confidence
 from reprod_log.measure.comparison import Compared
 from reprod_log.messages import Name, message, words
 from reprod_log.recording import Key, Provenance
@@ -99,6 +100,14 @@ def test_doubts_are_no_causes_and_weaken_the_verdict() -> None:
     assert FirstScreen(doubted).causes == ()
     assert FirstScreen(doubted).doubts == (odd,)
     assert (FirstScreen(plain).certainty.level, FirstScreen(doubted).certainty.level) == ("fair", "weak")
+
+
+@pytest.mark.parametrize(("confidence", "level"), [("proven", "fair"), ("explained", "weak")])
+def test_doubt_weakens_a_failure_unless_the_cause_is_proven(confidence: Confidence, level: str) -> None:
+    doubt, cause = finding_of("a", "the map may be wrong", kind="doubt"), finding_of("b", "eps", "e", confidence)
+    wrong = calibrated(wrong=True)
+    assert FirstScreen(replace(wrong, findings=())).certainty.level == "strong"
+    assert FirstScreen(replace(wrong, findings=(doubt, cause))).certainty.level == level
 
 
 @pytest.mark.parametrize(

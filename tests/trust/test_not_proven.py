@@ -42,6 +42,14 @@ def test_compare_exits_with_4_and_with_0_when_it_is_allowed(
     assert "how sure: weak" in shown
 
 
+def test_headline_counts_what_was_accepted_apart(logs: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    other = {**LOSSES, "score": np.float32(1)}
+    for path, score in zip(logs, (1.0, 2.0), strict=True):
+        Recording.from_arrays({**other, "score": np.float32(score)}).save(path)
+    assert run(["compare", *logs, "--accept", "score"]) == NOT_PROVEN
+    assert capsys.readouterr().out.startswith("NOT PROVEN: 6 of 7 entries pass and 1 was accepted, but this proves")
+
+
 def test_chinese_says_it_too(logs: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["compare", *logs, "--language", "zh"]) == NOT_PROVEN
     shown = capsys.readouterr().out

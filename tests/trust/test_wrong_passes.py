@@ -98,7 +98,7 @@ def test_programs_that_differ_are_doubted_even_where_the_numbers_agree(change: s
     )
     found = align(reference, joined(paddle(False), paddle(True), programs=True))
     assert found.status is Status.UNPROVEN
-    assert [str(one.cause) for one in found.doubts] == ["the passes of the reference are of different programs"]
+    assert [str(one.cause) for one in found.doubts] == ["the passes of the reference come from different programs"]
 
 
 SMALL: dict[str, dict[str, Any]] = {

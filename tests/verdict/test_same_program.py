@@ -57,7 +57,7 @@ def test_half_precision_is_judged() -> None:
 def test_other_weights_in_the_float64_pass_prove_nothing() -> None:
     found = twice(narrow(program()), program(seed=1))
     assert found.status is Status.UNPROVEN
-    assert "the float64 pass of the reference is not of the same program as its plain pass" in doubts(found)[0]
+    assert "the float64 pass of the reference does not come from the same program as its plain pass" in doubts(found)[0]
 
 
 @pytest.mark.parametrize("step", [0, 1])

@@ -10,7 +10,7 @@ import io
 import json
 import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -20,6 +20,7 @@ from reprod_log.diagnose import Case, Finding, diagnose_again
 from reprod_log.errors import NotAligned, UnreadableFile, readable_size
 from reprod_log.measure.comparison import Compared, Comparison
 from reprod_log.measure.picture import Picture
+from reprod_log.messages import Message
 from reprod_log.pairing.links import WeightMap
 from reprod_log.pairing.saved_map import map_from_dict, map_to_dict
 from reprod_log.recording import Key
@@ -79,6 +80,8 @@ class Alignment:
     """Tensors to look at, by the reference's key: of what does not pass, as far as there is room. Not saved."""
     history: tuple[Earlier, ...] = field(default=(), compare=False)
     """How earlier alignments of the same two sides came out, the oldest first."""
+    since: tuple[Message, ...] = field(default=(), compare=False)
+    """What changed since the last of them, the summary first."""
 
     def __post_init__(self) -> None:
         # Here, so that no way of making an alignment passes with a doubt in it.
@@ -126,14 +129,20 @@ class Alignment:
         """The same measurements under another policy."""
         verdict = verdict_of(self.comparison, policy, self.floor, self._complete)
         findings = diagnose_again(replace(self.case, policy=policy, verdict=verdict), self.findings)
-        return replace(self, policy=policy, verdict=verdict, findings=findings)
+        return replace(self, policy=policy, verdict=verdict, findings=findings, since=())
 
-    def after(self, before: Alignment) -> Alignment:
-        """The same, with how `before` and those before it came out."""
+    def after(self, before: Alignment, changes: Iterable[Message]) -> Alignment:
+        """The same, with how `before` and those before it came out, and what changed since."""
         passing = sum(one.status.passed for one in before.verdict.judgements)
         time = before.candidate.provenance.time
         earlier = Earlier(time, before.status, passing, len(before.verdict.judgements))
-        return replace(self, history=(*before.history, earlier)[-_MOST_EARLIER:])
+        return replace(self, history=(*before.history, earlier)[-_MOST_EARLIER:], since=tuple(changes))
+
+    @property
+    def trend(self) -> tuple[int, ...]:
+        """How many entries did not pass in earlier alignments of the same two sides, and how many do not now."""
+        failing = sum(not one.status.passed for one in self.verdict.judgements)
+        return (*(one.total - one.passing for one in self.history), failing)
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain values. The verdict is written for readers; reading back judges again."""
@@ -153,6 +162,7 @@ class Alignment:
             "floor": None if self.floor is None else self.floor.to_dict(),
             "weight_map": None if self.weight_map is None else map_to_dict(self.weight_map),
             "history": [one.to_dict() for one in self.history],
+            "since": [one.to_dict() for one in self.since],
         }
 
     @classmethod
@@ -180,7 +190,9 @@ class Alignment:
                 from_plain(Finding, finding)
             verdict = verdict_of(comparison, policy, floor, reference.complete and candidate.complete)
             history = tuple(Earlier.from_dict(one) for one in data.get("history", ()))
-            found = cls(reference, candidate, comparison, policy, verdict, findings, floor, weights, history=history)
+            since = tuple(map(Message.from_dict, data.get("since", ())))
+            parts = reference, candidate, comparison, policy, verdict, findings, floor, weights
+            found = cls(*parts, history=history, since=since)
             if found.passed and not Status(data["status"]).passed:
                 raise ValueError(
                     f"its numbers pass and its status is {data['status']}: a part was changed or is missing"

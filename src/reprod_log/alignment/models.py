@@ -209,7 +209,8 @@ def _aligned(runs: Experiments, options: AlignOptions, unproven: tuple[str, ...]
 
 def _unproven(weights: WeightMap) -> Iterator[Finding]:
     """What is to be known of a map under which the programs do not agree."""
-    yield told("cause.unproven_map", names=Names(weights.unproven[:_MOST_SHOWN]))
+    names = Names(weights.unproven[:_MOST_SHOWN]) if weights.unproven else message("coverage.none")
+    yield told("cause.unproven_map", names=names)
     left = (*weights.left_in_reference, *weights.left_in_candidate)
     if left and not weights.complete:
         yield told("cause.unpaired_weights", names=Names(left[:_MOST_SHOWN]))

@@ -148,6 +148,9 @@ class Calls:
         outermost = not self.busy
         if outermost:
             self._before_outermost(node)
+            if session.over:
+                # The last step to record has ended: nothing will tell when this call does.
+                return
         call = self._counts.get(node, 0)
         self._counts[node] = call + 1
         self._stack().append((node, call))

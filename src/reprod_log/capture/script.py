@@ -290,7 +290,7 @@ class _Watcher:
         first = self._framework.name if self._framework is not None else ""
         raise UsageError(
             f"the script calls models of {first} and of {other.name}, and a recording holds those of one framework. "
-            f"Say which: --framework {first} or --framework {other.name} (framework= of run_script)."
+            f"Choose one: --framework {first} or --framework {other.name} (framework= of run_script)."
         )
 
     def _stopped(self, error: BaseException) -> None:

@@ -71,7 +71,7 @@ def _tell_since(alignment: Alignment, output: Output) -> Alignment:
     give(lambda: {"since": found.to_dict()})
     for place, line in enumerate(found.messages):
         print_indented(plain(words(output.language)(line)), 2 if place else 0, terminal(), "" if place else "bold")
-    return alignment.after(before)
+    return alignment.after(before, found.messages)
 
 
 def write_reports(alignment: Alignment, output: Output) -> None:

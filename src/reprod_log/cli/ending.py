@@ -127,6 +127,21 @@ def tell_next(*command: str | Path) -> None:
     tell(message("run.next", command=Code(line)))
 
 
+def tell_compare(recording: Path) -> None:
+    """Print the command that compares a recording with the last one beside it; the older of two is the reference."""
+    beside = recording.resolve().parent.glob("*/manifest.json")
+    others = [one.parent for one in beside if one.parent != recording.resolve()]
+    if others and recording.is_dir():
+        other = recording.parent / max(others, key=_written_at).name
+        tell_next("reprod", "compare", *sorted((other, recording), key=_written_at))
+    else:
+        tell_next("reprod", "compare", recording, "CANDIDATE")
+
+
+def _written_at(folder: Path) -> int:
+    return (folder / "manifest.json").stat().st_mtime_ns
+
+
 def typed_again(*options: str) -> list[str]:
     """The command that runs, as it was typed, with more options: what was allowed or renamed stays so."""
     command, *rest = _document().typed or ("--help",)

@@ -33,7 +33,8 @@ def written_at(what: object, framework: str) -> str:
         what = what.func
     if not isinstance(what, (FunctionType, MethodType)):
         return runs_at(type(what), framework)
-    is_own = what.__module__.partition(".")[0] != framework
+    # A function of a text that was executed may be of no module.
+    is_own = (what.__module__ or "").partition(".")[0] != framework
     return _place(what, what.__code__.co_firstlineno) if is_own else ""
 
 

@@ -93,5 +93,5 @@ def existing(path: str | Path) -> Path:
     names = sorted(p.name for p in folder.iterdir() if not p.name.startswith("."))
     where = "this folder" if folder == Path() else str(folder)
     near = near_names(path.name, names)
-    seen = f"near it: {listed(near)}" if near else f"{where} has {listed(names)}" if names else f"{where} is empty"
+    seen = f"similar: {listed(near)}" if near else f"{where} has {listed(names)}" if names else f"{where} is empty"
     raise MissingFile(f"no such file or folder: {path}; {seen}.")

@@ -133,6 +133,14 @@ class FirstScreen:
         """What to say about the cause when no rule found one; nothing when the verdict needs no cause."""
         return () if self.passed or self.causes or self.divergence is None else (message("cause.unknown"),)
 
+    @property
+    def passing(self) -> Message:
+        """How many entries pass, where none fails."""
+        total, accepted = len(self.alignment.verdict.judgements), self.alignment.verdict.counts.get(Status.ACCEPTED, 0)
+        if accepted:
+            return message("headline.accepted.some", passed=total - accepted, total=total, accepted=accepted)
+        return message("plan.entries", total=total)
+
     @cached_property
     def headline(self) -> Message:
         """The answer in one line."""
@@ -141,7 +149,7 @@ class FirstScreen:
         if verdict.status is Status.NOTHING:
             return message("headline.nothing")
         if verdict.status in (Status.INCOMPLETE, Status.UNPROVEN):
-            return message(f"headline.{verdict.status.value.lower()}", total=total)
+            return message(f"headline.{verdict.status.value.lower()}", entries=self.passing)
         suspects, known = counts.get(Status.SUSPECT, 0), counts.get(Status.ACCEPTED, 0)
         passed = counts.get(Status.PASS, 0) + suspects
         if verdict.passed:
@@ -170,7 +178,8 @@ class FirstScreen:
         found: list[Text] = [*of_causes[:MOST_CAUSES]] or [self._general_advice()]
         precision = self.status is Status.PRECISION
         if self.divergence is not None and (precision or may_be_rounding(self.divergence)):
-            found.append(message("advice.precision" if precision else "advice.near"))
+            near = "advice.near" if self.alignment.floor is None else "advice.near.measured"
+            found.append(message("advice.precision" if precision else near))
         return tuple(found)
 
     @property
@@ -189,7 +198,7 @@ class FirstScreen:
             return self._advice_after_a_pass() if self.passed else message("advice.unmatched")
         if first.status is Status.INCOMPARABLE:
             estimated = first.judgement.evidence.is_estimate
-            return message("advice.estimated" if estimated else "advice.incomparable", key=Name(first.key))
+            return message("advice.estimated" if estimated else "advice.incomparable", entry=first.title)
         phase = first.key.phase or "classic"
         alone = ".alone" if phase == "forward" and first.key.run.startswith("isolated") else ""
         return message(f"advice.{phase}{alone}", path=Name(first.key.path))
@@ -274,7 +283,8 @@ def note_lines(alignment: Alignment, words: Words) -> list[Line]:
 
 
 def _finding(found: Finding, kind: str, words: Words) -> list[Line]:
-    lines = [Line("cause", 2, f"{kind}: {plain(words(found.cause))}  [{words.get(found.confidence)}]")]
+    sure = f"  [{words.get(found.confidence)}]" if found.kind == "cause" else ""
+    lines = [Line("cause", 2, f"{kind}: {plain(words(found.cause))}{sure}")]
     if found.evidence:
         lines.append(Line("detail", 4, plain(words(found.evidence))))
     if found.advice and found.kind != "cause":
@@ -328,10 +338,13 @@ def certainty_of(alignment: Alignment, divergence: ReportRow | None) -> Certaint
     kinds = Counter(_GROUNDS.get(one.evidence, "sure.assumed") for one in judged)
     grounds = tuple(message(kind, count=count, total=len(judged)) for kind, count in kinds.most_common())
     doubts = tuple(_doubts(alignment, divergence))
-    if not judged or doubts or "sure.assumed" in kinds:
+    # A fix that removed the difference when it was run shows a defect, whatever else is in doubt.
+    causes = [one for one in alignment.findings if one.kind == "cause" and not alignment.passed]
+    shown = any(one.confidence == "proven" for one in causes)
+    if not judged or "sure.assumed" in kinds or (doubts and not shown):
         level: Level = "weak"
     else:
-        level = "strong" if set(kinds) <= _STRONG else "fair"
+        level = "strong" if set(kinds) <= _STRONG and not doubts else "fair"
     return Certainty(level, grounds, doubts)
 
 
@@ -353,8 +366,9 @@ def _doubts(alignment: Alignment, divergence: ReportRow | None) -> list[Message]
         )
     if alignment.floor is not None and alignment.floor.notes:
         found.append(message("doubt.floor", note=alignment.floor.notes[0]))
-    if alignment.doubts and (alignment.passed or alignment.status is Status.UNPROVEN):
-        found.append(message("doubt.unproven", count=len(alignment.doubts)))
+    if alignment.doubts:
+        passes = alignment.passed or alignment.status is Status.UNPROVEN
+        found.append(message("doubt.unproven" if passes else "doubt.evidence", count=len(alignment.doubts)))
     if alignment.passed:
         if alignment.verdict.allowed:
             found.append(message("doubt.allowed", count=len(alignment.verdict.allowed)))

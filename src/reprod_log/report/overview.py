@@ -97,13 +97,12 @@ def _row(step: StepResult) -> OverviewRow:
         # Of two logs one is there: nothing went wrong, its partner is missing.
         unmatched = (step.reference is None) != (step.candidate is None)
         return OverviewRow(step.name, Status.UNMATCHED.value if unmatched else "ERROR", None, step.problem or "")
-    divergence = step.alignment.first_divergence
-    findings = [one for one in step.alignment.findings if one.kind != "remark"] or list(step.alignment.findings)
+    screen, divergence = FirstScreen(step.alignment), step.alignment.first_divergence
+    # Of a failure the cause or the reason; doubts and remarks are the answer where there is no failure.
+    findings = [*screen.causes, *screen.hints] or ([] if divergence else [*screen.doubts, *screen.observations])
     answer: Message | str = findings[0].cause if findings else (divergence and divergence.reason) or ""
     if not answer:
-        passed = step.alignment.passed
-        total = len(step.alignment.verdict.judgements)
-        answer = message("plan.entries", total=total) if passed else FirstScreen(step.alignment).headline
+        answer = screen.passing if screen.passed else screen.headline
     doubtful = step.passed and bool(step.alignment.doubts)
     status = step.alignment.status.value
     return OverviewRow(step.name, status, first_in_words(step.alignment), answer, doubtful, step.alignment)
@@ -220,6 +219,7 @@ def _html(overview: Overview, path: Path, language: str) -> str:
         rows=shown,
         remarks=remarks_of(overview),
         links=links,
+        kind=overview.kind,
         sides=next((row.alignment for row in shown if row.alignment is not None), None),
         curves=[depth_picture(row.entries, words(language), width=160, height=28) for row in shown],
         marks=MARKS,

@@ -49,7 +49,7 @@ class StepResult:
 class Overview:
     """Several steps under one title, in the order in which they were done."""
 
-    kind: Literal["plan", "hand_in"]
+    kind: Literal["plan", "hand_in", "site"]
     title: str
     folder: Path
     steps: tuple[StepResult, ...]

@@ -46,7 +46,7 @@ def _chosen(content: Any, path: Path, entry: str | None) -> dict[str, Array]:
     nested = [str(name) for name, value in content.items() if isinstance(value, Mapping) and value]
     raise UsageError(
         f"{path} holds more than weights, or none: {listed(map(str, content))}. "
-        f"Say which entry to take with entry=...; these hold more: {listed(nested) or 'none'}."
+        f"Choose the entry to take with entry=...; these hold more: {listed(nested) or 'none'}."
     )
 
 

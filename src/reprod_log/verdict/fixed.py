@@ -99,7 +99,7 @@ def mismatch(row: Compared, checks: tuple[Check, ...]) -> Message:
     if measurement is not None and has_no_size(measurement):
         return _unequal(measurement)
     failed = tuple(
-        message("reason.check", metric=one.metric, value=Number(one.value, ".6g"), limit=Number(one.limit, "g"))
+        message("reason.check", metric=one.metric, value=_beyond(one), limit=Number(one.limit, "g"))
         for one in checks
         if not one.passed
     )
@@ -114,6 +114,11 @@ def mismatch(row: Compared, checks: tuple[Check, ...]) -> Message:
     if 0 < share < _FEW:
         return message("reason.beyond.few", checks=failed, worst=worst, few=beyond, all=measurement.count, limit=limit)
     return message("reason.beyond.share", checks=failed, worst=worst, share=Number(share, ".1%"), limit=limit)
+
+
+def _beyond(one: Check) -> Number:
+    """The value, with as many digits as tell it from its limit."""
+    return Number(one.value, ".6g" if f"{one.value:.6g}" != f"{one.limit:.6g}" else ".17g")
 
 
 def _worst(worst: Worst) -> Message:

@@ -9,14 +9,15 @@ import typer
 
 from reprod_log.alignment import Alignment, AlignOptions, align_with
 from reprod_log.cli import ALIGNED, NOT_ALIGNED
-from reprod_log.cli.ending import give, tell, tell_next, tell_written
+from reprod_log.cli.ending import give, tell, tell_next, tell_note, tell_written
 from reprod_log.cli.groups import Judging
 from reprod_log.cli.options import AsJson, Language
 from reprod_log.cli.scripts import BothPasses, Script, ScriptCommand, ScriptFile
 from reprod_log.cli.versions import Commits, Releases, first_change
 from reprod_log.errors import ReprodLogError, UsageError
 from reprod_log.messages import Foreign, Message, Name, Names, message
-from reprod_log.report.view import first_in_words
+from reprod_log.report.first_screen import FirstScreen
+from reprod_log.report.view import entry_in_words, first_in_words
 from reprod_log.verdict import Status
 
 NAME = "bisect"
@@ -94,20 +95,24 @@ class _Search:
             tell(message("bisect.unusable", why=Foreign(error)))
             return None
         self.found[place] = alignment
-        first = self.first(place)
-        if first is not None:
-            tell(message("bisect.differs", version=self._title(place), first=first))
-            return False
-        # What is equal to the last bit in two versions of one program is what is hoped for, and no reason for doubt.
-        if alignment.passed or alignment.status is Status.UNPROVEN:
+        if alignment.passed:
             tell(message("bisect.same", version=self._title(place)))
             return True
-        tell(message("bisect.unusable", why=Foreign(f"{self._title(place)}: {alignment.status.value}")))
+        first = self.first(place)
+        if first is not None and alignment.status is not Status.NOTHING:
+            tell(message("bisect.differs", version=self._title(place), first=first))
+            return False
+        screen = FirstScreen(alignment)
+        tell(message("bisect.undecided", version=self._title(place), headline=screen.headline))
+        for doubt in screen.doubts:
+            tell_note(doubt.cause)
         return None
 
     def first(self, place: int) -> Message | None:
-        """Where a version first differs."""
-        return first_in_words(self.found[place])
+        """Where a version first differs; if it only has other layers, the first entry without a partner."""
+        found = self.found[place]
+        alone = next((one.key for one in found.verdict.judgements if not one.status.passed), None)
+        return first_in_words(found) or (None if alone is None else entry_in_words(alone))
 
     def _title(self, place: int) -> Name:
         return Name(self._versions.title(self._versions.names[place]))
@@ -121,4 +126,6 @@ class _Search:
         return output
 
     def _unusable(self, place: int) -> UsageError:
-        return UsageError(f"{self._script.path} could not be recorded with {self._title(place)}; its error is above")
+        return UsageError(
+            f"{self._script.path} could not be recorded or judged with {self._title(place)}; the reason is above"
+        )

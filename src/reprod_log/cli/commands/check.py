@@ -89,7 +89,8 @@ def _why(step: StepResult, render: Words) -> str:
     if step.alignment.status is Status.UNPROVEN:
         return render(step.alignment.doubts[0].cause)
     first = step.alignment.first_divergence
-    answer = FirstScreen(step.alignment).headline
+    screen = FirstScreen(step.alignment)
+    answer = screen.causes[0].cause if screen.causes else screen.headline
     if first is None:
         return render(answer)
     return render(message("check.failed", answer=answer, key=Name(first.key), reason=first.reason or ""))

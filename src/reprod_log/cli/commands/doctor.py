@@ -12,7 +12,7 @@ from reprod_log.cli.options import AsJson, Language
 from reprod_log.frameworks.installed import FRAMEWORKS, SWITCHES, TRAPS, installed_versions
 from reprod_log.measure.kernel import status
 from reprod_log.messages import Code, Foreign, Message, message, words
-from reprod_log.report.terminal import terminal
+from reprod_log.report.terminal import print_indented, terminal
 
 NAME = "doctor"
 _OWN_PACKAGES = ("reprod_log", "numpy", "ml_dtypes", "xxhash")
@@ -25,7 +25,7 @@ def run(language: Language = "en", json: AsJson = None) -> int:
     def show(*lines: Message, title: Message) -> None:
         console.print(Text(render(title), style="bold"))
         for line in lines:
-            console.print(Text(f"  {render(line)}"))
+            print_indented(render(line), 2, console, hanging=2)
 
     found = {framework.name: installed_versions(framework.packages) for framework in FRAMEWORKS}
     system = Foreign(f"{platform.system()} {platform.machine()}")
@@ -51,8 +51,8 @@ def _packages(found: dict[str, dict[str, str]]) -> list[Message]:
     ]
     missing = [framework for framework in FRAMEWORKS if framework.extra and not found[framework.name]]
     if missing:
-        packages, extras = tuple(one.packages[0] for one in missing), tuple(one.extra for one in missing)
-        lines.append(message("doctor.missing", packages=packages, extras=extras))
+        extras = tuple(dict.fromkeys(one.extra for one in missing))
+        lines.append(message("doctor.missing", packages=tuple(one.packages[0] for one in missing), extras=extras))
     return [*lines, message("doctor.kernel", status=status())]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from reprod_log.capture.eager import runner_of
-from reprod_log.cli.ending import give, tell, tell_next
+from reprod_log.cli.ending import give, tell, tell_compare
 from reprod_log.cli.options import AsJson, Language
 from reprod_log.errors import UsageError
 from reprod_log.frameworks.side import Scope, Side
@@ -41,7 +41,7 @@ def run(
     facts = message("entries.count", count=len(recording))
     tell(message("recording.title", path=Name(output), facts=facts))
     give(lambda: {"recording": str(output), "entries": len(recording), "complete": recording.complete})
-    tell_next("reprod", "compare", output, "CANDIDATE")
+    tell_compare(output)
     return 0
 
 

@@ -18,7 +18,7 @@ import typer
 from reprod_log.capture.program import file_digest
 from reprod_log.capture.script import run_script
 from reprod_log.cli import ALIGNED, INCOMPLETE, INTERRUPTED, NOT_ALIGNED
-from reprod_log.cli.ending import give, tell, tell_next, tell_note
+from reprod_log.cli.ending import give, tell, tell_compare, tell_next, tell_note
 from reprod_log.cli.options import AsJson, Language
 from reprod_log.cli.output import program_output
 from reprod_log.cli.scripts import ScriptCommand, ScriptFile, arranged, note_on
@@ -134,7 +134,7 @@ def run(
         if not wide and not another and not alone:
             tell_next(*_command(context, "--dtype", "float64"))
         elif wide or alone:
-            tell_next("reprod", "compare", output, "CANDIDATE")
+            tell_compare(output)
     except ValueError:
         pass  # the script has closed its output
     except OSError:

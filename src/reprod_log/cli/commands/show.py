@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from reprod_log.cli.ending import give, tell_next
+from reprod_log.cli.ending import give, tell_compare
 from reprod_log.cli.options import AsJson, Language, Trust, recorded
 from reprod_log.messages import Code, Name, Words, message, words
 from reprod_log.recording import Entry, Recording
@@ -59,7 +59,7 @@ def run(
         more = message("table.more", count=len(content) - len(shown), how=Code("--all"))
         console.print(Text(render(more), style="dim"))
     give(lambda: _answer(content))
-    tell_next("reprod", "compare", recording, "CANDIDATE")
+    tell_compare(recording)
     return 0
 
 

@@ -28,7 +28,7 @@ def run(
     steps = tuple(_steps(folder))
     if not steps:
         raise UsageError(f"there is no saved alignment below {folder}; reprod compare REF CAND --json FILE makes one")
-    overview = Overview("plan", folder.resolve().name, folder, steps)
+    overview = Overview("site", folder.resolve().name, folder, steps)
     output.mkdir(parents=True, exist_ok=True)
     tell_written(write_overview(overview, output / "index.html", language=language))
     give(lambda: overview_answer(overview))

@@ -26,6 +26,7 @@ from reprod_log.recording import OF_MODULES, OF_TENSORS, Recording
 from reprod_log.recording.stores import load
 from reprod_log.report.answer import answer_of
 from reprod_log.report.first_screen import FirstScreen
+from reprod_log.report.view import first_in_words
 from reprod_log.verdict import Status
 
 NAME = "zoom"
@@ -76,7 +77,7 @@ def run(
     sides = load(reference, trust=trust), load(candidate, trust=trust)
     options = judging.options(rename=rename_map(rename))
     rough = align_with(*sides, options)
-    if rough.passed or rough.status is Status.UNPROVEN:
+    if rough.passed or rough.status in (Status.UNPROVEN, Status.INCOMPLETE):
         tell(message("zoom.nothing", headline=FirstScreen(rough).headline))
         return _ended(rough, reference, candidate)
     place = first_place(rough, places)
@@ -86,8 +87,8 @@ def run(
         _command(side, place, target, script, is_reference=side is sides[0])
         for side, target, script in zip(sides, targets, scripts, strict=True)
     ]
-    if rough.first_divergence is not None:
-        tell(message("zoom.first", key=Name(rough.first_divergence.key)))
+    if (first := first_in_words(rough)) is not None:
+        tell(message("zoom.first", entry=first))
     tell(place.message)
     for command, there in commands:
         tell(message("zoom.command", folder=Name(there), command=Code(shlex.join(command))), before="  ")
@@ -157,7 +158,7 @@ def _command(side: Recording, place: Place, target: Path, given: str, *, is_refe
         raise UsageError(f"{known['python']}, which made {side.source}, is missing; give --{which}-run 'SCRIPT ARGS'")
     layers = list(place.layers if is_reference else place.layers.values())
     command = [known["python"], "-m", "reprod_log", "run", "-o", str(target.resolve()), "--step", str(place.step)]
-    command += ["--phases", ",".join(place.phases)]
+    command += ["--phases", ",".join(place.phases), *(["--float64"] if "float64" in side.runs else [])]
     for layer in layers:
         command += ["--layers", escape(layer)]
     if known.get("framework"):
@@ -178,7 +179,8 @@ def _is_sound(known: Any) -> bool:
 def _run(command: list[str], folder: str, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
-        done = subprocess.run(command, cwd=folder, check=False)
+        # What the script prints, and what its recording would be good for, is not the answer to this command.
+        done = subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, check=False)
     except OSError as error:
         raise UsageError(f"cannot run {shlex.join(command)} in {folder}: {error.strerror or error}") from error
     if done.returncode or not target.exists():

@@ -76,6 +76,8 @@ def _answer(alignment: Alignment, screen: FirstScreen, phrase: Words, *, full: b
         return text(phrase(what))
 
     lines = [("warning", f"⚠ {text(phrase(one))}") for one in screen.warnings]
+    if alignment.since:
+        lines.append(("section.since", "<br>".join(map(sentence, alignment.since))))
     if screen.divergence is not None:
         first = screen.divergence
         lines.append(("first", f"{code(phrase(first.title))} **{first.status.value}**<br>{sentence(first.reason)}"))

@@ -24,6 +24,7 @@ def render(alignment: Alignment, options: Options = USUAL) -> str:
         # It stands above with all there is to say.
         shown = ()
     text = [" " * line.indent + line.text for line in lines]
+    text += [f"{'  ' if place else ''}{plain(phrase(one))}" for place, one in enumerate(alignment.since)]
     if shown:
         most = len(shown) if options.full else _MOST_ROWS
         text += ["", *(_line(row, phrase) for row in shown[:most])]

@@ -175,7 +175,7 @@ class Listing:
             first=plain(words()(first)) if first is not None else "",
             sides=(_side(found.reference), _side(found.candidate)),
             sources=(found.reference.source, found.candidate.source),
-            trend=_trend(found),
+            trend=found.trend,
         )
 
     def _folder_recording(self, path: Path) -> Item | None:
@@ -218,12 +218,6 @@ def signature_of(path: Path) -> Signature:
     shards = path / "shards"
     newest = max((path / _MANIFEST).stat().st_mtime_ns, shards.stat().st_mtime_ns if shards.is_dir() else 0)
     return newest, sum(1 for _ in shards.glob("*.safetensors"))
-
-
-def _trend(alignment: Alignment) -> tuple[int, ...]:
-    """How many entries do not pass, before and now."""
-    failing = sum(not one.status.passed for one in alignment.verdict.judgements)
-    return (*(one.total - one.passing for one in alignment.history), failing)
 
 
 def _with_trends(items: list[Item]) -> list[Item]:

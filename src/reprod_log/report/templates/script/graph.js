@@ -71,7 +71,8 @@ function block({ name, rows }, depth) {
 function drawGraph() {
   if (!graph) return;
   const rows = graphRows();
-  document.getElementById("graph").hidden = rows.length < 2;
+  // A plain log has no layers to draw, and nothing leads to what is not drawn.
+  for (const one of document.querySelectorAll("#graph, .toc a[href='#graph']")) one.hidden = rows.length < 2;
   graph.replaceChildren(...level(rows, 0));
 }
 
