@@ -189,7 +189,7 @@ def _is_missing(one: Operator, here: Trace, there: Trace) -> bool:
     """Whether the other side is right once a tensor of it is what this operator, which it lacks, made of that."""
     made = [number for number in _from(one, here) if not any(_equal(here.values[number], two) for two in there.values)]
     for number in made[:_NEAREST]:
-        makers = _behind((number,), here)
+        makers = here.behind((number,))
         given = {taken for maker in makers[makers.index(one) :] for taken in maker.inputs if _tells(here.values[taken])}
         for place, array in enumerate(there.arrays):
             if any(_is_partner(here.arrays[taken], array) for taken in given) and _leads_back(
@@ -477,15 +477,20 @@ def _same(one: Array, other: Array) -> bool:
         return bool((equal | (np.abs(one - other) <= _SAME * largest)).all())
 
 
-def culprits_in_loss(ours: Side, theirs: Side, batch: Batch, dtype: str) -> Culprits | str:
-    """The operators at fault in the loss; why not, when a side cannot be traced."""
-    scope = Scope(dtype=dtype)
+def culprits_in_loss(ours: Side, theirs: Side, batch: Batch, scope: Scope) -> Culprits | str:
+    """The operators at fault in the loss and in what else a step does around its models; why not, when a side cannot
+    be traced. `scope` is that of the candidate; the reference runs as it is, in the same precision.
+    """
+    scopes = Scope(dtype=scope.dtype), scope
 
-    def trace(side: Side, _: int) -> Trace:
-        return runner_of(side.framework).operators_of_loss(side, batch, scope)
+    def trace(side: Side, place: int) -> Trace:
+        return runner_of(side.framework).operators_of_loss(side, batch, scopes[place])
 
-    # A step of one's own may have another loss than this one.
-    return _compared(trace, ours, theirs, forward=False)
+    # A loss may be written in another way, and lead to the same.
+    found = _compared(trace, ours, theirs, forward=False)
+    if isinstance(found, str) or all(one is None or one.line for one in (found.reference, found.candidate)):
+        return found
+    return Culprits(None, None)
 
 
 def culprits_in(
@@ -544,7 +549,7 @@ def _rearranged_before(numbers: Collection[int], trace: Trace, other: Trace, *, 
     """
     makers = {number: one for one in other.operators for number in one.outputs}
     made = {number for one in trace.operators for number in one.outputs}
-    behind = _behind(numbers, trace)
+    behind = trace.behind(numbers)
     for step, one in enumerate(behind):
         if all(number not in made or _partner(trace.arrays[number], other) is not None for number in one.inputs):
             for number in one.outputs:
@@ -606,16 +611,6 @@ def _lost_behind(number: int, trace: Trace, other: Trace) -> list[Array]:
     sized = [values for values in other.values if values.size == trace.values[number].size]
     lost = (made for made in found if not any(_same(trace.values[made], values) for values in sized))
     return [trace.arrays[made] for made in islice(lost, _LOST)]
-
-
-def _behind(numbers: Collection[int], trace: Trace) -> list[Operator]:
-    """The operators that these tensors were computed by, in order."""
-    needed, found = set(numbers), []
-    for one in reversed(trace.operators):
-        if not needed.isdisjoint(one.outputs):
-            needed.update(one.inputs)
-            found.append(one)
-    return found[::-1]
 
 
 def _partner(array: Array, other: Trace) -> Array | None:

@@ -210,6 +210,15 @@ class Experiments:
             return ()
         return tuple(kept)
 
+    def given_back(self, reference: Recording) -> dict[Key, Array]:
+        """What the reference's models themselves give in float64, by the candidate's plain keys."""
+        names = dict(zip(as_mapping(self.ours.model), as_mapping(self.theirs.model), strict=False))
+        return {
+            replace(key, path=names[key.path], run=""): entry.array()
+            for entry in reference.of_run(FLOAT64)
+            if (key := entry.key).phase == "forward" and key.path in names and key.role.startswith("output")
+        }
+
     def _transfer(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
         """Gradients or parameters of the reference in the candidate's names and layouts."""
         return dict(self._map.gradients(arrays))

@@ -245,6 +245,21 @@ class Trace:
     calls: list[Callable[[Mapping[int, Array]], Sequence[Array]]] = field(default_factory=list)
     """What each operator gives with these values for some of its inputs; none where the framework cannot tell."""
 
+    def behind(self, numbers: Collection[int]) -> list[Operator]:
+        """The operators that these tensors were computed by, in order."""
+        needed, found = set(numbers), []
+        for one in reversed(self.operators):
+            if not needed.isdisjoint(one.outputs):
+                needed.update(one.inputs)
+                found.append(one)
+        return found[::-1]
+
+    def to_results(self) -> Trace:
+        """The trace without operators that nothing that came out in the end depends on."""
+        kept = set(map(id, self.behind(self.results)))
+        both = [(one, call) for one, call in zip(self.operators, self.calls, strict=True) if id(one) in kept]
+        return replace(self, operators=[one for one, _ in both], calls=[call for _, call in both])
+
 
 @dataclass(frozen=True)
 class Kernel:
@@ -677,7 +692,7 @@ class Runner(ABC):
         raise no_operators(side.framework)
 
     def operators_of_loss(self, side: Side, batch: tuple[Any, Any], scope: Scope) -> Trace:
-        """Every operator of the loss, on what the model makes of a batch."""
+        """Every operator of a batch's step that a loss depends on, but for those of the models."""
         raise no_operators(side.framework)
 
     def program(self, side: Side, batch: tuple[Any, Any], scope: Scope) -> Program:
