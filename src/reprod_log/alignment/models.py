@@ -31,7 +31,7 @@ from reprod_log.messages import Message, Name, Names, Parts, message
 from reprod_log.pairing.anchors import same_numbers
 from reprod_log.pairing.crossings import renamed_layers
 from reprod_log.pairing.links import WeightMap
-from reprod_log.pairing.live import Order, loose_buffers
+from reprod_log.pairing.live import Order, loose_buffers, survey
 from reprod_log.pairing.live_map import (
     computes_alike,
     find_weight_map,
@@ -40,6 +40,7 @@ from reprod_log.pairing.live_map import (
     write_weights,
 )
 from reprod_log.pairing.rename import is_front, oriented, renamed_path, rules_of_model
+from reprod_log.pairing.units import BARE
 from reprod_log.progress import Progress, shown, stage
 from reprod_log.recording import Recording
 from reprod_log.recording.counting import counting
@@ -247,7 +248,7 @@ def _aligned(runs: Experiments, options: AlignOptions) -> Alignment:
     if not weights.agrees:
         # The weights were transferred by a map under which the programs do not agree in float64.
         return replace(alignment, findings=(*_unproven(weights), *map(_less_sure, alignment.findings)))
-    doubts = (*crossed(weights.crossings, options.rename), *_reordered(weights))
+    doubts = (*crossed(weights.crossings, options.rename), *_reordered(weights, runs))
     findings = (*doubts, *alignment.findings, *_by_values(weights))
     return replace(alignment, findings=findings, weight_map=with_file_names(weights, runs.ours, runs.theirs))
 
@@ -335,16 +336,29 @@ def _by_values(weights: WeightMap) -> Iterator[Finding]:
         yield told("cause.weight_map", count=len(found), pairs=pairs)
 
 
-def _reordered(weights: WeightMap) -> Iterator[Finding]:
+def _reordered(weights: WeightMap, runs: Experiments) -> Iterator[Finding]:
     """Weights in another order, which would be wrong if they were loaded by name; weights that several of the
     reference's make together: a layer that was merged on purpose (a folded norm) and one that was forgotten are the
     same to every output."""
+    bare = [_bare(side) for side in (runs.ours, runs.theirs)]
     for link in weights.links:
-        if link.is_permuted:
+        # Layers of both frameworks have layouts of their own; a tensor that is no layer's is loaded as it is.
+        turned = link.is_turned and link.sources[0] in bare[0] and link.target in bare[1]
+        if link.is_permuted or turned:
             yield told("cause.permuted_weight", source=Name(link.sources[0]), target=Name(link.target))
     names = [link.target for link in weights.links if link.is_computed]
     if names:
         yield told("cause.computed_weights", count=len(names), names=Names(names[:_MOST_SHOWN]))
+
+
+def _bare(side: Side) -> frozenset[str]:
+    """Parameters that belong to no known layer."""
+    return frozenset(
+        join(name, unit.path)
+        for name, model in as_mapping(side.model).items()
+        for unit in survey(model).units
+        if unit.kind == BARE
+    )
 
 
 def _weight_map(ours: Side, theirs: Side, batch: Batch, spool: Spool | None) -> WeightMap:

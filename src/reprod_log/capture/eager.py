@@ -227,6 +227,10 @@ def _started(side: Side, path: str | None, scope: Scope, *, compiled: bool = Fal
             undo.enter_context(process.precision(scope.dtype))
         process.seed(scope.seed)
         made = side.copied(side.model if path is None else side.modules[path], scope.dtype)
+        if path is not None:
+            for place, module in named_modules(framework, made):
+                if (mode := side.training.get(join(path, place) if place else path)) is not None:
+                    process.set_setting(module, "training", mode)
         if scope.state or scope.settings:
             _put_in_scope(framework, made, path or "", scope)
         if scope.evaluation:

@@ -360,6 +360,11 @@ class Experiments:
         alone: Mapping[str, str],
         extra: tuple[list[Entry], list[Entry]],
     ) -> None:
+        # A step may set the modes itself.
+        self.ours, self.theirs = (
+            replace(self.ours, training=_modes(reference)),
+            replace(self.theirs, training=_modes(candidate)),
+        )
         known = self._storage.calls
         calls = list(runner_of(self.ours.framework).calls(self.ours, self.batches[0]) if known is None else known)
         # A model's partner is the other model, whatever is between its layers.
@@ -554,6 +559,15 @@ def _stand_ins(pairing: Pairing, phase: str) -> dict[Key, Array]:
     # A tensor that several backward passes reach has a gradient for each.
     several = {_first_pass(key) for key in found if "~" in key.role}
     return {key: array for key, array in found.items() if _first_pass(key) not in several}
+
+
+def _modes(recording: Recording) -> dict[str, bool]:
+    """Whether each module was in training mode at its first call."""
+    found: dict[str, bool] = {}
+    for entry in recording.of_run(""):
+        if "training" in entry.meta:
+            found.setdefault(entry.key.path, bool(entry.meta["training"]))
+    return found
 
 
 def _first_pass(key: Key) -> Key:
