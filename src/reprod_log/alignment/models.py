@@ -42,7 +42,7 @@ from reprod_log.pairing.live_map import (
 from reprod_log.pairing.rename import is_front, oriented, renamed_path, rules_of_model
 from reprod_log.pairing.units import BARE
 from reprod_log.progress import Progress, shown, stage
-from reprod_log.recording import Recording
+from reprod_log.recording import Key, Recording
 from reprod_log.recording.counting import counting
 from reprod_log.recording.spool import Spool
 from reprod_log.transfer import TransferReport, transfer_weights
@@ -247,7 +247,9 @@ def _aligned(runs: Experiments, options: AlignOptions) -> Alignment:
         return alignment
     if not weights.agrees:
         # The weights were transferred by a map under which the programs do not agree in float64.
-        return replace(alignment, findings=(*_unproven(weights), *map(_less_sure, alignment.findings)))
+        first = _before_unproven(alignment, weights)
+        findings = (one if _is_about(one, first) else _less_sure(one) for one in alignment.findings)
+        return replace(alignment, findings=(*_unproven(weights), *findings))
     doubts = (*crossed(weights.crossings, options.rename), *_reordered(weights, runs))
     findings = (*doubts, *alignment.findings, *_by_values(weights))
     return replace(alignment, findings=findings, weight_map=with_file_names(weights, runs.ours, runs.theirs))
@@ -259,6 +261,31 @@ def _unproven(weights: WeightMap) -> Iterator[Finding]:
     left = (*weights.left_in_reference, *weights.left_in_candidate)
     if left and not weights.complete:
         yield told("cause.unpaired_weights", names=Names(left[:_MOST_SHOWN]))
+
+
+def _before_unproven(alignment: Alignment, weights: WeightMap) -> Key | None:
+    """The first divergence, if it comes before any weight that values do not speak for is used."""
+    first = alignment.verdict.first_divergence
+    forward = [row.key for row in alignment.comparison.rows if row.key.phase == "forward" and not row.key.run]
+    if first is None or first.key not in forward:
+        return None
+    before = {key.path for key in forward[: forward.index(first.key)] if key.role.startswith("output")}
+    names = [name for target in weights.unproven for name in weights.by_target[target].sources]
+    layers = {name.rpartition(".")[0] for name in names}
+    # When a module uses a tensor of its own, between the layers inside it, is not known.
+    leaves = layers <= {key.path for key in forward} and not any(
+        key.path.startswith(f"{layer}.") or not layer for key in forward for layer in layers
+    )
+    return first.key if leaves and not layers & before else None
+
+
+def _is_about(finding: Finding, key: Key | None) -> bool:
+    """Whether a finding is about this entry or the region around it."""
+    if key is None or not finding.keys:
+        return False
+    one = finding.keys[0]
+    region = one.path if one.run == "isolated" else None
+    return one == key or (region is not None and (not region or key.path.startswith(f"{region}.")))
 
 
 def _told(passes: Sequence[Message]) -> Message | Parts:

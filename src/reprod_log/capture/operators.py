@@ -28,7 +28,9 @@ from reprod_log.recording.spool import Spool
 
 _RUNNERS = ("operators_of_call", "operators_of_loss", "program")
 """The functions that ask for a trace."""
-_SILENT = ("__set__", "full", "assign", "assign_value_", "full_", "detach", "requires_grad_")
+_MASKED = "masked_instead"
+"""The function that puts a shared mask in the place of a dropout."""
+_SILENT = ("__set__", "full", "assign", "assign_value_", "full_", "detach", "requires_grad_", "lift_fresh.default")
 _MOST_GIVEN = 5
 """Kernels with more plain arguments than this were called by a framework's function, and its user wrote few of them."""
 
@@ -81,6 +83,11 @@ class OperatorTrace:
         self, name: str, given: Any, result: Any, again: Callable[..., Any], function: type | None = None
     ) -> None:
         outputs = [] if self._pauses else self._tensors(result)
+        if outputs and name not in _SILENT and _in_mask():
+            if name.strip("_") not in ("mul", "multiply"):
+                # How our own mask is made.
+                return
+            name = "dropout"
         if outputs and name not in _SILENT:
             numbers = {id(one): self._number(one) for one in self._tensors(given)}
             numbered = mapped(given, lambda _, leaf: _Number(numbers[id(leaf)]) if id(leaf) in numbers else leaf)
@@ -136,6 +143,16 @@ class OperatorTrace:
 
 def _not_again(values: Mapping[int, Array]) -> list[Array]:
     raise NotImplementedError("a model is not run again with other tensors")
+
+
+def _in_mask() -> bool:
+    """Whether an operator is that of a shared mask, which stands for a dropout."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name not in _RUNNERS:
+        if frame.f_code.co_name == _MASKED:
+            return True
+        frame = frame.f_back  # type: ignore[assignment]  # None ends the loop
+    return False
 
 
 def called_at() -> str:

@@ -168,7 +168,29 @@ def _take_others(found: Culprits, reference: Trace, candidate: Trace) -> bool:
 def _put_in_place(one: Operator, here: Trace, other: Operator, there: Trace) -> bool:
     """Whether all that follows from the other side's operator is this one's doing if it gives what this one does."""
     both = zip(one.outputs, other.outputs, strict=False)
-    return any(_leads_back({theirs: here.arrays[ours]}, there, here) for ours, theirs in both)
+    if any(_leads_back({theirs: here.arrays[ours]}, there, here) for ours, theirs in both):
+        return True
+    # One line may make several tensors (a table of sines and one of cosines).
+    lost = [_lost_at(*ones) for ones in ((one, here, there), (other, there, here))]
+    several = dict(zip(lost[1], (here.arrays[ours] for ours in lost[0]), strict=False))
+    return len(several) > 1 and len(lost[0]) == len(lost[1]) and _leads_back(several, there, here)
+
+
+def _lost_at(one: Operator, trace: Trace, other: Trace) -> list[int]:
+    """What the operator's line makes of constants or tensors that both sides have and the other side does not have."""
+    made = {number for maker in trace.operators for number in maker.outputs}
+    found = [
+        number
+        for maker in trace.operators
+        if maker.line == one.line
+        and all(number not in made or _is_there(trace.values[number], other) for number in maker.inputs)
+        for number in maker.outputs
+    ]
+    return [number for number in found if one.line and not _is_there(trace.values[number], other)]
+
+
+def _is_there(values: Array, other: Trace) -> bool:
+    return any(_equal(values, one) for one in other.values)
 
 
 def _instead_of(one: Operator, here: Trace, there: Trace) -> Iterator[Operator]:
@@ -187,7 +209,7 @@ def _telling_inputs(one: Operator, trace: Trace) -> list[Array]:
 
 def _is_missing(one: Operator, here: Trace, there: Trace) -> bool:
     """Whether the other side is right once a tensor of it is what this operator, which it lacks, made of that."""
-    made = [number for number in _from(one, here) if not any(_equal(here.values[number], two) for two in there.values)]
+    made = [number for number in _from(one, here) if not _is_there(here.values[number], there)]
     for number in made[:_NEAREST]:
         makers = here.behind((number,))
         given = {taken for maker in makers[makers.index(one) :] for taken in maker.inputs if _tells(here.values[taken])}
@@ -248,7 +270,7 @@ def _leads_back(instead: Mapping[int, Array], trace: Trace, other: Trace) -> boo
 
 
 def _only_there(values: Array, trace: Trace, other: Trace) -> bool:
-    return not any(_equal(values, one) for one in trace.values) and any(_equal(values, one) for one in other.values)
+    return not _is_there(values, trace) and _is_there(values, other)
 
 
 _WORDS = {
