@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial, reduce
+from functools import reduce
 from operator import add
 from typing import Any
 
@@ -121,19 +121,15 @@ class EagerRunner(Runner):
         framework, hooks = side.framework, side.framework.eager
         listener = OperatorTrace(framework)
 
-        def backward(tensors: Any, accumulates: bool) -> None:
-            listener.gave(tensors)
-            listener.pause()
-
         with _started(side, None, scope) as model, shared_masks(framework, Masks()), ExitStack() as undo:
             inputs, targets = (None if one is None else side.tensors(one, scope.dtype) for one in batch)
             listener.given((inputs, targets))
             optimizer, _ = side.make_optimizer(model)
             if scope.stand_ins is not None:
                 undo.enter_context(Feeding(framework, scope.stand_ins, lambda: 0).attached(model, {}))
-            for name, one in as_mapping(model).items():
-                undo.callback(hooks.on_call(one, listener.pause, partial(listener.resume, name or "model")))
-            undo.callback(hooks.on_backward(backward, lambda well: listener.resume()))
+            for one in as_mapping(model).values():
+                undo.callback(hooks.on_call(one, listener.pause, listener.resume))
+            undo.callback(hooks.on_backward(listener.pause, lambda well: listener.resume()))
             with listener.recording():
                 side.iterate(model, optimizer, inputs, targets)
         return listener.trace().to_results()

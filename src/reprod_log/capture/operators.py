@@ -51,7 +51,7 @@ class OperatorTrace:
         self._gradients: dict[int, list[Any]] = {}
         self._kept: list[Any] = []
         self._kinds: list[Any] = []
-        self._pauses: list[list[int]] = []
+        self._pauses = 0
 
     def given(self, value: Any) -> None:
         """What is there before the first operator: an input that one side does not use is there all the same."""
@@ -64,14 +64,16 @@ class OperatorTrace:
         self._trace.results = (*self._trace.results, *known)
 
     def pause(self, *given: Any) -> None:
-        """Record no operator until `resume` was called as often."""
-        self._pauses.append([self._number(one) for one in self._tensors(given)])
+        """Record no operator until `resume` was called as often; what a model is given then is a result, too."""
+        if not self._pauses:
+            self.gave(given)
+        self._pauses += 1
 
-    def resume(self, name: str = "", value: Any = None) -> None:
-        """Go on; what was made of the given in the meantime counts as made by one operator of this name."""
-        given = self._pauses.pop()
-        if not self._pauses and value is not None:
-            self._add(Operator(name, tuple(given), self._new(self._tensors(value)), ""), _not_again)
+    def resume(self, value: Any = None) -> None:
+        """Go on, with what was made in the meantime."""
+        self._pauses -= 1
+        if not self._pauses:
+            self.given(value)
 
     @contextmanager
     def recording(self) -> Iterator[None]:
@@ -92,18 +94,13 @@ class OperatorTrace:
             numbers = {id(one): self._number(one) for one in self._tensors(given)}
             numbered = mapped(given, lambda _, leaf: _Number(numbers[id(leaf)]) if id(leaf) in numbers else leaf)
             inputs = tuple(leaf.number for _, leaf in flatten(numbered) if isinstance(leaf, _Number))
-            operator = Operator(name, inputs, self._new(outputs), called_at(), _given(given), _written_at(function))
-            self._add(operator, partial(self._again, again, numbered))
-
-    def _new(self, tensors: list[Any]) -> tuple[int, ...]:
-        """The numbers of results, which are always new: an operator in place gives the same object other values."""
-        for one in tensors:
-            self._numbers.pop(id(one), None)
-        return tuple(self._number(one) for one in tensors)
-
-    def _add(self, operator: Operator, again: Callable[[Mapping[int, Array]], list[Array]]) -> None:
-        self._trace.operators.append(operator)
-        self._trace.calls.append(again)
+            self._trace.calls.append(partial(self._again, again, numbered))
+            # Results are always new: an operator in place gives the same object other values.
+            for one in outputs:
+                self._numbers.pop(id(one), None)
+            results = tuple(self._number(one) for one in outputs)
+            operator = Operator(name, inputs, results, called_at(), _given(given), _written_at(function))
+            self._trace.operators.append(operator)
 
     def _again(self, call: Callable[..., Any], given: Any, values: Mapping[int, Array]) -> list[Array]:
         def tensor(_: str, leaf: Any) -> Any:
@@ -139,10 +136,6 @@ class OperatorTrace:
 
     def _tensors(self, value: Any) -> list[Any]:
         return [tensor for _, tensor in self._framework.tensors_in(value)]
-
-
-def _not_again(values: Mapping[int, Array]) -> list[Array]:
-    raise NotImplementedError("a model is not run again with other tensors")
 
 
 def _in_mask() -> bool:

@@ -212,7 +212,7 @@ def _is_missing(one: Operator, here: Trace, there: Trace) -> bool:
     made = [number for number in _from(one, here) if not _is_there(here.values[number], there)]
     for number in made[:_NEAREST]:
         makers = here.behind((number,))
-        given = {taken for maker in makers[makers.index(one) :] for taken in maker.inputs if _tells(here.values[taken])}
+        given = {taken for maker in makers[makers.index(one) :] for taken in maker.inputs if _is_telling(here, taken)}
         for place, array in enumerate(there.arrays):
             if any(_is_partner(here.arrays[taken], array) for taken in given) and _leads_back(
                 {place: here.arrays[number]}, there, here
@@ -467,11 +467,15 @@ def _healed(flow: _Flow, place: int, there: Mapping[int, bool]) -> bool:
         if not reached.isdisjoint(given):
             # What is not used may be equal to anything.
             used = [number for number in gives if number in flow.ends]
-            telling = [number for number in used if _tells(flow.values[number]) or _is_no_constant(flow.values[number])]
+            telling = [number for number in used if _is_telling(flow, number)]
             if telling and all(there[number] for number in telling):
                 return True
             reached.update(gives)
     return False
+
+
+def _is_telling(of: _Flow | Trace, number: int) -> bool:
+    return _tells(of.values[number]) or _is_no_constant(of.values[number])
 
 
 def _is_no_constant(values: Array) -> bool:
@@ -509,10 +513,7 @@ def culprits_in_loss(ours: Side, theirs: Side, batch: Batch, scope: Scope) -> Cu
         return runner_of(side.framework).operators_of_loss(side, batch, scopes[place])
 
     # A loss may be written in another way, and lead to the same.
-    found = _compared(trace, ours, theirs, forward=False)
-    if isinstance(found, str) or all(one is None or one.line for one in (found.reference, found.candidate)):
-        return found
-    return Culprits(None, None)
+    return _compared(trace, ours, theirs, forward=False)
 
 
 def culprits_in(
