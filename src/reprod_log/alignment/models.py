@@ -248,8 +248,8 @@ def _aligned(runs: Experiments, options: AlignOptions) -> Alignment:
     if not weights.agrees:
         # The weights were transferred by a map under which the programs do not agree in float64.
         first = _before_unproven(alignment, weights)
-        findings = (one if _is_about(one, first) else _less_sure(one) for one in alignment.findings)
-        return replace(alignment, findings=(*_unproven(weights), *findings))
+        less_sure = (one if _is_about(one, first) else _less_sure(one) for one in alignment.findings)
+        return replace(alignment, findings=(*_unproven(weights), *less_sure))
     doubts = (*crossed(weights.crossings, options.rename), *_reordered(weights, runs))
     findings = (*doubts, *alignment.findings, *_by_values(weights))
     return replace(alignment, findings=findings, weight_map=with_file_names(weights, runs.ours, runs.theirs))
