@@ -255,10 +255,16 @@ class Trace:
         return found[::-1]
 
     def to_results(self) -> Trace:
-        """The trace without operators that nothing that came out in the end depends on."""
-        kept = set(map(id, self.behind(self.results)))
-        both = [(one, call) for one, call in zip(self.operators, self.calls, strict=True) if id(one) in kept]
-        return replace(self, operators=[one for one, _ in both], calls=[call for _, call in both])
+        """The trace without operators that nothing that came out in the end depends on; what they made is empty."""
+        behind = set(map(id, self.behind(self.results)))
+        both = [(one, call) for one, call in zip(self.operators, self.calls, strict=True) if id(one) in behind]
+        gone = {number for one in self.operators if id(one) not in behind for number in one.outputs}
+        arrays, values = (
+            [np.empty(0) if number in gone else one for number, one in enumerate(of)]
+            for of in (self.arrays, self.values)
+        )
+        operators, calls = [one for one, _ in both], [call for _, call in both]
+        return replace(self, operators=operators, calls=calls, arrays=arrays, values=values)
 
 
 @dataclass(frozen=True)
