@@ -108,6 +108,14 @@ def test_another_rate_of_a_function_is_found() -> None:
     assert not found.verdict.passed
 
 
+def test_a_dropout_that_the_candidate_alone_has_is_named() -> None:
+    found = align_models(Ours(lambda x: x), Theirs(paddle.nn.Dropout(0.3)), INPUT, loss=loss)
+    assert found.verdict.first_divergence is not None
+    assert found.verdict.first_divergence.key.phase == "forward"
+    (cause,) = [one for one in found.findings if one.kind == "cause"]
+    assert "dropout in the candidate" in str(cause.cause)
+
+
 def test_whole_channels_are_not_single_elements() -> None:
     images = np.random.default_rng(0).standard_normal((2, 3, 6, 6)).astype(np.float32)
     ours = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.Dropout2d(0.5), torch.nn.Conv2d(4, 2, 3))
@@ -135,3 +143,17 @@ def test_an_activation_inside_a_norm_is_a_way_of_writing() -> None:
     found = align_models(ours, theirs, images)
     assert found.verdict.passed, found.verdict.first_divergence
     assert not [one for one in found.findings if one.kind == "cause"]
+
+
+def test_layers_alone_run_in_the_mode_that_a_step_sets() -> None:
+    """In training both frameworks' batch norms keep another running variance."""
+
+    def step(model: Any, optimizer: Any, inputs: Any, targets: Any) -> None:
+        model.eval()
+        (model(*inputs) ** 2).mean().backward()
+
+    images = np.random.default_rng(0).standard_normal((4, 3, 8, 8)).astype(np.float32)
+    ours = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4))
+    theirs = paddle.nn.Sequential(paddle.nn.Conv2D(3, 4, 3), paddle.nn.BatchNorm2D(4))
+    found = align_models(ours, theirs, images, step=step)
+    assert found.verdict.passed, found.verdict.first_divergence

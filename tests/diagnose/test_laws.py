@@ -36,7 +36,9 @@ OPTIMIZERS = {
     "adam": lambda p: torch.optim.Adam(p, RATE, (0.8, 0.95), 1e-4, weight_decay=0.1),
     "adamw": lambda p: torch.optim.AdamW(p, RATE, (0.8, 0.95), 1e-4, weight_decay=0.1, amsgrad=True),
     "rmsprop": lambda p: torch.optim.RMSprop(p, RATE, 0.9, 1e-3, momentum=0.5, centered=True),
-    "adagrad": lambda p: torch.optim.Adagrad(p, RATE, eps=1e-3),
+    "adagrad": lambda p: torch.optim.Adagrad(p, RATE, eps=1e-3, initial_accumulator_value=0.1),
+    "adamax": lambda p: torch.optim.Adamax(p, RATE, (0.8, 0.95), 1e-3, weight_decay=0.1),
+    "adadelta": lambda p: torch.optim.Adadelta(p, RATE, 0.95, 1e-3),
     "maximize": lambda p: torch.optim.Adam(p, RATE, maximize=True),
 }
 

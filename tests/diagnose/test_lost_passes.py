@@ -7,7 +7,10 @@ import paddle
 import torch
 
 from reprod_log.alignment.models import align_models
+from reprod_log.capture.eager import EAGER
+from reprod_log.frameworks.side import Scope, Side
 from reprod_log.messages import words
+from reprod_log.recording import Key
 
 DATA = np.random.default_rng(0).normal(size=(4, 6)).astype(np.float32)
 
@@ -37,6 +40,16 @@ def test_micro_batch_that_is_lost_is_named_and_a_correct_loop_passes() -> None:
     causes = [one for one in alignment.findings if one.kind == "cause"]
     assert [one.rule for one in causes] == ["cut_graph"]
     assert "of the 2 forward passes of a step, the candidate runs the backward pass for only 1" in str(causes[0].cause)
+
+
+def test_gradients_that_are_put_in_leave_the_sum_over_backward_passes_as_it_is() -> None:
+    model = torch.nn.Linear(6, 3)
+    side = Side(model, optimizer=lambda made: torch.optim.SGD(made.parameters(), 0.1), step=step_from(2))
+    others = {name: np.ones(tuple(one.shape), np.float32) for name, one in model.named_parameters()}
+    runs = [EAGER.run(side, [((DATA,), None)], Scope(gradients=given)) for given in ({}, {0: others})]
+    raw, moved = Key("weight", "gradient", 0, role="raw"), Key("weight", "update", 0)
+    assert np.array_equal(runs[0][raw].array(), runs[1][raw].array())
+    np.testing.assert_allclose(runs[1][moved].array(), -0.1, rtol=1e-5)
 
 
 def test_cause_in_the_optimizer_has_the_lines_where_both_are_made() -> None:

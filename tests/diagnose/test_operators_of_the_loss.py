@@ -66,8 +66,7 @@ def test_cut_inside_the_loss_is_found_in_its_line() -> None:
     assert "test_operators_of_the_loss.py" in str(cause.cause)
 
 
-def test_loss_that_the_step_does_not_use_is_not_blamed() -> None:
-    """The term that only the candidate has stands in its step; its loss only has other operators."""
+def test_term_of_a_step_is_found_in_its_line_and_not_in_the_loss_that_the_step_does_not_use() -> None:
 
     def ours(outputs: Any, labels: Any) -> Any:
         return TF.cross_entropy(outputs[0], labels)
@@ -98,5 +97,23 @@ def test_loss_that_the_step_does_not_use_is_not_blamed() -> None:
             lambda model: paddle.optimizer.SGD(0.1, parameters=model.parameters()),
         ),
     )
-    assert not alignment.passed
-    assert not [one for one in alignment.findings if one.kind == "cause"]
+    (cause,) = [one for one in alignment.findings if one.kind == "cause"]
+    assert "exp in the candidate" in str(cause.cause)
+    assert "(theirs(outputs, targets) + 0.1 * outputs[0].exp().mean()).backward()" in str(cause.cause)
+
+
+def test_what_a_step_does_to_its_data_is_found_in_its_line() -> None:
+    def our_step(model: Any, optimizer: Any, inputs: Any, targets: Any) -> None:
+        noised = torch.sqrt(inputs["x"].abs()) + inputs["y"]
+        (model(noised, inputs["y"])[0] ** 2).mean().backward()
+
+    def their_step(model: Any, optimizer: Any, inputs: Any, targets: Any) -> None:
+        noised = inputs["x"].abs() + inputs["y"]
+        (model(noised, inputs["y"])[0] ** 2).mean().backward()
+
+    torch.manual_seed(0)
+    rng = np.random.default_rng(0)
+    inputs = {name: rng.normal(size=(6, 6)).astype("float32") for name in "xy"}
+    alignment = align_models(Reference(), Port(), inputs, step=(our_step, their_step))
+    (cause,) = [one for one in alignment.findings if one.kind == "cause"]
+    assert "inside the step the first operator that differs is sqrt in the reference" in str(cause.cause)

@@ -202,6 +202,30 @@ def test_elements_in_another_order_inside_one_weight_are_not_proven() -> None:
     assert "permuted_weight" in {one.rule for one in alignment.findings}
 
 
+class Mixed(tn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter, self.mix = tn.Linear(8, 8), tn.Parameter(torch.randn(5, 5))
+
+    def forward(self, x: Any) -> Any:
+        return torch.tanh(self.mix @ self.enter(x))
+
+
+class TurnedMix(pn.Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter, self.mix = pn.Linear(8, 8), self.create_parameter([5, 5])
+
+    def forward(self, x: Any) -> Any:
+        return paddle.tanh(self.mix.T @ self.enter(x))
+
+
+def test_a_tensor_of_no_layer_that_matches_only_transposed_is_not_proven() -> None:
+    alignment = align_models(Mixed(), TurnedMix(), TOKENS)
+    assert not alignment.passed
+    assert "permuted_weight" in {one.rule for one in alignment.findings}
+
+
 def test_a_forgotten_factor_is_not_taken_for_another_weight() -> None:
     found = weight_map(Heads(), OtherHeads(factor=2.0), TOKENS)
     assert not found.agrees

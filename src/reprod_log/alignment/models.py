@@ -34,8 +34,10 @@ from reprod_log.pairing.live_map import (
     with_file_names,
 )
 from reprod_log.pairing.rename import oriented
+from reprod_log.pairing.survey import survey
+from reprod_log.pairing.units import BARE
 from reprod_log.progress import Progress, shown, stage
-from reprod_log.recording import Recording
+from reprod_log.recording import Key, Recording
 from reprod_log.recording.counting import counting
 from reprod_log.verdict import CalibratedPolicy, Limit, Policy
 from reprod_log.verdict.policy import patterns
@@ -201,8 +203,10 @@ def _aligned(runs: Experiments, options: AlignOptions, unproven: tuple[str, ...]
         return alignment
     if not weights.agrees:
         # The weights were transferred by a map under which the programs do not agree in float64.
-        return replace(alignment, findings=(*_unproven(weights), *map(_less_sure, alignment.findings)))
-    doubts = (*crossed(weights.crossings, options.rename), *_reordered(weights))
+        first = _before_unproven(alignment, weights)
+        less_sure = (one if _is_about(one, first) else _less_sure(one) for one in alignment.findings)
+        return replace(alignment, findings=(*_unproven(weights), *less_sure))
+    doubts = (*crossed(weights.crossings, options.rename), *_reordered(weights, runs))
     findings = (*doubts, *alignment.findings, *_by_values(weights))
     return replace(alignment, findings=findings, weight_map=with_file_names(weights, runs.ours, runs.theirs))
 
@@ -214,6 +218,31 @@ def _unproven(weights: WeightMap) -> Iterator[Finding]:
     left = (*weights.left_in_reference, *weights.left_in_candidate)
     if left and not weights.complete:
         yield told("cause.unpaired_weights", names=Names(left[:_MOST_SHOWN]))
+
+
+def _before_unproven(alignment: Alignment, weights: WeightMap) -> Key | None:
+    """The first divergence, if it comes before any weight that values do not speak for is used."""
+    first = alignment.verdict.first_divergence
+    forward = [row.key for row in alignment.comparison.rows if row.key.phase == "forward" and not row.key.run]
+    if first is None or first.key not in forward:
+        return None
+    before = {key.path for key in forward[: forward.index(first.key)] if key.role.startswith("output")}
+    names = [name for target in weights.unproven for name in weights.by_target[target].sources]
+    layers = {name.rpartition(".")[0] for name in names}
+    # When a module uses a tensor of its own, between the layers inside it, is not known.
+    leaves = layers <= {key.path for key in forward} and not any(
+        key.path.startswith(f"{layer}.") or not layer for key in forward for layer in layers
+    )
+    return first.key if leaves and not layers & before else None
+
+
+def _is_about(finding: Finding, key: Key | None) -> bool:
+    """Whether a finding is about this entry or the region around it."""
+    if key is None or not finding.keys:
+        return False
+    one = finding.keys[0]
+    region = one.path if one.run == "isolated" else None
+    return one == key or (region is not None and (not region or key.path.startswith(f"{region}.")))
 
 
 def _told(passes: Sequence[Message]) -> Message | Parts:
@@ -291,16 +320,29 @@ def _by_values(weights: WeightMap) -> Iterator[Finding]:
         yield told("cause.weight_map", count=len(found), pairs=pairs)
 
 
-def _reordered(weights: WeightMap) -> Iterator[Finding]:
+def _reordered(weights: WeightMap, runs: Experiments) -> Iterator[Finding]:
     """Weights in another order, which would be wrong if they were loaded by name; weights that several of the
     reference's make together: a layer that was merged on purpose (a folded norm) and one that was forgotten are the
     same to every output."""
+    bare = [_bare(side) for side in (runs.ours, runs.theirs)]
     for link in weights.links:
-        if link.is_permuted:
+        # Layers of both frameworks have layouts of their own; a tensor that is no layer's is loaded as it is.
+        turned = link.is_turned and link.sources[0] in bare[0] and link.target in bare[1]
+        if link.is_permuted or turned:
             yield told("cause.permuted_weight", source=Name(link.sources[0]), target=Name(link.target))
     names = [link.target for link in weights.links if link.is_computed]
     if names:
         yield told("cause.computed_weights", count=len(names), names=Names(names[:_MOST_SHOWN]))
+
+
+def _bare(side: Side) -> frozenset[str]:
+    """Parameters that belong to no known layer."""
+    return frozenset(
+        join(name, unit.path)
+        for name, model in as_mapping(side.model).items()
+        for unit in survey(model).units
+        if unit.kind == BARE
+    )
 
 
 def sides_of(

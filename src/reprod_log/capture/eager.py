@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
 from typing import Any
@@ -119,21 +119,21 @@ class EagerRunner(Runner):
         return listener.trace()
 
     def operators_of_loss(self, side: Side, batch: Batch, scope: Scope) -> Trace:
-        framework = side.framework
+        framework, hooks = side.framework, side.framework.eager
         listener = OperatorTrace(framework)
-        with _started(side, None, scope) as model, shared_masks(framework, Masks()):
-            wanted = None if batch[1] is None else side.tensors(batch[1], scope.dtype)
-            outputs = side.call(model, side.tensors(batch[0], scope.dtype))
-            listener.given((outputs, wanted))
 
-            def loss() -> Any:
-                with listener.recording():
-                    value = side.loss_of(outputs, wanted)
-                listener.gave(value)
-                return value
-
-            framework.eager.backward(loss)
-        return listener.trace()
+        with _started(side, None, scope) as model, shared_masks(framework, Masks()), ExitStack() as undo:
+            inputs, targets = (None if one is None else side.tensors(one, scope.dtype) for one in batch)
+            listener.given((inputs, targets))
+            optimizer, _ = side.make_optimizer(model)
+            if scope.stand_ins is not None:
+                undo.enter_context(Feeding(framework, scope.stand_ins, lambda: 0).attached(model, {}))
+            for one in as_mapping(model).values():
+                undo.callback(hooks.on_call(one, listener.pause, listener.resume))
+            undo.callback(hooks.on_backward(listener.pause, lambda well: listener.resume()))
+            with listener.recording():
+                side.iterate(model, optimizer, inputs, targets)
+        return listener.trace().to_results()
 
     def program(self, side: Side, batch: Batch, scope: Scope) -> Program:
         framework = side.framework
@@ -226,6 +226,10 @@ def _started(side: Side, path: str | None, scope: Scope, *, compiled: bool = Fal
             undo.enter_context(process.precision(scope.dtype))
         process.seed(scope.seed)
         made = side.copied(side.model if path is None else side.modules[path], scope.dtype)
+        if path is not None:
+            for place, module in named_modules(framework, made):
+                if (mode := side.training.get(join(path, place) if place else path)) is not None:
+                    process.set_setting(module, "training", mode)
         if scope.state or scope.settings:
             _put_in_scope(framework, made, path or "", scope)
         if scope.evaluation:
@@ -284,11 +288,12 @@ def _run(side: Side, batches: Sequence[Batch], scope: Scope) -> Recording:
             # Compiled code has its random numbers inside.
             undo.enter_context(shared_masks(framework, masks))
         seen: list[Run] = []
+        injection = _Injection(framework, dict(_parameters(framework, model)))
 
         def after_backward(well: bool) -> None:
             if well and seen:
                 # By the number that the gradients were recorded with: an iteration may have several updates.
-                _put_in(framework, model, scope.gradients.get(seen[0].step_number, {}))
+                injection.put_in(scope.gradients.get(seen[0].step_number, {}))
 
         # Watched before gradients are put in, so that what is recorded as the raw gradient is what was computed.
         def watching() -> Run:
@@ -297,7 +302,7 @@ def _run(side: Side, batches: Sequence[Batch], scope: Scope) -> Recording:
         if not scope.record_given:
             seen.append(undo.enter_context(watching()))
         if scope.gradients:
-            undo.callback(framework.eager.on_backward(lambda *_: None, after_backward))
+            undo.callback(framework.eager.on_backward(injection.take_out, after_backward))
         if scope.record_given:
             seen.append(undo.enter_context(watching()))
         watched = seen[0]
@@ -317,10 +322,29 @@ def _run(side: Side, batches: Sequence[Batch], scope: Scope) -> Recording:
     return watched.recording
 
 
-def _put_in(framework: Framework, model: Any, gradients: Mapping[str, Array]) -> None:
-    for name, parameter in _parameters(framework, model):
-        if name in gradients:
-            framework.eager.set_gradient(parameter, gradients[name])
+@dataclass
+class _Injection:
+    """Gradients in the place of computed ones, to which a further backward pass of the step adds as it would."""
+
+    framework: Framework
+    parameters: Mapping[str, Any]
+    computed: dict[str, tuple[Array, Array]] = field(default_factory=dict)
+    """By parameter: the gradient that was there, and what was put in its place."""
+
+    def put_in(self, gradients: Mapping[str, Array]) -> None:
+        own = _gradients(self.framework, {name: one for name, one in self.parameters.items() if name in gradients})
+        for name in gradients.keys() & self.parameters.keys():
+            self.framework.eager.set_gradient(self.parameters[name], gradients[name])
+        put = _gradients(self.framework, {name: self.parameters[name] for name in own})
+        self.computed = {name: (array, put[name]) for name, array in own.items() if name in put}
+
+    def take_out(self, *_: Any) -> None:
+        now = _gradients(self.framework, {name: self.parameters[name] for name in self.computed})
+        for name, (array, put) in self.computed.items():
+            # What was cleared since is gone.
+            if name in now and np.array_equal(now[name], put):
+                self.framework.eager.set_gradient(self.parameters[name], array)
+        self.computed = {}
 
 
 def _forget_gradients(framework: Framework, model: Any) -> None:

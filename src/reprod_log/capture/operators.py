@@ -28,7 +28,9 @@ from reprod_log.recording.spool import Spool
 
 _RUNNERS = ("operators_of_call", "operators_of_loss", "program")
 """The functions that ask for a trace."""
-_SILENT = ("__set__", "full", "assign", "assign_value_", "full_", "detach", "requires_grad_")
+_MASKED = "masked_instead"
+"""The function that puts a shared mask in the place of a dropout."""
+_SILENT = ("__set__", "full", "assign", "assign_value_", "full_", "detach", "requires_grad_", "lift_fresh.default")
 _MOST_GIVEN = 5
 """Kernels with more plain arguments than this were called by a framework's function, and its user wrote few of them."""
 
@@ -49,6 +51,7 @@ class OperatorTrace:
         self._gradients: dict[int, list[Any]] = {}
         self._kept: list[Any] = []
         self._kinds: list[Any] = []
+        self._pauses = 0
 
     def given(self, value: Any) -> None:
         """What is there before the first operator: an input that one side does not use is there all the same."""
@@ -57,7 +60,20 @@ class OperatorTrace:
 
     def gave(self, value: Any) -> None:
         """What came out in the end."""
-        self._trace.results = tuple(self._numbers[id(one)] for one in self._tensors(value) if id(one) in self._numbers)
+        known = [self._numbers[id(one)] for one in self._tensors(value) if id(one) in self._numbers]
+        self._trace.results = (*self._trace.results, *known)
+
+    def pause(self, *given: Any) -> None:
+        """Record no operator until `resume` was called as often; what a model is given then is a result, too."""
+        if not self._pauses:
+            self.gave(given)
+        self._pauses += 1
+
+    def resume(self, value: Any = None) -> None:
+        """Go on, with what was made in the meantime."""
+        self._pauses -= 1
+        if not self._pauses:
+            self.given(value)
 
     @contextmanager
     def recording(self) -> Iterator[None]:
@@ -68,7 +84,12 @@ class OperatorTrace:
     def _called(
         self, name: str, given: Any, result: Any, again: Callable[..., Any], function: type | None = None
     ) -> None:
-        outputs = self._tensors(result)
+        outputs = [] if self._pauses else self._tensors(result)
+        if outputs and name not in _SILENT and _in_mask():
+            if name.strip("_") not in ("mul", "multiply"):
+                # How our own mask is made.
+                return
+            name = "dropout"
         if outputs and name not in _SILENT:
             numbers = {id(one): self._number(one) for one in self._tensors(given)}
             numbered = mapped(given, lambda _, leaf: _Number(numbers[id(leaf)]) if id(leaf) in numbers else leaf)
@@ -115,6 +136,16 @@ class OperatorTrace:
 
     def _tensors(self, value: Any) -> list[Any]:
         return [tensor for _, tensor in self._framework.tensors_in(value)]
+
+
+def _in_mask() -> bool:
+    """Whether an operator is that of a shared mask, which stands for a dropout."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name not in _RUNNERS:
+        if frame.f_code.co_name == _MASKED:
+            return True
+        frame = frame.f_back  # type: ignore[assignment]  # None ends the loop
+    return False
 
 
 def called_at() -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from reprod_log.layers.optimizers import group_settings, optimizer_kind
 from reprod_log.recording import Array
 
-Kind = Literal["sgd", "adam", "rmsprop", "adagrad", "lion"]
+Kind = Literal["sgd", "adam", "adamax", "rmsprop", "adadelta", "adagrad", "lion"]
 Place = Literal["after", "before", "under"]
 Correction = Literal["both", "mean", "spread", "none", "first"]
 
@@ -29,7 +29,7 @@ class Law:
     nesterov: bool = False
     beta1: float = 0.0
     beta2: float = 0.0
-    """Of RMSprop, where it is called rho or alpha, as well."""
+    """Of RMSprop and Adadelta, where it is called rho or alpha, as well."""
     eps: float = 0.0
     place: Place = "after"
     """Where epsilon is added: to the root, after or before the bias correction, or under the root."""
@@ -37,6 +37,7 @@ class Law:
     """Which moments are corrected; `first`: always as in the first step."""
     amsgrad: bool = False
     centered: bool = False
+    initial_accumulator_value: float = 0.0
     signed: bool = True
     """Of Lion: whether only the sign of the mean counts."""
     maximize: bool = False
@@ -143,8 +144,24 @@ def _rmsprop(law: Law, given: Array, state: dict[str, Any]) -> Array:
     return np.asarray(state["kept"])
 
 
+def _adamax(law: Law, given: Array, state: dict[str, Any]) -> Array:
+    mean = state["mean"] = law.beta1 * state.get("mean", 0.0) + (1 - law.beta1) * given
+    old, new = law.beta2 * state.get("most", 0.0), np.abs(given)
+    old, new = (old + law.eps, new) if law.place == "before" else (old, new + law.eps)
+    most = state["most"] = np.maximum(old, new)
+    return np.asarray(mean / (1 - law.beta1 ** state["count"]) / most)
+
+
+def _adadelta(law: Law, given: Array, state: dict[str, Any]) -> Array:
+    square = state["square"] = law.beta2 * state.get("square", 0.0) + (1 - law.beta2) * given * given
+    moved = state.get("moved", 0.0)
+    made = np.sqrt(moved + law.eps) / np.sqrt(square + law.eps) * given
+    state["moved"] = law.beta2 * moved + (1 - law.beta2) * made * made
+    return np.asarray(made)
+
+
 def _adagrad(law: Law, given: Array, state: dict[str, Any]) -> Array:
-    square = state["square"] = state.get("square", 0.0) + given * given
+    square = state["square"] = state.get("square", law.initial_accumulator_value) + given * given
     return np.asarray(given / (np.sqrt(square) + law.eps))
 
 
@@ -155,18 +172,28 @@ def _lion(law: Law, given: Array, state: dict[str, Any]) -> Array:
     return np.sign(mixed) if law.signed else np.asarray(mixed)
 
 
-_DIRECTIONS = {"sgd": _sgd, "adam": _adam, "rmsprop": _rmsprop, "adagrad": _adagrad, "lion": _lion}
+_DIRECTIONS = {
+    "sgd": _sgd, "adam": _adam, "adamax": _adamax, "rmsprop": _rmsprop, "adadelta": _adadelta, "adagrad": _adagrad,
+    "lion": _lion,
+}  # fmt: skip
 _KINDS: Mapping[str, Kind] = {
     "sgd": "sgd",
     "sgdw": "sgd",
     "adam": "adam",
     "adamw": "adam",
+    "adamax": "adamax",
     "rmsprop": "rmsprop",
+    "adadelta": "adadelta",
     "adagrad": "adagrad",
     "lion": "lion",
 }
 """By the word for an optimizer; those of other kinds have no law here."""
-_SHARED = ("momentum", "dampening", "nesterov", "beta1", "beta2", "eps", "amsgrad", "centered", "maximize")
+_SHARED = (
+    "momentum", "dampening", "nesterov", "beta1", "beta2", "eps", "amsgrad", "centered", "maximize",
+    "initial_accumulator_value",
+)  # fmt: skip
+_PLACES: Mapping[Kind, tuple[Place, ...]] = {"rmsprop": ("after", "under"), "adamax": ("after", "before")}
+"""Where frameworks add epsilon, where that is not always to the root."""
 
 
 def laws_of(settings: Mapping[str, Any]) -> list[tuple[Law, Decay]]:
@@ -178,8 +205,7 @@ def laws_of(settings: Mapping[str, Any]) -> list[tuple[Law, Decay]]:
         known["beta2"] = group.get("beta2", group.get("rho", 0.0))
         law = Law(kind, **known)  # type: ignore[arg-type]
         decay = float(group.get("weight_decay") or 0.0)
-        places: tuple[Place, ...] = ("after", "under") if kind == "rmsprop" else ("after",)
-        for place in places:
+        for place in _PLACES.get(law.kind, ("after",)):
             found += ((replace(law, place=place), Decay(decay, coupled)) for coupled in (True, False))
     return list(dict.fromkeys(found))
 
@@ -200,11 +226,13 @@ _CHANGES: Mapping[Kind, Mapping[str, Sequence[Any]]] = {
     "rmsprop": {
         "beta2": _SQUARES,
         "eps": _EPSILONS,
-        "place": ("after", "under"),
+        "place": _PLACES["rmsprop"],
         "momentum": _MOMENTA,
         "centered": (False, True),
     },
-    "adagrad": {"eps": _EPSILONS},
+    "adamax": {"beta1": _MOMENTA, "beta2": _SQUARES, "eps": _EPSILONS, "place": _PLACES["adamax"]},
+    "adadelta": {"beta2": _SQUARES, "eps": _EPSILONS},
+    "adagrad": {"eps": _EPSILONS, "initial_accumulator_value": (0.0, 0.01, 0.1, 0.5, 1.0)},
     "lion": {"beta1": _MOMENTA, "beta2": _SQUARES, "signed": (True, False)},
 }
 """By kind: what is tried in place of each setting."""

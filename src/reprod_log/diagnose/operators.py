@@ -11,11 +11,11 @@ from reprod_log.diagnose.finding import Finding, Fix, merged, side, told
 from reprod_log.experiments.operators import Culprits, culprits_in, culprits_in_loss, plain_name
 from reprod_log.experiments.passes import FLOAT64, Experiments
 from reprod_log.frameworks.contract import Operator
-from reprod_log.frameworks.side import Scope
+from reprod_log.frameworks.side import Scope, StandIns
 from reprod_log.messages import Code, Message, Name, message
-from reprod_log.recording import Key
+from reprod_log.recording import Key, Recording
 
-_ABOUT_THE_LOSS = "loss_function"
+_AROUND_MODELS = ("loss_function", "data")
 _NO_GRADIENT = ("cut_graph", "cut_call")
 _SHARED = "tied_weights"
 _LINE_OF = {"cause.between_layers": "operator", "cause.cut_graph": "cut_graph", "cause.cut_call": "cut_graph"}
@@ -73,18 +73,23 @@ def _with(fixes: Sequence[Fix], runs: Experiments) -> Scope:
     return Scope(dtype=FLOAT64, settings=settings, state=weights)
 
 
-def operators_of_the_loss(case: Case, runs: Experiments, tried: Sequence[Finding]) -> Iterator[Finding]:
-    """The operator of the loss that differs, where it is known that the loss does and not how."""
-    unexplained = [one.keys for one in tried if one.confidence == "hint" and _is_about_the_loss(one)]
+def operators_of_the_loss(
+    case: Case, runs: Experiments, reference: Recording, tried: Sequence[Finding]
+) -> Iterator[Finding]:
+    """The operator of the loss, or around the models, that differs, where it is known that they do and not how."""
+    unexplained = [one.keys for one in tried if one.confidence == "hint" and _is_around_models(one)]
     first = case.verdict.first_divergence
     if not any(one.kind == "cause" for one in tried) and first is not None and _is_given_back(first.key):
         unexplained.append((first.key,))
-    if not unexplained or runs.ours.loss is None or runs.theirs.loss is None:
+    if not unexplained or any(one.loss is None and one.step is None for one in (runs.ours, runs.theirs)):
         return
-    found = culprits_in_loss(runs.ours, runs.theirs, runs.batches[0], FLOAT64)
+    # Whatever is wrong in the models, the loss is given what the reference's give.
+    fed = StandIns(runs.given_back(reference), {}, {})
+    found = culprits_in_loss(runs.ours, runs.theirs, runs.batches[0], Scope(dtype=FLOAT64, stand_ins=fed))
     if isinstance(found, str) or not found:
         return
-    place, key = message("word.the_loss"), unexplained[0][0]
+    key = unexplained[0][0]
+    place = message("word.the_step" if key.phase == "data" else "word.the_loss")
     finding = _cut(place, found, key) if found.cut else _operator(place, found, key)
     yield replace(finding, keys=unexplained[0])
 
@@ -117,9 +122,9 @@ def _is_given_back(key: Key) -> bool:
     return key.phase == "backward" and not key.run
 
 
-def _is_about_the_loss(finding: Finding) -> bool:
-    """Whether it means that the loss is another one, or that it gives the outputs another gradient."""
-    if finding.rule == _ABOUT_THE_LOSS:
+def _is_around_models(finding: Finding) -> bool:
+    """Whether the loss is another one, or gives the outputs another gradient, or models are given something else."""
+    if finding.rule in _AROUND_MODELS:
         return True
     return finding.rule in _NO_GRADIENT and any(_is_given_back(key) for key in finding.keys)
 

@@ -56,8 +56,7 @@ def confirmed(
     prover = _Prover(runs, reference, candidate, case.policy, wrong)
     tried = prover.together([prover.tried(finding) for finding in findings])
     found = [prover.tried(finding) for finding in operators.operators_at_fault(case, runs, tried, known or ())]
-    # Behind another mistake the loss is given other outputs, and all of its operators differ.
-    in_loss = [] if found or known is not None else list(operators.operators_of_the_loss(case, runs, tried))
+    in_loss = list(operators.operators_of_the_loss(case, runs, reference, tried))
     tried = [one for one in tried if not (in_loss and one.keys == in_loss[0].keys)]
     tried, found = operators.one_of_each(tried, [*found, *in_loss])
     modules = {module.path: module for module in candidate.modules}

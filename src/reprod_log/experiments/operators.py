@@ -168,7 +168,42 @@ def _take_others(found: Culprits, reference: Trace, candidate: Trace) -> bool:
 def _put_in_place(one: Operator, here: Trace, other: Operator, there: Trace) -> bool:
     """Whether all that follows from the other side's operator is this one's doing if it gives what this one does."""
     both = zip(one.outputs, other.outputs, strict=False)
-    return any(_leads_back({theirs: here.arrays[ours]}, there, here) for ours, theirs in both)
+    if any(_leads_back({theirs: here.arrays[ours]}, there, here) for ours, theirs in both):
+        return True
+    # Both may give other shapes, and meet a little later: a loss of every sample, and their mean.
+    later = [
+        [number for number in _from(two, trace)[:_NEAREST] if number not in trace.results]
+        for two, trace in ((one, here), (other, there))
+    ]
+    if any(
+        not _is_there(here.values[ours], there)
+        and not _is_there(there.values[theirs], here)
+        and _leads_back({theirs: here.arrays[ours]}, there, here)
+        for ours in later[0]
+        for theirs in later[1]
+    ):
+        return True
+    # One line may make several tensors (a table of sines and one of cosines).
+    lost = [_lost_at(*ones) for ones in ((one, here, there), (other, there, here))]
+    several = dict(zip(lost[1], (here.arrays[ours] for ours in lost[0]), strict=False))
+    return len(several) > 1 and len(lost[0]) == len(lost[1]) and _leads_back(several, there, here)
+
+
+def _lost_at(one: Operator, trace: Trace, other: Trace) -> list[int]:
+    """What the operator's line makes of constants or tensors that both sides have and the other side does not have."""
+    made = {number for maker in trace.operators for number in maker.outputs}
+    found = [
+        number
+        for maker in trace.operators
+        if maker.line == one.line
+        and all(number not in made or _is_there(trace.values[number], other) for number in maker.inputs)
+        for number in maker.outputs
+    ]
+    return [number for number in found if one.line and not _is_there(trace.values[number], other)]
+
+
+def _is_there(values: Array, other: Trace) -> bool:
+    return any(_equal(values, one) for one in other.values)
 
 
 def _instead_of(one: Operator, here: Trace, there: Trace) -> Iterator[Operator]:
@@ -187,10 +222,10 @@ def _telling_inputs(one: Operator, trace: Trace) -> list[Array]:
 
 def _is_missing(one: Operator, here: Trace, there: Trace) -> bool:
     """Whether the other side is right once a tensor of it is what this operator, which it lacks, made of that."""
-    made = [number for number in _from(one, here) if not any(_equal(here.values[number], two) for two in there.values)]
+    made = [number for number in _from(one, here) if not _is_there(here.values[number], there)]
     for number in made[:_NEAREST]:
-        makers = _behind((number,), here)
-        given = {taken for maker in makers[makers.index(one) :] for taken in maker.inputs if _tells(here.values[taken])}
+        makers = here.behind((number,))
+        given = {taken for maker in makers[makers.index(one) :] for taken in maker.inputs if _is_telling(here, taken)}
         for place, array in enumerate(there.arrays):
             if any(_is_partner(here.arrays[taken], array) for taken in given) and _leads_back(
                 {place: here.arrays[number]}, there, here
@@ -244,11 +279,23 @@ def _leads_back(instead: Mapping[int, Array], trace: Trace, other: Trace) -> boo
         back |= found
         put += [array for number, array in telling if number in found]
         looked_at += len(telling) - len(found)
-    return bool(back)
+    return bool(back) or _ends_alike(values, instead, trace, other)
+
+
+def _ends_alike(values: Mapping[int, Array], instead: Collection[int], trace: Trace, other: Trace) -> bool:
+    """Whether one number that comes out in the end, such as a loss, was another one and is the other side's now."""
+    return any(
+        one in values
+        and one not in instead
+        and _is_no_constant(other.values[two])
+        and not _is_partner(other.arrays[two], trace.arrays[one])
+        and _is_partner(other.arrays[two], values[one])
+        for one, two in zip(trace.results, other.results, strict=False)
+    )
 
 
 def _only_there(values: Array, trace: Trace, other: Trace) -> bool:
-    return not any(_equal(values, one) for one in trace.values) and any(_equal(values, one) for one in other.values)
+    return not _is_there(values, trace) and _is_there(values, other)
 
 
 _WORDS = {
@@ -445,11 +492,15 @@ def _healed(flow: _Flow, place: int, there: Mapping[int, bool]) -> bool:
         if not reached.isdisjoint(given):
             # What is not used may be equal to anything.
             used = [number for number in gives if number in flow.ends]
-            telling = [number for number in used if _tells(flow.values[number]) or _is_no_constant(flow.values[number])]
+            telling = [number for number in used if _is_telling(flow, number)]
             if telling and all(there[number] for number in telling):
                 return True
             reached.update(gives)
     return False
+
+
+def _is_telling(of: _Flow | Trace, number: int) -> bool:
+    return _tells(of.values[number]) or _is_no_constant(of.values[number])
 
 
 def _is_no_constant(values: Array) -> bool:
@@ -463,7 +514,9 @@ def _tells(values: Array) -> bool:
 
 
 def _same(one: Array, other: Array) -> bool:
-    ends = np.abs(one[[0, -1]]) if one.size else np.zeros(1)
+    if not one.size:
+        return True
+    ends = np.abs(one[[0, -1]])
     # Both are sorted: what begins or ends with another number is another tensor, which most are.
     if np.isfinite(ends).all() and not np.abs(one[[0, -1]] - other[[0, -1]]).max(initial=0.0) <= _SAME * ends.max():
         return False
@@ -477,14 +530,16 @@ def _same(one: Array, other: Array) -> bool:
         return bool((equal | (np.abs(one - other) <= _SAME * largest)).all())
 
 
-def culprits_in_loss(ours: Side, theirs: Side, batch: Batch, dtype: str) -> Culprits | str:
-    """The operators at fault in the loss; why not, when a side cannot be traced."""
-    scope = Scope(dtype=dtype)
+def culprits_in_loss(ours: Side, theirs: Side, batch: Batch, scope: Scope) -> Culprits | str:
+    """The operators at fault in the loss and in what else a step does around its models; why not, when a side cannot
+    be traced. `scope` is that of the candidate; the reference runs as it is, in the same precision.
+    """
+    scopes = Scope(dtype=scope.dtype), scope
 
-    def trace(side: Side, _: int) -> Trace:
-        return runner_of(side.framework).operators_of_loss(side, batch, scope)
+    def trace(side: Side, place: int) -> Trace:
+        return runner_of(side.framework).operators_of_loss(side, batch, scopes[place])
 
-    # A step of one's own may have another loss than this one.
+    # A loss may be written in another way, and lead to the same.
     return _compared(trace, ours, theirs, forward=False)
 
 
@@ -544,7 +599,7 @@ def _rearranged_before(numbers: Collection[int], trace: Trace, other: Trace, *, 
     """
     makers = {number: one for one in other.operators for number in one.outputs}
     made = {number for one in trace.operators for number in one.outputs}
-    behind = _behind(numbers, trace)
+    behind = trace.behind(numbers)
     for step, one in enumerate(behind):
         if all(number not in made or _partner(trace.arrays[number], other) is not None for number in one.inputs):
             for number in one.outputs:
@@ -606,16 +661,6 @@ def _lost_behind(number: int, trace: Trace, other: Trace) -> list[Array]:
     sized = [values for values in other.values if values.size == trace.values[number].size]
     lost = (made for made in found if not any(_same(trace.values[made], values) for values in sized))
     return [trace.arrays[made] for made in islice(lost, _LOST)]
-
-
-def _behind(numbers: Collection[int], trace: Trace) -> list[Operator]:
-    """The operators that these tensors were computed by, in order."""
-    needed, found = set(numbers), []
-    for one in reversed(trace.operators):
-        if not needed.isdisjoint(one.outputs):
-            needed.update(one.inputs)
-            found.append(one)
-    return found[::-1]
 
 
 def _partner(array: Array, other: Trace) -> Array | None:

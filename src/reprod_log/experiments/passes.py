@@ -210,6 +210,15 @@ class Experiments:
             return ()
         return tuple(kept)
 
+    def given_back(self, reference: Recording) -> dict[Key, Array]:
+        """What the reference's models themselves give in float64, by the candidate's plain keys."""
+        names = dict(zip(as_mapping(self.ours.model), as_mapping(self.theirs.model), strict=False))
+        return {
+            replace(key, path=names[key.path], run=""): entry.array()
+            for entry in reference.of_run(FLOAT64)
+            if (key := entry.key).phase == "forward" and key.path in names and key.role.startswith("output")
+        }
+
     def _transfer(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
         """Gradients or parameters of the reference in the candidate's names and layouts."""
         return dict(self._map.gradients(arrays))
@@ -351,6 +360,11 @@ class Experiments:
         alone: Mapping[str, str],
         extra: tuple[list[Entry], list[Entry]],
     ) -> None:
+        # A step may set the modes itself.
+        self.ours, self.theirs = (
+            replace(self.ours, training=_modes(reference)),
+            replace(self.theirs, training=_modes(candidate)),
+        )
         known = self._storage.calls
         calls = list(runner_of(self.ours.framework).calls(self.ours, self.batches[0]) if known is None else known)
         # A model's partner is the other model, whatever is between its layers.
@@ -545,6 +559,15 @@ def _stand_ins(pairing: Pairing, phase: str) -> dict[Key, Array]:
     # A tensor that several backward passes reach has a gradient for each.
     several = {_first_pass(key) for key in found if "~" in key.role}
     return {key: array for key, array in found.items() if _first_pass(key) not in several}
+
+
+def _modes(recording: Recording) -> dict[str, bool]:
+    """Whether each module was in training mode at its first call."""
+    found: dict[str, bool] = {}
+    for entry in recording.of_run(""):
+        if "training" in entry.meta:
+            found.setdefault(entry.key.path, bool(entry.meta["training"]))
+    return found
 
 
 def _first_pass(key: Key) -> Key:

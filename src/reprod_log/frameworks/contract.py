@@ -245,6 +245,27 @@ class Trace:
     calls: list[Callable[[Mapping[int, Array]], Sequence[Array]]] = field(default_factory=list)
     """What each operator gives with these values for some of its inputs; none where the framework cannot tell."""
 
+    def behind(self, numbers: Collection[int]) -> list[Operator]:
+        """The operators that these tensors were computed by, in order."""
+        needed, found = set(numbers), []
+        for one in reversed(self.operators):
+            if not needed.isdisjoint(one.outputs):
+                needed.update(one.inputs)
+                found.append(one)
+        return found[::-1]
+
+    def to_results(self) -> Trace:
+        """The trace without operators that nothing that came out in the end depends on; what they made is empty."""
+        behind = set(map(id, self.behind(self.results)))
+        both = [(one, call) for one, call in zip(self.operators, self.calls, strict=True) if id(one) in behind]
+        gone = {number for one in self.operators if id(one) not in behind for number in one.outputs}
+        arrays, values = (
+            [np.empty(0) if number in gone else one for number, one in enumerate(of)]
+            for of in (self.arrays, self.values)
+        )
+        operators, calls = [one for one, _ in both], [call for _, call in both]
+        return replace(self, operators=operators, calls=calls, arrays=arrays, values=values)
+
 
 @dataclass(frozen=True)
 class Kernel:
@@ -677,7 +698,7 @@ class Runner(ABC):
         raise no_operators(side.framework)
 
     def operators_of_loss(self, side: Side, batch: tuple[Any, Any], scope: Scope) -> Trace:
-        """Every operator of the loss, on what the model makes of a batch."""
+        """Every operator of a batch's step that a loss depends on, but for those of the models."""
         raise no_operators(side.framework)
 
     def program(self, side: Side, batch: tuple[Any, Any], scope: Scope) -> Program:

@@ -54,7 +54,7 @@ class Hooked(Eager):
         parameters = signature(function)
 
         @wraps(function)
-        def instead(*args: Any, **kwargs: Any) -> Any:
+        def masked_instead(*args: Any, **kwargs: Any) -> Any:
             given = parameters.bind(*args, **kwargs)
             given.apply_defaults()
             settings = given.arguments
@@ -69,7 +69,7 @@ class Hooked(Eager):
                 mask = mask * (1.0 - rate)
             return self.multiply(tensor, mask, in_place=bool(settings.get("inplace")))
 
-        return instead
+        return masked_instead
 
     def is_module(self, thing: object) -> bool:
         return isinstance(thing, self.module_class)

@@ -39,6 +39,8 @@ class Side:
     """Given the model to train, makes its optimizer; or (optimizer, scheduler)."""
     step: Callable[..., Any] | None = None
     """Does one whole iteration: step(model, optimizer, inputs, targets). Instead of `loss`, for custom loops."""
+    training: Mapping[str, bool] = field(default_factory=dict)
+    """Modules that are in training mode when the program calls them, and those that are not, as far as it is known."""
 
     @cached_property
     def framework(self) -> Framework:

@@ -141,6 +141,12 @@ class Link:
         return isinstance(self.recipe, Computed)
 
     @property
+    def is_turned(self) -> bool:
+        """Whether axes of one weight are exchanged though its shape would not ask for it."""
+        axes = self.recipe.axes if isinstance(self.recipe, Recipe) else None
+        return axes is not None and self.source_shapes == (self.shape,) and axes != tuple(sorted(axes))
+
+    @property
     def is_permuted(self) -> bool:
         """Whether the elements of one weight stand in another order along its own axes: heads, channels."""
         if not isinstance(self.recipe, Recipe) or (self.recipe.fold is None and self.recipe.order is None):

@@ -93,6 +93,9 @@ class Partners:
         other = self.there.get(str(key))
         if other is None or str(key) in self.taken:
             return None
+        if is_result(entry.key, self.roots) and entry.meta.get("training") != other.meta.get("training"):
+            # In evaluation a program gives what another without a dropout gives in training.
+            return None
         if other.shape != entry.shape and prod(other.shape) != prod(entry.shape):
             return None
         if view is not None:

@@ -50,12 +50,15 @@ class KeptConstants:
         return cls(statistics, moments, updates)
 
     def error(self, entry: Entry) -> float:
-        """The error of the share by which this entry moves; 0 for what is not a moving average."""
+        """The error of the share by which this entry moves, or by which what it is computed from was moved."""
         key = entry.key
         if key.phase == "buffer":
             return self.statistics.get(key.path.rpartition(".")[0], 0.0)
         if key.phase in ("update", "parameter"):
             return self.updates.get(key.path, 0.0)
+        if key.step and key.phase in ("forward", "loss", "backward", "gradient"):
+            # Computed with weights that were updated so.
+            return max(self.updates.values(), default=0.0)
         return self.moments.get((key.path, key.role), 0.0) if key.phase == "optimizer" else 0.0
 
 

@@ -190,7 +190,8 @@ class _Both:
             elif name == "kind":
                 yield what("cause.optimizer_setting.kind", ours=here, theirs=there, name=Name(self.name))
             else:
-                yield self._setting(name, (_shown(here),), (_shown(there),))
+                word = "rho" if name == "beta2" and ours.kind in ("rmsprop", "adadelta") else name
+                yield self._setting(word, (_shown(here),), (_shown(there),))
 
     def _setting(self, name: str, ours: tuple[str, ...], theirs: tuple[str, ...]) -> What:
         value = Code(f"{name}={ours[0]}")
