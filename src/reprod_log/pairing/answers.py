@@ -56,15 +56,19 @@ class Answers:
         return [number for number in near if theirs.program.arrays[number].dtype.kind == "f"]
 
     def _group(self, place: int) -> list[int]:
-        """The event, and those behind it whose inputs were computed by now or come from the event."""
-        made = set(self.search.theirs.program.kernels[place].outputs)
+        """The event, and those behind it whose inputs can be computed by now or come from the event."""
+        search = self.search
+        made = set(search.theirs.program.kernels[place].outputs)
         found = [place]
-        for at in range(place + 1, min(place + _AHEAD, len(self.search.theirs.program.kernels))):
-            inputs = self.search.theirs.data_inputs(at)
+        for at in range(place + 1, min(place + _AHEAD, len(search.theirs.program.kernels))):
+            inputs, outputs = search.theirs.data_inputs(at), search.theirs.program.kernels[at].outputs
+            known = all(one in search.tensors or not search.theirs.behind[one] for one in inputs)
             if any(number in made for number in inputs):
-                made.update(self.search.theirs.program.kernels[at].outputs)
-            if self.search.unassigned(at) and all(
-                one in made or one in self.search.tensors or one in self.search.anchors for one in inputs
+                made.update(outputs)
+            elif known and inputs and not search.unassigned(at) and not search.tensors.keys() & set(outputs):
+                search.replay(at)
+            if search.unassigned(at) and all(
+                one in made or one in search.tensors or one in search.anchors for one in inputs
             ):
                 found.append(at)
         return found

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice, product
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -419,19 +419,29 @@ def merged(fits: Sequence[Fit]) -> Array:
 
 
 def _covering(groups: list[list[Fit]], wanted: Array) -> Iterator[tuple[Fit, ...]]:
-    groups.sort(key=lambda some: -int(np.isfinite(some[0].values[wanted]).sum()))
-    whole = [group for group in groups if np.isfinite(group[0].values[wanted]).all()]
-    if whole:
-        yield from ((fit,) for group in whole for fit in group)
-        return
-    missing = set(wanted.tolist())
+    """Fits that tell all that is wanted: first those that do so alone, then several that each tell a part.
+
+    A whole tensor fits with its weights in the order of the reference; its parts (gates, heads) may have another one.
+    """
+    told = [np.isfinite(group[0].values[wanted]) for group in groups]
+    yield from ((fit,) for group, some in zip(groups, told, strict=True) if some.all() for fit in group)
+    missing = np.ones(wanted.size, bool)
     chosen: list[list[Fit]] = []
-    for group in groups:
-        told = set(wanted[np.isfinite(group[0].values[wanted])].tolist())
-        if told & missing:
-            chosen.append(group)
-            missing -= told
-    if not missing:
-        for several in product(*chosen):
-            if len({(fit.partner, fit.partner_part, fit.axes) for fit in several}) == len(several):
-                yield several
+    for at in sorted(range(len(groups)), key=lambda at: -int(told[at].sum())):
+        if not told[at].all() and (told[at] & missing).any():
+            chosen.append(groups[at])
+            missing &= ~told[at]
+    if chosen and not missing.any():
+        yield from _of_different(chosen)
+
+
+def _of_different(groups: list[list[Fit]], taken: tuple[Fit, ...] = ()) -> Iterator[tuple[Fit, ...]]:
+    """One fit of each group, no two with the same tensor of the reference."""
+    if len(taken) == len(groups):
+        yield taken
+        return
+    for fit in groups[len(taken)]:
+        if not any(
+            (fit.partner, fit.partner_part, fit.axes) == (one.partner, one.partner_part, one.axes) for one in taken
+        ):
+            yield from _of_different(groups, (*taken, fit))

@@ -42,7 +42,7 @@ About ten seconds; a clock would let the answer depend on what else the machine 
 takes 67 million."""
 _TRIAL = 30_000
 """What a trial costs beside the kernels that it runs."""
-_MOST_RIVALS = 6
+_MOST_RIVALS = 32
 _LIKELY = 8
 """Options that are tried before both programs are asked."""
 _AFTER_BRIDGE = 2
@@ -219,7 +219,7 @@ class Search:
                 continue
             if self.unassigned(at):
                 return at
-            self._run(at)
+            self.replay(at)
         return None
 
     def to_event(self, place: int) -> int:
@@ -229,7 +229,7 @@ class Search:
     def unassigned(self, place: int) -> int:
         return self.theirs.weights_into(place) & ~self.assigned
 
-    def _run(self, place: int) -> bool:
+    def replay(self, place: int) -> bool:
         kernel = self.theirs.program.kernels[place]
         try:
             given = {number: self.value(number) for number in kernel.inputs}
@@ -258,7 +258,8 @@ class Search:
             link = self.links.get(name)
             array = self.theirs.program.arrays[number]
             if link is not None:
-                array = link.apply([self.read(one) for one in link.sources]).astype(array.dtype)
+                made_of = [self.read(one) for one in link.sources]
+                array = link.apply(made_of).reshape(array.shape).astype(array.dtype)
             made = self.theirs.program.tensor(array)
         elif number in self.theirs.maker and not self.theirs.data[number]:
             place = self.theirs.maker[number]
@@ -484,7 +485,7 @@ class Search:
         self.level_trials += 1
         self.effort += _TRIAL
         self._take(choice, option)
-        if not self._run(choice.place):
+        if not self.replay(choice.place):
             return False
         self._advance(choice.place + 1)
         return not choice.pending
