@@ -43,10 +43,12 @@ class _Part:
     places: list[int] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
     """The tensors that are linear in what is probed, in the order of the run."""
+    open: set[int] = field(default_factory=set)
+    """Tensors of which a setting has a part only (NaN elsewhere), and whose other parts are linear as well."""
 
     def follow(self, settings: Sequence[Mapping[int, Array]]) -> None:
         """Find the kernels; the settings are nothing, two different ones, and their sum."""
-        values = [dict(one) for one in settings]
+        values = [self._filled(one) for one in settings]
         bent: set[int] = set()
         start = min(self.graph.users.get(number, [len(self.graph.program.kernels)])[0] for number in settings[0])
         for place in range(start, len(self.graph.program.kernels)):
@@ -60,16 +62,18 @@ class _Part:
             made = [self.run(place, one) for one in values] if len(self.places) < _KERNELS else [None]
             self.places.append(place)
             for at, number in enumerate(kernel.outputs):
-                if number in values[0]:
+                partial = number in settings[0] and bool(np.isnan(settings[0][number]).any())
+                if number in values[0] and not partial:
                     continue
                 arrays = [one[at] for one in made if one is not None and at < len(one)]
                 if _is_still(arrays):
                     continue
                 if len(arrays) == len(values) and _is_linear(*arrays):
                     self.numbers.append(number)
-                    for one, array in zip(values, arrays, strict=True):
-                        one[number] = array
-                else:
+                    self.open.update([number] if partial else [])
+                    for one, setting, array in zip(values, settings, arrays, strict=True):
+                        one[number] = _where_set(setting[number], array) if partial else array
+                elif not partial:
                     bent.add(number)
 
     def run(self, place: int, values: dict[int, Array]) -> list[Array] | None:
@@ -89,14 +93,25 @@ class _Part:
             return None
 
     def probe(self, setting: Mapping[int, Array]) -> dict[int, Array]:
-        values = dict(setting)
-        wanted = set(self.numbers)
+        values = self._filled(setting)
+        wanted, partial = set(self.numbers), self.open & setting.keys()
         for place in self.places:
             made = self.run(place, values)
             for number, array in zip(self.graph.program.kernels[place].outputs, made or (), strict=False):
                 if number in wanted:
-                    values[number] = array
+                    values[number] = _where_set(setting[number], array) if number in partial else array
         return values
+
+    def _filled(self, setting: Mapping[int, Array]) -> dict[int, Array]:
+        fixed = {number: self.fixed(number) for number, array in setting.items() if np.isnan(array).any()}
+        return {
+            number: array if fixed.get(number) is None else _where_set(array, fixed[number])
+            for number, array in setting.items()
+        }
+
+
+def _where_set(setting: Array, other: Array | None) -> Array:
+    return np.where(np.isnan(setting), other, setting)
 
 
 def _is_linear(nothing: Array, one: Array, other: Array, both: Array) -> bool:
@@ -183,10 +198,11 @@ class Identification:
 
     # ---- fits -------------------------------------------------------------------------------------------------------
 
-    def fits(self, roots: Sequence[int], needed: int, *, parts: bool) -> list[Fit]:
+    def fits(self, roots: Sequence[int], needed: int, *, parts: int) -> list[Fit]:
         """Every fit of a tensor behind these anchored tensors that depends on the weights `needed`.
 
-        With `parts`, also of a part of one side's tensor: what is split or joined behind a kernel that is not linear.
+        With `parts`, also of a part of one side's tensor, or of both sides' (2): what is split or joined behind a
+        kernel that is not linear.
         """
         shapes = {number: self.theirs.program.arrays[number].shape for number in roots}
         there = _Part(self.theirs, self._fixed_there)
@@ -229,7 +245,7 @@ class Identification:
         return found
 
     def _mirrored(self, setting: Mapping[int, Array]) -> dict[int, Array]:
-        """The same setting in the reference's tensors."""
+        """The same setting in the reference's tensors; NaN where it sets only a part of one."""
         found: dict[int, Array] = {}
         for number, array in setting.items():
             for anchor in self.anchors.get(number, ()):
@@ -238,7 +254,7 @@ class Identification:
                 if anchor.partner_part is None:
                     found[anchor.number] = made
                 else:
-                    cut(found.setdefault(anchor.number, np.array(whole)), anchor.partner_part)[...] = made
+                    cut(found.setdefault(anchor.number, np.full(whole.shape, np.nan)), anchor.partner_part)[...] = made
         return found
 
     def _ask(
@@ -247,14 +263,14 @@ class Identification:
         here: _Part,
         asked: list[int],
         shapes: Mapping[int, tuple[int, ...]],
-        parts: bool,
+        parts: int,
     ) -> list[Fit]:
         arrays, partners = self.theirs.program.arrays, self.ours.program.arrays
         fits = [
             Fit(number, partner, axes, np.full(self.codes.size, np.nan), *part)
             for number in asked
             for partner in here.numbers
-            for part in ((None, None), *(cuts(arrays[number].shape, partners[partner].shape) if parts else ()))
+            for part in ((None, None), *(cuts(arrays[number].shape, partners[partner].shape, both=parts > 1) if parts else ()))
             for axes in views(cut_shape(arrays[number].shape, part[0]), cut_shape(partners[partner].shape, part[1]))
         ]
         self.here, self.history = here, []
@@ -357,7 +373,7 @@ class Identification:
                 derived.update(zip(self.ours.program.kernels[place].outputs, made or (), strict=False))
             return derived.get(number)
 
-        part = _Part(self.ours, fixed, self.here.places, self.here.numbers)
+        part = _Part(self.ours, fixed, self.here.places, self.here.numbers, self.here.open)
         made = [replace(fit, values=np.full(self.codes.size, np.nan)) for fit in fits]
         for count, (setting, told) in enumerate(self.history[:probes]):
             ours = part.probe(self._mirrored(setting))

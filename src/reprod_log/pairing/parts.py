@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import islice
+from itertools import groupby, islice
 from math import prod
 
 import numpy as np
@@ -32,12 +32,23 @@ def cut_shape(shape: Shape, part: Cut | None) -> Shape:
     return shape if part is None else (*shape[: part[0]], shape[part[0]] // part[2], *shape[part[0] + 1 :])
 
 
-def cuts(one: Shape, other: Shape) -> Iterator[tuple[Cut | None, Cut | None]]:
-    """Under which parts of the larger of them two tensors have one size and the same axes but for their order."""
+def cuts(one: Shape, other: Shape, *, both: bool = False) -> Iterator[tuple[Cut | None, Cut | None]]:
+    """Under which parts of the larger of them, and of `both`, two tensors have one size and the same axes but for their
+    order."""
     if prod(one) > prod(other):
         yield from ((part, None) for part in _parts_like(one, other))
     elif prod(one) < prod(other):
         yield from ((None, part) for part in _parts_like(other, one))
+    for part in _parts(one) if both else ():
+        yield from ((part, partner) for partner in _parts_like(other, cut_shape(one, part)))
+
+
+def _parts(shape: Shape) -> Iterator[Cut]:
+    """The parts of a tensor that have enough numbers, along every axis."""
+    for axis, length in enumerate(shape):
+        for count in range(2, _MOST_PARTS + 1):
+            if length % count == 0 and prod(shape) >= SMALL * count:
+                yield from ((axis, index, count) for index in range(count))
 
 
 def _parts_like(large: Shape, small: Shape) -> Iterator[Cut]:
@@ -65,35 +76,36 @@ class PartIndex:
         return self._joined(array) or self._part_of_one(array)
 
     def _joined(self, array: Array) -> tuple[Anchor, ...]:
-        """One tensor for each of the parts."""
-        for axis, length in enumerate(array.shape):
-            for count in range(2, _MOST_PARTS + 1):
-                if length % count or array.size < SMALL * count:
-                    continue
-                if self._forms[_form(cut_shape(array.shape, (axis, 0, count)))] < count:
-                    continue
-                found: list[Anchor] = []
-                for place in range(count):
-                    taken = {one.number for one in found}
-                    part = (axis, place, count)
-                    some = [one for one in self._index.find(cut(array, part)) if one.number not in taken]
-                    if not some:
-                        break
-                    found += [replace(one, part=part) for one in some]
-                else:
-                    return tuple(found)
+        """One tensor, or one part of a tensor, for each of the parts."""
+        for (axis, count), group in groupby(_parts(array.shape), key=lambda part: (part[0], part[2])):
+            form = _form(cut_shape(array.shape, (axis, 0, count)))
+            if self._forms[form] < count and len(self._parts_of(form)[0]) < count:
+                continue
+            found: list[Anchor] = []
+            for part in group:
+                taken = {(one.number, one.partner_part) for one in found}
+                piece = cut(array, part)
+                some = self._index.find(piece) or self._part_of_one(piece)
+                some = tuple(one for one in some if (one.number, one.partner_part) not in taken)
+                if not some:
+                    break
+                found += [replace(one, part=part) for one in some]
+            else:
+                return tuple(found)
         return ()
 
     def _part_of_one(self, array: Array) -> tuple[Anchor, ...]:
-        form = _form(array.shape)
-        if form not in self._parts:
-            every = ((number, part) for number, one in self._arrays.items() for part in _parts_like(one.shape, form))
-            parts = list(islice(every, _MOST_ELEMENTS // array.size))
-            index = Index({at: cut(self._arrays[number], part) for at, (number, part) in enumerate(parts)})
-            self._parts[form] = parts, index
-        parts, index = self._parts[form]
+        parts, index = self._parts_of(_form(array.shape))
         found = ((*parts[one.number], one.axes) for one in index.find(array))
         return tuple(Anchor(number, axes, partner_part=part) for number, part, axes in found)
+
+    def _parts_of(self, form: Shape) -> tuple[list[tuple[int, Cut]], Index]:
+        if form not in self._parts:
+            every = ((number, part) for number, one in self._arrays.items() for part in _parts_like(one.shape, form))
+            parts = list(islice(every, _MOST_ELEMENTS // prod(form)))
+            index = Index({at: cut(self._arrays[number], part) for at, (number, part) in enumerate(parts)})
+            self._parts[form] = parts, index
+        return self._parts[form]
 
 
 def _form(shape: Shape) -> Shape:

@@ -456,7 +456,7 @@ class Search:
     def _identified(self, place: int, needed: int) -> list[tuple[Link, ...]]:
         # Both programs are asked again only if other weights lie behind the event.
         behind = self.theirs.bits(self._behind_inputs(place))
-        parts = self.level > 0
+        parts = min(self.level, 2)
         situation = (place, needed, parts, tuple((name, self.links[name]) for name in behind if name in self.links))
         if situation not in self.asked:
             self.asked[situation] = self.answers.options(place, needed, parts)
