@@ -270,7 +270,7 @@ class Identification:
             Fit(number, partner, axes, np.full(self.codes.size, np.nan), *part)
             for number in asked
             for partner in here.numbers
-            for part in ((None, None), *(cuts(arrays[number].shape, partners[partner].shape, both=parts > 1) if parts else ()))
+            for part in cuts(arrays[number].shape, partners[partner].shape, parts)
             for axes in views(cut_shape(arrays[number].shape, part[0]), cut_shape(partners[partner].shape, part[1]))
         ]
         self.here, self.history = here, []

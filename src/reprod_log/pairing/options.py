@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _OPTIONS = 64
 _MOST_POOL = 16
 _UNLIKELY = 6.0
-"""For a few rows of a tensor, a vector that is cut out of a matrix, and weights of different names joined: taken last."""
+"""For a few rows of a tensor, a vector that is cut out of a matrix, joined weights of different names: taken last."""
 
 
 _OTHERWISE = 24.0

@@ -32,14 +32,17 @@ def cut_shape(shape: Shape, part: Cut | None) -> Shape:
     return shape if part is None else (*shape[: part[0]], shape[part[0]] // part[2], *shape[part[0] + 1 :])
 
 
-def cuts(one: Shape, other: Shape, *, both: bool = False) -> Iterator[tuple[Cut | None, Cut | None]]:
-    """Under which parts of the larger of them, and of `both`, two tensors have one size and the same axes but for their
-    order."""
+def cuts(one: Shape, other: Shape, sides: int) -> Iterator[tuple[Cut | None, Cut | None]]:
+    """Under which parts of neither, the larger or both of them (0, 1, 2 `sides`) two tensors have one size and the same
+    axes but for their order."""
+    yield None, None
+    if not sides:
+        return
     if prod(one) > prod(other):
         yield from ((part, None) for part in _parts_like(one, other))
     elif prod(one) < prod(other):
         yield from ((None, part) for part in _parts_like(other, one))
-    for part in _parts(one) if both else ():
+    for part in _parts(one) if sides > 1 else ():
         yield from ((part, partner) for partner in _parts_like(other, cut_shape(one, part)))
 
 
