@@ -34,7 +34,7 @@ OPTIONS = 48
 
 
 @dataclass
-class _Part:
+class LinearPart:
     """Kernels of one side that are linear in some of its tensors."""
 
     graph: Graph
@@ -186,7 +186,7 @@ class Identification:
             return None
         if number not in self._derived:
             place = self.theirs.maker[number]
-            made = _Part(self.theirs, self._fixed_there).run(place, {})
+            made = LinearPart(self.theirs, self._fixed_there).run(place, {})
             if made is None:
                 return None
             self._derived.update(zip(self.theirs.program.kernels[place].outputs, made, strict=False))
@@ -205,8 +205,8 @@ class Identification:
         kernel that is not linear.
         """
         shapes = {number: self.theirs.program.arrays[number].shape for number in roots}
-        there = _Part(self.theirs, self._fixed_there)
-        here = _Part(self.ours, self.ours.program.arrays.__getitem__)
+        there = LinearPart(self.theirs, self._fixed_there)
+        here = LinearPart(self.ours, self.ours.program.arrays.__getitem__)
         nothing = {number: np.zeros(shape) for number, shape in shapes.items()}
         one, other = ({number: self.random.normal(size=shape) for number, shape in shapes.items()} for _ in range(2))
         both = {number: one[number] + other[number] for number in shapes}
@@ -259,8 +259,8 @@ class Identification:
 
     def _ask(
         self,
-        there: _Part,
-        here: _Part,
+        there: LinearPart,
+        here: LinearPart,
         asked: list[int],
         shapes: Mapping[int, tuple[int, ...]],
         parts: int,
@@ -369,11 +369,11 @@ class Identification:
                 return numbers.get(number, self.ours.program.arrays[number])
             if number not in derived and number in self.ours.maker:
                 place = self.ours.maker[number]
-                made = _Part(self.ours, fixed).run(place, {})
+                made = LinearPart(self.ours, fixed).run(place, {})
                 derived.update(zip(self.ours.program.kernels[place].outputs, made or (), strict=False))
             return derived.get(number)
 
-        part = _Part(self.ours, fixed, self.here.places, self.here.numbers, self.here.open)
+        part = LinearPart(self.ours, fixed, self.here.places, self.here.numbers, self.here.open)
         made = [replace(fit, values=np.full(self.codes.size, np.nan)) for fit in fits]
         for count, (setting, told) in enumerate(self.history[:probes]):
             ours = part.probe(self._mirrored(setting))

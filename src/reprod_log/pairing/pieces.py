@@ -113,7 +113,9 @@ def _joined(name: str, shape: Shape, parts: Sequence[tuple[Link, Array]]) -> Lin
             flat = places.reshape(-1)
             order[at[flat >= 0]] = starts[one] + flat[flat >= 0]
     if all(sum(int((places >= 0).sum()) for places in link.places) == at.size for link, at in parts):
-        return link_of_places(name, shape, list(shapes), list(shapes.values()), order)
+        known = link_of_places(name, shape, list(shapes), list(shapes.values()), order)
+        if known is not None:
+            return known
     made = _made(parts, list(shapes), prod(shape))
     return Link(name, shape, tuple(shapes), tuple(shapes.values()), Computed(made), "values")
 
