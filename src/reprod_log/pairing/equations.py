@@ -70,20 +70,19 @@ class Equations:
         for number in asked[:_TENSORS]:
             yield from self._solved(number, nothing, partners)
 
-    def _solved(self, number: int, nothing: Mapping[int, Array], partners: Sequence[int]) -> Iterator[Solution]:
+    def _solved(self, number: int, nothing: dict[int, Array], partners: Sequence[int]) -> Iterator[Solution]:
         names = list(self.theirs.bits(self.theirs.behind[number] & self.unknown))
-        sizes = [prod(self.shapes[self.theirs.number[name]]) for name in names]
+        weights = [self.theirs.number[name] for name in names]
+        sizes = [prod(self.shapes[weight]) for weight in weights]
         cost = sum(sizes) * (CALL * len(self.part.places) + self.theirs.program.arrays[number].size)
         if self.effort + cost > _WORK:
             return
         self.effort += cost
         start = self.part.probe(nothing)[number]
         columns = [
-            self.part.probe(nothing | {self.theirs.number[name]: unit})[number] - start
-            for name in names
-            for unit in np.eye(prod(self.shapes[self.theirs.number[name]])).reshape(
-                -1, *self.shapes[self.theirs.number[name]]
-            )
+            self.part.probe(nothing | {weight: unit})[number] - start
+            for weight, size in zip(weights, sizes, strict=True)
+            for unit in np.eye(size).reshape(-1, *self.shapes[weight])
         ]
         for partner, side in self._sides(start.shape, partners):
             right = cut(self.ours.program.arrays[partner], side.theirs)

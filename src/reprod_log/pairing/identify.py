@@ -104,13 +104,11 @@ class LinearPart:
 
     def _filled(self, setting: Mapping[int, Array]) -> dict[int, Array]:
         fixed = {number: self.fixed(number) for number, array in setting.items() if np.isnan(array).any()}
-        return {
-            number: array if fixed.get(number) is None else _where_set(array, fixed[number])
-            for number, array in setting.items()
-        }
+        whole = {number: _where_set(setting[number], array) for number, array in fixed.items() if array is not None}
+        return {**setting, **whole}
 
 
-def _where_set(setting: Array, other: Array | None) -> Array:
+def _where_set(setting: Array, other: Array) -> Array:
     return np.where(np.isnan(setting), other, setting)
 
 
