@@ -32,7 +32,7 @@ class Answers:
     def __init__(self, search: Search) -> None:
         self.search = search
 
-    def options(self, place: int, needed: int, parts: int) -> list[tuple[Link, ...]]:
+    def options(self, place: int, needed: int, parts: bool) -> list[tuple[Link, ...]]:
         roots = self._roots_there(place)
         unknown = self._unassigned_after(place)
         asked = Identification(self.search.ours, self.search.theirs, self.search.anchors, self._known, unknown)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
 
@@ -35,12 +34,8 @@ class Solution:
     values: Mapping[str, Array]
 
 
-class _Side(NamedTuple):
-    """Which part of the candidate's tensor may be which part of the reference's, and how."""
-
-    own: Cut | None
-    theirs: Cut | None
-    axes: tuple[int, ...]
+_Side = tuple[int, Cut | None, Cut | None, tuple[int, ...]]
+"""A tensor of the reference, which part of the candidate's may be which part of it, and how."""
 
 
 class Equations:
@@ -84,37 +79,47 @@ class Equations:
             for weight, size in zip(weights, sizes, strict=True)
             for unit in np.eye(size).reshape(-1, *self.shapes[weight])
         ]
-        for partner, side in self._sides(start.shape, partners):
-            right = cut(self.ours.program.arrays[partner], side.theirs)
-            rows, base = (
-                [seen(cut(one, side.own), side.axes, right.shape).reshape(-1) for one in some]
-                for some in (columns, [start])
-            )
-            values = _solve(np.stack(rows, -1), right.reshape(-1) - base[0])
+        systems: dict[Cut | None, _System] = {}
+        for partner, own, theirs, axes in self._sides(start.shape, partners):
+            if own not in systems:
+                rows = np.stack([cut(one, own).reshape(-1) for one in columns], -1)
+                systems[own] = _System(rows, cut(start, own).reshape(-1))
+            right = cut(self.ours.program.arrays[partner], theirs)
+            places = seen(np.arange(right.size).reshape(cut_shape(start.shape, own)), axes, right.shape)
+            turned = np.empty(right.size)
+            turned[places.reshape(-1)] = right.reshape(-1)
+            values = systems[own].solved(turned)
             if values is not None:
                 yield Solution(partner, dict(zip(names, np.split(values, np.cumsum(sizes)[:-1]), strict=True)))
 
-    def _sides(self, shape: Shape, partners: Sequence[int]) -> Iterator[tuple[int, _Side]]:
+    def _sides(self, shape: Shape, partners: Sequence[int]) -> Iterator[_Side]:
         arrays = self.ours.program.arrays
         every = (
-            (partner, _Side(own, theirs, axes))
+            (partner, own, theirs, axes)
             for partner in partners
             if arrays[partner].dtype.kind == "f" and is_informative(arrays[partner])
-            for own, theirs in cuts(shape, arrays[partner].shape, 1)
+            for own, theirs in ((None, None), *cuts(shape, arrays[partner].shape))
             for axes in views(cut_shape(shape, own), cut_shape(arrays[partner].shape, theirs))
         )
         return islice(every, _SIDES)
 
 
-def _solve(rows: Array, right: Array) -> Array | None:
-    """The values that fulfil all equations, NaN where they leave one open; None where no values do, or any."""
-    left, sizes, directions = np.linalg.svd(rows, full_matrices=False)
-    rank = int((sizes > 1e-9 * sizes.max(initial=0.0)).sum())
-    if not rank or rank == rows.shape[0]:
-        return None
-    inside = left[:, :rank].T @ right
-    scale = float(np.abs(right).max(initial=0.0))
-    if not float(np.abs(left[:, :rank] @ inside - right).max()) <= LINEAR * scale:
-        return None
-    told = np.square(directions[:rank]).sum(0) > 1 - 1e-9
-    return np.where(told, directions[:rank].T @ (inside / sizes[:rank]), np.nan)
+class _System:
+    """The equations of one tensor, or of a part of it, for any right-hand side."""
+
+    def __init__(self, rows: Array, start: Array) -> None:
+        self.start = start
+        left, sizes, directions = np.linalg.svd(rows, full_matrices=False)
+        rank = int((sizes > 1e-9 * sizes.max(initial=0.0)).sum())
+        self.left, self.sizes, self.directions = left[:, :rank], sizes[:rank], directions[:rank]
+        self.told = np.square(self.directions).sum(0) > 1 - 1e-9
+
+    def solved(self, right: Array) -> Array | None:
+        """The values that fulfil all equations, NaN where they leave one open; None where no values do, or any."""
+        right = right - self.start
+        if not 0 < self.sizes.size < right.size:
+            return None
+        inside = self.left.T @ right
+        if not float(np.abs(self.left @ inside - right).max()) <= LINEAR * float(np.abs(right).max(initial=0.0)):
+            return None
+        return np.where(self.told, self.directions.T @ (inside / self.sizes), np.nan)

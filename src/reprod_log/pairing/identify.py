@@ -196,11 +196,11 @@ class Identification:
 
     # ---- fits -------------------------------------------------------------------------------------------------------
 
-    def fits(self, roots: Sequence[int], needed: int, *, parts: int) -> list[Fit]:
+    def fits(self, roots: Sequence[int], needed: int, *, parts: bool) -> list[Fit]:
         """Every fit of a tensor behind these anchored tensors that depends on the weights `needed`.
 
-        With `parts`, also of a part of one side's tensor, or of both sides' (2): what is split or joined behind a
-        kernel that is not linear.
+        With `parts`, also of a part of one side's tensor, or of both: what is split or joined behind a kernel that is
+        not linear.
         """
         shapes = {number: self.theirs.program.arrays[number].shape for number in roots}
         there = LinearPart(self.theirs, self._fixed_there)
@@ -261,14 +261,14 @@ class Identification:
         here: LinearPart,
         asked: list[int],
         shapes: Mapping[int, tuple[int, ...]],
-        parts: int,
+        parts: bool,
     ) -> list[Fit]:
         arrays, partners = self.theirs.program.arrays, self.ours.program.arrays
         fits = [
             Fit(number, partner, axes, np.full(self.codes.size, np.nan), *part)
             for number in asked
             for partner in here.numbers
-            for part in cuts(arrays[number].shape, partners[partner].shape, parts)
+            for part in ((None, None), *(cuts(arrays[number].shape, partners[partner].shape) if parts else ()))
             for axes in views(cut_shape(arrays[number].shape, part[0]), cut_shape(partners[partner].shape, part[1]))
         ]
         self.here, self.history = here, []

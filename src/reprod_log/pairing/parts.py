@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby, islice
-from math import prod
+from math import gcd, prod
 
 import numpy as np
 
@@ -32,18 +32,17 @@ def cut_shape(shape: Shape, part: Cut | None) -> Shape:
     return shape if part is None else (*shape[: part[0]], shape[part[0]] // part[2], *shape[part[0] + 1 :])
 
 
-def cuts(one: Shape, other: Shape, sides: int) -> Iterator[tuple[Cut | None, Cut | None]]:
-    """Under which parts of neither, the larger or both of them (0, 1, 2 `sides`) two tensors have one size and the same
-    axes but for their order."""
-    yield None, None
-    if not sides:
-        return
+def cuts(one: Shape, other: Shape) -> Iterator[tuple[Cut | None, Cut | None]]:
+    """Under which parts of the larger of them, or of both, two tensors have one size and the same axes but for their
+    order. Of both where neither is a multiple of the other: three stacked halves, and the two halves of each."""
     if prod(one) > prod(other):
         yield from ((part, None) for part in _parts_like(one, other))
     elif prod(one) < prod(other):
         yield from ((None, part) for part in _parts_like(other, one))
-    for part in _parts(one) if sides > 1 else ():
-        yield from ((part, partner) for partner in _parts_like(other, cut_shape(one, part)))
+    shared = gcd(prod(one), prod(other))
+    for part in _parts(one) if 0 < shared < min(prod(one), prod(other)) else ():
+        if prod(one) == shared * part[2]:
+            yield from ((part, partner) for partner in _parts_like(other, cut_shape(one, part)))
 
 
 def _parts(shape: Shape) -> Iterator[Cut]:
@@ -82,7 +81,7 @@ class PartIndex:
         """One tensor, or one part of a tensor, for each of the parts."""
         for (axis, count), group in groupby(_parts(array.shape), key=lambda part: (part[0], part[2])):
             form = _form(cut_shape(array.shape, (axis, 0, count)))
-            if self._forms[form] < count and len(self._parts_of(form)[0]) < count:
+            if self._forms[form] < count and not self._is_shared(form, count):
                 continue
             found: list[Anchor] = []
             for part in group:
@@ -96,6 +95,11 @@ class PartIndex:
             else:
                 return tuple(found)
         return ()
+
+    def _is_shared(self, form: Shape, count: int) -> bool:
+        """Whether another tensor has parts of this form, and is neither a multiple nor a part of so many of them."""
+        parts = (part[2] for other in self._forms for part in islice(_parts_like(other, form), 1))
+        return any(gcd(number, count) == 1 for number in parts)
 
     def _part_of_one(self, array: Array) -> tuple[Anchor, ...]:
         parts, index = self._parts_of(_form(array.shape))

@@ -383,20 +383,25 @@ class Search:
         ]
         if not alike:
             return
-        fitting = [(len(self.anchors), taken)]
+        fitting = [(self._anchored(), taken)]
         for option in alike[:_MOST_RIVALS]:
             if self._try_again(choice, option):
-                fitting.append((len(self.anchors), option))
-        fitting.sort(key=lambda one: -one[0])
+                fitting.append((self._anchored(), option))
+        fitting.sort(key=lambda one: one[0], reverse=True)
         (most, best), *rest = fitting
         # A twin with fewer anchors has wrong numbers for what is idle further on.
         others = [option for count, option in rest if count == most or not (option is taken or option in twins)]
-        choice.rivals = others
+        # The same weight in another order is no rival where it leads to fewer.
+        choice.rivals = [option for count, option in rest if count == most or same_form(option, best)]
         choice.options = [
             *others,
             *(one for one in choice.options if not any(one is other for other in (best, *others))),
         ]
         self._try_again(choice, best)
+
+    def _anchored(self) -> tuple[int, int]:
+        """How many tensors are the reference's, and how many with those that only their parts are."""
+        return sum(map(self._is_whole, self.anchors)), len(self.anchors)
 
     def _try_again(self, choice: _Choice, option: tuple[Link, ...]) -> bool:
         self.rewind(choice.trail)
@@ -456,7 +461,7 @@ class Search:
     def _identified(self, place: int, needed: int) -> list[tuple[Link, ...]]:
         # Both programs are asked again only if other weights lie behind the event.
         behind = self.theirs.bits(self._behind_inputs(place))
-        parts = min(self.level, 2)
+        parts = self.level > 0
         situation = (place, needed, parts, tuple((name, self.links[name]) for name in behind if name in self.links))
         if situation not in self.asked:
             self.asked[situation] = self.answers.options(place, needed, parts)
