@@ -38,7 +38,8 @@ class Answers:
         asked = Identification(self.search.ours, self.search.theirs, self.search.anchors, self._known, unknown)
         found = self._explained(asked, asked.fits(roots, needed, parts=parts)) if roots else []
         self.search.effort += asked.effort
-        return found or (self._solved(place, needed, unknown) if parts else [])
+        # Behind a mistake another one is likelier than weights that are mixed.
+        return found or (self._solved(place, needed, unknown) if parts and not self.search.bridges else [])
 
     def _solved(self, place: int, needed: int, unknown: int) -> list[tuple[Link, ...]]:
         """What the tensors behind the event tell as equations of its weights."""
