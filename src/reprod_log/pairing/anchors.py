@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain, combinations, pairwise, permutations
+from itertools import permutations
 from math import prod
 
 import numpy as np
@@ -106,11 +106,12 @@ def same_numbers(one: Array, other: Array, limit: float = LOOSE) -> bool:
 def view_of(one: Array, other: Array, limit: float = LOOSE) -> tuple[int, ...] | None:
     """How the second becomes the first: () as it is, (-1,) reshaped, or its axes permuted (without those of one
     element), and reshaped where one side has two or more of the other's axes as one; None: not the same."""
-    for axes in chain(views(other.shape, one.shape), _joined_views(other.shape, one.shape)):
+    for axes in views(other.shape, one.shape):
         turned = seen(other, axes, one.shape)
         if (axes != (-1,) or _starts_alike(one, turned, limit)) and same_numbers(one, turned, limit):
             return axes
-    return None
+    merged = _merged_axes(one, other, limit) if one.size == other.size else None
+    return merged if merged and same_numbers(one, seen(other, merged, one.shape), limit) else None
 
 
 def nearest_axes(one: Array, other: Array) -> tuple[int, ...]:
@@ -151,28 +152,56 @@ def seen(array: Array, axes: tuple[int, ...], shape: tuple[int, ...]) -> Array:
     return array.reshape([n for n in array.shape if n > 1]).transpose(axes).reshape(shape)
 
 
-def _joined_views(source: tuple[int, ...], target: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """The orders of a tensor's axes in which they are another's, where one side has some that follow each other as
-    one: rows of patches, and pictures of as many rows and columns."""
-    given, wanted = ([n for n in shape if n > 1] for shape in (source, target))
-    count = min(len(given), len(wanted))
-    if prod(source) != prod(target) or not 1 < count < max(len(given), len(wanted)) <= _MOST_AXES:
-        return
-    for groups in _groups(len(given), count):
-        sizes = [prod(given[axis] for axis in group) for group in groups]
-        for order in permutations(range(count)):
-            turned = [sizes[place] for place in order]
-            if list(order) != sorted(order) and any(
-                turned == [prod(wanted[axis] for axis in part) for part in parts]
-                for parts in _groups(len(wanted), count)
-            ):
-                yield tuple(axis for place in order for axis in groups[place])
+def _merged_axes(one: Array, other: Array, limit: float) -> tuple[int, ...] | None:
+    """The order of the second's axes in which they are the first's, where one side has several of the other's as one:
+    rows of patches, and pictures of as many rows and columns; None: there is none."""
+    wanted, given = (array.reshape([n for n in array.shape if n > 1]) for array in (one, other))
+    if one.dtype.kind != "f" or min(wanted.ndim, given.ndim) < 2 or not one.size <= _MOST_TURNED:
+        return None
+    if given.ndim > wanted.ndim:
+        return _order(given, wanted, limit)
+    order = _order(wanted, given, limit) if given.ndim < wanted.ndim else None
+    ends = np.cumprod(given.shape)[:-1] if order else ()
+    sizes = np.cumprod([wanted.shape[axis] for axis in order or ()]).tolist()
+    if order is None or not set(ends) <= set(sizes):
+        return None
+    groups = np.split(order, [sizes.index(end) + 1 for end in ends])
+    if not all((np.diff(group) == 1).all() for group in groups):
+        return None
+    return tuple(np.argsort([group[0] for group in groups]).tolist())
 
 
-def _groups(count: int, parts: int) -> Iterator[list[range]]:
-    """Axes that follow each other, in so many groups."""
-    for cuts in combinations(range(1, count), parts - 1):
-        yield [range(start, end) for start, end in pairwise((0, *cuts, count))]
+def _order(fine: Array, coarse: Array, limit: float) -> tuple[int, ...] | None:
+    """The order of a tensor's axes in which its numbers lie as in another one, told by where its neighbours lie there.
+
+    A step along an axis is the same distance in the other tensor, wherever it is taken.
+    """
+    flat = coarse.reshape(-1)
+    ranks = np.argsort(flat)
+    ranked = flat[ranks]
+    near = 4 * limit * float(np.abs(flat).max(initial=0.0))
+    alone = np.diff(ranked, prepend=-np.inf, append=np.inf) > near
+    alone = alone[:-1] & alone[1:]
+
+    def places(values: Array) -> Array:
+        """Where these numbers lie in the other tensor; -1 where they may lie in several places."""
+        after = np.clip(np.searchsorted(ranked, values), 1, ranked.size - 1)
+        at = np.where(values - ranked[after - 1] < ranked[after] - values, after - 1, after)
+        return np.where(alone[at], ranks[at], -1)
+
+    starts = np.linspace(0, fine.size - 1, min(fine.size, _PROBED), dtype=int)
+    steps = []
+    for axis, size in enumerate(fine.shape):
+        index = list(np.unravel_index(starts, fine.shape))
+        index[axis] = np.minimum(index[axis], size - 2)
+        here = places(fine[tuple(index)])
+        index[axis] = index[axis] + 1
+        there = places(fine[tuple(index)])
+        known = (there - here)[(here >= 0) & (there >= 0)]
+        if not known.size:
+            return None
+        steps.append(int(known[0]))
+    return tuple(sorted(range(fine.ndim), key=lambda axis: -steps[axis]))
 
 
 def _starts_alike(one: Array, other: Array, limit: float) -> bool:

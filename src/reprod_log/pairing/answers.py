@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from reprod_log.pairing.equations import Equations
 from reprod_log.pairing.identify import LINEAR, OPTIONS, Fit, Identification, merged
 from reprod_log.pairing.links import Computed, Link, Recipe, link_of_places
 from reprod_log.recording import Array
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 _AHEAD = 24
 """Kernels behind an event in which weights may be that only fit together with its own."""
 _VECTORS = 12
+_PARTNERS = 48
+"""Tensors of the reference that may be those behind an event."""
 _ENOUGH = 12
 """Probes that show whether a weight has influence on the values of another."""
 
@@ -35,7 +38,33 @@ class Answers:
         asked = Identification(self.search.ours, self.search.theirs, self.search.anchors, self._known, unknown)
         found = self._explained(asked, asked.fits(roots, needed, parts=parts)) if roots else []
         self.search.effort += asked.effort
+        # Behind a mistake another one is likelier than weights that are mixed.
+        return found or (self._solved(place, needed, unknown) if parts and not self.search.bridges else [])
+
+    def _solved(self, place: int, needed: int, unknown: int) -> list[tuple[Link, ...]]:
+        """What the tensors behind the event tell as equations of its weights."""
+        ours, search = self.search.ours, self.search
+        equations = Equations(ours, search.theirs, self._known, unknown)
+        found = []
+        for one in equations.solutions(needed, self._behind_roots(place)):
+            table = Elements({name: search.read(name) for name in ours.bits(ours.behind[one.partner])})
+            links = [table.link(target, search.shape(target), values) for target, values in one.values.items()]
+            made = tuple(link for link in links if link is not None)
+            if len(made) == len(links):
+                found.append(made)
+            if len(found) == OPTIONS:
+                break
+        search.effort += equations.effort
         return found
+
+    def _behind_roots(self, place: int) -> list[int]:
+        """The reference's tensors that are made of what this event is given, and are no anchors yet."""
+        ours = self.search.ours
+        made = set(self.search.roots(place))
+        for kernel in ours.program.kernels:
+            if not made.isdisjoint(kernel.inputs):
+                made.update(kernel.outputs)
+        return sorted(number for number in made - self.search.reached if ours.behind[number])[:_PARTNERS]
 
     def _unassigned_after(self, place: int) -> int:
         mask = 0
@@ -56,15 +85,19 @@ class Answers:
         return [number for number in near if theirs.program.arrays[number].dtype.kind == "f"]
 
     def _group(self, place: int) -> list[int]:
-        """The event, and those behind it whose inputs were computed by now or come from the event."""
-        made = set(self.search.theirs.program.kernels[place].outputs)
+        """The event, and those behind it whose inputs can be computed by now or come from the event."""
+        search = self.search
+        made = set(search.theirs.program.kernels[place].outputs)
         found = [place]
-        for at in range(place + 1, min(place + _AHEAD, len(self.search.theirs.program.kernels))):
-            inputs = self.search.theirs.data_inputs(at)
+        for at in range(place + 1, min(place + _AHEAD, len(search.theirs.program.kernels))):
+            inputs, outputs = search.theirs.data_inputs(at), search.theirs.program.kernels[at].outputs
+            known = all(one in search.tensors or not search.theirs.behind[one] for one in inputs)
             if any(number in made for number in inputs):
-                made.update(self.search.theirs.program.kernels[at].outputs)
-            if self.search.unassigned(at) and all(
-                one in made or one in self.search.tensors or one in self.search.anchors for one in inputs
+                made.update(outputs)
+            elif known and inputs and not search.unassigned(at) and not search.tensors.keys() & set(outputs):
+                search.replay(at)
+            if search.unassigned(at) and all(
+                one in made or one in search.tensors or one in search.anchors for one in inputs
             ):
                 found.append(at)
         return found
@@ -134,16 +167,19 @@ class Elements:
         self.sorting = np.argsort(self.values)
 
     def link(self, target: str, shape: tuple[int, ...], values: Array) -> Link | None:
-        """The link that gives a weight these values; None when one of them is stored nowhere."""
-        places = self._places(values)
-        if places is None:
+        """The link that gives a weight these values (NaN: any); None when one of them is stored nowhere."""
+        told = np.isfinite(values)
+        found = self._places(values[told])
+        if found is None:
             return self._sum(target, shape, values)
-        if np.unique(places).size < places.size:
+        if not found.size or np.unique(found).size < found.size:
             # No weight holds an element of another twice.
             return None
-        owners = np.searchsorted(self.starts, places, side="right") - 1
-        order = list(dict.fromkeys(owners.tolist()))
-        moved = np.zeros(places.size, int)
+        places = np.full(values.size, -1)
+        places[told] = found
+        owners = np.where(told, np.searchsorted(self.starts, places, side="right") - 1, -1)
+        order = list(dict.fromkeys(owners[told].tolist()))
+        moved = np.full(places.size, -1)
         start = 0
         for owner in order:
             own = owners == owner
@@ -159,7 +195,7 @@ class Elements:
 
     def _sum(self, target: str, shape: tuple[int, ...], values: Array) -> Link | None:
         """The sum of two vectors of the reference: biases that are added one after the other."""
-        if self.summed or sum(n > 1 for n in shape) > 1:
+        if self.summed or sum(n > 1 for n in shape) > 1 or np.isnan(values).any():
             return None
         vectors = [number for number, one in enumerate(self.shapes) if len(one) == 1][:_VECTORS]
         for one, other in combinations(vectors, 2):

@@ -19,7 +19,6 @@ from reprod_log.pairing.pairing import Pair, Pairing
 from reprod_log.pairing.partners import Partners
 from reprod_log.pairing.places import (
     AS_RUN,
-    Call,
     Hints,
     Place,
     ValuePairs,
@@ -182,9 +181,9 @@ class _Steps:
 
 
 def _of_several_outputs(reference: Recording, candidate: Recording, found: ValuePairs) -> tuple[set[str], set[str]]:
-    """The modules of both sides that give several tensors in one call, and those that give one of these tensors."""
+    """The modules of both sides that give several tensors, and those that give one of these tensors."""
     ours, theirs = (
-        {path for (path, _), count in Counter(map(_call, _outputs(side))).items() if path and count > 1}
+        {path for path, count in Counter(place[0] for place in _outputs(side)).items() if path and count > 1}
         for side in (reference, candidate)
     )
     paths = {(own[0], other[0]) for own, (other, _) in found.places.items() if own[0] and other[0]}
@@ -196,15 +195,12 @@ def _outputs(recording: Recording) -> set[Place]:
     return {place_of(key) for key in keys if key.role.startswith("output")}
 
 
-def _call(place: Place) -> Call:
-    return place[:2]
-
-
 def _read_elsewhere(several: Collection[str], compared: Iterable[tuple[Key, bool]], alone: Iterable[Entry]) -> set[str]:
     """Modules of several outputs whose outputs get other gradients, and whose weights and inputs get the same ones.
 
-    The last state of a recurrent layer is also the last step of its sequence: which of the two a program reads is its
-    author's choice, and the layer makes one of both gradients. `compared` are gradients and whether they are the same
+    The last state of a recurrent layer is also the last step of its sequence, and what a layer gives may be kept or
+    computed anew for every use: which of the tensors a program reads is its author's choice, and the layer makes one
+    gradient of all of theirs. `compared` are gradients and whether they are the same
     as their partners; `alone` have none.
     """
     if not several:

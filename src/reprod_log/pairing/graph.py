@@ -29,13 +29,16 @@ class Graph:
     @classmethod
     def of(cls, program: Program) -> Graph:
         weights = program.weights
-        graph = cls(program, tuple(weights.values()))
+        graph = cls(program, tuple(dict.fromkeys(weights.values())))
         graph.weights = dict(weights)
-        graph.number = {name: number for number, name in weights.items()}
+        for number, name in weights.items():
+            graph.number.setdefault(name, number)
         size = len(program.arrays)
         graph.data, graph.behind = [False] * size, [0] * size
-        for bit, number in enumerate(weights):
-            graph.behind[number] = 1 << bit
+        bits = {name: 1 << bit for bit, name in enumerate(graph.names)}
+        for number, name in weights.items():
+            # A part of a weight that is cut out again for every use is one weight under several numbers.
+            graph.behind[number] = bits[name]
         given = frozenset(program.given.values())
         for number in given:
             graph.data[number] = True

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice, product
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ OPTIONS = 48
 
 
 @dataclass
-class _Part:
+class LinearPart:
     """Kernels of one side that are linear in some of its tensors."""
 
     graph: Graph
@@ -43,10 +43,12 @@ class _Part:
     places: list[int] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
     """The tensors that are linear in what is probed, in the order of the run."""
+    open: set[int] = field(default_factory=set)
+    """Tensors of which a setting has a part only (NaN elsewhere), and whose other parts are linear as well."""
 
     def follow(self, settings: Sequence[Mapping[int, Array]]) -> None:
         """Find the kernels; the settings are nothing, two different ones, and their sum."""
-        values = [dict(one) for one in settings]
+        values = [self._filled(one) for one in settings]
         bent: set[int] = set()
         start = min(self.graph.users.get(number, [len(self.graph.program.kernels)])[0] for number in settings[0])
         for place in range(start, len(self.graph.program.kernels)):
@@ -60,16 +62,18 @@ class _Part:
             made = [self.run(place, one) for one in values] if len(self.places) < _KERNELS else [None]
             self.places.append(place)
             for at, number in enumerate(kernel.outputs):
-                if number in values[0]:
+                partial = number in settings[0] and bool(np.isnan(settings[0][number]).any())
+                if number in values[0] and not partial:
                     continue
                 arrays = [one[at] for one in made if one is not None and at < len(one)]
                 if _is_still(arrays):
                     continue
                 if len(arrays) == len(values) and _is_linear(*arrays):
                     self.numbers.append(number)
-                    for one, array in zip(values, arrays, strict=True):
-                        one[number] = array
-                else:
+                    self.open.update([number] if partial else [])
+                    for one, setting, array in zip(values, settings, arrays, strict=True):
+                        one[number] = _where_set(setting[number], array) if partial else array
+                elif not partial:
                     bent.add(number)
 
     def run(self, place: int, values: dict[int, Array]) -> list[Array] | None:
@@ -89,14 +93,23 @@ class _Part:
             return None
 
     def probe(self, setting: Mapping[int, Array]) -> dict[int, Array]:
-        values = dict(setting)
-        wanted = set(self.numbers)
+        values = self._filled(setting)
+        wanted, partial = set(self.numbers), self.open & setting.keys()
         for place in self.places:
             made = self.run(place, values)
             for number, array in zip(self.graph.program.kernels[place].outputs, made or (), strict=False):
                 if number in wanted:
-                    values[number] = array
+                    values[number] = _where_set(setting[number], array) if number in partial else array
         return values
+
+    def _filled(self, setting: Mapping[int, Array]) -> dict[int, Array]:
+        fixed = {number: self.fixed(number) for number, array in setting.items() if np.isnan(array).any()}
+        whole = {number: _where_set(setting[number], array) for number, array in fixed.items() if array is not None}
+        return {**setting, **whole}
+
+
+def _where_set(setting: Array, other: Array) -> Array:
+    return np.where(np.isnan(setting), other, setting)
 
 
 def _is_linear(nothing: Array, one: Array, other: Array, both: Array) -> bool:
@@ -171,7 +184,7 @@ class Identification:
             return None
         if number not in self._derived:
             place = self.theirs.maker[number]
-            made = _Part(self.theirs, self._fixed_there).run(place, {})
+            made = LinearPart(self.theirs, self._fixed_there).run(place, {})
             if made is None:
                 return None
             self._derived.update(zip(self.theirs.program.kernels[place].outputs, made, strict=False))
@@ -186,11 +199,12 @@ class Identification:
     def fits(self, roots: Sequence[int], needed: int, *, parts: bool) -> list[Fit]:
         """Every fit of a tensor behind these anchored tensors that depends on the weights `needed`.
 
-        With `parts`, also of a part of one side's tensor: what is split or joined behind a kernel that is not linear.
+        With `parts`, also of a part of one side's tensor, or of both: what is split or joined behind a kernel that is
+        not linear.
         """
         shapes = {number: self.theirs.program.arrays[number].shape for number in roots}
-        there = _Part(self.theirs, self._fixed_there)
-        here = _Part(self.ours, self.ours.program.arrays.__getitem__)
+        there = LinearPart(self.theirs, self._fixed_there)
+        here = LinearPart(self.ours, self.ours.program.arrays.__getitem__)
         nothing = {number: np.zeros(shape) for number, shape in shapes.items()}
         one, other = ({number: self.random.normal(size=shape) for number, shape in shapes.items()} for _ in range(2))
         both = {number: one[number] + other[number] for number in shapes}
@@ -229,7 +243,7 @@ class Identification:
         return found
 
     def _mirrored(self, setting: Mapping[int, Array]) -> dict[int, Array]:
-        """The same setting in the reference's tensors."""
+        """The same setting in the reference's tensors; NaN where it sets only a part of one."""
         found: dict[int, Array] = {}
         for number, array in setting.items():
             for anchor in self.anchors.get(number, ()):
@@ -238,13 +252,13 @@ class Identification:
                 if anchor.partner_part is None:
                     found[anchor.number] = made
                 else:
-                    cut(found.setdefault(anchor.number, np.array(whole)), anchor.partner_part)[...] = made
+                    cut(found.setdefault(anchor.number, np.full(whole.shape, np.nan)), anchor.partner_part)[...] = made
         return found
 
     def _ask(
         self,
-        there: _Part,
-        here: _Part,
+        there: LinearPart,
+        here: LinearPart,
         asked: list[int],
         shapes: Mapping[int, tuple[int, ...]],
         parts: bool,
@@ -353,11 +367,11 @@ class Identification:
                 return numbers.get(number, self.ours.program.arrays[number])
             if number not in derived and number in self.ours.maker:
                 place = self.ours.maker[number]
-                made = _Part(self.ours, fixed).run(place, {})
+                made = LinearPart(self.ours, fixed).run(place, {})
                 derived.update(zip(self.ours.program.kernels[place].outputs, made or (), strict=False))
             return derived.get(number)
 
-        part = _Part(self.ours, fixed, self.here.places, self.here.numbers)
+        part = LinearPart(self.ours, fixed, self.here.places, self.here.numbers, self.here.open)
         made = [replace(fit, values=np.full(self.codes.size, np.nan)) for fit in fits]
         for count, (setting, told) in enumerate(self.history[:probes]):
             ours = part.probe(self._mirrored(setting))
@@ -419,19 +433,29 @@ def merged(fits: Sequence[Fit]) -> Array:
 
 
 def _covering(groups: list[list[Fit]], wanted: Array) -> Iterator[tuple[Fit, ...]]:
-    groups.sort(key=lambda some: -int(np.isfinite(some[0].values[wanted]).sum()))
-    whole = [group for group in groups if np.isfinite(group[0].values[wanted]).all()]
-    if whole:
-        yield from ((fit,) for group in whole for fit in group)
-        return
-    missing = set(wanted.tolist())
+    """Fits that tell all that is wanted: first those that do so alone, then several that each tell a part.
+
+    A whole tensor fits with its weights in the order of the reference; its parts (gates, heads) may have another one.
+    """
+    told = [np.isfinite(group[0].values[wanted]) for group in groups]
+    yield from ((fit,) for group, some in zip(groups, told, strict=True) if some.all() for fit in group)
+    missing = np.ones(wanted.size, bool)
     chosen: list[list[Fit]] = []
-    for group in groups:
-        told = set(wanted[np.isfinite(group[0].values[wanted])].tolist())
-        if told & missing:
-            chosen.append(group)
-            missing -= told
-    if not missing:
-        for several in product(*chosen):
-            if len({(fit.partner, fit.partner_part, fit.axes) for fit in several}) == len(several):
-                yield several
+    for at in sorted(range(len(groups)), key=lambda at: -int(told[at].sum())):
+        if not told[at].all() and (told[at] & missing).any():
+            chosen.append(groups[at])
+            missing &= ~told[at]
+    if chosen and not missing.any():
+        yield from _of_different(chosen)
+
+
+def _of_different(groups: list[list[Fit]], taken: tuple[Fit, ...] = ()) -> Iterator[tuple[Fit, ...]]:
+    """One fit of each group, no two with the same tensor of the reference."""
+    if len(taken) == len(groups):
+        yield taken
+        return
+    for fit in groups[len(taken)]:
+        if not any(
+            (fit.partner, fit.partner_part, fit.axes) == (one.partner, one.partner_part, one.axes) for one in taken
+        ):
+            yield from _of_different(groups, (*taken, fit))

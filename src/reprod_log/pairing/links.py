@@ -347,20 +347,45 @@ class WeightMap:
 
 def link_of_places(
     target: str, shape: Shape, sources: Sequence[str], source_shapes: Sequence[Shape], places: Array
-) -> Link:
-    """The link that takes these elements, counted through all sources one behind the other, in the plainest words."""
+) -> Link | None:
+    """The link that takes these elements, counted through all sources one behind the other, in the plainest words.
+
+    Where a place is open (-1), only plain words tell which element it may be; None: they do not.
+    """
     names, shapes = tuple(sources), tuple(source_shapes)
     wanted = places.reshape(shape)
+    told = wanted >= 0
     known = single_recipes(shapes[0], shape) if len(shapes) == 1 else joined_recipes(shapes, shape)
     numbered, start = [], 0
     for one in shapes:
         numbered.append(np.arange(start, start + prod(one)).reshape(one))
         start += prod(one)
-    recipes = (recipe for recipe in known if not recipe.added)
-    for recipe in (*recipes, *(_folded(shapes[0], wanted) if len(shapes) == 1 else ())):
-        if np.array_equal(recipe.apply(numbered, shape), wanted):
+    recipes = [recipe for recipe in known if not recipe.added]
+    if len(shapes) == 1:
+        recipes += [*_rows(shapes[0], wanted), *(_folded(shapes[0], wanted) if told.all() else ())]
+    for recipe in recipes:
+        if np.array_equal(recipe.apply(numbered, shape)[told], wanted[told]):
             return Link(target, shape, names, shapes, recipe, "values")
+    if not told.all():
+        return None
     return Link(target, shape, names, shapes, Recipe(order=tuple(wanted.reshape(-1).tolist())), "values")
+
+
+def _rows(source: Shape, places: Array) -> Iterator[Recipe]:
+    """Rows of the source along any axis, from where the first known place is one of them."""
+    flat = places.reshape(-1)
+    first = int(np.flatnonzero(flat >= 0)[0])
+    for axes in _orders(source, places.shape):
+        turned = source if axes is None else tuple(source[axis] for axis in axes)
+        at = np.unravel_index(flat[first], source)
+        for axis, length in enumerate(turned):
+            taken = length * flat.size // prod(source)
+            cut = (*turned[:axis], taken, *turned[axis + 1 :])
+            if 0 < taken < length and _same_but_ones(cut, places.shape):
+                own = axis if axes is None else axes[axis]
+                start = int(at[own] - np.unravel_index(first, cut)[axis])
+                if 0 <= start <= length - taken:
+                    yield Recipe(axes=axes, span=(axis, start, start + taken))
 
 
 def _folded(source: Shape, places: Array) -> Iterator[Recipe]:

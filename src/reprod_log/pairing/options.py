@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _OPTIONS = 64
 _MOST_POOL = 16
 _UNLIKELY = 6.0
-"""For a few rows of a tensor, and for a vector that is cut out of a matrix: taken last."""
+"""For a few rows of a tensor, a vector that is cut out of a matrix, joined weights of different names: taken last."""
 
 
 _OTHERWISE = 24.0
@@ -147,13 +147,15 @@ class Options:
                 if sum(prod(one[2]) for one in chosen) in sizes
             )
             for chosen in islice(fitting, 120):
+                # Weights of several blocks that are joined have one name in all of them.
+                named = 0.0 if len({one[1].rpartition(".")[2] for one in chosen}) == 1 else _UNLIKELY
                 for rank, ordered in enumerate(permutations(chosen)):
                     shapes = tuple(one[2] for one in ordered)
                     for place, recipe in enumerate(islice(joined_recipes(shapes, shape), 12)):
                         link = Link(target, shape, tuple(one[1] for one in ordered), shapes, recipe, "values")
                         if not self.search.is_free(link):
                             continue
-                        score = 3.0 + max(one[0] for one in chosen) + 0.5 * rank + 0.5 * place
+                        score = 3.0 + named + max(one[0] for one in chosen) + 0.5 * rank + 0.5 * place
                         yield score + (4.0 if recipe.heads or recipe.added else 0.0), link
 
     def _pool(self, roots: list[int], breadth: int) -> list[tuple[str, int]]:

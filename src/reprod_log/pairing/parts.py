@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import islice
-from math import prod
+from itertools import groupby, islice
+from math import gcd, prod
 
 import numpy as np
 
@@ -33,11 +33,24 @@ def cut_shape(shape: Shape, part: Cut | None) -> Shape:
 
 
 def cuts(one: Shape, other: Shape) -> Iterator[tuple[Cut | None, Cut | None]]:
-    """Under which parts of the larger of them two tensors have one size and the same axes but for their order."""
+    """Under which parts of the larger of them, or of both, two tensors have one size and the same axes but for their
+    order. Of both where neither is a multiple of the other: three stacked halves, and the two halves of each."""
     if prod(one) > prod(other):
         yield from ((part, None) for part in _parts_like(one, other))
     elif prod(one) < prod(other):
         yield from ((None, part) for part in _parts_like(other, one))
+    shared = gcd(prod(one), prod(other))
+    for part in _parts(one) if 0 < shared < min(prod(one), prod(other)) else ():
+        if prod(one) == shared * part[2]:
+            yield from ((part, partner) for partner in _parts_like(other, cut_shape(one, part)))
+
+
+def _parts(shape: Shape) -> Iterator[Cut]:
+    """The parts of a tensor that have enough numbers, along every axis."""
+    for axis, length in enumerate(shape):
+        for count in range(2, _MOST_PARTS + 1):
+            if length % count == 0 and prod(shape) >= SMALL * count:
+                yield from ((axis, index, count) for index in range(count))
 
 
 def _parts_like(large: Shape, small: Shape) -> Iterator[Cut]:
@@ -65,35 +78,41 @@ class PartIndex:
         return self._joined(array) or self._part_of_one(array)
 
     def _joined(self, array: Array) -> tuple[Anchor, ...]:
-        """One tensor for each of the parts."""
-        for axis, length in enumerate(array.shape):
-            for count in range(2, _MOST_PARTS + 1):
-                if length % count or array.size < SMALL * count:
-                    continue
-                if self._forms[_form(cut_shape(array.shape, (axis, 0, count)))] < count:
-                    continue
-                found: list[Anchor] = []
-                for place in range(count):
-                    taken = {one.number for one in found}
-                    part = (axis, place, count)
-                    some = [one for one in self._index.find(cut(array, part)) if one.number not in taken]
-                    if not some:
-                        break
-                    found += [replace(one, part=part) for one in some]
-                else:
-                    return tuple(found)
+        """One tensor, or one part of a tensor, for each of the parts."""
+        for (axis, count), group in groupby(_parts(array.shape), key=lambda part: (part[0], part[2])):
+            form = _form(cut_shape(array.shape, (axis, 0, count)))
+            if self._forms[form] < count and not self._is_shared(form, count):
+                continue
+            found: list[Anchor] = []
+            for part in group:
+                taken = {(one.number, one.partner_part) for one in found}
+                piece = cut(array, part)
+                some = self._index.find(piece) or self._part_of_one(piece)
+                some = tuple(one for one in some if (one.number, one.partner_part) not in taken)
+                if not some:
+                    break
+                found += [replace(one, part=part) for one in some]
+            else:
+                return tuple(found)
         return ()
 
+    def _is_shared(self, form: Shape, count: int) -> bool:
+        """Whether another tensor has parts of this form, and is neither a multiple nor a part of so many of them."""
+        parts = (part[2] for other in self._forms for part in islice(_parts_like(other, form), 1))
+        return any(gcd(number, count) == 1 for number in parts)
+
     def _part_of_one(self, array: Array) -> tuple[Anchor, ...]:
-        form = _form(array.shape)
-        if form not in self._parts:
-            every = ((number, part) for number, one in self._arrays.items() for part in _parts_like(one.shape, form))
-            parts = list(islice(every, _MOST_ELEMENTS // array.size))
-            index = Index({at: cut(self._arrays[number], part) for at, (number, part) in enumerate(parts)})
-            self._parts[form] = parts, index
-        parts, index = self._parts[form]
+        parts, index = self._parts_of(_form(array.shape))
         found = ((*parts[one.number], one.axes) for one in index.find(array))
         return tuple(Anchor(number, axes, partner_part=part) for number, part, axes in found)
+
+    def _parts_of(self, form: Shape) -> tuple[list[tuple[int, Cut]], Index]:
+        if form not in self._parts:
+            every = ((number, part) for number, one in self._arrays.items() for part in _parts_like(one.shape, form))
+            parts = list(islice(every, _MOST_ELEMENTS // prod(form)))
+            index = Index({at: cut(self._arrays[number], part) for at, (number, part) in enumerate(parts)})
+            self._parts[form] = parts, index
+        return self._parts[form]
 
 
 def _form(shape: Shape) -> Shape:

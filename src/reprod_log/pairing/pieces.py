@@ -61,8 +61,9 @@ def in_pieces(graph: Graph, own: frozenset[str]) -> tuple[Graph, Pieces]:
     weights: dict[int, str] = {}
     for number, name in graph.program.weights.items():
         found = {} if name in own else _pieces(graph, number)
-        for count, (piece, at) in enumerate(found.items()):
-            weights[piece] = f"{name}[{count}]"
+        for piece, at in found.items():
+            same = (one for one, (of, known) in places.items() if of == name and np.array_equal(known, at.reshape(-1)))
+            weights[piece] = next(same, f"{name}[{sum(of == name for of, _ in places.values())}]")
             places[weights[piece]] = name, at.reshape(-1)
         if found:
             shapes[name] = graph.program.arrays[number].shape
@@ -72,7 +73,10 @@ def in_pieces(graph: Graph, own: frozenset[str]) -> tuple[Graph, Pieces]:
 
 
 def _pieces(graph: Graph, weight: int) -> dict[int, Array]:
-    """The tensors that are parts of a weight, if it is used in no other way and they are all of it; else none."""
+    """The tensors that are parts of a weight, if it is used in no other way and they are all of it; else none.
+
+    The same part may be cut out several times.
+    """
     program = graph.program
     size = program.arrays[weight].size
     found: dict[int, Array] = {}
@@ -92,7 +96,8 @@ def _pieces(graph: Graph, weight: int) -> dict[int, Array]:
                 if not np.array_equal(taken, part) or not np.isin(taken, at).all():
                     return {}
                 (queue if taken.size == size else found)[output] = taken
-    every = np.concatenate([at.reshape(-1) for at in found.values()]) if found else np.zeros(0, int)
+    parts = {at.reshape(-1).tobytes(): at for at in found.values()}
+    every = np.concatenate([at.reshape(-1) for at in parts.values()]) if parts else np.zeros(0, int)
     if not np.array_equal(np.sort(every), np.arange(size)):
         return {}
     return dict(sorted(found.items(), key=lambda one: int(one[1].min())))
@@ -108,7 +113,9 @@ def _joined(name: str, shape: Shape, parts: Sequence[tuple[Link, Array]]) -> Lin
             flat = places.reshape(-1)
             order[at[flat >= 0]] = starts[one] + flat[flat >= 0]
     if all(sum(int((places >= 0).sum()) for places in link.places) == at.size for link, at in parts):
-        return link_of_places(name, shape, list(shapes), list(shapes.values()), order)
+        known = link_of_places(name, shape, list(shapes), list(shapes.values()), order)
+        if known is not None:
+            return known
     made = _made(parts, list(shapes), prod(shape))
     return Link(name, shape, tuple(shapes), tuple(shapes.values()), Computed(made), "values")
 

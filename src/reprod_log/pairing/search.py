@@ -42,7 +42,7 @@ About ten seconds; a clock would let the answer depend on what else the machine 
 takes 67 million."""
 _TRIAL = 30_000
 """What a trial costs beside the kernels that it runs."""
-_MOST_RIVALS = 6
+_MOST_RIVALS = 32
 _LIKELY = 8
 """Options that are tried before both programs are asked."""
 _AFTER_BRIDGE = 2
@@ -235,7 +235,7 @@ class Search:
                 continue
             if self.unassigned(at):
                 return at
-            self._run(at)
+            self.replay(at)
         return None
 
     def to_event(self, place: int) -> int:
@@ -245,7 +245,7 @@ class Search:
     def unassigned(self, place: int) -> int:
         return self.theirs.weights_into(place) & ~self.assigned
 
-    def _run(self, place: int) -> bool:
+    def replay(self, place: int) -> bool:
         kernel = self.theirs.program.kernels[place]
         try:
             given = {number: self.value(number) for number in kernel.inputs}
@@ -274,7 +274,8 @@ class Search:
             link = self.links.get(name)
             array = self.theirs.program.arrays[number]
             if link is not None:
-                array = link.apply([self.read(one) for one in link.sources]).astype(array.dtype)
+                made_of = [self.read(one) for one in link.sources]
+                array = link.apply(made_of).reshape(array.shape).astype(array.dtype)
             made = self.theirs.program.tensor(array)
         elif number in self.theirs.maker and not self.theirs.data[number]:
             place = self.theirs.maker[number]
@@ -412,20 +413,25 @@ class Search:
         ]
         if not alike:
             return
-        fitting = [(len(self.anchors), taken)]
+        fitting = [(self._anchored(), taken)]
         for option in alike[:_MOST_RIVALS]:
             if self._try_again(choice, option):
-                fitting.append((len(self.anchors), option))
-        fitting.sort(key=lambda one: -one[0])
+                fitting.append((self._anchored(), option))
+        fitting.sort(key=lambda one: one[0], reverse=True)
         (most, best), *rest = fitting
         # A twin with fewer anchors has wrong numbers for what is idle further on.
         others = [option for count, option in rest if count == most or not (option is taken or option in twins)]
-        choice.rivals = others
+        # The same weight in another order is no rival where it leads to fewer.
+        choice.rivals = [option for count, option in rest if count == most or same_form(option, best)]
         choice.options = [
             *others,
             *(one for one in choice.options if not any(one is other for other in (best, *others))),
         ]
         self._try_again(choice, best)
+
+    def _anchored(self) -> tuple[int, int]:
+        """How many tensors are the reference's, and how many with those that only their parts are."""
+        return sum(map(self._is_whole, self.anchors)), len(self.anchors)
 
     def _try_again(self, choice: _Choice, option: tuple[Link, ...]) -> bool:
         self.rewind(choice.trail)
@@ -514,7 +520,7 @@ class Search:
         self.level_trials += 1
         self.effort += _TRIAL
         self._take(choice, option)
-        if not self._run(choice.place):
+        if not self.replay(choice.place):
             return False
         self._advance(choice.place + 1)
         return not choice.pending

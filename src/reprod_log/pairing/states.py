@@ -79,12 +79,16 @@ def _zeros(graph: Graph) -> dict[int, Shape]:
         if number not in known and array.dtype.kind == "f" and array.size > 1 and not array.any()
     }
     found: dict[int, Shape] = {}
+    made: set[int] = set()
     for kernel in program.kernels:
         states = zeros.intersection(kernel.inputs)
         if states and any(graph.data[n] or graph.behind[n] for n in kernel.inputs if n not in states):
             found |= {n: tuple(size for size in program.arrays[n].shape if size != 1) for n in states}
-            # What comes of zeros here (the part of a state that a gate keeps) is none to begin with.
-            zeros.difference_update(kernel.outputs)
+            made.update(kernel.outputs)
+        elif not made.isdisjoint(kernel.inputs):
+            made.update(kernel.outputs)
+        # What comes of a state (the part that a gate keeps, a layer whose bias is zero) is none to begin with.
+        zeros.difference_update(made.intersection(kernel.outputs))
     return found
 
 
