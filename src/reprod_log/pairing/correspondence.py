@@ -193,13 +193,15 @@ def _by_order(
     pairs += tuple(pair for pair in _whole_units(links, source, target) if pair.target.path not in paired)
     here = run_model(source, given.inputs[0], values, side="source")
     there = run_model(target, given.inputs[1], {}, side="target")
+    # Behind a mistake the search goes by shapes, names and the order of use; roles in names come before these.
+    ordered = roles_together(list(_whole_units(_free(stored, links), source, target)))
+    known = [*links, *_links(source, target, ordered)]
     sources, targets = take_apart(
-        _open(source, {name for link in links for name in link.sources}), _open(target, {link.target for link in links})
+        _open(source, {name for link in known for name in link.sources}), _open(target, {link.target for link in known})
     )
-    ordered: list[UnitPair] = []
     for apart in (tuple[Unit, ...], vectors_apart):
         done = (*pairs, *ordered)
-        ours, theirs = (apart(units) for units in without_pairs(sources, targets, ordered))
+        ours, theirs = (apart(units) for units in without_pairs(sources, targets, done))
         ordered += _paired(
             in_order(
                 _items((*ours, *(pair.source for pair in done)), here),
