@@ -170,19 +170,6 @@ def _put_in_place(one: Operator, here: Trace, other: Operator, there: Trace) -> 
     both = zip(one.outputs, other.outputs, strict=False)
     if any(_leads_back({theirs: here.arrays[ours]}, there, here) for ours, theirs in both):
         return True
-    # Both may give other shapes, and meet a little later: a loss of every sample, and their mean.
-    later = [
-        [number for number in _from(two, trace)[:_NEAREST] if number not in trace.results]
-        for two, trace in ((one, here), (other, there))
-    ]
-    if any(
-        not _is_there(here.values[ours], there)
-        and not _is_there(there.values[theirs], here)
-        and _leads_back({theirs: here.arrays[ours]}, there, here)
-        for ours in later[0]
-        for theirs in later[1]
-    ):
-        return True
     # One line may make several tensors (a table of sines and one of cosines).
     lost = [_lost_at(*ones) for ones in ((one, here, there), (other, there, here))]
     several = dict(zip(lost[1], (here.arrays[ours] for ours in lost[0]), strict=False))
@@ -279,19 +266,7 @@ def _leads_back(instead: Mapping[int, Array], trace: Trace, other: Trace) -> boo
         back |= found
         put += [array for number, array in telling if number in found]
         looked_at += len(telling) - len(found)
-    return bool(back) or _ends_alike(values, instead, trace, other)
-
-
-def _ends_alike(values: Mapping[int, Array], instead: Collection[int], trace: Trace, other: Trace) -> bool:
-    """Whether one number that comes out in the end, such as a loss, was another one and is the other side's now."""
-    return any(
-        one in values
-        and one not in instead
-        and _is_no_constant(other.values[two])
-        and not _is_partner(other.arrays[two], trace.arrays[one])
-        and _is_partner(other.arrays[two], values[one])
-        for one, two in zip(trace.results, other.results, strict=False)
-    )
+    return bool(back)
 
 
 def _only_there(values: Array, trace: Trace, other: Trace) -> bool:

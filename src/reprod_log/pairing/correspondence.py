@@ -89,7 +89,9 @@ class Runs:
         if self.first is not None:
             off = Number(self.difference, ".1e")
             return message("transfer.models.differ", path=Name(self.first.target.path), difference=off)
-        return message("transfer.models.agree" if self.compared else "transfer.models.nothing", count=self.compared)
+        if not self.compared:
+            return message("transfer.models.nothing")
+        return message("transfer.models.agree", count=self.compared)
 
     def owners_agree(self, source: str, target: str) -> bool:
         """Whether the modules at two paths returned the same, as far as both returned anything."""

@@ -413,10 +413,10 @@ class Search:
         ]
         if not alike:
             return
-        fitting = [(self._anchored(), taken)]
+        fitting = [(len(self.anchors), taken)]
         for option in alike[:_MOST_RIVALS]:
             if self._try_again(choice, option):
-                fitting.append((self._anchored(), option))
+                fitting.append((len(self.anchors), option))
         fitting.sort(key=lambda one: one[0], reverse=True)
         (most, best), *rest = fitting
         # A twin with fewer anchors has wrong numbers for what is idle further on.
@@ -428,10 +428,6 @@ class Search:
             *(one for one in choice.options if not any(one is other for other in (best, *others))),
         ]
         self._try_again(choice, best)
-
-    def _anchored(self) -> tuple[int, int]:
-        """How many tensors are the reference's, and how many with those that only their parts are."""
-        return sum(map(self._is_whole, self.anchors)), len(self.anchors)
 
     def _try_again(self, choice: _Choice, option: tuple[Link, ...]) -> bool:
         self.rewind(choice.trail)

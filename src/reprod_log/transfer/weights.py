@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from reprod_log.capture.session import suppress_recording
 from reprod_log.errors import TransferError, UsageError
 from reprod_log.frameworks.side import Scope, Side
 from reprod_log.frameworks.tensors import plain_batch
@@ -86,7 +87,8 @@ class How:
         if found is None:
             batches = [(tuple(one) if isinstance(one, list) else one, None) for one in map(plain_batch, inputs)]
             sides, run = (Side(source), Side(target)), Scope(evaluation=True)
-            found = search_weight_map(*sides, batches[0], run, their_batch=batches[1])
+            with suppress_recording():
+                found = search_weight_map(*sides, batches[0], run, their_batch=batches[1])
         return Given(self.rename or {}, self.order, inputs, found)
 
 
