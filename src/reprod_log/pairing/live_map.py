@@ -115,7 +115,7 @@ def find_weight_map(
     tables = _tables(program, there)
     empty = _empty_tables(program, tables, reference, here)
     found = _searched(reference, program, tables - empty, here, there) if empty else WeightMap(())
-    if not found.agrees:
+    if not (found.agrees or found.is_known):
         found = _searched(reference, program, tables, here, there)
     if not found.agrees:
         return found
