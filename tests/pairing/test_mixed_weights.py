@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -188,3 +189,29 @@ def test_axes_are_told_by_values_when_several_are_one() -> None:
     assert axes is not None
     assert np.array_equal(seen(windows, axes, rows.shape), rows)
     assert view_of(rows[::-1], windows) is None
+
+
+NUMBERS = np.arange(24)
+SQUARE = np.arange(16).reshape(4, 4)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "shape", "places", "permuted", "turned"),
+    [
+        # A table of (places, heads) read as (heads, rows, columns), and with rows and columns exchanged.
+        (((9, 2),), (2, 3, 3), np.arange(18).reshape(3, 3, 2).transpose(2, 1, 0), True, False),
+        # Rows of a square matrix and a vector behind each other, as they are and turned: both are taken for the other.
+        (((4, 4), (4,)), (5, 4), np.concatenate([SQUARE, NUMBERS[None, 16:20]]), False, False),
+        (((4, 4), (4,)), (5, 4), np.concatenate([SQUARE.T, NUMBERS[None, 16:20]]), False, True),
+        (((4, 4), (4,)), (5, 4), np.concatenate([SQUARE[[1, 0, 2, 3]], NUMBERS[None, 16:20]]), True, False),
+    ],
+)
+def test_an_order_that_no_layout_asks_for_is_told(
+    shapes: Any, shape: Any, places: np.ndarray, permuted: bool, turned: bool
+) -> None:
+    sources = [f"weight{number}" for number in range(len(shapes))]
+    link = replace(
+        link_of_places("target", shape, sources, shapes, places),
+        recipe=Recipe(order=tuple(places.reshape(-1).tolist())),
+    )
+    assert (link.is_permuted, link.is_turned) == (permuted, turned)

@@ -327,7 +327,7 @@ def _reordered(weights: WeightMap, runs: Experiments) -> Iterator[Finding]:
     bare = [_bare(side) for side in (runs.ours, runs.theirs)]
     for link in weights.links:
         # Layers of both frameworks have layouts of their own; a tensor that is no layer's is loaded as it is.
-        turned = link.is_turned and link.sources[0] in bare[0] and link.target in bare[1]
+        turned = link.is_turned and not bare[0].isdisjoint(link.sources) and link.target in bare[1]
         if link.is_permuted or turned:
             yield told("cause.permuted_weight", source=Name(link.sources[0]), target=Name(link.target))
     names = [link.target for link in weights.links if link.is_computed]

@@ -143,19 +143,37 @@ class Link:
     @property
     def is_turned(self) -> bool:
         """Whether axes of one weight are exchanged though its shape would not ask for it."""
+        if isinstance(self.recipe, Recipe) and self.recipe.order is not None:
+            square = (len(set(shape)) == 1 < len(shape) for shape in self.source_shapes)
+            return any(one == "turned" and both for one, both in zip(self._orders_taken, square, strict=True))
         axes = self.recipe.axes if isinstance(self.recipe, Recipe) else None
         return axes is not None and self.source_shapes == (self.shape,) and axes != tuple(sorted(axes))
 
     @property
     def is_permuted(self) -> bool:
-        """Whether the elements of one weight stand in another order along its own axes: heads, channels."""
-        if not isinstance(self.recipe, Recipe) or (self.recipe.fold is None and self.recipe.order is None):
+        """Whether the elements of a weight stand in another order along its own axes: heads, channels, gates."""
+        if not isinstance(self.recipe, Recipe):
             return False
-        wide = tuple(n for n in self.source_shapes[0] if n > 1)
-        if self.recipe.fold is not None and tuple(n for n in self.recipe.fold if n > 1) == wide:
+        if self.recipe.order is not None:
+            return "other" in self._orders_taken
+        if self.recipe.fold is None or len(self.sources) > 1:
             return False
         forms = (sorted(n for n in shape if n > 1) for shape in (self.shape, *self.source_shapes))
-        return len(self.sources) == 1 and len({tuple(form) for form in forms}) == 1
+        wide = tuple(n for n in self.source_shapes[0] if n > 1)
+        finer = tuple(n for n in self.recipe.fold if n > 1) != wide
+        return finer and len({tuple(form) for form in forms}) == 1
+
+    @cached_property
+    def _orders_taken(self) -> tuple[str, ...]:
+        """For each source how its elements come in the target: "same", "turned" (axes in opposite order) or "other"."""
+        found = []
+        for places, shape in zip(self.places, self.source_shapes, strict=True):
+            taken = places[places >= 0]
+            turned = np.empty(prod(shape), int)
+            turned[np.arange(prod(shape)).reshape(shape).T.reshape(-1)] = np.arange(prod(shape))
+            ways = (("same", taken), ("turned", turned[taken]))
+            found.append(next((name for name, one in ways if bool((np.diff(one) > 0).all())), "other"))
+        return tuple(found)
 
     def apply(self, arrays: Sequence[Array]) -> Array:
         if isinstance(self.recipe, TensorView):
