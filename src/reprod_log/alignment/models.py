@@ -43,6 +43,8 @@ from reprod_log.verdict import CalibratedPolicy, Limit, Policy
 from reprod_log.verdict.policy import patterns
 
 _MOST_SHOWN = 24
+_OF_LAYERS = ("weight", "kernel")
+"""Names that only tensors of layers have."""
 
 
 @suppress_recording()
@@ -336,12 +338,12 @@ def _reordered(weights: WeightMap, runs: Experiments) -> Iterator[Finding]:
 
 
 def _bare(side: Side) -> frozenset[str]:
-    """Parameters that belong to no known layer."""
+    """Parameters that belong to no layer; a class of one's own whose tensor is a weight or kernel has a layout, too."""
     return frozenset(
         join(name, unit.path)
         for name, model in as_mapping(side.model).items()
         for unit in survey(model).units
-        if unit.kind == BARE
+        if unit.kind == BARE and unit.path.rpartition(".")[2] not in _OF_LAYERS
     )
 
 
