@@ -59,7 +59,7 @@ def load_weights(
     if fixed := _fixed(ours, theirs):
         return replace(as_loaded(ours, theirs, found), notes=fixed)
     if found.agrees and obeys(found, rename):
-        return as_loaded(ours, write_weights(theirs, found.apply(read_weights(ours).__getitem__)), found)
+        return _written(found, ours, theirs)
     try:
         with stage(message("progress.transfer")):
             done, links = transferred(ours, theirs, batch[0], rename, left, found)
@@ -92,7 +92,9 @@ def as_loaded(ours: Side, theirs: Side, found: WeightMap) -> Loaded:
 
 
 def _written(found: WeightMap, ours: Side, theirs: Side) -> Loaded:
-    return Loaded(write_weights(theirs, found.apply(read_weights(ours).__getitem__)), found)
+    side = write_weights(theirs, found.apply(read_weights(ours).__getitem__))
+    # A narrow type has only rounded values of them.
+    return Loaded(side, found if _is_loaded(found, ours, side) else None)
 
 
 def _is_loaded(found: WeightMap, ours: Side, theirs: Side) -> bool:

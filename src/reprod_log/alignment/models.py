@@ -43,8 +43,8 @@ from reprod_log.verdict import CalibratedPolicy, Limit, Policy
 from reprod_log.verdict.policy import patterns
 
 _MOST_SHOWN = 24
-_OF_LAYERS = ("weight", "kernel")
-"""Names that only tensors of layers have."""
+_LAYOUTS_APART = {"weight", "kernel"}
+"""Names of one tensor in frameworks that keep its axes in opposite orders: it is never loaded by name."""
 
 
 @suppress_recording()
@@ -329,7 +329,8 @@ def _reordered(weights: WeightMap, runs: Experiments) -> Iterator[Finding]:
     bare = [_bare(side) for side in (runs.ours, runs.theirs)]
     for link in weights.links:
         # Layers of both frameworks have layouts of their own; a tensor that is no layer's is loaded as it is.
-        turned = link.is_turned and not bare[0].isdisjoint(link.sources) and link.target in bare[1]
+        loadable = {name.rpartition(".")[2] for name in (link.target, *link.sources)} != _LAYOUTS_APART
+        turned = link.is_turned and loadable and not bare[0].isdisjoint(link.sources) and link.target in bare[1]
         if link.is_permuted or turned:
             yield told("cause.permuted_weight", source=Name(link.sources[0]), target=Name(link.target))
     names = [link.target for link in weights.links if link.is_computed]
@@ -338,12 +339,12 @@ def _reordered(weights: WeightMap, runs: Experiments) -> Iterator[Finding]:
 
 
 def _bare(side: Side) -> frozenset[str]:
-    """Parameters that belong to no layer; a class of one's own whose tensor is a weight or kernel has a layout, too."""
+    """Parameters that belong to no known layer."""
     return frozenset(
         join(name, unit.path)
         for name, model in as_mapping(side.model).items()
         for unit in survey(model).units
-        if unit.kind == BARE and unit.path.rpartition(".")[2] not in _OF_LAYERS
+        if unit.kind == BARE
     )
 
 

@@ -184,7 +184,7 @@ def run_model(survey: Survey, inputs: Inputs, arrays: Mapping[str, Array], *, si
 
     The whole model runs in evaluation mode, with some tensors (by name) holding other values for the time.
     """
-    arguments, keywords = call_form(inputs)
+    arguments, keywords = _call_form(inputs)
     paths = dict.fromkeys(unit.owner for unit in survey.units)
     try:
         return survey.live.calls(arguments, keywords, paths=paths, arrays=arrays)
@@ -194,8 +194,7 @@ def run_model(survey: Survey, inputs: Inputs, arrays: Mapping[str, Array], *, si
         ) from error
 
 
-def call_form(inputs: Inputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The positional and the named arguments of a call of the whole model."""
+def _call_form(inputs: Inputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
     inputs = plain_batch(inputs)
     if isinstance(inputs, np.ndarray):
         return (inputs,), {}
