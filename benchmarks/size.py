@@ -1,7 +1,7 @@
 """Size: the memory that `align_models` takes for each parameter, for growing models and numbers of steps.
 
     python benchmarks/size.py [--widths 256 512 1024] [--steps 1 2 4] [--folder FOLDER] [--stages]
-    python benchmarks/size.py --published resnet50 bert-base
+    python benchmarks/size.py --published resnet50 bert-base vit-b gpt2
     python benchmarks/size.py --decoder 2048 18 32000 --folder FOLDER [--wrong 9]
 
 A transformer of torch against the same of paddle, two AdamW steps and more, each case in a process of its own. Private
@@ -67,22 +67,30 @@ def private_bytes() -> int:
     raise SystemExit("this benchmark reads /proc/self/status, which this system does not have")
 
 
-def transformers(width: int, depth: int = 4, words: int = 2000) -> tuple[Any, Any, Any]:
-    """The same encoder in torch and paddle, and a batch of 4 x 16 words."""
+def transformers(width: int, depth: int = 4, words: int = 2000, form: str = "words") -> tuple[Any, Any, Any]:
+    """The same transformer in torch and paddle, and a batch of 4 x 16 words or of two images."""
     import numpy as np
     import paddle
     import torch
 
     torch.manual_seed(0)
     paddle.seed(0)
-    ours = encoder(torch.nn, torch.nn.Module, torch.softmax, width, depth, words)
-    theirs = encoder(paddle.nn, paddle.nn.Layer, paddle.nn.functional.softmax, width, depth, words)
-    return ours, theirs, np.random.default_rng(0).integers(0, words, (4, 16))
+    ours, theirs = (transformer(library, width, depth, words, form) for library in (torch, paddle))
+    rng = np.random.default_rng(0)
+    if form == "images":
+        return ours, theirs, rng.standard_normal((2, 3, 224, 224)).astype(np.float32)
+    return ours, theirs, rng.integers(0, words, (4, 16))
 
 
-def encoder(nn: Any, module: Any, softmax: Any, width: int, depth: int, words: int) -> Any:
-    """A transformer encoder with a head, of the layers of either framework."""
-    heads = max(width // 64, 1)
+def transformer(library: Any, width: int, depth: int, words: int, form: str) -> Any:
+    """A transformer with a head, of the layers of either framework.
+
+    "words" reads words, "causal" has positions, looks back only and shares the embedding with its head (GPT-2),
+    "images" reads patches of 16 x 16 behind a learned token (ViT).
+    """
+    nn, softmax = library.nn, library.nn.functional.softmax
+    module = nn.Module if hasattr(nn, "Module") else nn.Layer
+    heads, places = max(width // 64, 1), 1024 if form == "causal" else 197
 
     class Block(module):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -94,29 +102,48 @@ def encoder(nn: Any, module: Any, softmax: Any, width: int, depth: int, words: i
         def forward(self, x: Any) -> Any:
             normed = self.norm1(x)
             q, k, v = (self.split(one(normed)) for one in (self.query, self.key, self.value))
-            weights = softmax((q * (width // heads) ** -0.5) @ k.swapaxes(-1, -2), -1)
-            together = (weights @ v).swapaxes(1, 2).reshape([x.shape[0], x.shape[1], width])
+            scores = (q * (width // heads) ** -0.5) @ k.swapaxes(-1, -2)
+            if form == "causal":
+                scores = scores + library.triu(library.full_like(scores, -1e9), 1)
+            together = (softmax(scores, -1) @ v).swapaxes(1, 2).reshape([x.shape[0], x.shape[1], width])
             x = x + self.out(together)
             return x + self.narrow(self.act(self.wide(self.norm2(x))))
 
         def split(self, x: Any) -> Any:
             return x.reshape([x.shape[0], x.shape[1], heads, width // heads]).swapaxes(1, 2)
 
-    class Encoder(module):  # type: ignore[misc]
+    class Transformer(module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
-            self.embedding = nn.Embedding(words, width)
             blocks = [Block() for _ in range(depth)]
             self.blocks = nn.ModuleList(blocks) if hasattr(nn, "ModuleList") else nn.LayerList(blocks)
-            self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, words)
+            self.norm = nn.LayerNorm(width)
+            if form == "images":
+                conv = nn.Conv2d if hasattr(nn, "Conv2d") else nn.Conv2D
+                self.patches, self.token = conv(3, width, 16, 16), nn.Embedding(1, width)
+            else:
+                self.embedding = nn.Embedding(words, width)
+            if form != "words":
+                self.positions = nn.Embedding(places, width)
+            if form != "causal":
+                self.head = nn.Linear(width, words)
 
-        def forward(self, tokens: Any) -> Any:
-            x = self.embedding(tokens)
+        def forward(self, x: Any) -> Any:
+            if form == "images":
+                x = self.patches(x).flatten(2).swapaxes(1, 2)
+                x = library.concat([self.token.weight.expand([x.shape[0], 1, width]), x], 1)
+            else:
+                x = self.embedding(x)
+            if form != "words":
+                x = x + self.positions(library.arange(x.shape[1]))
             for block in self.blocks:
                 x = block(x)
-            return self.head(self.norm(x).mean(1))
+            x = self.norm(x)
+            if form == "causal":
+                return x[:, -1] @ self.embedding.weight.swapaxes(0, 1)
+            return self.head(x[:, 0] if form == "images" else x.mean(1))
 
-    return Encoder()
+    return Transformer()
 
 
 def resnets() -> tuple[Any, Any, Any]:
@@ -267,9 +294,10 @@ def published(name: str) -> tuple[Any, Any, Any]:
     """A model of a published size."""
     if name == "resnet50":
         return resnets()
-    if name == "bert-base":
-        return transformers(768, 12, 30522)
-    raise SystemExit(f"no published size {name!r}; known are resnet50, bert-base")
+    known = {"bert-base": (30522, "words"), "gpt2": (50257, "causal"), "vit-b": (1000, "images")}
+    if name in known:
+        return transformers(768, 12, *known[name])
+    raise SystemExit(f"no published size {name!r}; known are resnet50, {', '.join(known)}")
 
 
 def measured(model: str, steps: int, folder: str | None, stages: bool) -> Measured:

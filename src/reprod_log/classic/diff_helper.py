@@ -6,16 +6,16 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from reprod_log.classic.difference import check_data, compute_diff
+from reprod_log.classic.loaded import load_log
 from reprod_log.classic.text import check_print_diff, stamped
 from reprod_log.errors import ClassicUsageError, UnreadableFile, UsageError
-from reprod_log.recording.entry import gc_paused, is_masked
+from reprod_log.recording.entry import gc_paused
 from reprod_log.recording.files import replacing
-from reprod_log.recording.npy import read_content
 from reprod_log.recording.stores import existing
 
 
@@ -37,20 +37,17 @@ class ReprodDiffHelper:
     diff_dict: dict[str, Any]
 
     def load_info(self, path: str | os.PathLike[str], trust: bool = False) -> dict[str, Any]:
-        """The dict that `ReprodLogger.save` wrote, in its order.
+        """The dict that `ReprodLogger.save` wrote, in its order; large arrays are read when they are looked at.
 
         Reading runs no code from the file; `trust=True` lifts that for files you made yourself.
         """
         found = existing(Path(path))
         with gc_paused():
-            content = read_content(found, trust=trust)
-            if not isinstance(content, dict):
-                shape = f" of shape {list(content.shape)}" if isinstance(content, np.ndarray) else ""
-                raise UnreadableFile(
-                    f"{found} holds a {type(content).__name__}{shape}, not a log saved by ReprodLogger"
-                )
-            copied: dict[str, Any] = _owned(content, {})
-        return copied
+            content = load_log(found, trust=trust)
+        if not isinstance(content, dict):
+            shape = f" of shape {list(content.shape)}" if isinstance(content, np.ndarray) else ""
+            raise UnreadableFile(f"{found} holds a {type(content).__name__}{shape}, not a log saved by ReprodLogger")
+        return content
 
     def compare_info(
         self, info1: Mapping[str, Any], info2: Mapping[str, Any], equal_nan: bool = False
@@ -101,35 +98,3 @@ def _print(line: str) -> None:
     except (OSError, ValueError):
         # The reader has gone, or standard output is closed.
         return
-
-
-def _owned(value: Any, copies: dict[int, Any]) -> Any:
-    """Arrays of the caller's own that can be written to, as 1.0.1 gave them; one that stands twice is copied once."""
-    if isinstance(value, dict):
-        return {key: _owned(one, copies) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(_owned(one, copies) for one in value)
-    if not isinstance(value, np.ndarray):
-        return value
-    if id(value) not in copies:
-        copies[id(value)] = _copied(value) if value.dtype.isnative else value.astype(value.dtype.newbyteorder("="))
-    return copies[id(value)]
-
-
-def _copied(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """A copy whose memory is a bytearray, as that of an array from a pickle is bytes.
-
-    numpy asks for huge pages when it allocates; where those are dear (virtual machines), copying takes fifteen times
-    as long.
-    """
-    if is_masked(array) or array.dtype.char in "gG":
-        # A mask is more than bytes; a longdouble wants memory that a bytearray does not have.
-        return array.copy()
-    if array.flags.c_contiguous and array.dtype.kind in "biufc" and array.size:
-        return np.ndarray(array.shape, array.dtype, bytearray(array.data))
-    order: Literal["C", "F"] = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
-    if array.dtype.hasobject or not array.size or not (array.flags.c_contiguous or array.flags.f_contiguous):
-        return np.array(array)
-    return np.frombuffer(bytearray(array.ravel(order).view(np.uint8).data), array.dtype).reshape(
-        array.shape, order=order
-    )

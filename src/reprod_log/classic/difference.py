@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from reprod_log.classic.loaded import ORDINARY, Stored, stored
 from reprod_log.errors import ClassicUsageError, UnmatchedKeys, listed, near_names
 from reprod_log.frameworks.tensors import to_numpy
 from reprod_log.recording import Array, dtype_name
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
 _AGREES = 1e-3
 """A statistic in the arrays' own precision is shown when it is this close to the exact one; else it lied."""
 
-
-_ORDINARY = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
 _NUMBERS = (int, float, complex, np.number)
+_PIECE = 1 << 16
+"""Elements that are compared at a time: three such arrays fit the cache."""
 _SMALLEST = 1e-30
 """A float32 below this begins to lose digits when it is divided by the number of elements."""
 
@@ -71,8 +72,8 @@ def compute_diff(data1: Mapping[str, Any], data2: Mapping[str, Any], equal_nan: 
     found: dict[str, Any] = {}
     # Around all of them: for a small array it takes longer than the arithmetic.
     with np.errstate(all="ignore"):
-        for key, one in data1.items():
-            found[key] = _diff(one, data2[key], equal_nan) if key in data2 else _alone("first")
+        for key in data1:
+            found[key] = _diff(stored(data1, key), stored(data2, key), equal_nan) if key in data2 else _alone("first")
     for key in data2:
         if key not in data1:
             found[key] = _alone("second")
@@ -84,10 +85,13 @@ def _diff(one: Any, two: Any, equal_nan: bool) -> dict[str, Any]:
         return compute_diff(one, two, equal_nan)
     if isinstance(one, dict) or isinstance(two, dict):
         return _nothing(f"one side is a dict, the other {type(two if isinstance(one, dict) else one).__name__}")
-    return array_difference(_array(one), _array(two), equal_nan=equal_nan)
+    in_pieces = _in_pieces(one, two) if isinstance(one, Stored) and isinstance(two, Stored) else None
+    return in_pieces or array_difference(_array(one), _array(two), equal_nan=equal_nan)
 
 
 def _array(value: Any) -> Array:
+    if isinstance(value, Stored):
+        return value.array()
     if isinstance(value, np.ndarray):
         return value
     return to_numpy(value)
@@ -164,15 +168,43 @@ def _plain(one: Array, two: Array) -> Difference | None:
     numpy sums a contiguous array in pairs, so its mean is good to some last digits unless something overflows or is too
     small for the digits that there are.
     """
-    if one.dtype not in _ORDINARY or one.dtype != two.dtype or one.shape != two.shape or not one.size:
+    if one.dtype not in ORDINARY or one.dtype != two.dtype or one.shape != two.shape or not one.size:
         return None
     own = np.asarray(one - two)
     # In place: fresh memory for large arrays costs more than the arithmetic.
     np.abs(own, out=own)
-    shown = (own.mean(), own.max(), own.min())
-    if not own.flags.c_contiguous or not math.isfinite(shown[0]) or not math.isfinite(shown[1]):
+    return _truthful(own.mean(), own.max(), own.min()) if own.flags.c_contiguous else None
+
+
+def _in_pieces(one: Stored, two: Stored) -> Difference | None:
+    """`_plain` of arrays that stay in their files, to the same bits: pieces that fit the cache are added up in the tree
+    in which numpy adds up a contiguous array."""
+    if one.dtype != two.dtype or one.shape != two.shape:
         return None
-    return Difference(*shown) if shown[1] == 0 or shown[0] > _SMALLEST else None
+    rooms = [np.empty(_PIECE, one.dtype) for _ in range(3)]
+
+    def added(start: int, count: int) -> tuple[Any, Any, Any]:
+        """Sum, largest and smallest of these differences."""
+        if count > _PIECE:
+            half = count // 2
+            half -= half % 8
+            (total, most, least), (more, other, another) = added(start, half), added(start + half, count - half)
+            return total + more, np.maximum(most, other), np.minimum(least, another)
+        ours, theirs, own = (room[:count] for room in rooms)
+        np.subtract(one.piece(start, ours), two.piece(start, theirs), out=own)
+        np.abs(own, out=own)
+        return own.sum(), own.max(), own.min()
+
+    total, most, least = added(0, one.size)
+    for side in (one, two):
+        side.file.check()
+    return _truthful(one.dtype.type(total / one.size), most, least)
+
+
+def _truthful(mean: Any, most: Any, least: Any) -> Difference | None:
+    if not math.isfinite(mean) or not math.isfinite(most):
+        return None
+    return Difference(mean, most, least) if most == 0 or mean > _SMALLEST else None
 
 
 def _statistics(one: Array, two: Array, measured: Measurement) -> tuple[Any, Any, Any]:

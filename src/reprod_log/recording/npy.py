@@ -26,7 +26,7 @@ MAGIC = b"\x93NUMPY"
 _HARMLESS_BYTES = 1 << 26
 _MOST_GROWTH = 16
 """Lists and texts in a file may become arrays of 64 MB in all, or of sixteen times the file's size."""
-_MAP_FROM = 1 << 26
+MAP_FROM = 1 << 26
 """Files from this size on are mapped; smaller ones are read, because a mapped file must not be rewritten in place."""
 
 _HEADER_ROOM = 1 << 16
@@ -65,11 +65,8 @@ def _while_whole(entry: Entry, path: Path) -> Entry:
     Looking at pages of a file that became shorter would end the process.
     """
     array = entry.array()
-    base: Any = array
-    while isinstance(base, np.ndarray):
-        base = base.base
-    whole = base.obj if isinstance(base, memoryview) else base
-    if not isinstance(whole, mmap.mmap):
+    whole = the_mapping(array)
+    if whole is None:
         return entry
 
     def read() -> Array:
@@ -78,6 +75,15 @@ def _while_whole(entry: Entry, path: Path) -> Entry:
         return array
 
     return replace(entry, read=read)
+
+
+def the_mapping(array: Array) -> mmap.mmap | None:
+    """The mapping of a file that an array is a view of, if it is one."""
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    whole = base.obj if isinstance(base, memoryview) else base
+    return whole if isinstance(whole, mmap.mmap) else None
 
 
 def save_recording(recording: Recording, path: Path) -> Path:
@@ -188,8 +194,9 @@ def _buffer(path: Path) -> memoryview:
     if is_remote(path):
         # A classic file is one pickle from end to end, so there is no part of it to ask for.
         return memoryview(read_range(path, 0, path.stat().st_size))
-    head = first_bytes(path, _MAP_FROM)
-    return memoryview(head) if len(head) < _MAP_FROM else memoryview(mapped(path))
+    if path.stat().st_size >= MAP_FROM:
+        return memoryview(mapped(path))
+    return memoryview(first_bytes(path, MAP_FROM))
 
 
 def read_header(file: IO[bytes], *, where: str) -> Header:
