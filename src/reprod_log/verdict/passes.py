@@ -207,13 +207,14 @@ def _distances(
             share = _measured(one, other).rmse / size
             usual.setdefault((one.key.step, one.key.phase), []).append(share)
             single[one.series] = max(single.get(one.series, 0.0), share)
+    medians = {group: _median(shares) for group, shares in usual.items()}
     for one in rows:
         measured, size = _measured(one, other), _measured(one, other).reference.rms
         if not size > 0 or not measured.rmse <= policy.noise_only * size:
             # Its true value is zero, or the other side does not measure it.
             continue
         # A kernel may be exact at one entry, and one loss may hit its rounded value by luck.
-        pooled = _median(usual[one.key.step, one.key.phase])
+        pooled = medians[one.key.step, one.key.phase]
         if measured.count == 1:
             pooled = max(pooled, single[one.series])
         below = max(measured.rmse, pooled * size) + floor.rounding(one, size) + one.constant * size
