@@ -56,6 +56,13 @@ def test_right_port_is_aligned_with_gradients_and_updates(kind):
     assert {one.key.run.partition(".")[0] for one in found.verdict.judgements} >= {"", "isolated", "injected"}
 
 
+def test_right_port_with_channels_last_is_aligned_without_a_loss():
+    found = align_models(models.made(models.ConvNet), port_of(models.ConvNet), models.batch_for(models.ConvNet))
+    assert found.status is Status.PASS, str(found)
+    # Without a loss only the whole model alone has a gradient of its input.
+    assert any(one.key.phase == "backward" and not one.key.path for one in found.verdict.judgements)
+
+
 MISTAKES = [
     (models.Mlp, {"eps": 1e-3}, ("norm",)),
     (models.Mlp, {"eps": 1e-6}, ("norm",)),

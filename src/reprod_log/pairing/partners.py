@@ -77,7 +77,9 @@ class Partners:
             if path is None or (key.phase == "backward" and key.path in self.unasked):
                 return None
             roles = (key.role, f"{key.role}.0", key.role.removesuffix(".0"))
-            pairs = (self._pair(entry, replace(key, path=path, role=role), None) for role in roles)
+            # Alone it is given the same, in the layout that it has in the run of the whole.
+            _, view = self.found.places.get((key.path, key.call, key.role.partition("~")[0]), ("", None))
+            pairs = (self._pair(entry, replace(key, path=path, role=role), view) for role in roles)
             return next((pair for pair in pairs if pair is not None), None)
         base, mark, rest = key.role.partition("~")
         place = self.found.places.get((key.path, key.call, base))
@@ -102,6 +104,8 @@ class Partners:
             # Found in the first step; a later one may have more or fewer rows.
             view = replace(view, shape=entry.shape)
         elif other.shape != entry.shape:
+            if not _same_form(entry, other):
+                return None
             view = View(message("view.values_reshaped"), shape=entry.shape)
         if view is not None and view.axes is None and is_result(entry.key, self.roots) and not _same_form(entry, other):
             # Whoever uses what a program returns depends on its shape.
