@@ -14,7 +14,7 @@ import numpy as np
 from reprod_log.errors import CaptureError, UsageError
 from reprod_log.frameworks.contract import Call, Cotangent, Evaluated, Framework, ModuleFacts, Programs
 from reprod_log.frameworks.nests import filled, flatten, is_portable, mapped
-from reprod_log.frameworks.side import Batch, Masks, Scope, Side, check_number
+from reprod_log.frameworks.side import Batch, Masks, Scope, Side, arguments_of, check_number
 from reprod_log.frameworks.tensors import cast_floating
 from reprod_log.frameworks.trees import Computed, Draw, Engine, Leaves, Model, Taps, Updates
 from reprod_log.frameworks.values import Channels, Place, Put
@@ -146,10 +146,8 @@ class Running:
 
     def called(self, arrays: Mapping[str, Any], inputs: Any, taps: Taps) -> tuple[Any, Mapping[str, Any]]:
         """What the model makes of the inputs, and its arrays after that."""
-        started = self.model.start(arrays, self.scope)
-        with started.listening(taps):
-            outputs = self.side.call(started, inputs)
-        return outputs, {**arrays, **started.after()}
+        outputs, after = self.model.call("", *arguments_of(inputs), arrays, self.scope, taps)
+        return outputs, {**arrays, **after}
 
     def of_training(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
         return {path: arrays[path] for path in arrays if path in self.trained}
@@ -348,11 +346,11 @@ class Alone:
         weights = {name[2:]: one for name, one in leaves.items() if name.startswith("w:")}
         inner = {name[2:]: one for name, one in leaves.items() if name.startswith("x:")}
         args, kwargs = (filled(nest, inner, "input") for nest in self._given)
-        started = self.running.model.start({**self.running.arrays, **weights}, self.running.scope)
-        with started.listening(taps):
-            found = dict(self.engine.tensors_in(started.part(self.path)(*args, **kwargs), "output"))
+        arrays = {**self.running.arrays, **weights}
+        output, after = self.running.model.call(self.path, args, kwargs, arrays, self.running.scope, taps)
+        found = dict(self.engine.tensors_in(output, "output"))
         self._roles = list(found)
-        return found, started.after()
+        return found, after
 
     def weights(self, cotangent: Cotangent) -> dict[str, Any]:
         """What floating outputs are weighted with for the backward pass, by role."""

@@ -12,10 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from reprod_log.frameworks.contract import Kernel, Operator, Program, Trace
-from reprod_log.frameworks.jax.jaxprs import CALLS, Evaluator, bound, line_of, path_of
-from reprod_log.frameworks.jax.marks import MARK, Mark, is_array
+from reprod_log.frameworks.jax.engine import ENGINE
+from reprod_log.frameworks.jax.jaxprs import CALLS, MARK, Evaluator, Mark, bound, line_of, path_of
 from reprod_log.frameworks.jax.model import to_array
-from reprod_log.frameworks.nests import flatten
 from reprod_log.recording import Array
 
 _PLAIN = ("convert_element_type", "copy", "copy_p", "stop_gradient", "optimization_barrier")
@@ -170,7 +169,7 @@ def recorded(
         if path in named:
             program.weights[recorder.number(one)] = path
     for name, nest in zip(("input", "target"), batch, strict=True):
-        program.given |= {role: recorder.number(one) for role, one in flatten(nest, name) if is_array(one)}
+        program.given |= {role: recorder.number(one) for role, one in ENGINE.tensors_in(nest, name)}
     results = recorder.run(traced.jaxpr, traced.consts, jax.tree.leaves((copies, *batch)))
     # A dictionary's leaves come sorted by name; roles are wanted in the order of the program.
     found = dict(zip(sorted(shapes), results, strict=True))
@@ -181,7 +180,7 @@ def recorded(
 def trace(function: Callable[..., dict[str, Any]], args: tuple[Any, ...], weights: Mapping[str, Any] | None) -> Trace:
     """Every operator of a function that gives tensors by role, with gradients of the weighted sum of these."""
     jaxpr, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
-    leaves = [jnp.copy(one) if is_array(one) else one for one in jax.tree.leaves(args)]
+    leaves = [jnp.copy(one) if ENGINE.is_tensor(one) else one for one in jax.tree.leaves(args)]
     program = JaxProgram()
     recorder = _Recorder(program, {})
     for one in leaves:

@@ -11,10 +11,9 @@ import keras
 
 from reprod_log.frameworks.contract import Capability, Listener, TensorFacts
 from reprod_log.frameworks.keras.backends import engine
+from reprod_log.frameworks.keras.calls import KerasTaps, KerasWatch
 from reprod_log.frameworks.keras.models import KerasModel, is_model, model_of, to_array
 from reprod_log.frameworks.keras.optimizers import KerasUpdates
-from reprod_log.frameworks.keras.taps import KerasTaps
-from reprod_log.frameworks.keras.watching import KerasWatch
 from reprod_log.frameworks.programs import Running, TreePrograms
 from reprod_log.frameworks.trees import Engine, Updates
 from reprod_log.recording import Array
