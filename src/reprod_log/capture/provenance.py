@@ -50,7 +50,7 @@ def provenance_of(
     process = framework.eager
     return current_provenance(
         framework=framework.name,
-        framework_version=process.version(),
+        framework_version=framework.version,
         device=_most(devices),
         dtype=_most({name: count for name, count in dtypes.items() if "float" in name} or dtypes),
         seeds=process.seeds(),

@@ -564,9 +564,6 @@ class Eager(Protocol):
 
     # the framework as a part of the process
 
-    def version(self) -> str:
-        return ""
-
     def threads(self) -> int | None:
         return None
 
@@ -803,8 +800,6 @@ class Framework:
     @property
     def version(self) -> str:
         """The version of the framework in this process; '' when it does not tell."""
-        if self.parts is not None:
-            return self.parts.version()
         return str(getattr(sys.modules.get(self.name), "__version__", ""))
 
     @property
