@@ -243,22 +243,20 @@ def _started(side: Side, path: str | None, scope: Scope, *, compiled: bool = Fal
 @contextmanager
 def _emulated(framework: Framework, made: Any, scope: Scope) -> Iterator[None]:
     """Kernels in a narrow type; where the model itself is not of it, during its calls, as autocast chooses them."""
-    emulation = framework.eager.operators
-    assert emulation is not None
     with ExitStack() as undo:
         if scope.dtype is None:
             for model in as_mapping(made).values():
-                undo.callback(_autocast_calls(framework, model, emulation.autocast, scope.emulated))
-        undo.enter_context(emulation.emulated(scope.emulated))
+                undo.callback(_autocast_calls(framework, model, scope.emulated))
+        undo.enter_context(framework.eager.emulated(scope.emulated))
         yield
 
 
-def _autocast_calls(framework: Framework, model: Any, autocast: Callable[[str], Any], dtype: str) -> Undo:
+def _autocast_calls(framework: Framework, model: Any, dtype: str) -> Undo:
     opened: list[ExitStack] = []
 
     def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         opened.append(ExitStack())
-        opened[-1].enter_context(autocast(dtype))
+        opened[-1].enter_context(framework.eager.autocast(dtype))
 
     def after(output: Any) -> None:
         opened.pop().close()

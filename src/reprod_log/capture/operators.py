@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from reprod_log.frameworks import Framework, known_names
-from reprod_log.frameworks.contract import Kernel, Operator, Operators, Program, Trace, no_operators
+from reprod_log.frameworks.contract import Eager, Kernel, Operator, Program, Trace, no_operators
 from reprod_log.frameworks.nests import flatten, mapped
 from reprod_log.frameworks.tensors import to_numpy
 from reprod_log.recording import Array
@@ -35,11 +35,10 @@ _MOST_GIVEN = 5
 """Kernels with more plain arguments than this were called by a framework's function, and its user wrote few of them."""
 
 
-def _operators(framework: Framework) -> Operators:
-    found = framework.eager.operators
-    if found is None:
+def _operators(framework: Framework) -> Eager:
+    if "operators" not in framework.can:
         raise no_operators(framework)
-    return found
+    return framework.eager
 
 
 class OperatorTrace:
@@ -255,11 +254,11 @@ class ProgramRecorder:
     @contextmanager
     def recording(self, modules: Mapping[str, Any], *, gradients: bool = False) -> Iterator[None]:
         """While it lasts, every kernel is recorded, with the module that calls it."""
-        operators, hooks = _operators(self._framework), self._framework.eager
+        eager = _operators(self._framework)
         with ExitStack() as undo:
             for path, module in modules.items():
-                undo.callback(hooks.on_call(module, self._enter(path), self._leave))
-            undo.enter_context(operators.each_kernel(self._call, gradients=gradients))
+                undo.callback(eager.on_call(module, self._enter(path), self._leave))
+            undo.enter_context(eager.each_kernel(self._call, gradients=gradients))
             yield
 
     def _enter(self, path: str) -> Callable[[Any, Any], None]:

@@ -90,8 +90,7 @@ def _places(framework: Framework, tree: Tree, mesh: Any) -> tuple[MeshPlace, ...
     else:
         modules = [*tree.wrappers, *(node.module for node in tree.nodes)]
         tensors = [slot.tensor for slot in tree.slots]
-        distributed = framework.distributed
-        found = () if distributed is None else distributed.mesh(mesh, modules, tensors)
+        found = framework.eager.mesh(mesh, modules, tensors)
     if found is None:
         raise UsageError(
             f"mesh must be {framework.name}'s own mesh of processes or the sizes of its axes by name, not a "

@@ -12,16 +12,16 @@ from paddle.jit.dy2static.program_translator import ProgramTranslator
 
 from reprod_log.frameworks.contract import Framework, Switch
 from reprod_log.frameworks.hooks import temporarily
-from reprod_log.frameworks.paddle import distributed, export, tensors
+from reprod_log.frameworks.paddle import tensors
+from reprod_log.frameworks.paddle.distributed import PaddleDistributed
+from reprod_log.frameworks.paddle.export import PaddleExport
 from reprod_log.frameworks.paddle.modules import PaddleModules
 from reprod_log.frameworks.paddle.operators import PaddleOperators, widened_casts
 from reprod_log.frameworks.paddle.optimizers import PaddleOptimizers
 
 
-class Paddle(PaddleModules, PaddleOptimizers):
+class Paddle(PaddleModules, PaddleOptimizers, PaddleOperators, PaddleDistributed, PaddleExport):
     """Also as a part of the process: threads, random numbers, switches."""
-
-    operators = PaddleOperators()
 
     def threads(self) -> int | None:
         # paddle uses one thread by default.
@@ -84,4 +84,4 @@ def _flag(name: str, wanted: Any, why: str) -> Switch:
     )
 
 
-FRAMEWORK = Framework("paddle", tensors, Paddle(), distributed=distributed, export=export)
+FRAMEWORK = Framework("paddle", tensors, Paddle())

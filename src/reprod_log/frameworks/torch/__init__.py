@@ -14,16 +14,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from reprod_log.frameworks.contract import Framework, Switch
 from reprod_log.frameworks.hooks import temporarily
-from reprod_log.frameworks.torch import distributed, export, tensors
+from reprod_log.frameworks.torch import tensors
+from reprod_log.frameworks.torch.distributed import TorchDistributed
+from reprod_log.frameworks.torch.export import TorchExport
 from reprod_log.frameworks.torch.modules import TorchModules
 from reprod_log.frameworks.torch.operators import TorchOperators
 from reprod_log.frameworks.torch.optimizers import TorchOptimizers
 
 
-class Torch(TorchModules, TorchOptimizers):
+class Torch(TorchModules, TorchOptimizers, TorchOperators, TorchDistributed, TorchExport):
     """Also as a part of the process: threads, random numbers, switches."""
-
-    operators = TorchOperators()
 
     def threads(self) -> int | None:
         return int(torch.get_num_threads())
@@ -125,4 +125,4 @@ def _attribute(place: str, name: str, wanted: Any, why: str) -> Switch:
     )
 
 
-FRAMEWORK = Framework("torch", tensors, Torch(), distributed=distributed, export=export)
+FRAMEWORK = Framework("torch", tensors, Torch())

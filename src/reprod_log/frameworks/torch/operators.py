@@ -13,15 +13,16 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
-from reprod_log.frameworks.contract import KernelHook, OperatorHook, Operators
+from reprod_log.frameworks.contract import KernelHook, OperatorHook
+from reprod_log.frameworks.hooked import Hooked
 
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
 _WRITES_SILENTLY = ("native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm")
 """Kernels that write into their arguments (running statistics) without their schema saying so."""
 
 
-class TorchOperators(Operators):
-    emulates = True
+class TorchOperators(Hooked):
+    optional = frozenset(("operators", "emulate"))
 
     @contextmanager
     def each_operator(self, call: OperatorHook) -> Iterator[None]:
