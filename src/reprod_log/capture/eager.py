@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from reprod_log.capture.operators import OperatorTrace, ProgramRecorder
-from reprod_log.capture.probing import undisturbed
+from reprod_log.capture.probing import Feeding, shared_masks, undisturbed
 from reprod_log.capture.run import Run
-from reprod_log.capture.stand_ins import Feeding, shared_masks
 from reprod_log.capture.watching import watch
 from reprod_log.frameworks import Framework
 from reprod_log.frameworks.contract import Call, Cotangent, Evaluated, OwnTensor, Program, Runner, Trace

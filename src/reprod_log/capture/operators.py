@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from reprod_log.frameworks import Framework, known_names
-from reprod_log.frameworks.contract import Eager, Kernel, Operator, Program, Trace, no_operators
+from reprod_log.frameworks.contract import Eager, Operator, Program, Trace, no_operators
 from reprod_log.frameworks.nests import flatten, mapped
 from reprod_log.frameworks.tensors import to_numpy
 from reprod_log.recording import Array
@@ -98,7 +98,7 @@ class OperatorTrace:
             for one in outputs:
                 self._numbers.pop(id(one), None)
             results = tuple(self._number(one) for one in outputs)
-            operator = Operator(name, inputs, results, called_at(), _given(given), _written_at(function))
+            operator = Operator(name, inputs, results, called_at(), "", _given(given), _written_at(function))
             self._trace.operators.append(operator)
 
     def _again(self, call: Callable[..., Any], given: Any, values: Mapping[int, Array]) -> list[Array]:
@@ -290,7 +290,7 @@ class ProgramRecorder:
         for one, number in zip(outputs, results, strict=False):
             if id(one) in before:
                 self.program.written[number] = before[id(one)]
-        self.program.kernels.append(Kernel(name, inputs, results, self._path[-1], called_at()))
+        self.program.kernels.append(Operator(name, inputs, results, called_at(), self._path[-1]))
         self.program.calls.append((again, numbered))
         return result
 

@@ -222,8 +222,10 @@ class Operator:
     """Numbers of tensors in the trace."""
     outputs: tuple[int, ...]
     line: str
+    path: str = ""
+    """Of a kernel: the module whose code called it."""
     given: str = ""
-    """Its plain arguments."""
+    """Its plain arguments, where these are recorded."""
     written: str = ""
     """For a function with a backward pass written by hand: its class and where that is."""
 
@@ -266,23 +268,11 @@ class Trace:
         return replace(self, operators=operators, calls=calls, arrays=arrays, values=values)
 
 
-@dataclass(frozen=True)
-class Kernel:
-    """One kernel of a program: what it was given and gave, by number, and where it was called."""
-
-    name: str
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    path: str
-    """The module whose code called it."""
-    line: str
-
-
 @dataclass
 class Program:
     """Every kernel of one forward pass in float64. Its tensors have numbers."""
 
-    kernels: list[Kernel] = field(default_factory=list)
+    kernels: list[Operator] = field(default_factory=list)
     arrays: list[Array] = field(default_factory=list)
     """Every tensor by its number."""
     weights: dict[int, str] = field(default_factory=dict)

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from reprod_log.frameworks.contract import Kernel, Operator, Program, Trace
+from reprod_log.frameworks.contract import Operator, Program, Trace
 from reprod_log.frameworks.jax.engine import ENGINE
 from reprod_log.frameworks.jax.jaxprs import CALLS, MARK, Evaluator, Mark, bound, line_of, path_of
 from reprod_log.frameworks.jax.model import to_array
@@ -110,13 +110,13 @@ class _Recorder(Evaluator):
             return [known[one] for one in outputs]
 
         line = next((one.line for one in kernels if one.line), "")
-        self.program.kernels[first:] = [Kernel(self._layers[path], inputs, outputs, path, line)]
+        self.program.kernels[first:] = [Operator(self._layers[path], inputs, outputs, line, path)]
         self.program.calls[first:] = [(again, inputs)]
 
     def _keep(self, name: str, again: _Again, given: Sequence[Any], results: Sequence[Any], line: str) -> None:
         inputs = tuple(map(self.number, given))
         outputs = tuple(map(self.number, results))
-        self.program.kernels.append(Kernel(name, inputs, outputs, self._path, line))
+        self.program.kernels.append(Operator(name, inputs, outputs, line, self._path))
         self.program.calls.append((again, inputs))
 
     def _unrolled(self, equation: Any, given: list[Any]) -> list[Any]:
@@ -186,7 +186,7 @@ def trace(function: Callable[..., dict[str, Any]], args: tuple[Any, ...], weight
     for one in leaves:
         recorder.number(one)
     results = dict(zip(sorted(shapes), recorder.run(jaxpr.jaxpr, jaxpr.consts, leaves), strict=True))
-    found = Trace([Operator(one.name, one.inputs, one.outputs, one.line) for one in program.kernels])
+    found = Trace(list(program.kernels))
     found.arrays = [np.asarray(one, np.float64) for one in program.arrays]
     found.values = [np.sort(one, axis=None) for one in found.arrays]
     found.calls = [partial(_called_again, program, place) for place in range(len(program.kernels))]
