@@ -312,7 +312,8 @@ def _run(side: Side, batches: Sequence[Batch], scope: Scope) -> Recording:
             side.iterate(model, optimizer, side.tensors(inputs, dtype or side.narrow), wanted)
             if optimizer is None and side.loss is not None:
                 watched.end_step()
-                _forget_gradients(framework, model)
+                for _, parameter in _parameters(framework, model):
+                    framework.eager.set_gradient(parameter, None)
             if scheduler is not None:
                 scheduler.step()
             masks.next_step()
@@ -342,11 +343,6 @@ class _Injection:
             if name in now and np.array_equal(now[name], put):
                 self.framework.eager.set_gradient(self.parameters[name], array)
         self.computed = {}
-
-
-def _forget_gradients(framework: Framework, model: Any) -> None:
-    for _, parameter in _parameters(framework, model):
-        framework.eager.set_gradient(parameter, None)
 
 
 def _parameters(framework: Framework, model: Any) -> Iterator[tuple[str, Any]]:

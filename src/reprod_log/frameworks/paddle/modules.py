@@ -46,7 +46,7 @@ class PaddleModules(Hooked):
     hook_attributes = ("_forward_pre_hooks", "_forward_post_hooks")
 
     def own(self, module: Any) -> list[OwnTensor]:
-        column = _column(module)
+        column = _column_of_class(type(module))
         found = [
             OwnTensor(name, tensor, trained=name not in column.untrained)
             for name, tensor in module._parameters.items()
@@ -190,13 +190,9 @@ def _is_derived(name: str, module: Any) -> bool:
     return f"{name}_g" in module._parameters or f"{name}_orig" in module._parameters
 
 
-def _column(module: Any) -> Column:
-    """What is known of the module's kind; nothing of a module of the user's own."""
-    return _column_of_class(type(module))
-
-
 @of_the_tables
 def _column_of_class(cls: type) -> Column:
+    """What is known of the kind of a module of this class; nothing of one of the user's own."""
     row = layer_kind(kind_of((f"{one.__module__}.{one.__name__}" for one in cls.__mro__), "paddle"))
     return Column(()) if row is None else row.columns["paddle"]
 
