@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from reprod_log.errors import CaptureError, UsageError
-from reprod_log.frameworks.contract import Call, Cotangent, Evaluated, Framework, ModuleFacts, Programs
+from reprod_log.frameworks.contract import Call, Cotangent, Draw, Evaluated, Framework, ModuleFacts, Programs
 from reprod_log.frameworks.nests import filled, flatten, is_portable, mapped
 from reprod_log.frameworks.side import Batch, Masks, Scope, Side, arguments_of, check_number
 from reprod_log.frameworks.tensors import cast_floating
-from reprod_log.frameworks.trees import Computed, Draw, Engine, Leaves, Model, Taps, Updates
+from reprod_log.frameworks.trees import Computed, Engine, Leaves, Model, Optimizer, Taps
 from reprod_log.frameworks.values import Channels, Place, Put
 from reprod_log.messages import message
 from reprod_log.progress import each
@@ -38,7 +38,7 @@ class TreePrograms(Programs):
         """The model as it is known here; UsageError when it cannot be run."""
 
     @abstractmethod
-    def updates(self, optimizer: Any, running: Running) -> Updates:
+    def optimizer(self, made: Any, running: Running) -> Optimizer:
         """An optimizer that a side has made, at the start of a run."""
 
     def layers(self, model: Any) -> tuple[ModuleFacts, ...]:
@@ -182,7 +182,7 @@ class _Run:
         values: dict[str, Any] = dict(running.arrays)
         updates = None
         if self.side.optimizer is not None:
-            updates = running.programs.updates(self.side.optimizer(model.to_train), running)
+            updates = running.programs.optimizer(self.side.optimizer(model.to_train), running)
         masks, modules = Masks(), {}
         for number, (inputs, targets) in enumerate(each("progress.steps", batches)):
             put = Put(self.recorder, self.scope, number, self.engine.to_array)
@@ -208,7 +208,7 @@ class _Run:
         self._describe(updates, modules)
         return self.recorder.close()
 
-    def _describe(self, updates: Updates | None, modules: Mapping[str, Any]) -> None:
+    def _describe(self, updates: Optimizer | None, modules: Mapping[str, Any]) -> None:
         model = self.running.model
         if self.running.has_moved:
             self.recorder.note(message("note.capture.channels_moved"))
@@ -258,7 +258,7 @@ class _Run:
         for path, one in computed.gradients.items():
             put("gradient", path, own.get(path, one), "raw")
 
-    def _update(self, put: Put, updates: Updates, values: Mapping[str, Any], gradients: Leaves) -> dict[str, Any]:
+    def _update(self, put: Put, updates: Optimizer, values: Mapping[str, Any], gradients: Leaves) -> dict[str, Any]:
         before = self.running.of_training(values)
         given = self.scope.gradients.get(put.step, {})
         own = {path: self.engine.tensor(one, before[path].dtype) for path, one in given.items() if path in before}

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from reprod_log.frameworks.contract import ModuleFacts
+from reprod_log.frameworks.contract import Draw, ModuleFacts
 from reprod_log.frameworks.hooks import replaced
 from reprod_log.frameworks.module_tree import info_of
 from reprod_log.frameworks.nests import flatten, mapped
@@ -22,8 +22,6 @@ from reprod_log.frameworks.values import Channels, Place
 from reprod_log.recording import Array, ModuleInfo
 
 Leaves = Mapping[str, Any]
-Draw = Callable[[tuple[int, ...], float], Array]
-"""Gives the next mask of dropout, by its shape and rate."""
 
 
 # ---- models ---------------------------------------------------------------------------------------------------------
@@ -109,7 +107,7 @@ class Model(ABC):
         return [info_of(one, self.package) for one in self.facts()]
 
 
-class Updates(ABC):
+class Optimizer(ABC):
     """An optimizer at work on arrays by path."""
 
     rate: float | None = None

@@ -12,9 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from reprod_log.frameworks.contract import Draw
 from reprod_log.frameworks.jax.jaxprs import MARK, Traced
 from reprod_log.frameworks.jax.model import set_setting, to_array
-from reprod_log.frameworks.trees import Computed, Draw, Engine, Function, Leaves, Pass, Taps
+from reprod_log.frameworks.trees import Computed, Engine, Function, Leaves, Pass, Taps
 from reprod_log.frameworks.values import Place
 from reprod_log.recording import Array
 

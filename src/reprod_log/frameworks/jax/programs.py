@@ -22,7 +22,7 @@ from reprod_log.frameworks.jax.model import JaxModel, kept_by, model_of
 from reprod_log.frameworks.jax.watching import JaxWatch
 from reprod_log.frameworks.programs import Alone, Running, TreePrograms
 from reprod_log.frameworks.side import Batch, Masks, Scope, Side
-from reprod_log.frameworks.trees import Leaves, Updates
+from reprod_log.frameworks.trees import Leaves, Optimizer
 from reprod_log.recording import Array
 
 
@@ -74,8 +74,8 @@ class JaxPrograms(TreePrograms):
         known = (("flax.nnx", "Optimizer"), ("optax", "GradientTransformation"))
         return any(isinstance(thing, getattr(sys.modules.get(home), name, ())) for home, name in known)
 
-    def updates(self, optimizer: Any, running: Running) -> Updates:
-        return Transformation(optimizer, running.of_training(running.arrays))
+    def optimizer(self, made: Any, running: Running) -> Optimizer:
+        return Transformation(made, running.of_training(running.arrays))
 
     def listening(self, listener: Listener) -> AbstractContextManager[None]:
         return JaxWatch(listener).on()
@@ -135,7 +135,7 @@ def _own_layers(running: Running, modules: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-class Transformation(Updates):
+class Transformation(Optimizer):
     """A transformation of optax, or the one of an optimizer of NNX."""
 
     def __init__(self, made: Any, values: Mapping[str, Any]) -> None:

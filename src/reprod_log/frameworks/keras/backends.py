@@ -11,9 +11,10 @@ from typing import Any
 
 import keras
 
+from reprod_log.frameworks.contract import Draw
 from reprod_log.frameworks.hooks import temporarily
 from reprod_log.frameworks.keras.models import to_array
-from reprod_log.frameworks.trees import Computed, Draw, Engine, Function, Leaves, Pass, Taps
+from reprod_log.frameworks.trees import Computed, Engine, Function, Leaves, Pass, Taps
 from reprod_log.frameworks.values import Place
 from reprod_log.recording import Array
 
