@@ -106,7 +106,7 @@ class EquinoxModel(JaxModel):
         model, state = self._made(arrays)
         model = eqx.nn.inference_mode(model) if scope.evaluation else model
         with CALLS.through(taps, model):
-            module = modules_of(model)[path]
+            module = modules_of(model)[path] if path else model
             if self._call is not None and not path:
                 output = self._call(module, *args, **kwargs)
             elif state is None or path:
