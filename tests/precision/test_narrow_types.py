@@ -129,7 +129,7 @@ def test_the_emulation_is_as_far_from_the_truth_as_the_type_itself(dtype):
     model = model.to(dtype)
     truth = copy.deepcopy(model).double()(inputs.double())
     native = model(inputs)
-    with FRAMEWORK.eager.operators.emulated(str(dtype).removeprefix("torch.")):
+    with FRAMEWORK.eager.emulated(str(dtype).removeprefix("torch.")):
         found = model(inputs)
     assert found.dtype == dtype
     ours, theirs = ((one.detach().double() - truth).square().mean().sqrt() for one in (found, native))
@@ -139,7 +139,7 @@ def test_the_emulation_is_as_far_from_the_truth_as_the_type_itself(dtype):
 def test_the_emulation_writes_where_the_kernel_writes():
     weight = torch.ones(4, dtype=torch.bfloat16)
     norm = nn.BatchNorm1d(4).bfloat16()
-    with FRAMEWORK.eager.operators.emulated("bfloat16"):
+    with FRAMEWORK.eager.emulated("bfloat16"):
         assert weight.mul_(1.5) is weight
         norm(torch.randn(16, 4).bfloat16() + 3)
     assert weight.tolist() == [1.5] * 4

@@ -190,8 +190,9 @@ def test_paddle_meshes_are_read(monkeypatch):
     from paddle.distributed import ProcessMesh
     from paddle.distributed.fleet.base.topology import CommunicateTopology
 
-    from reprod_log.frameworks.paddle.distributed import mesh
+    from reprod_log.frameworks.paddle import FRAMEWORK
 
+    mesh = FRAMEWORK.eager.mesh
     monkeypatch.setattr(paddle.distributed, "get_rank", lambda: 2)
     for given in (
         ProcessMesh([[0, 1], [2, 3]], dim_names=["dp", "mp"]),

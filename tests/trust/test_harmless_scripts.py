@@ -33,7 +33,7 @@ PLACES = (
     "capture.script._Watcher._attach_optimizers",
     "capture.script._Watcher.imported",
     "capture.script.program_of",
-    "capture.program._is_read_by_the_user",
+    "capture.provenance._is_read_by_the_user",
 )
 ONCE = ("imported", "program_of")
 

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from reprod_log.capture.operators import OperatorTrace, ProgramRecorder
-from reprod_log.capture.probing import undisturbed
+from reprod_log.capture.probing import Feeding, shared_masks, undisturbed
 from reprod_log.capture.run import Run
-from reprod_log.capture.stand_ins import Feeding, shared_masks
 from reprod_log.capture.watching import watch
 from reprod_log.frameworks import Framework
 from reprod_log.frameworks.contract import Call, Cotangent, Evaluated, OwnTensor, Program, Runner, Trace
@@ -243,22 +242,20 @@ def _started(side: Side, path: str | None, scope: Scope, *, compiled: bool = Fal
 @contextmanager
 def _emulated(framework: Framework, made: Any, scope: Scope) -> Iterator[None]:
     """Kernels in a narrow type; where the model itself is not of it, during its calls, as autocast chooses them."""
-    emulation = framework.eager.operators
-    assert emulation is not None
     with ExitStack() as undo:
         if scope.dtype is None:
             for model in as_mapping(made).values():
-                undo.callback(_autocast_calls(framework, model, emulation.autocast, scope.emulated))
-        undo.enter_context(emulation.emulated(scope.emulated))
+                undo.callback(_autocast_calls(framework, model, scope.emulated))
+        undo.enter_context(framework.eager.emulated(scope.emulated))
         yield
 
 
-def _autocast_calls(framework: Framework, model: Any, autocast: Callable[[str], Any], dtype: str) -> Undo:
+def _autocast_calls(framework: Framework, model: Any, dtype: str) -> Undo:
     opened: list[ExitStack] = []
 
     def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         opened.append(ExitStack())
-        opened[-1].enter_context(autocast(dtype))
+        opened[-1].enter_context(framework.eager.autocast(dtype))
 
     def after(output: Any) -> None:
         opened.pop().close()
@@ -315,7 +312,8 @@ def _run(side: Side, batches: Sequence[Batch], scope: Scope) -> Recording:
             side.iterate(model, optimizer, side.tensors(inputs, dtype or side.narrow), wanted)
             if optimizer is None and side.loss is not None:
                 watched.end_step()
-                _forget_gradients(framework, model)
+                for _, parameter in _parameters(framework, model):
+                    framework.eager.set_gradient(parameter, None)
             if scheduler is not None:
                 scheduler.step()
             masks.next_step()
@@ -345,11 +343,6 @@ class _Injection:
             if name in now and np.array_equal(now[name], put):
                 self.framework.eager.set_gradient(self.parameters[name], array)
         self.computed = {}
-
-
-def _forget_gradients(framework: Framework, model: Any) -> None:
-    for _, parameter in _parameters(framework, model):
-        framework.eager.set_gradient(parameter, None)
 
 
 def _parameters(framework: Framework, model: Any) -> Iterator[tuple[str, Any]]:

@@ -15,8 +15,7 @@ from reprod_log.capture.provenance import caveat_notes, extra_facts, idle_notes,
 from reprod_log.capture.run import Run
 from reprod_log.capture.session import Session, Steps, names_of
 from reprod_log.capture.staging import Stage
-from reprod_log.capture.unseen import Unseen
-from reprod_log.capture.updates import Updates
+from reprod_log.capture.updates import Unseen, Updates
 from reprod_log.errors import UsageError, listed
 from reprod_log.frameworks.hooks import around_scaler
 from reprod_log.frameworks.module_tree import Node, Root, Slot

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from reprod_log.frameworks import Framework, known_names
-from reprod_log.frameworks.contract import Kernel, Operator, Operators, Program, Trace, no_operators
+from reprod_log.frameworks.contract import Eager, Operator, Program, Trace, no_operators
 from reprod_log.frameworks.nests import flatten, mapped
 from reprod_log.frameworks.tensors import to_numpy
 from reprod_log.recording import Array
@@ -35,11 +35,10 @@ _MOST_GIVEN = 5
 """Kernels with more plain arguments than this were called by a framework's function, and its user wrote few of them."""
 
 
-def _operators(framework: Framework) -> Operators:
-    found = framework.eager.operators
-    if found is None:
+def _operators(framework: Framework) -> Eager:
+    if "operators" not in framework.can:
         raise no_operators(framework)
-    return found
+    return framework.eager
 
 
 class OperatorTrace:
@@ -99,7 +98,7 @@ class OperatorTrace:
             for one in outputs:
                 self._numbers.pop(id(one), None)
             results = tuple(self._number(one) for one in outputs)
-            operator = Operator(name, inputs, results, called_at(), _given(given), _written_at(function))
+            operator = Operator(name, inputs, results, called_at(), "", _given(given), _written_at(function))
             self._trace.operators.append(operator)
 
     def _again(self, call: Callable[..., Any], given: Any, values: Mapping[int, Array]) -> list[Array]:
@@ -255,11 +254,11 @@ class ProgramRecorder:
     @contextmanager
     def recording(self, modules: Mapping[str, Any], *, gradients: bool = False) -> Iterator[None]:
         """While it lasts, every kernel is recorded, with the module that calls it."""
-        operators, hooks = _operators(self._framework), self._framework.eager
+        eager = _operators(self._framework)
         with ExitStack() as undo:
             for path, module in modules.items():
-                undo.callback(hooks.on_call(module, self._enter(path), self._leave))
-            undo.enter_context(operators.each_kernel(self._call, gradients=gradients))
+                undo.callback(eager.on_call(module, self._enter(path), self._leave))
+            undo.enter_context(eager.each_kernel(self._call, gradients=gradients))
             yield
 
     def _enter(self, path: str) -> Callable[[Any, Any], None]:
@@ -291,7 +290,7 @@ class ProgramRecorder:
         for one, number in zip(outputs, results, strict=False):
             if id(one) in before:
                 self.program.written[number] = before[id(one)]
-        self.program.kernels.append(Kernel(name, inputs, results, self._path[-1], called_at()))
+        self.program.kernels.append(Operator(name, inputs, results, called_at(), self._path[-1]))
         self.program.calls.append((again, numbered))
         return result
 

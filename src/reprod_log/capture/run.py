@@ -50,8 +50,7 @@ class Run(ABC):
         self._facts = dict(options.facts)
 
     def _build(self) -> None:
-        tensors = self._framework.tensors
-        distributed = self._framework.distributed
+        tensors, parts = self._framework.tensors, self._framework.parts
 
         def view_any(value: Any) -> tuple[Array, bool]:
             return tensors.view(value) if tensors.is_tensor(value) else view(value)
@@ -61,7 +60,7 @@ class Run(ABC):
         self._recorder = Recorder(self._save if grows else None, spool=self._spool)
         if self._recorder.notes:
             warn(str(self._recorder.notes[0]), stacklevel=3)
-        shard = distributed.shard if self._ranks > 1 and distributed is not None else None
+        shard = parts.shard if self._ranks > 1 and parts is not None else None
         stage = Stage(self._recorder, self._options, view=view_any, shard=shard)
         steps = Steps(has_optimizers=bool(self._optimizers), after=self._options.step_after)
         self._data_hash, self._undo = DataHash(), ExitStack()

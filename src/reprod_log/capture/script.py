@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from reprod_log.capture.guard import Guard, described
 from reprod_log.capture.listening import ModelRun
-from reprod_log.capture.program import ScriptFiles, file_digest, program_of
+from reprod_log.capture.provenance import ScriptFiles, file_digest, program_of
 from reprod_log.capture.run import Run
 from reprod_log.capture.selection import RunOptions, selection
 from reprod_log.capture.session import RecordingLevel

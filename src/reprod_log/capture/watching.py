@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from reprod_log.capture.listening import ModelRun
-from reprod_log.capture.program import running_program
+from reprod_log.capture.provenance import running_program
 from reprod_log.capture.run import Run
 from reprod_log.capture.selection import RunOptions, selection
 from reprod_log.capture.values import ValueRun

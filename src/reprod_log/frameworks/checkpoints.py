@@ -110,7 +110,8 @@ def write_checkpoint(file: BinaryIO, suffix: str, arrays: Mapping[str, Array], *
         # The mark by which torch's side of the field knows its own files.
         write_tensors(file, dict(arrays), {"format": "pt"} if framework == "torch" else {})
     elif OWNERS[suffix] == "paddle":
-        pickle.dump({name: _as_paddle_keeps(array) for name, array in arrays.items()}, file, protocol=4)
+        kept = {name: one.view(np.uint16) if one.dtype == ml_dtypes.bfloat16 else one for name, one in arrays.items()}
+        pickle.dump(kept, file, protocol=4)
     else:
         _of_torch().write(file, arrays)
 
@@ -165,7 +166,3 @@ def _unnamed(value: Any, copies: dict[int, Array]) -> Any:
     if isinstance(value, dict):
         return {key: _unnamed(one, copies) for key, one in value.items()}
     return value
-
-
-def _as_paddle_keeps(array: Array) -> Array:
-    return array.view(np.uint16) if array.dtype == np.dtype(ml_dtypes.bfloat16) else array

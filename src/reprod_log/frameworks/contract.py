@@ -3,9 +3,8 @@
 A framework is one value, `FRAMEWORK`, made of the parts that are described here by protocols.
 
     tensors               every framework: its tensors as arrays
-    parts                 modules that run eagerly: one object of a class derived from Eager, operators in it if it can
+    parts                 modules that run eagerly: one object of a class derived from Eager
     programs              functions over trees and graphs instead: models as values, and how these run
-    distributed, export   optional
 
 A framework with `parts` is run by capture/eager.py; one with `programs` runs by itself, and writes five functions
 (owns, layers, state, with_state, run) and what else it `can`. Where models are arrays over a tree of modules,
@@ -223,8 +222,10 @@ class Operator:
     """Numbers of tensors in the trace."""
     outputs: tuple[int, ...]
     line: str
+    path: str = ""
+    """Of a kernel: the module whose code called it."""
     given: str = ""
-    """Its plain arguments."""
+    """Its plain arguments, where these are recorded."""
     written: str = ""
     """For a function with a backward pass written by hand: its class and where that is."""
 
@@ -267,23 +268,11 @@ class Trace:
         return replace(self, operators=operators, calls=calls, arrays=arrays, values=values)
 
 
-@dataclass(frozen=True)
-class Kernel:
-    """One kernel of a program: what it was given and gave, by number, and where it was called."""
-
-    name: str
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    path: str
-    """The module whose code called it."""
-    line: str
-
-
 @dataclass
 class Program:
     """Every kernel of one forward pass in float64. Its tensors have numbers."""
 
-    kernels: list[Kernel] = field(default_factory=list)
+    kernels: list[Operator] = field(default_factory=list)
     arrays: list[Array] = field(default_factory=list)
     """Every tensor by its number."""
     weights: dict[int, str] = field(default_factory=dict)
@@ -356,7 +345,10 @@ class Eager(Protocol):
     Those with a body are right for a framework without wrappers, compilers, gradient scalers and random streams.
     """
 
-    operators: Operators | None = None
+    optional: frozenset[Capability] = frozenset()
+    """"operators" and "emulate" where it has the functions that record and emulate kernels."""
+    engines: tuple[str, ...] = ()
+    """Ways to export a model, the usual one first."""
 
     # what a model consists of
 
@@ -564,9 +556,6 @@ class Eager(Protocol):
 
     # the framework as a part of the process
 
-    def version(self) -> str:
-        return ""
-
     def threads(self) -> int | None:
         return None
 
@@ -598,6 +587,47 @@ class Eager(Protocol):
         """What makes runs repeatable."""
         return []
 
+    # the operators that a program calls, one by one; and narrow types, whatever kernels the framework has for them
+
+    def each_operator(self, call: OperatorHook) -> AbstractContextManager[None]:
+        """While it lasts, `call` is called after every operator of the user's code."""
+        raise _cannot("record operators")
+
+    def each_kernel(self, call: KernelHook, *, gradients: bool = False) -> AbstractContextManager[None]:
+        """While it lasts, `call` is called instead of every kernel, and no floating type is narrower than float64.
+
+        With `gradients` the program can run its own backward passes.
+        """
+        raise _cannot("record operators")
+
+    def emulated(self, dtype: str) -> AbstractContextManager[None]:
+        """While it lasts, kernels whose result is of `dtype` compute in float32 and round once."""
+        raise _cannot("emulate narrow types")
+
+    def autocast(self, dtype: str) -> AbstractContextManager[None]:
+        """While it lasts, the framework itself chooses the kernels that it runs in `dtype`."""
+        raise _cannot("emulate narrow types")
+
+    # tensors that lie on several processes
+
+    def shard(self, tensor: Any) -> Shard | None:
+        """How a tensor that knows it is distributed over the processes; None for one that is all here."""
+        return None
+
+    def pieces(self, module: Any) -> list[tuple[Any, Shard]]:
+        """The parameters that this wrapper keeps in pieces without their knowing it, with how these lie."""
+        return []
+
+    def mesh(self, given: Any, modules: Sequence[Any], tensors: Sequence[Any]) -> tuple[MeshPlace, ...] | None:
+        """This process's place on the axes of a mesh: the framework's object that the user has `given`, or else the
+        one that tensors or modules lie on; () when there is none, None when `given` is not a mesh.
+        """
+        return ()
+
+    def export(self, model: Any, inputs: Any, folder: Path, engine: str) -> Callable[[Any], Any]:
+        """A function from inputs (arrays) to outputs, run by an engine without the framework's Python."""
+        raise _cannot("export models")
+
 
 Draw = Callable[[tuple[int, ...], float], Array | None]
 """Gives a mask of this shape that drops elements at this rate; None: nothing is dropped."""
@@ -614,53 +644,8 @@ KernelHook = Callable[
 """
 
 
-class Operators(Protocol):
-    """The operators that a program calls, one by one; and narrow types, whatever kernels the framework has for them."""
-
-    emulates: bool = False
-    """Whether it has the last two."""
-
-    def each_operator(self, call: OperatorHook) -> AbstractContextManager[None]:
-        """While it lasts, `call` is called after every operator of the user's code."""
-
-    def each_kernel(self, call: KernelHook, *, gradients: bool = False) -> AbstractContextManager[None]:
-        """While it lasts, `call` is called instead of every kernel, and no floating type is narrower than float64.
-
-        With `gradients` the program can run its own backward passes.
-        """
-
-    def emulated(self, dtype: str) -> AbstractContextManager[None]:
-        """While it lasts, kernels whose result is of `dtype` compute in float32 and round once."""
-        raise CaptureError("this framework does not emulate narrow types")
-
-    def autocast(self, dtype: str) -> AbstractContextManager[None]:
-        """While it lasts, the framework itself chooses the kernels that it runs in `dtype`."""
-        raise CaptureError("this framework does not emulate narrow types")
-
-
-class Distributed(Protocol):
-    """Tensors that lie on several processes."""
-
-    def shard(self, tensor: Any) -> Shard | None:
-        """How a tensor that knows it is distributed over the processes; None for one that is all here."""
-
-    def pieces(self, module: Any) -> list[tuple[Any, Shard]]:
-        """The parameters that this wrapper keeps in pieces without their knowing it, with how these lie."""
-
-    def mesh(self, given: Any, modules: Sequence[Any], tensors: Sequence[Any]) -> tuple[MeshPlace, ...] | None:
-        """This process's place on the axes of a mesh: the framework's object that the user has `given`, or else the
-        one that tensors or modules lie on; () when there is none, None when `given` is not a mesh.
-        """
-
-
-class Export(Protocol):
-    """Models exported to an engine that runs without the framework's Python."""
-
-    ENGINES: tuple[str, ...]
-    """Ways to export a model, the usual one first."""
-
-    def export(self, model: Any, inputs: Any, folder: Path, engine: str) -> Callable[[Any], Any]:
-        """A function from inputs (arrays) to outputs, run by the exported engine."""
+def _cannot(what: str) -> CaptureError:
+    return CaptureError(f"this framework does not {what}")
 
 
 def no_operators(framework: Framework) -> CaptureError:
@@ -783,8 +768,6 @@ class Framework:
     tensors: Tensors
     parts: Eager | None = None
     programs: Programs | None = None
-    distributed: Distributed | None = None
-    export: Export | None = None
     columns: Mapping[str, Column] = field(default_factory=dict)
     """By kind of layer: a framework from outside brings what the table of layers says of the others."""
     optimizers: Mapping[str, OptimizerColumn] = field(default_factory=dict)
@@ -803,8 +786,6 @@ class Framework:
     @property
     def version(self) -> str:
         """The version of the framework in this process; '' when it does not tell."""
-        if self.parts is not None:
-            return self.parts.version()
         return str(getattr(sys.modules.get(self.name), "__version__", ""))
 
     @property
@@ -812,10 +793,7 @@ class Framework:
         """What can be done with models of this framework."""
         if self.parts is None:
             return frozenset() if self.programs is None else self.programs.can
-        operators = self.parts.operators
-        if operators is None:
-            return _EAGER
-        return _EAGER | {"operators", "emulate"} if operators.emulates else _EAGER | {"operators"}
+        return _EAGER | self.parts.optional
 
     def tensors_in(self, nest: Any, name: str = "") -> list[tuple[str, Any]]:
         """Its tensors in a nest with their roles, in order."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import wraps
 from inspect import signature
 from typing import Any
@@ -35,11 +36,32 @@ class Hooked(Eager):
     """The framework's top-level module."""
     module_class: type
     optimizer_class: type
+    child_store: str
+    """The attribute in which a module keeps its children."""
+    no_gradients: Callable[[], AbstractContextManager[Any]]
+    """While it lasts, nothing is kept for a backward pass."""
     flat_weights: str
     """The attribute with the list that a recurrent layer keeps its weights in a second time."""
     hook_attributes: tuple[str, ...]
     functions: Any
     """The module of functions that layers call, too."""
+
+    def children(self, module: Any) -> list[tuple[str, Any]]:
+        # Those with two names too, which a framework's own list of them omits.
+        return [(name, child) for name, child in getattr(module, self.child_store).items() if child is not None]
+
+    @contextmanager
+    def quiet(self, model: Any) -> Iterator[None]:
+        with self.uncompiled(), self.no_gradients(), ExitStack() as undo:
+            for one in self._inside(model):
+                undo.callback(setattr, one, "training", one.training)
+                one.training = False
+            yield
+
+    def _inside(self, module: Any) -> Iterator[Any]:
+        yield module
+        for _, child in self.children(module):
+            yield from self._inside(child)
 
     @contextmanager
     def masked(self, draw: Draw) -> Iterator[None]:
@@ -76,6 +98,13 @@ class Hooked(Eager):
 
     def is_optimizer(self, thing: object) -> bool:
         return isinstance(thing, self.optimizer_class)
+
+    @abstractmethod
+    def groups(self, optimizer: Any) -> list[dict[str, Any]]:
+        """Its groups of parameters, each with these and settings of its own."""
+
+    def parameters_of(self, optimizer: Any) -> list[Any]:
+        return [parameter for group in self.groups(optimizer) for parameter in group["params"]]
 
     def kept_norms(self, module: Any) -> list[tuple[str, Any]]:
         """Weight and spectral norms of a module, each with the name of the weight that it makes."""
@@ -156,16 +185,6 @@ def _kept_form(norm: Any) -> KeptForm | None:
     # "All axes" is -1 or None.
     axis = None if norm.dim is None or norm.dim == -1 else int(norm.dim)
     return KeptForm(form, axis)  # type: ignore[arg-type]  # one of the two
-
-
-@contextmanager
-def evaluation_mode(modules: Iterable[Any]) -> Iterator[None]:
-    """While it lasts, these modules are in evaluation mode."""
-    with ExitStack() as undo:
-        for one in modules:
-            undo.callback(setattr, one, "training", one.training)
-            one.training = False
-        yield
 
 
 def _mask_shape(name: str, tensor: Any, settings: Mapping[str, Any]) -> tuple[int, ...]:

@@ -273,9 +273,6 @@ class MindSpore(Eager):
 
     # the process
 
-    def version(self) -> str:
-        return str(mindspore.__version__)
-
     def seeds(self) -> dict[str, int]:
         seed = mindspore.get_seed()
         return {} if seed is None else {"mindspore": int(seed)}

@@ -137,7 +137,7 @@ class Tree:
         if known is not None:
             known.names.append(root.path(inside))
             return
-        self._pieces.update(self._pieces_of(module))
+        self._pieces.update({id(parameter): shard for parameter, shard in self._modules.pieces(module)})
         reason = self._modules.opaque(module)
         content = self._modules.wrapped(module)
         if content is not None and not reason:
@@ -156,15 +156,6 @@ class Tree:
             below = f"{inside}.{name}" if inside else name
             self._visit(root, child, below, node, can_record=can_record and not reason)
 
-    def _pieces_of(self, module: Any) -> dict[int, Shard]:
-        distributed = self._framework.distributed
-        found = [] if distributed is None else distributed.pieces(module)
-        return {id(parameter): shard for parameter, shard in found}
-
-    def _shard(self, tensor: Any) -> Shard | None:
-        distributed = self._framework.distributed
-        return None if distributed is None else distributed.shard(tensor)
-
     def refresh(self) -> None:
         """Take in parameters that were made since."""
         for node in self.nodes:
@@ -177,7 +168,7 @@ class Tree:
                 # While a wrapper has gathered the whole, it stands in for the piece.
                 continue
             slot = Slot(node, name, tensor)
-            shard = self._shard(tensor) or self._pieces.get(id(tensor))
+            shard = self._modules.shard(tensor) or self._pieces.get(id(tensor))
             if shard is not None:
                 self._pieces[id(tensor)] = shard
                 self._distributed.add((node, name))

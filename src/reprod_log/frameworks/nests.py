@@ -15,7 +15,7 @@ _NOT_IN_A_ROLE = re.compile(r"[:#/]")
 _PLAIN = (bool, int, float, str, type(None), np.ndarray)
 
 
-def flatten(structure: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+def flatten(structure: Any, name: str = "", _depth: int = 0) -> Iterator[tuple[str, Any]]:
     """Every leaf of tuples, lists, mappings, named tuples and dataclasses with its dotted name below `name`.
 
     None has no leaves. Anything else, a number or an object of another class, is a leaf for the caller to judge.
@@ -23,15 +23,28 @@ def flatten(structure: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         flatten((x, {"mask": m, "state": [h, None]}), "output")
         output.0 → x,  output.1.mask → m,  output.1.state.0 → h
     """
-    return _flatten(structure, name, 0)
+    if structure is None:
+        return
+    items = _items(structure) if _depth < _DEEPEST else None
+    if items is None:
+        yield name, structure
+        return
+    for part, item in items:
+        yield from flatten(item, f"{name}.{part}" if name else part, _depth + 1)
 
 
-def mapped(structure: Any, convert: Callable[[str, Any], Any], name: str = "") -> Any:
+def mapped(structure: Any, convert: Callable[[str, Any], Any], name: str = "", _depth: int = 0) -> Any:
     """The same nest with `convert(name, leaf)` in the place of every leaf; names are those of `flatten`.
 
     Containers are new and of the same class, so that a named tuple or a Hugging Face output still has its attributes.
     """
-    return _mapped(structure, convert, name, 0)
+    if structure is None:
+        return None
+    items = _items(structure) if _depth < _DEEPEST else None
+    if items is None:
+        return convert(name, structure)
+    new = [mapped(item, convert, f"{name}.{part}" if name else part, _depth + 1) for part, item in items]
+    return _rebuilt(structure, items, new)
 
 
 def filled(structure: Any, leaves: Mapping[str, Any], name: str = "") -> Any:
@@ -39,42 +52,17 @@ def filled(structure: Any, leaves: Mapping[str, Any], name: str = "") -> Any:
     return mapped(structure, lambda role, leaf: leaves.get(role, leaf), name)
 
 
-def is_portable(structure: Any) -> bool:
+def is_portable(structure: Any, _depth: int = 0) -> bool:
     """Whether the nest holds arrays and plain values only, in containers that every program knows."""
-    return _is_portable(structure, 0)
+    if isinstance(structure, (Mapping, tuple, list)) and _depth < _DEEPEST:
+        items = structure.values() if isinstance(structure, Mapping) else structure
+        return all(is_portable(one, _depth + 1) for one in items)
+    return isinstance(structure, _PLAIN)
 
 
 def plain_role(role: str) -> str:
     """The role of an output: a lone one is 'output' on one side and may be 'output.0' on the other."""
     return role.removesuffix(".0")
-
-
-def _is_portable(structure: Any, depth: int) -> bool:
-    if isinstance(structure, (Mapping, tuple, list)) and depth < _DEEPEST:
-        items = structure.values() if isinstance(structure, Mapping) else structure
-        return all(_is_portable(one, depth + 1) for one in items)
-    return isinstance(structure, _PLAIN)
-
-
-def _flatten(structure: Any, name: str, depth: int) -> Iterator[tuple[str, Any]]:
-    if structure is None:
-        return
-    items = _items(structure) if depth < _DEEPEST else None
-    if items is None:
-        yield name, structure
-        return
-    for part, item in items:
-        yield from _flatten(item, f"{name}.{part}" if name else part, depth + 1)
-
-
-def _mapped(structure: Any, convert: Callable[[str, Any], Any], name: str, depth: int) -> Any:
-    if structure is None:
-        return None
-    items = _items(structure) if depth < _DEEPEST else None
-    if items is None:
-        return convert(name, structure)
-    new = [_mapped(item, convert, f"{name}.{part}" if name else part, depth + 1) for part, item in items]
-    return _rebuilt(structure, items, new)
 
 
 def _items(structure: Any) -> list[tuple[str, Any]] | None:

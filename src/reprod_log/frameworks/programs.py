@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from reprod_log.errors import CaptureError, UsageError
-from reprod_log.frameworks.contract import Call, Cotangent, Evaluated, Framework, ModuleFacts, Programs
+from reprod_log.frameworks.contract import Call, Cotangent, Draw, Evaluated, Framework, ModuleFacts, Programs
 from reprod_log.frameworks.nests import filled, flatten, is_portable, mapped
-from reprod_log.frameworks.side import Batch, Masks, Scope, Side, check_number
+from reprod_log.frameworks.side import Batch, Masks, Scope, Side, arguments_of, check_number
 from reprod_log.frameworks.tensors import cast_floating
-from reprod_log.frameworks.trees import Computed, Draw, Engine, Leaves, Model, Taps, Updates
+from reprod_log.frameworks.trees import Computed, Engine, Leaves, Model, Optimizer, Taps
 from reprod_log.frameworks.values import Channels, Place, Put
 from reprod_log.messages import message
 from reprod_log.progress import each
@@ -38,7 +38,7 @@ class TreePrograms(Programs):
         """The model as it is known here; UsageError when it cannot be run."""
 
     @abstractmethod
-    def updates(self, optimizer: Any, running: Running) -> Updates:
+    def optimizer(self, made: Any, running: Running) -> Optimizer:
         """An optimizer that a side has made, at the start of a run."""
 
     def layers(self, model: Any) -> tuple[ModuleFacts, ...]:
@@ -146,10 +146,8 @@ class Running:
 
     def called(self, arrays: Mapping[str, Any], inputs: Any, taps: Taps) -> tuple[Any, Mapping[str, Any]]:
         """What the model makes of the inputs, and its arrays after that."""
-        started = self.model.start(arrays, self.scope)
-        with started.listening(taps):
-            outputs = self.side.call(started, inputs)
-        return outputs, {**arrays, **started.after()}
+        outputs, after = self.model.call("", *arguments_of(inputs), arrays, self.scope, taps)
+        return outputs, {**arrays, **after}
 
     def of_training(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
         return {path: arrays[path] for path in arrays if path in self.trained}
@@ -184,7 +182,7 @@ class _Run:
         values: dict[str, Any] = dict(running.arrays)
         updates = None
         if self.side.optimizer is not None:
-            updates = running.programs.updates(self.side.optimizer(model.to_train), running)
+            updates = running.programs.optimizer(self.side.optimizer(model.to_train), running)
         masks, modules = Masks(), {}
         for number, (inputs, targets) in enumerate(each("progress.steps", batches)):
             put = Put(self.recorder, self.scope, number, self.engine.to_array)
@@ -210,7 +208,7 @@ class _Run:
         self._describe(updates, modules)
         return self.recorder.close()
 
-    def _describe(self, updates: Updates | None, modules: Mapping[str, Any]) -> None:
+    def _describe(self, updates: Optimizer | None, modules: Mapping[str, Any]) -> None:
         model = self.running.model
         if self.running.has_moved:
             self.recorder.note(message("note.capture.channels_moved"))
@@ -260,7 +258,7 @@ class _Run:
         for path, one in computed.gradients.items():
             put("gradient", path, own.get(path, one), "raw")
 
-    def _update(self, put: Put, updates: Updates, values: Mapping[str, Any], gradients: Leaves) -> dict[str, Any]:
+    def _update(self, put: Put, updates: Optimizer, values: Mapping[str, Any], gradients: Leaves) -> dict[str, Any]:
         before = self.running.of_training(values)
         given = self.scope.gradients.get(put.step, {})
         own = {path: self.engine.tensor(one, before[path].dtype) for path, one in given.items() if path in before}
@@ -348,11 +346,11 @@ class Alone:
         weights = {name[2:]: one for name, one in leaves.items() if name.startswith("w:")}
         inner = {name[2:]: one for name, one in leaves.items() if name.startswith("x:")}
         args, kwargs = (filled(nest, inner, "input") for nest in self._given)
-        started = self.running.model.start({**self.running.arrays, **weights}, self.running.scope)
-        with started.listening(taps):
-            found = dict(self.engine.tensors_in(started.part(self.path)(*args, **kwargs), "output"))
+        arrays = {**self.running.arrays, **weights}
+        output, after = self.running.model.call(self.path, args, kwargs, arrays, self.running.scope, taps)
+        found = dict(self.engine.tensors_in(output, "output"))
         self._roles = list(found)
-        return found, started.after()
+        return found, after
 
     def weights(self, cotangent: Cotangent) -> dict[str, Any]:
         """What floating outputs are weighted with for the backward pass, by role."""

@@ -143,9 +143,8 @@ class Side:
         return mapped(batch, tensor)
 
     def call(self, model: Any, inputs: Any) -> Any:
-        if isinstance(inputs, Mapping):
-            return model(**inputs)
-        return model(*inputs) if isinstance(inputs, (tuple, list)) else model(inputs)
+        args, kwargs = arguments_of(inputs)
+        return model(*args, **kwargs)
 
     def iterate(self, model: Any, optimizer: Any, inputs: Any, targets: Any) -> None:
         """One iteration: forward, and what of loss, backward and update this side has."""
@@ -288,6 +287,13 @@ def batches_of(inputs: Any, targets: Any, steps: int) -> list[Batch]:
     # A single array needs no tuple around it.
     batches = [(one,) if isinstance(one, np.ndarray) else one for one in listed_inputs[:steps]]
     return list(zip(batches, listed_targets[:steps], strict=True))
+
+
+def arguments_of(inputs: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """Positional and named arguments of a call with these inputs."""
+    if isinstance(inputs, Mapping):
+        return (), inputs
+    return (inputs if isinstance(inputs, (tuple, list)) else (inputs,)), {}
 
 
 def as_mapping(model: Any) -> Mapping[str, Any]:

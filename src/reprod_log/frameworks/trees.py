@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from reprod_log.frameworks.contract import ModuleFacts
+from reprod_log.frameworks.contract import Draw, ModuleFacts
 from reprod_log.frameworks.hooks import replaced
 from reprod_log.frameworks.module_tree import info_of
 from reprod_log.frameworks.nests import flatten, mapped
@@ -22,8 +22,6 @@ from reprod_log.frameworks.values import Channels, Place
 from reprod_log.recording import Array, ModuleInfo
 
 Leaves = Mapping[str, Any]
-Draw = Callable[[tuple[int, ...], float], Array]
-"""Gives the next mask of dropout, by its shape and rate."""
 
 
 # ---- models ---------------------------------------------------------------------------------------------------------
@@ -47,25 +45,6 @@ class Leaf:
         return "parameter" if self.trained or self.frozen else "buffer"
 
 
-class Started(ABC):
-    """A model put together of arrays, to be called once."""
-
-    @abstractmethod
-    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
-
-    @abstractmethod
-    def listening(self, taps: Taps) -> AbstractContextManager[Any]:
-        """While it lasts, calls of modules go through the taps."""
-
-    @abstractmethod
-    def part(self, path: str) -> Callable[..., Any]:
-        """The module at this path, to be called alone."""
-
-    @abstractmethod
-    def after(self) -> Mapping[str, Any]:
-        """The arrays that calls have changed, by path."""
-
-
 class Model(ABC):
     """A model, with what of its modules is known."""
 
@@ -83,8 +62,13 @@ class Model(ABC):
     def facts(self) -> tuple[ModuleFacts, ...]: ...
 
     @abstractmethod
-    def start(self, arrays: Mapping[str, Any], scope: Scope) -> Started:
-        """The model with these arrays and as the scope wants it."""
+    def call(
+        self, path: str, args: Any, kwargs: Any, arrays: Mapping[str, Any], scope: Scope, taps: Taps
+    ) -> tuple[Any, Mapping[str, Any]]:
+        """What the module at this path gives, the whole model for '', and the arrays that the call has changed.
+
+        The model has these arrays and is as the scope wants it; calls of its modules go through the taps.
+        """
 
     @abstractmethod
     def channels(self, module: ModuleInfo) -> Channels:
@@ -123,7 +107,7 @@ class Model(ABC):
         return [info_of(one, self.package) for one in self.facts()]
 
 
-class Updates(ABC):
+class Optimizer(ABC):
     """An optimizer at work on arrays by path."""
 
     rate: float | None = None

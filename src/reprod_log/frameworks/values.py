@@ -45,24 +45,6 @@ class Put:
             self(phase, path, value, role, call, types.get(path, ""))
 
 
-class Roots:
-    """The outermost models that are listened to, and their names.
-
-    Compiled functions put models together anew, so they are known by the paths and classes of what is inside them.
-    """
-
-    def __init__(self, known: Mapping[Any, str] | None) -> None:
-        self._names, self._only = dict(known or {}), known is not None
-
-    def name(self, signature: Any, title: str) -> str | None:
-        """The name of a model; None when it is not one to listen to. The first that is found needs none."""
-        if signature not in self._names and not self._only:
-            taken = self._names.values()
-            plain = title if self._names else ""
-            self._names[signature] = plain if plain not in taken else f"{plain}{len(self._names)}"
-        return self._names.get(signature)
-
-
 # ---- modules --------------------------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from reprod_log.frameworks.contract import Listener
 from reprod_log.frameworks.module_tree import join
 from reprod_log.frameworks.trees import Engine, Model, Taps
-from reprod_log.frameworks.values import Place, Roots
+from reprod_log.frameworks.values import Place
 
 
 class Watch:
@@ -19,7 +19,9 @@ class Watch:
     def __init__(self, listener: Listener, engine: Engine, taps: type[Taps], wanted: Mapping[Any, str] | None) -> None:
         self.listener, self.engine = listener, engine
         self._taps_class = taps
-        self._roots = Roots(wanted)
+        self._names: dict[Any, str] = dict(wanted or {})
+        """Of the outermost models, by how they are known again."""
+        self._only = wanted is not None
         self.models: dict[str, Model] = {}
         """Those that report, by name."""
         self._described: set[str] = set()
@@ -31,8 +33,14 @@ class Watch:
         """How many outermost calls there were."""
 
     def named(self, signature: Any, title: str, model: Callable[[], Model]) -> str | None:
-        """The name of a model that is listened to."""
-        name = self._roots.name(signature, title)
+        """The name of a model that is listened to, None for any other. The first that is found needs none.
+
+        Compiled functions put models together anew, so they are known by a signature.
+        """
+        if signature not in self._names and not self._only:
+            plain = title if self._names else ""
+            self._names[signature] = plain if plain not in self._names.values() else f"{plain}{len(self._names)}"
+        name = self._names.get(signature)
         if name is not None and name not in self.models:
             self.models[name] = model()
             self.listener.know(self.models[name].about)

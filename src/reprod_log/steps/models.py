@@ -313,16 +313,16 @@ def _framework(side: Any) -> Framework | None:
 
 
 def _exported(framework: Framework, model: Any, inputs: Any, engine: str) -> Any:
-    exporter = framework.export
-    if exporter is None:
+    parts = framework.parts
+    if parts is None or not parts.engines:
         raise UsageError(f"models of {framework.name} cannot be exported")
-    engine = exporter.ENGINES[0] if engine == "default" else engine
-    if engine not in exporter.ENGINES:
-        raise UsageError(f"{framework.name} has no engine {engine!r}; known are {listed(exporter.ENGINES)}")
+    engine = parts.engines[0] if engine == "default" else engine
+    if engine not in parts.engines:
+        raise UsageError(f"{framework.name} has no engine {engine!r}; known are {listed(parts.engines)}")
     if Side(model).is_training:
         raise UsageError("the model is in training mode; an exported engine runs in evaluation mode: model.eval()")
     with tempfile.TemporaryDirectory() as folder:
-        return exporter.export(model, inputs, Path(folder), engine)(inputs)
+        return parts.export(model, inputs, Path(folder), engine)(inputs)
 
 
 def _both_engines(

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from reprod_log.capture.program import file_digest
+from reprod_log.capture.provenance import file_digest
 from reprod_log.capture.script import run_script
 from reprod_log.cli import ALIGNED, INCOMPLETE, INTERRUPTED, NOT_ALIGNED
 from reprod_log.cli.ending import give, tell, tell_compare, tell_next, tell_note

@@ -5,26 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
+from itertools import count
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from reprod_log.frameworks.jax.jaxprs import Traced
-from reprod_log.frameworks.jax.marks import (
-    MARK,
-    both_ways,
-    emit,
-    is_array,
-    is_floating,
-    traced_anew,
-    with_gradient,
-)
+from reprod_log.frameworks.contract import Draw
+from reprod_log.frameworks.jax.jaxprs import MARK, Traced
 from reprod_log.frameworks.jax.model import set_setting, to_array
-from reprod_log.frameworks.trees import Computed, Draw, Engine, Function, Leaves, Pass, Taps
+from reprod_log.frameworks.trees import Computed, Engine, Function, Leaves, Pass, Taps
 from reprod_log.frameworks.values import Place
 from reprod_log.recording import Array
+
+_CONTEXT = jax.make_user_context(None)
+"""Part of the key by which jitted functions are kept: under another value they are traced anew."""
+_WATCHES = count(1)
+_with_gradient = jax.custom_vjp(lambda value, gradient: value)
+_with_gradient.defvjp(lambda value, gradient: (value, gradient), lambda gradient, _: (gradient, None))
 
 
 class JaxEngine(Engine):
@@ -33,10 +32,10 @@ class JaxEngine(Engine):
         """Whether the modules that are called are copies, which settings can be put into."""
 
     def is_tensor(self, value: object) -> bool:
-        return is_array(value)
+        return isinstance(value, jax.Array) and not jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
 
     def is_floating(self, tensor: Any) -> bool:
-        return is_floating(tensor)
+        return bool(jnp.issubdtype(tensor.dtype, jnp.floating))
 
     def tensor(self, array: Any, dtype: Any = None) -> Any:
         return jnp.asarray(array, dtype)
@@ -52,7 +51,7 @@ class JaxEngine(Engine):
 
     def cast(self, value: Any, dtype: str | None) -> Any:
         made = jnp.asarray(value)
-        return jnp.asarray(made, dtype) if dtype is not None and is_floating(made) else made
+        return jnp.asarray(made, dtype) if dtype is not None and self.is_floating(made) else made
 
     def precision(self, dtype: str | None) -> AbstractContextManager[Any]:
         """float64 is switched off in JAX unless asked for."""
@@ -100,7 +99,7 @@ class JaxEngine(Engine):
         return MARK.bind(leaf, name=("", *place))
 
     def with_gradient(self, leaf: Any, gradient: Any) -> Any:
-        return with_gradient(leaf, gradient)
+        return _with_gradient(leaf, gradient)
 
     def instead(self, leaf: Any, value: Any) -> Any:
         return value + (leaf - jax.lax.stop_gradient(leaf))
@@ -115,7 +114,8 @@ class JaxEngine(Engine):
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        with traced_anew():
+        # Those that were compiled before come back after it.
+        with _CONTEXT(next(_WATCHES)):
             yield
             self.settle()
 
@@ -123,10 +123,31 @@ class JaxEngine(Engine):
         jax.effects_barrier()
 
     def emit(self, receive: Callable[..., None], tensor: Any) -> None:
-        emit(receive, jnp.asarray(tensor))
+        @jax.custom_batching.custom_vmap  # type: ignore[untyped-decorator]
+        def called(one: Any) -> Any:
+            jax.debug.callback(lambda array: receive(array=np.asarray(array)), one, ordered=True)
+            return one
+
+        @called.def_vmap  # type: ignore[untyped-decorator]
+        def _(size: int, batched: Any, one: Any) -> Any:
+            # Examples of a vmap come as a batch.
+            self.emit(receive, one)
+            return one, True
+
+        called(jax.lax.stop_gradient(jnp.asarray(tensor)))
 
     def tapped(self, forward: Callable[..., None], backward: Callable[..., None], tensor: Any) -> Any:
-        return both_ways(forward, backward, tensor)
+        @jax.custom_vjp  # type: ignore[untyped-decorator]
+        def tap(one: Any) -> Any:
+            self.emit(forward, one)
+            return one
+
+        def back(_: Any, gradient: Any) -> tuple[Any]:
+            self.emit(backward, gradient)
+            return (gradient,)
+
+        tap.defvjp(lambda one: (tap(one), None), back)
+        return tap(tensor)
 
 
 ENGINE = JaxEngine()

@@ -14,12 +14,11 @@ from typing import Any
 import equinox as eqx
 import jax
 
-from reprod_log.frameworks.jax.marks import every_call
-from reprod_log.frameworks.jax.model import Calls, JaxModel, JaxStarted, leaf_of
+from reprod_log.frameworks.jax.model import Calls, JaxModel, every_call, leaf_of
 from reprod_log.frameworks.module_tree import join
 from reprod_log.frameworks.nests import flatten
 from reprod_log.frameworks.side import Scope
-from reprod_log.frameworks.trees import Started
+from reprod_log.frameworks.trees import Taps
 
 
 def owns(model: object) -> bool:
@@ -101,39 +100,23 @@ class EquinoxModel(JaxModel):
             return model, None
         return model, jax.tree.unflatten(self._state_tree, [arrays[name] for name in self._state_names()])
 
-    def start(self, arrays: Mapping[str, Any], scope: Scope) -> Started:
+    def call(
+        self, path: str, args: Any, kwargs: Any, arrays: Mapping[str, Any], scope: Scope, taps: Taps
+    ) -> tuple[Any, Mapping[str, Any]]:
         model, state = self._made(arrays)
-        return _Started(
-            eqx.nn.inference_mode(model) if scope.evaluation else model, state, self._call, self._state_names()
-        )
-
-
-class _Started(JaxStarted):
-    def __init__(self, model: Any, state: Any, call: Callable[..., Any] | None, names: list[str]) -> None:
-        super().__init__(model)
-        self._state, self._own_call, self._names = state, call, names
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._called(self._model, args, kwargs)
-
-    def _called(self, module: Any, args: Any, kwargs: Any) -> Any:
-        if self._own_call is not None:
-            return self._own_call(module, *args, **kwargs)
-        if self._state is None:
-            return jax.vmap(lambda a, k: module(*a, **k))(args, kwargs)
-        called = jax.vmap(
-            lambda a, k, state: module(*a, state, **k), axis_name="batch", in_axes=(0, 0, None), out_axes=(0, None)
-        )
-        output, self._state = called(args, kwargs, self._state)
-        return output
-
-    def part(self, path: str) -> Callable[..., Any]:
-        module = modules_of(self._model)[path]
-        alone = _Started(module, None, self._own_call if not path else None, [])
-        return self if not path else alone
-
-    def after(self) -> Mapping[str, Any]:
-        return dict(zip(self._names, jax.tree.leaves(self._state), strict=True)) if self._state is not None else {}
+        model = eqx.nn.inference_mode(model) if scope.evaluation else model
+        with CALLS.through(taps, model):
+            module = modules_of(model)[path] if path else model
+            if self._call is not None and not path:
+                output = self._call(module, *args, **kwargs)
+            elif state is None or path:
+                output = jax.vmap(lambda a, k: module(*a, **k))(args, kwargs)
+            else:
+                batched = jax.vmap(
+                    lambda a, k, s: module(*a, s, **k), axis_name="batch", in_axes=(0, 0, None), out_axes=(0, None)
+                )
+                output, state = batched(args, kwargs, state)
+        return output, dict(zip(self._state_names(), jax.tree.leaves(state), strict=True))
 
 
 class EquinoxCalls(Calls):
@@ -169,4 +152,4 @@ class EquinoxCalls(Calls):
         return {path: one for path, one in walked(tree) if eqx.is_array(one)}
 
 
-CALLS = _Started.calls = EquinoxCalls()
+CALLS = EquinoxCalls()

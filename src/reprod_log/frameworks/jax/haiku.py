@@ -14,9 +14,9 @@ import haiku as hk
 
 from reprod_log.errors import CaptureError
 from reprod_log.frameworks.jax.linen import quiet
-from reprod_log.frameworks.jax.model import AppliedModel, Calls, JaxModel, JaxStarted, dotted, tree_leaves, tree_with
+from reprod_log.frameworks.jax.model import AppliedModel, Calls, JaxModel, dotted, tree_leaves, tree_with
 from reprod_log.frameworks.side import Scope
-from reprod_log.frameworks.trees import Started, field_replaced
+from reprod_log.frameworks.trees import Taps, field_replaced
 
 
 def owns(model: object) -> bool:
@@ -50,47 +50,24 @@ class HaikuModel(AppliedModel):
         params, state = tree_with(self._params, arrays), tree_with(self._state, arrays)
         return (self._function, params, *((state,) if self._stateful else ()), *self._given[2 + self._stateful :])
 
-    def start(self, arrays: Mapping[str, Any], scope: Scope) -> Started:
-        return _Started(
-            self._function,
-            (tree_with(self._params, arrays), tree_with(self._state, arrays)),
-            quiet(self._keywords, scope.evaluation),
-            self._modules,
-        )
-
-
-class _Started(JaxStarted):
-    def __init__(
-        self, function: Any, trees: tuple[Any, Any], keywords: dict[str, Any], modules: Mapping[str, Any]
-    ) -> None:
-        super().__init__(function)
-        (self._params, self._state), self._keywords = trees, keywords
-        self._modules = modules
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        kwargs = {**self._keywords, **kwargs}
-        if not isinstance(self._model, hk.TransformedWithState):
-            return self._model.apply(self._params, None, *args, **kwargs)
-        output, self._state = self._model.apply(self._params, self._state, None, *args, **kwargs)
-        return output
-
-    def part(self, path: str) -> Callable[..., Any]:
-        module = self._modules.get(path)
-        if not path:
-            return self
-        if module is None:
-            raise CaptureError("a module of Haiku is known after a call only")
-        # Unpacked, because what is looked up is heard as a whole model.
-        _, apply = hk.transform_with_state(lambda *args, **kwargs: module(*args, **kwargs))
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            output, self._state = apply(self._params, self._state, None, *args, **kwargs)
-            return output
-
-        return call
-
-    def after(self) -> Mapping[str, Any]:
-        return dict(tree_leaves(self._state))
+    def call(
+        self, path: str, args: Any, kwargs: Any, arrays: Mapping[str, Any], scope: Scope, taps: Taps
+    ) -> tuple[Any, Mapping[str, Any]]:
+        params, state = tree_with(self._params, arrays), tree_with(self._state, arrays)
+        with CALLS.through(taps, self._function):
+            if path:
+                module = self._modules.get(path)
+                if module is None:
+                    raise CaptureError("a module of Haiku is known after a call only")
+                # Unpacked, because what is looked up is heard as a whole model.
+                _, apply = hk.transform_with_state(lambda *args, **kwargs: module(*args, **kwargs))
+                output, state = apply(params, state, None, *args, **kwargs)
+                return output, dict(tree_leaves(state))
+            kwargs = {**quiet(self._keywords, scope.evaluation), **kwargs}
+            if not self._stateful:
+                return self._function.apply(params, None, *args, **kwargs), {}
+            output, state = self._function.apply(params, state, None, *args, **kwargs)
+        return output, dict(tree_leaves(state))
 
 
 @dataclass
@@ -153,4 +130,4 @@ class HaikuCalls(Calls):
         return dict(tree_leaves(module.state))
 
 
-CALLS = _Started.calls = HaikuCalls()
+CALLS = HaikuCalls()

@@ -1,4 +1,9 @@
-"""Jaxprs: a traced function run equation by equation inside another, with the values at its marks and their lines."""
+"""Jaxprs: a traced function run equation by equation inside another, with the values at its marks and their lines.
+
+A call happens while a function is traced, when there are no values yet. A mark is an equation of its own that computes
+nothing: it survives jit, grad, vmap, scan and remat, and its transpose marks the gradient. Whoever runs the jaxpr reads
+the values at the marks; the compiled program is the unmarked one.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +18,38 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
 
 from reprod_log.errors import UsageError
-from reprod_log.frameworks.jax.marks import MARK, Mark
+
+Mark = tuple[str, str, int, str]
+"""What a value is ("" for itself, "tangent", "gradient"), and its place."""
+MARK = Primitive("reprod_mark")
+MARK.def_impl(lambda x, *, name: x)
+MARK.def_abstract_eval(lambda x, *, name: x)
+mlir.register_lowering(MARK, lambda ctx, x, *, name: [x])
+
+
+def _tangent(primals: Any, tangents: Any, *, name: Mark) -> Any:
+    (value,), (tangent,) = primals, tangents
+    given = MARK.bind(value, name=name)
+    return given, tangent if isinstance(tangent, ad.Zero) else MARK.bind(tangent, name=("tangent", *name[1:]))
+
+
+def _transposed(gradient: Any, *_: Any, name: Mark) -> Any:
+    return [gradient if isinstance(gradient, ad.Zero) else MARK.bind(gradient, name=("gradient", *name[1:]))]
+
+
+def _batched(values: Any, axes: Any, *, name: Mark) -> Any:
+    # The batch goes to the front for the reader and back again, so that what follows finds the axes as they were.
+    (value,), (axis,) = values, axes
+    return jnp.moveaxis(MARK.bind(jnp.moveaxis(value, axis, 0), name=name), 0, axis), axis
+
+
+ad.primitive_jvps[MARK] = _tangent
+ad.primitive_transposes[MARK] = _transposed
+batching.primitive_batchers[MARK] = _batched
 
 _BODIES = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 CALLS = ("jit", "pjit", "closed_call", "core_call", "remat", "remat2", "checkpoint", "custom_jvp_call",

@@ -18,13 +18,12 @@ from reprod_log.frameworks.jax.model import (
     AppliedModel,
     Calls,
     JaxModel,
-    JaxStarted,
     tree_leaves,
     tree_with,
     widened_fields,
 )
 from reprod_log.frameworks.side import Scope
-from reprod_log.frameworks.trees import Started
+from reprod_log.frameworks.trees import Taps
 
 _QUIET = {"train": False, "training": False, "is_training": False, "deterministic": True, "use_running_average": True}
 """The usual keywords of a call, as they are in evaluation mode."""
@@ -71,18 +70,38 @@ class LinenModel(AppliedModel):
         made.params = variables["params"]
         return made
 
-    def start(self, arrays: Mapping[str, Any], scope: Scope) -> Started:
-        wide = scope.dtype == "float64"
-        module = _widened(self._module) if wide else self._module
-        modules = {path: _widened(one) if wide and one is not None else one for path, one in self._modules.items()}
-        variables, keywords = self._with(arrays), quiet(self._keywords, scope.evaluation)
-        if isinstance(self._given, tuple):
-            return _Started(module, variables, keywords, modules)
-        holder = copy.copy(self._given)
-        holder._module = module
-        return _Started(
-            lambda *args, **kwargs: holder(*args, params=variables["params"], **kwargs), variables, {}, modules
-        )
+    def call(
+        self, path: str, args: Any, kwargs: Any, arrays: Mapping[str, Any], scope: Scope, taps: Taps
+    ) -> tuple[Any, Mapping[str, Any]]:
+        module = self._modules.get(path) if path else self._module
+        if module is None:
+            raise CaptureError("a module of linen is known after a call only")
+        module = _widened(module) if scope.dtype == "float64" else module
+        variables = self._with(arrays)
+        after: Mapping[str, Any] = {}
+        with CALLS.through(taps, module):
+            if path:
+                below = {kind: found for kind, tree in variables.items() if (found := _below(tree, path))}
+                output, after = _applied(module, below, args, kwargs)
+                for name in reversed(path.split(".")):
+                    after = {kind: {name: tree} for kind, tree in after.items()}
+            elif isinstance(self._given, tuple):
+                keywords = quiet(self._keywords, scope.evaluation)
+                output, after = _applied(module, variables, args, {**keywords, **kwargs})
+            else:
+                holder = copy.copy(self._given)
+                holder._module = module
+                output = holder(*args, params=variables["params"], **kwargs)
+        return output, {path: one for tree in after.values() for path, one in tree_leaves(tree)}
+
+
+def _applied(module: Any, variables: Mapping[str, Any], args: Any, kwargs: Any) -> tuple[Any, Mapping[str, Any]]:
+    """What a module gives, and the collections that its call has changed."""
+    changing = [kind for kind in variables if kind != "params"]
+    if not changing:
+        return module.apply(variables, *args, **kwargs), {}
+    output, after = module.apply(variables, *args, mutable=changing, **kwargs)
+    return output, after
 
 
 def _widened(module: Any) -> Any:
@@ -93,46 +112,6 @@ def _widened(module: Any) -> Any:
         if one.name not in ("parent", "name") and isinstance(value, nn.Module):
             changed[one.name] = _widened(value)
     return module.clone(**changed) if changed else module
-
-
-class _Started(JaxStarted):
-    def __init__(
-        self, program: Any, variables: dict[str, Any], keywords: dict[str, Any], modules: Mapping[str, Any]
-    ) -> None:
-        super().__init__(program)
-        self._variables, self._keywords, self._modules = variables, keywords, modules
-        self._after: Mapping[str, Any] = {}
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not isinstance(self._model, nn.Module):
-            return self._model(*args, **kwargs)
-        return self._applied(self._model, self._variables, args, {**self._keywords, **kwargs})
-
-    def _applied(self, module: Any, variables: Mapping[str, Any], args: Any, kwargs: Any) -> Any:
-        changing = [kind for kind in variables if kind != "params"]
-        if not changing:
-            return module.apply(variables, *args, **kwargs)
-        output, self._after = module.apply(variables, *args, mutable=changing, **kwargs)
-        return output
-
-    def part(self, path: str) -> Callable[..., Any]:
-        module = self._modules.get(path)
-        if module is None:
-            raise CaptureError("a module of linen is known after a call only")
-        if not path:
-            return self
-        variables = {kind: below for kind, tree in self._variables.items() if (below := _below(tree, path))}
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            output = self._applied(module, variables, args, kwargs)
-            for name in reversed(path.split(".")):
-                self._after = {kind: {name: tree} for kind, tree in self._after.items()}
-            return output
-
-        return call
-
-    def after(self) -> Mapping[str, Any]:
-        return {path: one for tree in self._after.values() for path, one in tree_leaves(tree)}
 
 
 class LinenCalls(Calls):
@@ -166,7 +145,7 @@ class LinenCalls(Calls):
         return 0.0 if (module.deterministic if given is None else given) else float(module.rate)
 
 
-CALLS = _Started.calls = LinenCalls()
+CALLS = LinenCalls()
 
 
 def _below(tree: Any, path: str) -> Any:

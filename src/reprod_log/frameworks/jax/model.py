@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from importlib import import_module
 from typing import Any
 
@@ -15,9 +15,10 @@ import numpy as np
 from reprod_log.errors import UsageError
 from reprod_log.frameworks import is_imported
 from reprod_log.frameworks.contract import ModuleFacts, StateFacts, plain_settings
+from reprod_log.frameworks.hooks import subclasses
 from reprod_log.frameworks.module_tree import join
 from reprod_log.frameworks.nests import flatten
-from reprod_log.frameworks.trees import Leaf, Model, Started, Taps
+from reprod_log.frameworks.trees import Leaf, Model, Taps, replacement
 from reprod_log.frameworks.values import Channels, each, module_facts, written_padding
 from reprod_log.layers.lookup import column_of
 from reprod_log.recording import Array, ModuleInfo
@@ -117,6 +118,19 @@ class Calls(ABC):
         """While it lasts, this is the model that is called."""
         return nullcontext()
 
+    @contextmanager
+    def through(self, taps: Taps, model: Any) -> Iterator[None]:
+        """While it lasts, calls of a model's modules go through the taps."""
+
+        def call(module: Any, original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+            path = self.path(module)
+            if path is None:
+                return original(*args, **kwargs)
+            return taps.call(module, path, original, args, kwargs, self.rate(module, args, kwargs))
+
+        with self.within(model), self.heard(call):
+            yield
+
     def rate(self, module: Any, args: Any, kwargs: Mapping[str, Any]) -> float:
         """That of a dropout which is on and drops single elements; 0 for anything else."""
         return 0.0
@@ -130,26 +144,35 @@ class Calls(ABC):
         return {path: value_of(one) for path, one in tree_leaves(tree)}
 
 
-class JaxStarted(Started):
-    """A model put together inside a traced function."""
+def _patch(undo: ExitStack, cls: type, instead: Callable[..., Any]) -> None:
+    if "__call__" in vars(cls):
+        # Past the refusal of classes that are not to be changed.
+        undo.callback(type.__setattr__, cls, "__call__", vars(cls)["__call__"])
+        type.__setattr__(cls, "__call__", replacement(vars(cls)["__call__"], instead))
 
-    calls: Calls
 
-    def __init__(self, model: Any) -> None:
-        self._model = model
+@contextmanager
+def every_call(base: Any, instead: Callable[..., Any]) -> Iterator[None]:
+    """While it lasts, calls of all modules go to instead(module, original, args, kwargs), of classes made later too."""
+    had = vars(base).get("__init_subclass__")
+    with ExitStack() as undo:
 
-    @contextmanager
-    def listening(self, taps: Taps) -> Iterator[None]:
-        calls = self.calls
+        def make(cls: type, *args: Any, **kwargs: Any) -> None:
+            made = super(base, cls).__init_subclass__ if had is None else had.__get__(None, cls)
+            made(*args, **kwargs)
+            _patch(undo, cls, instead)
 
-        def call(module: Any, original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-            path = calls.path(module)
-            if path is None:
-                return original(*args, **kwargs)
-            return taps.call(module, path, original, args, kwargs, calls.rate(module, args, kwargs))
+        def restore() -> None:
+            if had is None:
+                type.__delattr__(base, "__init_subclass__")
+            else:
+                type.__setattr__(base, "__init_subclass__", had)
 
-        with calls.within(self._model), calls.heard(call):
-            yield
+        type.__setattr__(base, "__init_subclass__", classmethod(make))
+        undo.callback(restore)
+        for cls in {*subclasses(base)}:
+            _patch(undo, cls, instead)
+        yield
 
 
 class AppliedModel(JaxModel):

@@ -8,11 +8,10 @@ from typing import Any
 
 from flax import nnx
 
-from reprod_log.frameworks.jax.marks import every_call
-from reprod_log.frameworks.jax.model import Calls, JaxModel, JaxStarted, leaf_of, value_of, widened_fields
+from reprod_log.frameworks.jax.model import Calls, JaxModel, every_call, leaf_of, value_of, widened_fields
 from reprod_log.frameworks.module_tree import join
 from reprod_log.frameworks.side import Scope
-from reprod_log.frameworks.trees import Leaf, Started
+from reprod_log.frameworks.trees import Leaf, Taps
 
 PATH = "_reprod_path"
 """Where a started module keeps its path: transformations of NNX put modules together anew, with their attributes."""
@@ -71,26 +70,19 @@ class NnxModel(JaxModel):
         flat = [(path, one.replace(arrays[name])) for name, (path, one) in self._flat.items()]
         return nnx.merge(self._graph, nnx.from_flat_state(flat))
 
-    def start(self, arrays: Mapping[str, Any], scope: Scope) -> Started:
+    def call(
+        self, path: str, args: Any, kwargs: Any, arrays: Mapping[str, Any], scope: Scope, taps: Taps
+    ) -> tuple[Any, Mapping[str, Any]]:
         made = self.given(arrays)
         if scope.evaluation:
             made.eval()
-        for _, module in modules_of(made):
+        modules = dict(modules_of(made))
+        for module in modules.values():
             for name, value in widened_fields(module).items() if scope.dtype == "float64" else ():
                 setattr(module, name, value)
-        return _Started(made)
-
-
-class _Started(JaxStarted):
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._model(*args, **kwargs)
-
-    def part(self, path: str) -> Callable[..., Any]:
-        found: Callable[..., Any] = dict(modules_of(self._model))[path]
-        return found
-
-    def after(self) -> Mapping[str, Any]:
-        return arrays_of(nnx.state(self._model))
+        with CALLS.through(taps, made):
+            output = modules[path](*args, **kwargs)
+        return output, arrays_of(nnx.state(made))
 
 
 def arrays_of(state: Any) -> dict[str, Any]:
@@ -130,4 +122,4 @@ class NnxCalls(Calls):
         return 0.0 if module.broadcast_dims else float(module.rate)
 
 
-CALLS = _Started.calls = NnxCalls()
+CALLS = NnxCalls()

@@ -11,11 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from reprod_log.frameworks.contract import Kernel, Operator, Program, Trace
-from reprod_log.frameworks.jax.jaxprs import CALLS, Evaluator, bound, line_of, path_of
-from reprod_log.frameworks.jax.marks import MARK, Mark, is_array
+from reprod_log.frameworks.contract import Operator, Program, Trace
+from reprod_log.frameworks.jax.engine import ENGINE
+from reprod_log.frameworks.jax.jaxprs import CALLS, MARK, Evaluator, Mark, bound, line_of, path_of
 from reprod_log.frameworks.jax.model import to_array
-from reprod_log.frameworks.nests import flatten
 from reprod_log.recording import Array
 
 _PLAIN = ("convert_element_type", "copy", "copy_p", "stop_gradient", "optimization_barrier")
@@ -111,13 +110,13 @@ class _Recorder(Evaluator):
             return [known[one] for one in outputs]
 
         line = next((one.line for one in kernels if one.line), "")
-        self.program.kernels[first:] = [Kernel(self._layers[path], inputs, outputs, path, line)]
+        self.program.kernels[first:] = [Operator(self._layers[path], inputs, outputs, line, path)]
         self.program.calls[first:] = [(again, inputs)]
 
     def _keep(self, name: str, again: _Again, given: Sequence[Any], results: Sequence[Any], line: str) -> None:
         inputs = tuple(map(self.number, given))
         outputs = tuple(map(self.number, results))
-        self.program.kernels.append(Kernel(name, inputs, outputs, self._path, line))
+        self.program.kernels.append(Operator(name, inputs, outputs, line, self._path))
         self.program.calls.append((again, inputs))
 
     def _unrolled(self, equation: Any, given: list[Any]) -> list[Any]:
@@ -170,7 +169,7 @@ def recorded(
         if path in named:
             program.weights[recorder.number(one)] = path
     for name, nest in zip(("input", "target"), batch, strict=True):
-        program.given |= {role: recorder.number(one) for role, one in flatten(nest, name) if is_array(one)}
+        program.given |= {role: recorder.number(one) for role, one in ENGINE.tensors_in(nest, name)}
     results = recorder.run(traced.jaxpr, traced.consts, jax.tree.leaves((copies, *batch)))
     # A dictionary's leaves come sorted by name; roles are wanted in the order of the program.
     found = dict(zip(sorted(shapes), results, strict=True))
@@ -181,13 +180,13 @@ def recorded(
 def trace(function: Callable[..., dict[str, Any]], args: tuple[Any, ...], weights: Mapping[str, Any] | None) -> Trace:
     """Every operator of a function that gives tensors by role, with gradients of the weighted sum of these."""
     jaxpr, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
-    leaves = [jnp.copy(one) if is_array(one) else one for one in jax.tree.leaves(args)]
+    leaves = [jnp.copy(one) if ENGINE.is_tensor(one) else one for one in jax.tree.leaves(args)]
     program = JaxProgram()
     recorder = _Recorder(program, {})
     for one in leaves:
         recorder.number(one)
     results = dict(zip(sorted(shapes), recorder.run(jaxpr.jaxpr, jaxpr.consts, leaves), strict=True))
-    found = Trace([Operator(one.name, one.inputs, one.outputs, one.line) for one in program.kernels])
+    found = Trace(list(program.kernels))
     found.arrays = [np.asarray(one, np.float64) for one in program.arrays]
     found.values = [np.sort(one, axis=None) for one in found.arrays]
     found.calls = [partial(_called_again, program, place) for place in range(len(program.kernels))]

@@ -11,9 +11,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from reprod_log.errors import UsageError
-from reprod_log.frameworks.contract import Call, Capability, Cotangent, Listener, Program, Trace
+from reprod_log.frameworks.contract import Call, Capability, Cotangent, Listener, Program, TensorFacts, Trace
 from reprod_log.frameworks.jax import operators
 from reprod_log.frameworks.jax.engine import ENGINE
 from reprod_log.frameworks.jax.jaxprs import Traced
@@ -21,8 +22,31 @@ from reprod_log.frameworks.jax.model import JaxModel, kept_by, model_of
 from reprod_log.frameworks.jax.watching import JaxWatch
 from reprod_log.frameworks.programs import Alone, Running, TreePrograms
 from reprod_log.frameworks.side import Batch, Masks, Scope, Side
-from reprod_log.frameworks.trees import Leaves, Updates
+from reprod_log.frameworks.trees import Leaves, Optimizer
 from reprod_log.recording import Array
+
+
+class JaxTensors:
+    def is_tensor(self, value: object) -> bool:
+        return isinstance(value, jax.Array)
+
+    def view(self, tensor: Any) -> tuple[Array, bool]:
+        if isinstance(tensor, jax.core.Tracer):
+            raise UsageError(
+                f"a JAX tracer ({tensor.aval}) has no values yet: it is inside jit, grad or vmap. "
+                "Return the array from the transformed function and record it outside."
+            )
+        if jax.dtypes.issubdtype(tensor.dtype, jax.dtypes.prng_key):
+            tensor = jax.random.key_data(tensor)
+        # JAX uses the dtypes of ml_dtypes itself; on CPU this is a read-only view.
+        return np.asarray(tensor), False
+
+    def tensor(self, array: Array, *, like: Any = None, dtype: str | None = None, gradient: bool = False) -> Any:
+        made = jax.numpy.asarray(array, dtype=dtype)
+        return made if like is None else jax.device_put(made, like.device)
+
+    def facts(self, tensor: Any) -> TensorFacts:
+        return TensorFacts(tuple(int(size) for size in tensor.shape), tensor.dtype.name, str(tensor.device))
 
 
 class JaxPrograms(TreePrograms):
@@ -50,8 +74,8 @@ class JaxPrograms(TreePrograms):
         known = (("flax.nnx", "Optimizer"), ("optax", "GradientTransformation"))
         return any(isinstance(thing, getattr(sys.modules.get(home), name, ())) for home, name in known)
 
-    def updates(self, optimizer: Any, running: Running) -> Updates:
-        return Transformation(optimizer, running.of_training(running.arrays))
+    def optimizer(self, made: Any, running: Running) -> Optimizer:
+        return Transformation(made, running.of_training(running.arrays))
 
     def listening(self, listener: Listener) -> AbstractContextManager[None]:
         return JaxWatch(listener).on()
@@ -111,7 +135,7 @@ def _own_layers(running: Running, modules: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-class Transformation(Updates):
+class Transformation(Optimizer):
     """A transformation of optax, or the one of an optimizer of NNX."""
 
     def __init__(self, made: Any, values: Mapping[str, Any]) -> None:

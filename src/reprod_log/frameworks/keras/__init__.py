@@ -1,7 +1,5 @@
 """Keras 3 on its backends jax, tensorflow and torch: calls are recorded, gradients come from the backend's own."""
 
-from __future__ import annotations
-
 from reprod_log.frameworks.contract import Framework
 from reprod_log.frameworks.keras.programs import KerasPrograms, KerasTensors
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
@@ -11,15 +11,16 @@ from typing import Any
 
 import keras
 
+from reprod_log.frameworks.contract import Draw
 from reprod_log.frameworks.hooks import temporarily
 from reprod_log.frameworks.keras.models import to_array
-from reprod_log.frameworks.trees import Computed, Draw, Engine, Function, Leaves, Pass, Taps
+from reprod_log.frameworks.trees import Computed, Engine, Function, Leaves, Pass, Taps
 from reprod_log.frameworks.values import Place
 from reprod_log.recording import Array
 
 Receive = Callable[..., None]
-Zero = Callable[[Place, Any], Any]
-"""Gives the zero that is added to a tensor, by its place: the zero's gradient is that of the tensor."""
+Zeroed = Callable[[Leaves, Callable[[Any], Any]], tuple[Any, Any]]
+"""A function of leaves, and of what makes the zero that is added to a tensor: its gradient is that of the tensor."""
 
 
 class _Eager(Engine):
@@ -47,20 +48,22 @@ class _Eager(Engine):
             if not backward:
                 return Computed(function(leaves, rest, own)[1], {}, own.values, {}, own)
 
-            def listened(given: Leaves, zero: Zero) -> tuple[Any, Any]:
-                own.zero = zero
+            zeros: dict[Place, Any] = {}
+
+            def listened(given: Leaves, zero: Callable[[Any], Any]) -> tuple[Any, Any]:
+                own.zero = lambda place, tensor: zeros.setdefault(place, zero(tensor))
                 return function(given, rest, own)
 
-            result, gradients, back = self.differentiated(listened, leaves)
+            result, found = self.differentiated(listened, leaves, zeros)
+            back = dict(zip(zeros, found[len(leaves) :], strict=True))
+            gradients = dict(zip(leaves, found, strict=False))
             return Computed(result, gradients, own.values, dict(reversed(list(back.items()))), own)
 
         return run
 
     @abstractmethod
-    def differentiated(
-        self, function: Callable[[Leaves, Zero], tuple[Any, Any]], leaves: Leaves
-    ) -> tuple[Any, Leaves, dict[Place, Any]]:
-        """What else comes out of a function, the gradients for its leaves, and those of the tensors with a zero."""
+    def differentiated(self, function: Zeroed, leaves: Leaves, zeros: Mapping[Place, Any]) -> tuple[Any, list[Any]]:
+        """What else comes out of a function, and the gradients for its leaves and for the zeros that it was given."""
 
     def marked(self, taps: Taps, place: Place, leaf: Any) -> Any:
         if taps.zero is not None and place[2].startswith("output") and self.is_floating(leaf):
@@ -79,20 +82,12 @@ class _Torch(_Eager):
     def is_tensor(self, value: object) -> bool:
         return isinstance(value, self._torch.Tensor)
 
-    def differentiated(
-        self, function: Callable[[Leaves, Zero], tuple[Any, Any]], leaves: Leaves
-    ) -> tuple[Any, Leaves, dict[Place, Any]]:
-        torch, zeros = self._torch, {}
+    def differentiated(self, function: Zeroed, leaves: Leaves, zeros: Mapping[Place, Any]) -> tuple[Any, list[Any]]:
+        torch = self._torch
         own = {name: one.detach().requires_grad_() for name, one in leaves.items()}
-
-        def zero(place: Place, tensor: Any) -> Any:
-            zeros[place] = torch.zeros_like(tensor, requires_grad=True)
-            return zeros[place]
-
-        value, aux = function(own, zero)
+        value, aux = function(own, lambda tensor: torch.zeros_like(tensor, requires_grad=True))
         wanted = [*own.values(), *zeros.values()]
-        found = torch.autograd.grad(value, wanted, allow_unused=True, materialize_grads=True)
-        return aux, dict(zip(own, found, strict=False)), dict(zip(zeros, found[len(own) :], strict=True))
+        return aux, list(torch.autograd.grad(value, wanted, allow_unused=True, materialize_grads=True))
 
     def with_gradient(self, leaf: Any, gradient: Any) -> Any:
         if leaf.requires_grad:
@@ -114,24 +109,21 @@ class _Tensorflow(_Eager):
     def is_tensor(self, value: object) -> bool:
         return bool(self._tf.is_tensor(value))
 
-    def differentiated(
-        self, function: Callable[[Leaves, Zero], tuple[Any, Any]], leaves: Leaves
-    ) -> tuple[Any, Leaves, dict[Place, Any]]:
-        tf, zeros = self._tf, {}
+    def differentiated(self, function: Zeroed, leaves: Leaves, zeros: Mapping[Place, Any]) -> tuple[Any, list[Any]]:
+        tf = self._tf
         with tf.GradientTape() as tape:
             tape.watch(list(leaves.values()))
 
-            def zero(place: Place, tensor: Any) -> Any:
-                zeros[place] = tf.zeros_like(tensor)
-                tape.watch(zeros[place])
-                return zeros[place]
+            def zero(tensor: Any) -> Any:
+                made = tf.zeros_like(tensor)
+                tape.watch(made)
+                return made
 
             value, aux = function(leaves, zero)
         wanted = [*leaves.values(), *zeros.values()]
         found = tape.gradient(value, wanted, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         # The gradient of a table that is looked up is kept as its rows.
-        dense = [tf.convert_to_tensor(one) for one in found]
-        return aux, dict(zip(leaves, dense, strict=False)), dict(zip(zeros, dense[len(leaves) :], strict=True))
+        return aux, [tf.convert_to_tensor(one) for one in found]
 
     def _with_way_back(self, tensor: Any, back: Callable[[Any], Any]) -> Any:
         return self._tf.custom_gradient(lambda one: (self._tf.identity(one), back))(tensor)

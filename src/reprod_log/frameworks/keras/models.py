@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -19,7 +19,7 @@ from reprod_log.frameworks.contract import ModuleFacts, StateFacts, plain_settin
 from reprod_log.frameworks.module_tree import join
 from reprod_log.frameworks.nests import mapped
 from reprod_log.frameworks.side import Scope
-from reprod_log.frameworks.trees import Leaf, Model, Started, Taps
+from reprod_log.frameworks.trees import Leaf, Model, Taps
 from reprod_log.frameworks.values import Channels, fits, module_facts, written_padding
 from reprod_log.layers.rows import data_format_says_last
 from reprod_log.recording import Array, ModuleInfo
@@ -74,8 +74,34 @@ class KerasModel(Model):
     def modules(self) -> Mapping[str, Any]:
         return self.layers
 
-    def start(self, arrays: Mapping[str, Any], scope: Scope) -> Started:
-        return _Started(self, arrays, self.options_in(scope))
+    def call(
+        self, path: str, args: Any, kwargs: Any, arrays: Mapping[str, Any], scope: Scope, taps: Taps
+    ) -> tuple[Any, Mapping[str, Any]]:
+        options = self.options_in(scope)
+        with (
+            taps.of(self, options),  # type: ignore[attr-defined]  # those of Keras
+            keras.StatelessScope([(one, arrays[place]) for place, one in self.variables.items()]) as state,
+        ):
+            output = self._alone(path, args, kwargs, options) if path else self._whole(args, kwargs, options)
+        return output, {place: state.get_current_value(one) for place, one in self.variables.items()}
+
+    def _whole(self, args: Any, kwargs: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
+        if kwargs and not set(kwargs) <= set(inspect.signature(self.model.call).parameters):
+            args, kwargs = (kwargs,), {}
+        elif len(args) > 1 and len(getattr(self.model, "inputs", None) or ()) == len(args):
+            args = (list(args),)
+        return self.model(*args, **kwargs, **options)
+
+    def _alone(self, path: str, args: Any, kwargs: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
+        layer = self.layers[path]
+        if isinstance(layer, Activation):
+            return layer.function(*args, **kwargs)
+        own = options if layer._call_has_training_arg else {}
+        end, pad = self.layers.get(join(path, "activation")), self.pad_of(layer)
+        # A layer that ends in an activation is one without it here: that is a layer of its own.
+        with ended_by(end, keras.activations.linear) if isinstance(end, Activation) else nullcontext():
+            args = args if pad is None else (pad(*args),)
+            return layer(*args, **{**own, **kwargs})
 
     def options_in(self, scope: Scope) -> dict[str, Any]:
         return {**self.options, **({"training": False} if scope.evaluation else {})}
@@ -409,49 +435,6 @@ def dropout_rate(layer: Any, options: Mapping[str, Any]) -> float:
     """The rate of a dropout that is on and drops single elements; 0 for anything else."""
     plain = type(layer) is keras.layers.Dropout and options.get("training")
     return float(layer.rate) if plain and layer.noise_shape is None else 0.0
-
-
-class _Started(Started):
-    def __init__(self, model: KerasModel, values: Mapping[str, Any], options: Mapping[str, Any]) -> None:
-        self._model, self._values, self._options = model, values, options
-        self._after: Mapping[str, Any] = {}
-
-    def _scoped(self, call: Callable[[], Any]) -> Any:
-        variables = self._model.variables
-        with keras.StatelessScope([(one, self._values[path]) for path, one in variables.items()]) as state:
-            output = call()
-        self._after = {path: state.get_current_value(one) for path, one in variables.items()}
-        return output
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        model = self._model.model
-        if kwargs and not set(kwargs) <= set(inspect.signature(model.call).parameters):
-            args, kwargs = (kwargs,), {}
-        elif len(args) > 1 and len(getattr(model, "inputs", None) or ()) == len(args):
-            args = (list(args),)
-        return self._scoped(lambda: model(*args, **kwargs, **self._options))
-
-    def part(self, path: str) -> Callable[..., Any]:
-        return self if not path else lambda *args, **kwargs: self._scoped(lambda: self._alone(path, args, kwargs))
-
-    def _alone(self, path: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        layer = self._model.layers[path]
-        if isinstance(layer, Activation):
-            return layer.function(*args, **kwargs)
-        options = self._options if layer._call_has_training_arg else {}
-        end, pad = self._model.layers.get(join(path, "activation")), self._model.pad_of(layer)
-        # A layer that ends in an activation is one without it here: that is a layer of its own.
-        without = ended_by(end, keras.activations.linear) if isinstance(end, Activation) else nullcontext()
-        with without:
-            args = args if pad is None else (pad(*args),)
-            return layer(*args, **{**options, **kwargs})
-
-    def after(self) -> Mapping[str, Any]:
-        return self._after
-
-    def listening(self, taps: Taps) -> AbstractContextManager[Any]:
-        found: AbstractContextManager[Any] = taps.of(self._model, self._options)  # type: ignore[attr-defined]
-        return found
 
 
 @contextmanager

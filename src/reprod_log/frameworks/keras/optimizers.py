@@ -10,7 +10,7 @@ import keras
 from reprod_log.errors import UsageError
 from reprod_log.frameworks.keras.models import KerasModel, to_array
 from reprod_log.frameworks.programs import OPTIMIZER
-from reprod_log.frameworks.trees import Updates
+from reprod_log.frameworks.trees import Optimizer
 
 _MOMENTS = {"_momentums": "exp_avg", "_velocities": "exp_avg_sq", "_velocity_hats": "max_exp_avg_sq"}
 _SLOTS: Mapping[str, Mapping[str, str]] = {
@@ -29,7 +29,7 @@ _RATES = {"SGD": -1.0, "RMSprop": 1.0}
 _WORDS = {"epsilon": "eps", "beta_1": "beta1", "beta_2": "beta2"}
 
 
-class KerasUpdates(Updates):
+class KerasOptimizer(Optimizer):
     """An optimizer that a side has made, on variables of its own that stand for the model's."""
 
     def __init__(self, optimizer: Any, model: KerasModel, values: Mapping[str, Any]) -> None:

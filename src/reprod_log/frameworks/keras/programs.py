@@ -11,12 +11,11 @@ import keras
 
 from reprod_log.frameworks.contract import Capability, Listener, TensorFacts
 from reprod_log.frameworks.keras.backends import engine
+from reprod_log.frameworks.keras.calls import KerasTaps, KerasWatch
 from reprod_log.frameworks.keras.models import KerasModel, is_model, model_of, to_array
-from reprod_log.frameworks.keras.optimizers import KerasUpdates
-from reprod_log.frameworks.keras.taps import KerasTaps
-from reprod_log.frameworks.keras.watching import KerasWatch
+from reprod_log.frameworks.keras.optimizers import KerasOptimizer
 from reprod_log.frameworks.programs import Running, TreePrograms
-from reprod_log.frameworks.trees import Engine, Updates
+from reprod_log.frameworks.trees import Engine, Optimizer
 from reprod_log.recording import Array
 
 
@@ -59,9 +58,9 @@ class KerasPrograms(TreePrograms):
     def is_optimizer(self, thing: object) -> bool:
         return isinstance(thing, keras.optimizers.Optimizer)
 
-    def updates(self, optimizer: Any, running: Running) -> Updates:
+    def optimizer(self, made: Any, running: Running) -> Optimizer:
         assert isinstance(running.model, KerasModel)
-        return KerasUpdates(optimizer, running.model, running.arrays)
+        return KerasOptimizer(made, running.model, running.arrays)
 
     def listening(self, listener: Listener) -> AbstractContextManager[None]:
         return KerasWatch(listener).on()

@@ -1,7 +1,5 @@
 """ONNX: graphs, run by ONNX Runtime as they are and by the reference evaluator of onnx in float64. No gradients."""
 
-from __future__ import annotations
-
 from reprod_log.frameworks.contract import Framework
 from reprod_log.frameworks.onnx.programs import OnnxPrograms, OnnxTensors
 

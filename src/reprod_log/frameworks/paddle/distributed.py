@@ -10,6 +10,7 @@ from paddle.distributed import fleet
 from paddle.distributed.fleet.base.topology import CommunicateTopology, HybridCommunicateGroup
 
 from reprod_log.errors import UsageError
+from reprod_log.frameworks.hooked import Hooked
 from reprod_log.frameworks.paddle.tensors import is_distributed
 from reprod_log.recording.shards import Axis, MeshPlace, Shard
 
@@ -17,52 +18,51 @@ _SHORT = {"data": "dp", "pipe": "pp", "model": "mp"}
 """What hybrid_configs call the axes whose names in the topology are longer."""
 
 
-def shard(tensor: Any) -> Shard | None:
-    if not is_distributed(tensor):
-        return None
-    where = tensor.process_mesh
-    laid = [
-        (name, placement)
-        for name, size, placement in zip(where.dim_names, where.shape, tensor.placements, strict=True)
-        if size > 1
-    ]
-    partial = [(name, placement.reduce_type()) for name, placement in laid if placement.is_partial()]
-    kinds = dist.ReduceType
-    strange = [str(kind) for _, kind in partial if kind not in (kinds.kRedSum, kinds.kRedAvg)]
-    if strange:
-        raise UsageError(f"a tensor that waits for a reduction by {strange[0]} cannot be put together later")
-    return Shard(
-        whole=tuple(int(size) for size in tensor.shape),
-        axes=tuple(name for name, _ in laid),
-        cuts=tuple((name, int(placement.get_dim())) for name, placement in laid if placement.is_shard()),
-        summed=tuple(name for name, kind in partial if kind == kinds.kRedSum),
-        averaged=tuple(name for name, kind in partial if kind == kinds.kRedAvg),
-    )
+class PaddleDistributed(Hooked):
+    def shard(self, tensor: Any) -> Shard | None:
+        if not is_distributed(tensor):
+            return None
+        where = tensor.process_mesh
+        laid = [
+            (name, placement)
+            for name, size, placement in zip(where.dim_names, where.shape, tensor.placements, strict=True)
+            if size > 1
+        ]
+        partial = [(name, placement.reduce_type()) for name, placement in laid if placement.is_partial()]
+        kinds = dist.ReduceType
+        strange = [str(kind) for _, kind in partial if kind not in (kinds.kRedSum, kinds.kRedAvg)]
+        if strange:
+            raise UsageError(f"a tensor that waits for a reduction by {strange[0]} cannot be put together later")
+        return Shard(
+            whole=tuple(int(size) for size in tensor.shape),
+            axes=tuple(name for name, _ in laid),
+            cuts=tuple((name, int(placement.get_dim())) for name, placement in laid if placement.is_shard()),
+            summed=tuple(name for name, kind in partial if kind == kinds.kRedSum),
+            averaged=tuple(name for name, kind in partial if kind == kinds.kRedAvg),
+        )
 
+    def pieces(self, module: Any) -> list[tuple[Any, Shard]]:
+        """Those of fleet's tensor-parallel layers, whose parameters say which dim of them is split."""
+        group = _hybrid_group()
+        size = 1 if group is None else int(group.get_model_parallel_world_size())
+        if size == 1:
+            return []
+        found = []
+        for parameter in module.parameters(include_sublayers=False):
+            dim = getattr(parameter, "split_axis", None)
+            if getattr(parameter, "is_distributed", False) and isinstance(dim, int):
+                whole = [int(length) * (size if place == dim else 1) for place, length in enumerate(parameter.shape)]
+                found.append((parameter, Shard(tuple(whole), ("mp",), cuts=(("mp", dim),))))
+        return found
 
-def pieces(module: Any) -> list[tuple[Any, Shard]]:
-    """Those of fleet's tensor-parallel layers, whose parameters say which dim of them is split."""
-    group = _hybrid_group()
-    size = 1 if group is None else int(group.get_model_parallel_world_size())
-    if size == 1:
-        return []
-    found = []
-    for parameter in module.parameters(include_sublayers=False):
-        dim = getattr(parameter, "split_axis", None)
-        if getattr(parameter, "is_distributed", False) and isinstance(dim, int):
-            whole = [int(length) * (size if place == dim else 1) for place, length in enumerate(parameter.shape)]
-            found.append((parameter, Shard(tuple(whole), ("mp",), cuts=(("mp", dim),))))
-    return found
-
-
-def mesh(given: Any, modules: Sequence[Any], tensors: Sequence[Any]) -> tuple[MeshPlace, ...] | None:
-    if given is None:
-        return _found(tensors)
-    if isinstance(given, dist.ProcessMesh):
-        return _on_mesh(given)
-    if isinstance(given, HybridCommunicateGroup):
-        given = given.topology()
-    return _on_topology(given) if isinstance(given, CommunicateTopology) else None
+    def mesh(self, given: Any, modules: Sequence[Any], tensors: Sequence[Any]) -> tuple[MeshPlace, ...] | None:
+        if given is None:
+            return _found(tensors)
+        if isinstance(given, dist.ProcessMesh):
+            return _on_mesh(given)
+        if isinstance(given, HybridCommunicateGroup):
+            given = given.topology()
+        return _on_topology(given) if isinstance(given, CommunicateTopology) else None
 
 
 def _found(tensors: Sequence[Any]) -> tuple[MeshPlace, ...]:

@@ -10,27 +10,29 @@ from typing import Any
 import numpy as np
 import paddle
 
+from reprod_log.frameworks.hooked import Hooked
 from reprod_log.recording import Array
 
-ENGINES: tuple[str, ...] = ("inference", "jit")
 
+class PaddleExport(Hooked):
+    engines = ("inference", "jit")
 
-def export(model: Any, inputs: Any, folder: Path, engine: str) -> Callable[[Any], Any]:
-    training = model.training
-    model.eval()
-    try:
-        path = str(folder / "model")
-        arrays = _in_order(model, inputs)
-        specs = [paddle.static.InputSpec(shape=list(one.shape), dtype=str(one.dtype)) for one in arrays]
-        paddle.jit.save(model, path, input_spec=specs)
-    finally:
-        if training:
-            model.train()
-    if engine == "jit":
-        loaded = paddle.jit.load(path)
-        loaded.eval()
-        return lambda given: loaded(*(paddle.to_tensor(one) for one in _in_order(model, given)))
-    return _predictor(path, model)
+    def export(self, model: Any, inputs: Any, folder: Path, engine: str) -> Callable[[Any], Any]:
+        training = model.training
+        model.eval()
+        try:
+            path = str(folder / "model")
+            arrays = _in_order(model, inputs)
+            specs = [paddle.static.InputSpec(shape=list(one.shape), dtype=str(one.dtype)) for one in arrays]
+            paddle.jit.save(model, path, input_spec=specs)
+        finally:
+            if training:
+                model.train()
+        if engine == "jit":
+            loaded = paddle.jit.load(path)
+            loaded.eval()
+            return lambda given: loaded(*(paddle.to_tensor(one) for one in _in_order(model, given)))
+        return _predictor(path, model)
 
 
 def _predictor(path: str, model: Any) -> Callable[[Any], Any]:

@@ -1,20 +1,26 @@
-"""PaddlePaddle layers."""
+"""PaddlePaddle layers, and what happens while they run: gradients, backward passes, steps, gradient scalers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import wraps
 from typing import Any
 
+import numpy as np
 import paddle
+from paddle.amp.grad_scaler import AmpScaler
 from paddle.distributed.fleet import meta_parallel
 from paddle.jit.dy2static.program_translator import ProgramTranslator, StaticFunction
 from paddle.nn.layer.rnn import RNNBase
 
 from reprod_log.frameworks.contract import OwnTensor, plain_settings
-from reprod_log.frameworks.hooked import Hooked, evaluation_mode
+from reprod_log.frameworks.hooked import Hooked
+from reprod_log.frameworks.hooks import BeforeBackward, Clipped, ScalerMethods, Undo, around_backward, replaced
+from reprod_log.frameworks.paddle.tensors import dtype_of, is_tensor, overwrite, tensor
 from reprod_log.layers.lookup import kind_of, layer_kind, of_the_tables
 from reprod_log.layers.rows import Column
+from reprod_log.recording import Array
 
 _FLEET = ("TensorParallel", "ShardingParallel", "SegmentParallel")
 _WRAPPERS = (
@@ -33,14 +39,14 @@ _INHERITED = (
 class PaddleModules(Hooked):
     package = "paddle"
     module_class = paddle.nn.Layer
+    child_store = "_sub_layers"
+    functions = paddle.nn.functional
+    no_gradients = staticmethod(paddle.no_grad)
     flat_weights = "_all_weights"
     hook_attributes = ("_forward_pre_hooks", "_forward_post_hooks")
 
-    def children(self, module: Any) -> list[tuple[str, Any]]:
-        return [(name, child) for name, child in module._sub_layers.items() if child is not None]
-
     def own(self, module: Any) -> list[OwnTensor]:
-        column = _column(module)
+        column = _column_of_class(type(module))
         found = [
             OwnTensor(name, tensor, trained=name not in column.untrained)
             for name, tensor in module._parameters.items()
@@ -81,25 +87,102 @@ class PaddleModules(Hooked):
         layers = module.sublayers(include_self=True)
         aside = []
         for layer in layers:
-            for name, tensor in list(layer._buffers.items()):
-                if tensor is not None and not tensor.is_floating_point():
+            for name, buffer in list(layer._buffers.items()):
+                if buffer is not None and not buffer.is_floating_point():
                     # `to` would cast counters too, and fails on the empty dropout state of a recurrent layer.
                     aside.append((layer, name, layer._buffers.pop(name)))
         module.to(dtype=dtype)
-        for layer, name, tensor in aside:
-            layer._buffers[name] = tensor
+        for layer, name, buffer in aside:
+            layer._buffers[name] = buffer
         for layer in layers:
             if isinstance(layer, RNNBase):
                 # It computes with one flat copy of its weights.
                 layer.flatten_parameters()
 
-    @contextmanager
-    def quiet(self, model: Any) -> Iterator[None]:
-        with ExitStack() as undo:
-            undo.enter_context(self.uncompiled())
-            undo.enter_context(evaluation_mode(model.sublayers(include_self=True)))
-            undo.enter_context(paddle.no_grad())
-            yield
+    # while they run
+
+    def on_backward(self, before: BeforeBackward, after: Callable[[bool], None]) -> Undo:
+        # `Tensor.backward` and `paddle.autograd.backward` both end here.
+        names = (("run_backward", True), ("run_partial_grad", False))
+        return around_backward(paddle.base.core.eager, names, lambda args, _: list(args[0]), before, after)
+
+    def on_step(self, optimizer: Any, before: Callable[[bool], None], clipped: Clipped, after: Undo) -> Undo:
+        running = False
+
+        def around(call: Callable[..., Any], *, is_own: bool) -> Callable[..., Any]:
+            @wraps(call)
+            def instead(*args: Any, **kwargs: Any) -> Any:
+                nonlocal running
+                if running or not (is_own or args[0] is optimizer):
+                    return call(*args, **kwargs)
+                running = True
+                try:
+                    given = (*args[0 if is_own else 1 :], *kwargs.values())
+                    before(any(callable(value) and not is_tensor(value) for value in given))
+                    with ExitStack() as undos:
+                        for clip in _clips(optimizer, self.groups(optimizer)):
+                            undos.callback(_on_clip(clip, clipped))
+                        result = call(*args, **kwargs)
+                    after()
+                finally:
+                    running = False
+                return result
+
+            return instead
+
+        undos = ExitStack()
+        # `minimize` does not go through `step`.
+        for name in ("step", "minimize"):
+            # On the class, because a copy of the optimizer would step the original with what was put on the original.
+            is_own = name in vars(optimizer)
+            place = optimizer if is_own else type(optimizer)
+            undos.callback(replaced(place, name, around(getattr(place, name), is_own=is_own)))
+        return undos.close
+
+    def scaler(self) -> ScalerMethods:
+        return ScalerMethods(
+            scale=(AmpScaler, "scale"),
+            unscale=(AmpScaler, "_unscale"),
+            step=(paddle.amp.GradScaler, "step"),
+            is_enabled=lambda one: bool(one._enable),
+            scale_of=lambda one: float(one._scale.item()),
+            found_infinite=lambda one, _: bool(one._found_inf),
+        )
+
+    @staticmethod
+    def is_tracing() -> bool:
+        return not paddle.in_dynamic_mode()
+
+    def in_place_version(self, tensor: Any) -> int:
+        return int(tensor.inplace_version)
+
+    def takes_gradient(self, tensor: Any) -> bool:
+        return not tensor.stop_gradient
+
+    def gradient(self, tensor: Any) -> Any | None:
+        found = tensor.grad
+        if found is not None and found.is_selected_rows():
+            # The gradient of a sparse embedding: only some rows, some of them several times.
+            dense = np.zeros(tuple(tensor.shape), np.float32)
+            np.add.at(dense, np.asarray(found.rows()), found.numpy())
+            return dense
+        return found
+
+    def set_gradient(self, parameter: Any, array: Array | None) -> None:
+        if array is None:
+            parameter.clear_gradient(False)
+        else:
+            parameter.grad = tensor(array, like=parameter, dtype=dtype_of(parameter))
+
+    def write(self, parameter: Any, array: Array) -> None:
+        overwrite(parameter, array)
+
+    def cast(self, tensor: Any, dtype: str) -> Any:
+        return tensor.astype(dtype) if tensor.is_floating_point() else tensor
+
+    def multiply(self, tensor: Any, factors: Array, *, in_place: bool = False) -> Any:
+        given = paddle.to_tensor(np.array(factors)).astype(tensor.dtype)
+        return tensor.multiply_(given) if in_place else tensor * given
 
 
 def _is_derived(name: str, module: Any) -> bool:
@@ -107,12 +190,27 @@ def _is_derived(name: str, module: Any) -> bool:
     return f"{name}_g" in module._parameters or f"{name}_orig" in module._parameters
 
 
-def _column(module: Any) -> Column:
-    """What is known of the module's kind; nothing of a module of the user's own."""
-    return _column_of_class(type(module))
-
-
 @of_the_tables
 def _column_of_class(cls: type) -> Column:
+    """What is known of the kind of a module of this class; nothing of one of the user's own."""
     row = layer_kind(kind_of((f"{one.__module__}.{one.__name__}" for one in cls.__mro__), "paddle"))
     return Column(()) if row is None else row.columns["paddle"]
+
+
+def _clips(optimizer: Any, groups: list[dict[str, Any]]) -> list[Any]:
+    clips = [optimizer._grad_clip, *(group.get("grad_clip") for group in groups)]
+    return list({id(clip): clip for clip in clips if clip is not None}.values())
+
+
+def _on_clip(clip: Any, clipped: Clipped) -> Undo:
+    """Clipping happens inside the step, and only some kinds of it leave their result in the parameter."""
+    owner = type(clip)
+    call = owner.__call__
+
+    def instead(self: Any, params_grads: Any) -> Any:
+        result = call(self, params_grads)
+        if self is clip:
+            clipped(list(result))
+        return result
+
+    return replaced(owner, "__call__", instead)

@@ -11,7 +11,8 @@ from typing import Any
 
 import paddle
 
-from reprod_log.frameworks.contract import KernelHook, OperatorHook, Operators
+from reprod_log.frameworks.contract import KernelHook, OperatorHook
+from reprod_log.frameworks.hooked import Hooked
 
 _OPERATIONS = ("add", "sub", "mul", "truediv", "pow", "matmul")
 _METHODS = (*(f"__{side}{name}__" for name in _OPERATIONS for side in ("", "r")), "__neg__", "__getitem__")
@@ -26,7 +27,9 @@ _WRITING = ("__setitem__", "_setitem_dygraph", "copy_", "_inplace_assign")
 _NARROW = (paddle.float32, paddle.float16, paddle.bfloat16)
 
 
-class PaddleOperators(Operators):
+class PaddleOperators(Hooked):
+    optional = frozenset(("operators",))
+
     @contextmanager
     def each_operator(self, call: OperatorHook) -> Iterator[None]:
         depth = 0

@@ -19,13 +19,16 @@ from reprod_log.recording import Array
 class PaddleOptimizers(Hooked):
     optimizer_class = paddle.optimizer.Optimizer
 
-    def parameters_of(self, optimizer: Any) -> list[Any]:
-        return [parameter for group in groups_of(optimizer) for parameter in group["params"]]
+    def groups(self, optimizer: Any) -> list[dict[str, Any]]:
+        groups = getattr(optimizer, "_param_groups", None) or optimizer._parameter_list or []
+        if groups and isinstance(groups[0], dict):
+            return list(groups)
+        return [{"params": list(groups)}]
 
     def rates(self, optimizer: Any) -> list[float]:
         # A group's own `learning_rate` multiplies the optimizer's.
         rate = float(optimizer.get_lr())
-        return [rate * float(group.get("learning_rate", 1.0)) for group in groups_of(optimizer)]
+        return [rate * float(group.get("learning_rate", 1.0)) for group in self.groups(optimizer)]
 
     def describe(self, optimizer: Any) -> dict[str, Any]:
         own = {name.lstrip("_"): _plain(value) for name, value in vars(optimizer).items() if _is_setting(name, value)}
@@ -35,13 +38,13 @@ class PaddleOptimizers(Hooked):
             own["regularization"] = _plain(optimizer.regularization)
         groups = [
             {name: _plain(value) for name, value in {**own, **group}.items() if name != "params"}
-            for group in groups_of(optimizer)
+            for group in self.groups(optimizer)
         ]
         multipliers = [float(one.optimize_attr.get("learning_rate", 1.0)) for one in self.parameters_of(optimizer)]
         found: dict[str, Any] = {
             "type": type(optimizer).__name__,
             "groups": groups,
-            "parameters_in_groups": [len(group["params"]) for group in groups_of(optimizer)],
+            "parameters_in_groups": [len(group["params"]) for group in self.groups(optimizer)],
         }
         if any(multiplier != 1.0 for multiplier in multipliers):
             # ParamAttr(learning_rate=…): `get_lr()` does not show it.
@@ -83,7 +86,7 @@ class PaddleOptimizers(Hooked):
     def treatments(self, optimizer: Any) -> list[ParameterTreatment]:
         rate = float(optimizer.get_lr())
         found = []
-        for group in groups_of(optimizer):
+        for group in self.groups(optimizer):
             for parameter in group["params"]:
                 # ParamAttr(learning_rate=…) and a group's own rate both end up here; get_lr() shows neither.
                 factor = float(parameter.optimize_attr.get("learning_rate", 1.0))
@@ -128,13 +131,6 @@ class PaddleOptimizers(Hooked):
 
     def clear(self, optimizer: Any) -> None:
         optimizer.clear_grad()
-
-
-def groups_of(optimizer: Any) -> list[dict[str, Any]]:
-    groups = getattr(optimizer, "_param_groups", None) or optimizer._parameter_list or []
-    if groups and isinstance(groups[0], dict):
-        return list(groups)
-    return [{"params": list(groups)}]
 
 
 def _is_setting(name: str, value: Any) -> bool:

@@ -11,18 +11,20 @@ import numpy as np
 import torch
 
 from reprod_log.errors import MissingPackage
+from reprod_log.frameworks.hooked import Hooked
 
-ENGINES: tuple[str, ...] = ("export", "jit", "onnx")
 
+class TorchExport(Hooked):
+    engines = ("export", "jit", "onnx")
 
-def export(model: Any, inputs: Any, folder: Path, engine: str) -> Callable[[Any], Any]:
-    training = model.training
-    model.eval()
-    try:
-        with torch.no_grad():
-            return _EXPORTS[engine](model, inputs, folder)
-    finally:
-        model.train(training)
+    def export(self, model: Any, inputs: Any, folder: Path, engine: str) -> Callable[[Any], Any]:
+        training = model.training
+        model.eval()
+        try:
+            with torch.no_grad():
+                return _EXPORTS[engine](model, inputs, folder)
+        finally:
+            model.train(training)
 
 
 def _given(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import Any
 
@@ -13,15 +13,16 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
-from reprod_log.frameworks.contract import KernelHook, OperatorHook, Operators
+from reprod_log.frameworks.contract import KernelHook, OperatorHook
+from reprod_log.frameworks.hooked import Hooked
 
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
 _WRITES_SILENTLY = ("native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm")
 """Kernels that write into their arguments (running statistics) without their schema saying so."""
 
 
-class TorchOperators(Operators):
-    emulates = True
+class TorchOperators(Hooked):
+    optional = frozenset(("operators", "emulate"))
 
     @contextmanager
     def each_operator(self, call: OperatorHook) -> Iterator[None]:
@@ -60,15 +61,11 @@ class TorchOperators(Operators):
         with torch.set_grad_enabled(gradients), sdpa_kernel(SDPBackend.MATH), Listener():
             yield
 
-    @contextmanager
-    def emulated(self, dtype: str) -> Iterator[None]:
-        with _Emulation(getattr(torch, dtype)):
-            yield
+    def emulated(self, dtype: str) -> AbstractContextManager[None]:
+        return _Emulation(getattr(torch, dtype))
 
-    @contextmanager
-    def autocast(self, dtype: str) -> Iterator[None]:
-        with torch.autocast("cpu", dtype=getattr(torch, dtype)):
-            yield
+    def autocast(self, dtype: str) -> AbstractContextManager[None]:
+        return torch.autocast("cpu", dtype=getattr(torch, dtype))  # type: ignore[no-any-return]  # not looked into
 
 
 @cache

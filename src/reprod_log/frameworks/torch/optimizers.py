@@ -18,8 +18,8 @@ from reprod_log.recording import Array
 class TorchOptimizers(Hooked):
     optimizer_class = torch.optim.Optimizer
 
-    def parameters_of(self, optimizer: Any) -> list[Any]:
-        return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    def groups(self, optimizer: Any) -> list[dict[str, Any]]:
+        return list(optimizer.param_groups)
 
     def rates(self, optimizer: Any) -> list[float]:
         # A tensor when the optimizer is capturable.
