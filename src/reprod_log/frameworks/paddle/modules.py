@@ -16,7 +16,15 @@ from paddle.nn.layer.rnn import RNNBase
 
 from reprod_log.frameworks.contract import OwnTensor, plain_settings
 from reprod_log.frameworks.hooked import Hooked
-from reprod_log.frameworks.hooks import BeforeBackward, Clipped, ScalerMethods, Undo, around_backward, replaced
+from reprod_log.frameworks.hooks import (
+    AfterBackward,
+    BeforeBackward,
+    Clipped,
+    ScalerMethods,
+    Undo,
+    around_backward,
+    replaced,
+)
 from reprod_log.frameworks.paddle.tensors import dtype_of, is_tensor, overwrite, tensor
 from reprod_log.layers.lookup import kind_of, layer_kind, of_the_tables
 from reprod_log.layers.rows import Column
@@ -101,7 +109,7 @@ class PaddleModules(Hooked):
 
     # while they run
 
-    def on_backward(self, before: BeforeBackward, after: Callable[[bool], None]) -> Undo:
+    def on_backward(self, before: BeforeBackward, after: AfterBackward) -> Undo:
         # `Tensor.backward` and `paddle.autograd.backward` both end here.
         names = (("run_backward", True), ("run_partial_grad", False))
         return around_backward(paddle.base.core.eager, names, lambda args, _: list(args[0]), before, after)
