@@ -20,7 +20,7 @@ import numpy as np
 
 from reprod_log.layers.layouts import TensorView
 from reprod_log.layers.transform import Shape
-from reprod_log.pairing.anchors import Anchor, Cut, Index, is_informative, same_numbers, view_of
+from reprod_log.pairing.anchors import Anchor, Cut, Index, PartIndex, is_informative, same_numbers, view_of
 from reprod_log.pairing.answers import Answers
 from reprod_log.pairing.bridges import Bridges
 from reprod_log.pairing.graph import Graph
@@ -28,7 +28,6 @@ from reprod_log.pairing.identify import CALL
 from reprod_log.pairing.links import Computed, Link, Recipe, WeightMap, same_form
 from reprod_log.pairing.names import closeness
 from reprod_log.pairing.options import Options
-from reprod_log.pairing.parts import PartIndex
 from reprod_log.recording import Array
 
 _LEVELS = ((1, 0), (2, 0), (3, 0), (2, 1), (6, 0), (4, 2))
@@ -121,11 +120,12 @@ class Search:
         self.kept = kept
         """What is not trained in the reference and in the candidate: one is hardly made of the other's parameters."""
         self.own, self.proposals, self.stated, self.roles = own, proposals, stated, roles
-        arrays = reference.program.arrays
+        arrays, kept_here = reference.program.arrays, reference.kept_operands()
+        self.kept_operands = candidate.kept_operands()
         shown = {
             number: arrays[number]
             for number in range(len(arrays))
-            if reference.data[number] or number in reference.program.given.values()
+            if (reference.data[number] and number not in kept_here) or number in reference.program.given.values()
         }
         self.index = Index(shown)
         self.parts = PartIndex(shown, self.index)
@@ -163,6 +163,8 @@ class Search:
         self.retried: dict[int, int] = {}
         """Where a segment had no solution, and where the one before it began that was opened again."""
         self.detours: list[_Detour] = []
+        self.failed: dict[Any, int] = {}
+        """What trials of this segment cost that led to nothing: every level would make them again."""
         self.bridges = Bridges(self)
         self.bridged = bridged
         """Whether it goes on behind a mistake."""
@@ -256,7 +258,8 @@ class Search:
             self.effort += CALL + self.theirs.program.arrays[number].size
             self.tensors[number] = tensor
             self.trail.append(("tensor", number))
-            self.anchor(number, self.theirs.program.array(tensor))
+            if number not in self.kept_operands:
+                self.anchor(number, self.theirs.program.array(tensor))
         return True
 
     def value(self, number: int) -> Any:
@@ -405,6 +408,9 @@ class Search:
             self._identify(choice)
             choice.options = [*(one for one in choice.options if one not in unasked), *unasked]
         stored = choice.identified and not any(link.is_computed for link in taken)
+        if not self._evidence(choice)[0]:
+            # Nothing but parts, which fit in any order.
+            choice.options, choice.unlikely, stored = [*choice.options, *choice.unlikely], [], True
         twins = [one for one in choice.options if idle and _same_links(_but(one, idle), _but(taken, idle))]
         alike = twins + [
             one
@@ -413,10 +419,10 @@ class Search:
         ]
         if not alike:
             return
-        fitting = [(len(self.anchors), taken)]
+        fitting = [(self._evidence(choice), taken)]
         for option in alike[:_MOST_RIVALS]:
             if self._try_again(choice, option):
-                fitting.append((len(self.anchors), option))
+                fitting.append((self._evidence(choice), option))
         fitting.sort(key=lambda one: one[0], reverse=True)
         (most, best), *rest = fitting
         # A twin with fewer anchors has wrong numbers for what is idle further on.
@@ -428,6 +434,11 @@ class Search:
             *(one for one in choice.options if not any(one is other for other in (best, *others))),
         ]
         self._try_again(choice, best)
+
+    def _evidence(self, choice: _Choice) -> tuple[int, int]:
+        """How many tensors have become anchors with the choice: whole ones, and all."""
+        found = [what[0] for kind, what in self.trail[choice.trail :] if kind == "anchor"]
+        return sum(map(self._is_whole, found)), len(found)
 
     def _try_again(self, choice: _Choice, option: tuple[Link, ...]) -> bool:
         self.rewind(choice.trail)
@@ -450,7 +461,7 @@ class Search:
             other = np.random.default_rng(0).normal(size=array.shape).astype(array.dtype)
             self.tensors[number] = self.theirs.program.tensor(other)
             self.trail.append(("tensor", number))
-            if self._try(choice, option):
+            if self._fits(choice, option):
                 idle.add(link.target)
         self._try_again(choice, option)
         return idle
@@ -512,8 +523,20 @@ class Search:
         """Whether something new of the reference comes out before the next event."""
         if self.banned and _same_links(option, self.banned):
             return False
-        self.trials += 1
         self.level_trials += 1
+        situation = choice.place, option, tuple((one.place, one.taken) for one in self.choices if one is not choice)
+        if situation in self.failed:
+            self.effort += self.failed[situation]
+            self._take(choice, option)
+            return False
+        before = self.effort
+        fits = self._fits(choice, option)
+        if not fits and not any(link.is_computed for link in option):
+            self.failed[situation] = self.effort - before
+        return fits
+
+    def _fits(self, choice: _Choice, option: tuple[Link, ...]) -> bool:
+        self.trials += 1
         self.effort += _TRIAL
         self._take(choice, option)
         if not self.replay(choice.place):
@@ -596,6 +619,7 @@ class Search:
         self.hasty, self.passed_over = True, False
         self.best = (-1, {})
         self.asked.clear()
+        self.failed.clear()
 
     def _next_level(self, exhausted: bool) -> int:
         self.choices.clear()
@@ -646,6 +670,7 @@ class Search:
         self.detours.append(_Detour(max(self.best[0], len(self.reached)), failed, segment))
         self.rewind(segment.trail)
         self.asked.clear()
+        self.failed.clear()
         self.start, self.start_trail = segment.start, segment.trail
         return True
 
@@ -708,7 +733,8 @@ class Search:
     def likeness(self, link: Link) -> float:
         if link.sources[0] == link.target:
             return 1.5
-        return closeness(link.sources[0], link.target)
+        (owner, _, leaf), (other, _, last) = (name.rpartition(".") for name in (link.sources[0], link.target))
+        return closeness(owner, other) if leaf == last and owner and other else closeness(link.sources[0], link.target)
 
     def is_used(self, name: str) -> bool:
         return name in self.taken
