@@ -24,16 +24,16 @@ from reprod_log.diagnose.fits import (
 )
 from reprod_log.layers.lookup import layer_kind
 from reprod_log.layers.settings import setting_differences
-from reprod_log.messages import Name, Names, Number, message
+from reprod_log.messages import Message, Name, Names, Number, message
 from reprod_log.pairing.distance import factor, relative
 from reprod_log.recording import Array, Key, Recording
 from reprod_log.verdict import Status
 
 # Code between two layers that differs: everything a layer was made from agrees, what it is given does not. Tried are:
-# the same numbers in another order, a constant factor or shift, another activation, a term that is missing.
+# another tensor, the same numbers in another order, a constant factor or shift, another activation, a missing term.
 
 _RECENT = 6
-"""How many earlier tensors are tried as what the code worked on."""
+"""How many earlier tensors are tried as what an activation was given: each through every function."""
 
 
 def _between_layers(case: Case) -> Iterable[Finding]:
@@ -69,9 +69,22 @@ def _has_own_error_before(case: Case, forward: list[Key], place: int) -> bool:
 
 
 def _difference_between(near: float, both: Both, earlier: list[tuple[Key, Both]]) -> What | None:
-    found = relation(*both, near=near, functions=False)
-    recent = [one for one in reversed(earlier) if one[1][0].shape == both[0].shape][:_RECENT]
-    return found or _other_activation(near, both, recent) or _missing_term(near, both, recent)
+    recent = [one for one in reversed(earlier) if one[1][0].shape == both[0].shape]
+    found = _another_tensor(near, both, recent) or relation(*both, near=near, functions=False)
+    return found or _other_activation(near, both, recent[:_RECENT]) or _missing_term(near, both, recent)
+
+
+def _another_tensor(near: float, both: Both, recent: list[tuple[Key, Both]]) -> What | None:
+    """Each side passes on another of the tensors that both have."""
+    keys = [next((key for key, (given, _) in recent if holds(given, one, near)), None) for one in both]
+    if keys[0] is None or keys[1] is None:
+        return None
+    return what("word.passes_another", ours=_end_of(keys[0]), theirs=_end_of(keys[1]))
+
+
+def _end_of(key: Key) -> Message:
+    """What was recorded under a key of the forward pass: what a layer was given, or what it gave."""
+    return message("word.input_of" if key.role.startswith("input") else "word.output_of", path=Name(key.path))
 
 
 def _other_activation(near: float, both: Both, recent: list[tuple[Key, Both]]) -> What | None:
@@ -79,7 +92,7 @@ def _other_activation(near: float, both: Both, recent: list[tuple[Key, Both]]) -
     for key, (given, _) in recent:
         here, there = (function_between(given, one, near=near) for one in (ours, theirs))
         if here is not None and there is not None and here != there:
-            return what("word.functions", ours=here, theirs=there, path=Name(key.path))
+            return what("word.functions", ours=here, theirs=there, path=_end_of(key))
     return None
 
 
@@ -90,7 +103,7 @@ def _missing_term(near: float, both: Both, recent: list[tuple[Key, Both]]) -> Wh
         for whole, part, name in ((ours, theirs, "candidate"), (theirs, ours, "reference")):
             # Nothing at all is no sum that lacks a term.
             if float(np.abs(part).max(initial=0.0)) > near and holds(given, whole - part, near):
-                return what("word.does_not_add", side=side(name), path=Name(key.path))
+                return what("word.does_not_add", side=side(name), path=_end_of(key))
     return None
 
 
@@ -319,80 +332,6 @@ def _same_rows(ours: Array, theirs: Array) -> bool:
     return np.array_equal(left[np.lexsort(left.T[::-1])], right[np.lexsort(right.T[::-1])])
 
 
-# An activation on the other side of zero: rounding, although the gradients behind it jump. The first step and layer are
-# looked for where a few elements around a ReLU-like layer have another sign in the candidate, with values that rounding
-# can move across zero. What differs after that is its consequence. A ReLU that is called as a function has no layer of
-# its own; it is known by a layer whose output, rectified, is what another is given.
-
-_NEAR = 1e-4
-"""Of the tensor's size: what float32 rounding, grown over a few steps, can move."""
-_JUMP = 1e-5
-"""Relative difference of a tensor, about a hundred roundings."""
-
-
-def _kink(case: Case) -> Iterable[Finding]:
-    if not _visible(case):
-        return
-    for key, both in _around_kinks(case.data):
-        flipped = np.asarray(np.sign(both[0]) != np.sign(both[1]))
-        count = int(flipped.sum())
-        if not count or not _tiny(both, flipped):
-            continue
-        ours, theirs = (Number(float(one[flipped][0]), "+.1e") for one in both)
-        yield told(
-            "cause.kink",
-            (key,),
-            some=count,
-            all=flipped.size,
-            step=key.step,
-            path=Name(key.path),
-            ours=ours,
-            theirs=theirs,
-        )
-        return
-
-
-def _visible(case: Case) -> bool:
-    """Whether anything differs by more than rounding; without that a flip has no consequence worth reading for."""
-    return any(row.measurement is not None and not row.measurement.rel_l2 <= _JUMP for row in case.rows.values())
-
-
-def _around_kinks(data: CaseData) -> Iterator[tuple[Key, Both]]:
-    """What goes into kinks or comes out of them, step by step in execution order, in the precision of the program."""
-    rectified = _rectified(data)
-    for key in data.keys("forward"):
-        if key.path not in data.layers:
-            continue
-        kind = layer_kind(data.layers[key.path][0].kind)
-        kinked = kind is not None and kind.kinked
-        if (kinked or (key.path in rectified and key.role == "output")) and (both := data.values(key)) is not None:
-            yield key, both
-
-
-def _rectified(data: CaseData) -> frozenset[str]:
-    """Layers whose output goes through a ReLU that is not a layer: in the first step another is given just that."""
-    outputs: dict[str, Array] = {}
-    found = set()
-    for entry in data.reference.of_run(""):
-        key = entry.key
-        if key.phase != "forward" or key.step != data.steps[0] or entry.dtype not in ("float32", "float64"):
-            continue
-        if key.role == "output":
-            outputs[key.path] = entry.array()
-        elif key.role.startswith("input") and bool(((given := entry.array()) == 0).any()) and given.min() >= 0:
-            found |= {path for path, one in outputs.items() if _is_rectified(one, given)}
-    return frozenset(found)
-
-
-def _is_rectified(output: Array, given: Array) -> bool:
-    return output.size == given.size and bool(np.array_equal(np.maximum(output, 0).ravel(), given.ravel()))
-
-
-def _tiny(both: Both, flipped: Array) -> bool:
-    size = float(np.sqrt(np.mean(both[0] ** 2)))
-    return all(float(np.abs(one[flipped]).max()) <= _NEAR * size for one in both)
-
-
 # Where NaN or infinity comes from: the first entry that has one although what went in was finite.
 
 
@@ -560,7 +499,6 @@ HYPOTHESES = (
     Hypothesis("constant_factor", _constant_factor),
     Hypothesis("cut_graph", _cut_graph, Where(steps=1)),
     Hypothesis("data", _data),
-    Hypothesis("kink", _kink),
     Hypothesis("not_finite", _not_finite, Where(data=False)),
     Hypothesis("precision_cut", _precision_cut, Where(data=False, floor=True)),
     Hypothesis("saturation", _saturation),
