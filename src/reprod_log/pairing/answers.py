@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import combinations, islice
 from math import prod
 from typing import TYPE_CHECKING
@@ -44,16 +45,20 @@ class Answers:
     def options(self, place: int, needed: int, parts: bool) -> list[tuple[Link, ...]]:
         roots = self._roots_there(place)
         unknown = self._unassigned_after(place)
-        asked = Identification(self.search.ours, self.search.theirs, self.search.anchors, self._known, unknown)
+        # Every probe asks for the same tensors.
+        known = cache(self._known)
+        asked = Identification(self.search.ours, self.search.theirs, self.search.anchors, known, unknown)
         found = self._explained(asked, asked.fits(roots, needed, parts=parts)) if roots else []
         self.search.effort += asked.effort
         # Behind a mistake another one is likelier than weights that are mixed.
-        return found or (self._solved(place, needed, unknown) if parts and not self.search.bridges else [])
+        return found or (self._solved(place, needed, unknown, known) if parts and not self.search.bridges else [])
 
-    def _solved(self, place: int, needed: int, unknown: int) -> list[tuple[Link, ...]]:
+    def _solved(
+        self, place: int, needed: int, unknown: int, known: Callable[[int], Array | None]
+    ) -> list[tuple[Link, ...]]:
         """What the tensors behind the event tell as equations of its weights."""
         ours, search = self.search.ours, self.search
-        equations = Equations(ours, search.theirs, self._known, unknown)
+        equations = Equations(ours, search.theirs, known, unknown)
         found = []
         for one in equations.solutions(needed, self._behind_roots(place)):
             table = Elements({name: search.read(name) for name in ours.bits(ours.behind[one.partner])})
@@ -281,9 +286,16 @@ class Equations:
         if self.effort + cost > _WORK:
             return
         self.effort += cost
-        start = self.part.probe(nothing)[number]
+        part = self.part.leading_to(number)
+        start = part.probe(nothing)[number]
+
+        def moved(setting: Mapping[int, Array]) -> Array:
+            return part.probe(nothing | setting)[number] - start
+
+        if 2 * start.size <= sum(sizes) and self._is_free(moved, weights, start.size):
+            return
         columns = [
-            self.part.probe(nothing | {weight: unit})[number] - start
+            moved({weight: unit})
             for weight, size in zip(weights, sizes, strict=True)
             for unit in np.eye(size).reshape(-1, *self.shapes[weight])
         ]
@@ -299,6 +311,15 @@ class Equations:
             values = systems[own].solved(turned)
             if values is not None:
                 yield Solution(partner, dict(zip(names, np.split(values, np.cumsum(sizes)[:-1]), strict=True)))
+
+    def _is_free(self, moved: Callable[[Mapping[int, Array]], Array], weights: Sequence[int], size: int) -> bool:
+        """Whether the weights can give a tensor of this size any values, so that no right-hand side tells anything.
+
+        As many random settings as it has elements show that, and many weights on a few samples are many more.
+        """
+        random = np.random.default_rng(0)
+        settings = ({weight: random.normal(size=self.shapes[weight]) for weight in weights} for _ in range(size))
+        return _System(np.stack([moved(one).reshape(-1) for one in settings], -1), np.zeros(size)).sizes.size == size
 
     def _sides(self, shape: Shape, partners: Sequence[int]) -> Iterator[_Side]:
         arrays = self.ours.program.arrays
