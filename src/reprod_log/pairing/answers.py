@@ -290,7 +290,7 @@ class Equations:
         start = part.probe(nothing)[number]
 
         def moved(setting: Mapping[int, Array]) -> Array:
-            return part.probe(nothing | setting)[number] - start
+            return part.probe({**nothing, **setting})[number] - start
 
         if 2 * start.size <= sum(sizes) and self._is_free(moved, weights, start.size):
             return
