@@ -16,7 +16,7 @@ from flax import nnx
 
 from reprod_log import Status, align_models
 from reprod_log.capture.eager import runner_of
-from reprod_log.errors import UsageError
+from reprod_log.errors import ReprodLogError, UsageError
 from reprod_log.frameworks.side import Scope, Side
 
 LIBRARIES = {"linen": linen_models, "equinox": equinox_models, "haiku": haiku_models}
@@ -72,6 +72,20 @@ def test_wrong_port_is_placed(library, name, setting, places):
     found = align_models(model, port, batch)
     assert found.status is Status.FAIL, str(found)
     assert found.verdict.first_divergence.key.path in places, str(found)
+
+
+def test_equinox_model_that_takes_a_batch_is_refused_with_what_to_do():
+    class Batched(equinox_models.eqx.Module):
+        inner: equinox_models.eqx.nn.Linear
+
+        def __call__(self, batch):
+            return jax.vmap(self.inner)(batch)
+
+    port = Batched(equinox_models.eqx.nn.Linear(3, 2, key=jax.random.PRNGKey(0)))
+    batch = np.ones((4, 3), np.float32)
+    with pytest.raises(ReprodLogError, match=r"\(model, lambda model, x: model\(x\)\)"):
+        align_models(torch.nn.Linear(3, 2), port, batch)
+    assert align_models(torch.nn.Linear(3, 2), (port, lambda model, x: model(x)), batch).status is Status.PASS
 
 
 def recorded(model, batch, **scope):

@@ -14,6 +14,7 @@ from typing import Any
 import equinox as eqx
 import jax
 
+from reprod_log.errors import CaptureError, first_line
 from reprod_log.frameworks.jax.model import Calls, JaxModel, every_call, leaf_of
 from reprod_log.frameworks.module_tree import join
 from reprod_log.frameworks.nests import flatten
@@ -109,14 +110,26 @@ class EquinoxModel(JaxModel):
             module = modules_of(model)[path] if path else model
             if self._call is not None and not path:
                 output = self._call(module, *args, **kwargs)
-            elif state is None or path:
+            elif path:
                 output = jax.vmap(lambda a, k: module(*a, **k))(args, kwargs)
+            elif state is None:
+                output = _for_each_example(module, args, kwargs)
             else:
                 batched = jax.vmap(
                     lambda a, k, s: module(*a, s, **k), axis_name="batch", in_axes=(0, 0, None), out_axes=(0, None)
                 )
                 output, state = batched(args, kwargs, state)
         return output, dict(zip(self._state_names(), jax.tree.leaves(state), strict=True))
+
+
+def _for_each_example(module: Any, args: Any, kwargs: Any) -> Any:
+    try:
+        return jax.vmap(lambda a, k: module(*a, **k))(args, kwargs)
+    except Exception as error:  # a model of the user's own may raise anything
+        raise CaptureError(
+            f"{first_line(error).rstrip('.')}. An Equinox model is called with one example at a time; give one that takes a batch "
+            "itself as (model, lambda model, x: model(x))"
+        ) from error
 
 
 class EquinoxCalls(Calls):
