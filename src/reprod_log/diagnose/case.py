@@ -177,7 +177,7 @@ class CaseData:
             return None
         moved = self.moved(path, self.steps[0])
         if moved is None:
-            return None if self._is_updated(path, self.steps[0]) else now
+            return None if self.is_updated(path, self.steps[0]) else now
         return now[0] - moved[0], now[1] - moved[1]
 
     @cached_property
@@ -198,7 +198,7 @@ class CaseData:
         moved = self.moved(path, following)
         if moved is None:
             unchanged = all(np.array_equal(a, b, equal_nan=True) for a, b in zip(earlier, later, strict=True))
-            return not unchanged and not self._is_updated(path, following)
+            return not unchanged and not self.is_updated(path, following)
         return any(relative(a, b - by) > _WRITTEN for a, b, by in zip(earlier, later, moved, strict=True))
 
     def moved(self, path: str, step: int) -> Both | None:
@@ -262,7 +262,7 @@ class CaseData:
             for (name, one), other in zip(ours.items(), theirs.values(), strict=True):
                 yield name, one, theirs.get(name, other)
 
-    def _is_updated(self, path: str, step: int) -> bool:
+    def is_updated(self, path: str, step: int) -> bool:
         """Whether an optimizer changed a parameter in a step, on either side."""
         return Key(path, "update", step) in self.reference or Key(self.partner(path), "update", step) in self.candidate
 

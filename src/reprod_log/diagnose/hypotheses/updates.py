@@ -302,7 +302,8 @@ def _trace(case: Case, path: str, place: int, optimizer: tuple[str, Mapping[str,
     data = case.data
     recording = (data.reference, data.candidate)[place]
     rows = []
-    for step in data.steps:
+    # An evaluation is a step without updates.
+    for step in (one for one in data.steps if data.is_updated(path, one)):
         key = Key(path, "update", step)
         both, before = data.moved(path, step), data.before(path, step)
         given = data.best(Key(path, "gradient", step, role="raw"))
