@@ -128,14 +128,25 @@ def tell_next(*command: str | Path) -> None:
 
 
 def tell_compare(recording: Path) -> None:
-    """Print the command that compares a recording with the last one beside it; the older of two is the reference."""
+    """Print the command that compares a recording with the last one beside it, of another framework if there is one;
+    the older of two is the reference."""
     beside = recording.resolve().parent.glob("*/manifest.json")
     others = [one.parent for one in beside if one.parent != recording.resolve()]
     if others and recording.is_dir():
-        other = recording.parent / max(others, key=_written_at).name
+        own = _framework(recording)
+        last = max(others, key=lambda one: (_framework(one) != own, _written_at(one)))
+        other = recording.parent / last.name
         tell_next("reprod", "compare", *sorted((other, recording), key=_written_at))
     else:
         tell_next("reprod", "compare", recording, "CANDIDATE")
+
+
+def _framework(folder: Path) -> str:
+    try:
+        return str(json.loads((folder / "manifest.json").read_bytes())["provenance"]["framework"])
+    except (OSError, ValueError, KeyError, TypeError):
+        # It is only a proposal: whoever compares a damaged recording is told so.
+        return ""
 
 
 def _written_at(folder: Path) -> int:

@@ -127,8 +127,8 @@ def _for_each_example(module: Any, args: Any, kwargs: Any) -> Any:
         return jax.vmap(lambda a, k: module(*a, **k))(args, kwargs)
     except Exception as error:  # a model of the user's own may raise anything
         raise CaptureError(
-            f"{first_line(error).rstrip('.')}. An Equinox model is called with one example at a time; give one that takes a batch "
-            "itself as (model, lambda model, x: model(x))"
+            f"{first_line(error).rstrip('.')}. An Equinox model is called with one example at a time; give one that "
+            "takes a batch itself as (model, lambda model, x: model(x))"
         ) from error
 
 
