@@ -349,7 +349,8 @@ def _on_paper(case: Case, bad: BadUpdates) -> Iterator[Finding]:
         groups = group_settings(ours), group_settings(theirs)
         for setting in sorted({key for side in groups for group in side for key in group}):
             here, there = (list(dict.fromkeys(one[setting] for one in side if setting in one)) for side in groups)
-            if not here or not there or all(any(same_setting(a, b) for b in there) for a in here):
+            # Groups are not paired on paper, and a function may exempt parameters: what both have says nothing.
+            if not here or not there or any(same_setting(a, b) for a in here for b in there):
                 continue
             shown = [tuple(f"{value:g}" for value in values) for values in (here, there)]
             slot = next((slot for slot, name_of in averaged(ours).items() if name_of == setting), "")
@@ -379,17 +380,19 @@ def _keeps(case: Case, bad: BadUpdates, slot: str, ratio: float) -> bool:
 
 
 def _clipping(case: Case) -> Iterable[Finding]:
-    alone = [one.key for one in case.comparison.unmatched]
+    alone = [one.key for one in case.comparison.unmatched if not one.key.run]
+    lacking = [key for key in alone if key.phase == "clip"]
     for step in case.data.steps:
-        here = [key for key in (*alone, *case.failed) if key.step == step and not key.run]
+        failed = [key for key in case.failed if key.step == step and not key.run]
+        here = [*failed, *(key for key in alone if key.step == step)]
         if any(key.phase in ("data", "forward", "loss", "backward", "gradient") for key in here):
             return
         # Of a side that does not clip at all only the updates show it.
-        clips = [key for key in here if key.phase == "clip"] or [key for key in here if key.phase == "update"]
-        if clips:
+        shown = [key for key in failed if key.phase == "clip"] or [key for key in failed if key.phase == "update"]
+        if shown or any(key.phase == "clip" for key in here):
             ways = [_way_of_clipping(case, place) for place in (0, 1)]
             if None not in ways and ways[0] != ways[1]:
-                yield told("cause.clipping", tuple(clips)[:5], ours=ways[0], theirs=ways[1], step=step)
+                yield told("cause.clipping", (*shown[:5], *lacking), ours=ways[0], theirs=ways[1], step=step)
             return
 
 
