@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from reprod_log.alignment.models import align_models
     from reprod_log.capture import watch
     from reprod_log.recording import Recording
+    from reprod_log.recording.program import join_passes
     from reprod_log.recording.stores import load
     from reprod_log.report import write_report
     from reprod_log.transfer import transfer_weights
@@ -34,6 +35,7 @@ __all__ = [
     "align",
     "align_models",
     "compare",
+    "join_passes",
     "load",
     "transfer_weights",
     "utils",
@@ -52,6 +54,7 @@ _HOMES = {
     "Status": "reprod_log.verdict",
     "align": "reprod_log.alignment",
     "align_models": "reprod_log.alignment.models",
+    "join_passes": "reprod_log.recording.program",
     "load": "reprod_log.recording.stores",
     "transfer_weights": "reprod_log.transfer",
     "watch": "reprod_log.capture",
