@@ -16,7 +16,7 @@ settings.register_profile("fixed", derandomize=True)
 settings.load_profile("fixed")
 
 _LONG = ("examples", "steps", "zoo", "browser")
-"""Folders whose files take longest of those that need a framework or a browser."""
+"""Folders whose files take longest."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -42,12 +42,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Long files first, then all that need a framework, so that no process is left alone with one at the end."""
+    """Long files first, so that no process is left alone with one at the end."""
     left_out = [] if WHOLE else [item for item in items if item.get_closest_marker("whole")]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker("whole")]
-    items.sort(key=lambda item: (item.path.parent.name not in _LONG, not is_heavy(item.path)))
+    items.sort(key=lambda item: item.path.parent.name not in _LONG)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

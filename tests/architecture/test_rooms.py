@@ -8,41 +8,45 @@ from rooms import FRAMEWORKS, ROOMS, SHIMS, Package
 
 import reprod_log
 
-PACKAGE = Package(Path(reprod_log.__file__).parent)
 LOOKUPS = {"alignment/alignment.py -> report", "ranks/__init__.py -> alignment"}
 """Later rooms that are loaded by name when they are asked for: how an alignment shows itself, and a public name."""
 
 
-def test_imports_point_to_rooms_that_stand_before() -> None:
+@pytest.fixture(scope="module")
+def package() -> Package:
+    return Package(Path(reprod_log.__file__).parent)
+
+
+def test_imports_point_to_rooms_that_stand_before(package: Package) -> None:
     rule = f"A room imports only rooms that stand before it: {' · '.join(ROOMS)}."
-    assert PACKAGE.imports_pointing_down() == set(), rule
+    assert package.imports_pointing_down() == set(), rule
 
 
-def test_later_rooms_are_looked_up_only_where_declared() -> None:
-    assert PACKAGE.lookups_pointing_down() == LOOKUPS
+def test_later_rooms_are_looked_up_only_where_declared(package: Package) -> None:
+    assert package.lookups_pointing_down() == LOOKUPS
 
 
-def test_frameworks_are_named_only_where_they_belong() -> None:
-    assert PACKAGE.frameworks_named() == {}
+def test_frameworks_are_named_only_where_they_belong(package: Package) -> None:
+    assert package.frameworks_named() == {}
 
 
-def test_frameworks_are_imported_only_where_they_belong() -> None:
-    assert not [line for line in sorted(PACKAGE.frameworks_imported()) if not line.startswith("frameworks/")]
+def test_frameworks_are_imported_only_where_they_belong(package: Package) -> None:
+    assert not [line for line in sorted(package.frameworks_imported()) if not line.startswith("frameworks/")]
 
 
-def test_eager_parts_are_called_only_where_programs_run() -> None:
+def test_eager_parts_are_called_only_where_programs_run(package: Package) -> None:
     """Other rooms go through sides, runners and live models, which a framework without these parts has, too."""
     users = {
         file.split("/")[0]
-        for file, tree in PACKAGE.trees.items()
+        for file, tree in package.trees.items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and node.attr == "eager"
     }
     assert users == {"frameworks", "capture"}
 
 
-def test_every_file_stands_in_a_room() -> None:
-    assert {file.split("/")[0].removesuffix(".py") for file in PACKAGE.trees} <= {*ROOMS, *SHIMS}
+def test_every_file_stands_in_a_room(package: Package) -> None:
+    assert {file.split("/")[0].removesuffix(".py") for file in package.trees} <= {*ROOMS, *SHIMS}
 
 
 @pytest.mark.parametrize(
