@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import combinations, islice
 from typing import TYPE_CHECKING
 
@@ -35,16 +36,20 @@ class Answers:
     def options(self, place: int, needed: int, parts: bool) -> list[tuple[Link, ...]]:
         roots = self._roots_there(place)
         unknown = self._unassigned_after(place)
-        asked = Identification(self.search.ours, self.search.theirs, self.search.anchors, self._known, unknown)
+        # Every probe asks for the same tensors.
+        known = cache(self._known)
+        asked = Identification(self.search.ours, self.search.theirs, self.search.anchors, known, unknown)
         found = self._explained(asked, asked.fits(roots, needed, parts=parts)) if roots else []
         self.search.effort += asked.effort
         # Behind a mistake another one is likelier than weights that are mixed.
-        return found or (self._solved(place, needed, unknown) if parts and not self.search.bridges else [])
+        return found or (self._solved(place, needed, unknown, known) if parts and not self.search.bridges else [])
 
-    def _solved(self, place: int, needed: int, unknown: int) -> list[tuple[Link, ...]]:
+    def _solved(
+        self, place: int, needed: int, unknown: int, known: Callable[[int], Array | None]
+    ) -> list[tuple[Link, ...]]:
         """What the tensors behind the event tell as equations of its weights."""
         ours, search = self.search.ours, self.search
-        equations = Equations(ours, search.theirs, self._known, unknown)
+        equations = Equations(ours, search.theirs, known, unknown)
         found = []
         for one in equations.solutions(needed, self._behind_roots(place)):
             table = Elements({name: search.read(name) for name in ours.bits(ours.behind[one.partner])})

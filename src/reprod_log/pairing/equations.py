@@ -73,9 +73,16 @@ class Equations:
         if self.effort + cost > _WORK:
             return
         self.effort += cost
-        start = self.part.probe(nothing)[number]
+        part = self.part.leading_to(number)
+        start = part.probe(nothing)[number]
+
+        def moved(setting: Mapping[int, Array]) -> Array:
+            return part.probe(nothing | setting)[number] - start
+
+        if 2 * start.size <= sum(sizes) and self._is_free(moved, weights, start.size):
+            return
         columns = [
-            self.part.probe(nothing | {weight: unit})[number] - start
+            moved({weight: unit})
             for weight, size in zip(weights, sizes, strict=True)
             for unit in np.eye(size).reshape(-1, *self.shapes[weight])
         ]
@@ -91,6 +98,15 @@ class Equations:
             values = systems[own].solved(turned)
             if values is not None:
                 yield Solution(partner, dict(zip(names, np.split(values, np.cumsum(sizes)[:-1]), strict=True)))
+
+    def _is_free(self, moved: Callable[[Mapping[int, Array]], Array], weights: Sequence[int], size: int) -> bool:
+        """Whether the weights can give a tensor of this size any values, so that no right-hand side tells anything.
+
+        As many random settings as it has elements show that, and many weights on a few samples are many more.
+        """
+        random = np.random.default_rng(0)
+        settings = ({weight: random.normal(size=self.shapes[weight]) for weight in weights} for _ in range(size))
+        return _System(np.stack([moved(one).reshape(-1) for one in settings], -1), np.zeros(size)).sizes.size == size
 
     def _sides(self, shape: Shape, partners: Sequence[int]) -> Iterator[_Side]:
         arrays = self.ours.program.arrays

@@ -102,6 +102,16 @@ class LinearPart:
                     values[number] = _where_set(setting[number], array) if number in partial else array
         return values
 
+    def leading_to(self, number: int) -> LinearPart:
+        """The same part without the kernels that this tensor is not made of."""
+        makers, queue = set[int](), [number]
+        while queue:
+            place = self.graph.maker.get(queue.pop())
+            if place in self.places and place not in makers:
+                makers.add(place)
+                queue.extend(self.graph.program.kernels[place].inputs)
+        return replace(self, places=[place for place in self.places if place in makers])
+
     def _filled(self, setting: Mapping[int, Array]) -> dict[int, Array]:
         fixed = {number: self.fixed(number) for number, array in setting.items() if np.isnan(array).any()}
         whole = {number: _where_set(setting[number], array) for number, array in fixed.items() if array is not None}
