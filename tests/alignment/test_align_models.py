@@ -66,7 +66,8 @@ def aligned(candidate: Any, **changes: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "name", ["resnet18", pytest.param("vit", marks=pytest.mark.whole), "bert", "lstm_classifier", "unet"]
+    "name",
+    ["resnet18", "bert", "lstm_classifier", *(pytest.param(one, marks=pytest.mark.whole) for one in ("vit", "unet"))],
 )
 def test_independent_port_is_aligned_with_no_map(name: str) -> None:
     pair = import_module(f"models_pairs.{name}")
@@ -95,6 +96,7 @@ def test_right_port_with_dropout_in_train_mode_passes() -> None:
     assert found.status is Status.PASS, str(found)
 
 
+@pytest.mark.usefixtures("weights_by_name")
 @pytest.mark.parametrize(
     ("wrong", "place"),
     [
@@ -131,6 +133,7 @@ def test_models_are_left_as_they_were() -> None:
     assert torch.get_default_dtype() is torch.float32
 
 
+@pytest.mark.usefixtures("weights_by_name")
 def test_forward_only_needs_neither_loss_nor_optimizer() -> None:
     ours, theirs = TorchNet().eval(), PaddleNet()
     theirs.eval()

@@ -65,6 +65,7 @@ def test_blocks_of_a_right_port_pass(libraries: tuple[Any, Any], tmp_path: Path)
     assert again.verdict == alignment.verdict
 
 
+@pytest.mark.usefixtures("weights_by_name")
 def test_each_block_that_is_wrong_is_named_and_no_other() -> None:
     alignment = aligned(Blocks(blocks(torch)), Blocks(blocks(paddle, wrong=(0, 1))))
     assert alignment.status is Status.FAIL
@@ -75,13 +76,9 @@ def test_each_block_that_is_wrong_is_named_and_no_other() -> None:
     assert "blocks.0" in cause.text()
     assert "blocks.1" in cause.text()
     assert "eps of norm" in cause.text()
-
-
-def test_a_mistake_shows_alone_in_its_block_and_behind_it_only_in_the_chain() -> None:
-    found = failing(aligned(Blocks(blocks(torch)), Blocks(blocks(paddle, wrong=(0,)))))
-    assert "isolated@step0/forward/blocks.0.norm#0:output" in found
-    behind = [key for key in found if "blocks.0" not in key]
-    assert behind == ["step0/forward/blocks.1#0:output", "step0/forward/leave#0:output", "step0/loss/loss"]
+    # Behind the wrong blocks only what goes through the chain differs.
+    behind = [key for key in failing(alignment) if "/blocks." not in key]
+    assert behind == ["step0/forward/leave#0:output", "step0/loss/loss"]
 
 
 def test_only_one_pair_of_blocks_is_there_at_a_time() -> None:

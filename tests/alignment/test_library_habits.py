@@ -94,6 +94,7 @@ def test_layers_that_compute_in_float32_by_themselves_are_rounded_alike(seed: in
     assert set(verdict.counts) == {Status.PASS}
 
 
+@pytest.mark.usefixtures("weights_by_name")
 def test_an_epsilon_inside_a_layer_that_computes_in_float32_is_found() -> None:
     found = align_models(*normed(epsilon=1e-5), inputs()).verdict
     assert not found.passed

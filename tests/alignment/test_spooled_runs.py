@@ -68,7 +68,11 @@ def told(alignment: Alignment) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "planted",
-    [{}, {"decay": 0.5}, pytest.param({"epsilon": 1e-3}, marks=pytest.mark.whole)],
+    [
+        {},
+        pytest.param({"decay": 0.5}, marks=pytest.mark.usefixtures("weights_by_name")),
+        pytest.param({"epsilon": 1e-3}, marks=pytest.mark.whole),
+    ],
     ids=["right", "decay", "epsilon"],
 )
 def test_verdict_measurements_and_causes_are_those_of_memory(tmp_path: Path, planted: dict[str, float]) -> None:
@@ -77,6 +81,7 @@ def test_verdict_measurements_and_causes_are_those_of_memory(tmp_path: Path, pla
     assert told(spooled) == told(in_memory)
 
 
+@pytest.mark.usefixtures("weights_by_name")
 def test_many_arrays_go_to_a_usual_folder_by_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(need, "_KEPT_IN_MEMORY", 1000)
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
@@ -89,6 +94,7 @@ def test_many_arrays_go_to_a_usual_folder_by_themselves(tmp_path: Path, monkeypa
     assert "detailed=1" in told_first
 
 
+@pytest.mark.usefixtures("weights_by_name")
 def test_nothing_to_tell_where_little_is_needed() -> None:
     assert not any("need" in str(note) for note in aligned().reference.notes)
 
@@ -99,6 +105,7 @@ def test_a_disk_that_is_full_ends_in_an_error(tmp_path: Path, monkeypatch: pytes
         aligned(tmp_path)
 
 
+@pytest.mark.usefixtures("weights_by_name")
 def test_budget_keeps_as_much_as_it_has_room_for_and_the_notes_list_what_is_missing(tmp_path: Path) -> None:
     whole = aligned(tmp_path, budget=1 << 30)
     assert not any("budget=" in str(note) for note in whole.reference.notes)
@@ -174,6 +181,7 @@ def test_neither_memory_nor_disk_has_room(monkeypatch: pytest.MonkeyPatch) -> No
         aligned()
 
 
+@pytest.mark.usefixtures("weights_by_name")
 def test_the_need_is_near_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     needs: list[Any] = []
     spooled: list[Any] = []

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import paddle
+import pytest
 import torch
 
 from reprod_log import Alignment
@@ -164,6 +165,7 @@ def test_lost_gradient_is_the_first_divergence() -> None:
     assert first.verdict.last_agreement.key == "step0/loss/loss"
 
 
+@pytest.mark.usefixtures("weights_by_name")
 def test_operator_behind_a_norm_with_an_accepted_buffer_is_named() -> None:
     class Ours(torch.nn.Module):
         def __init__(self) -> None:

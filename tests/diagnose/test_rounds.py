@@ -72,12 +72,14 @@ def test_mistakes_in_two_layers_the_loss_and_the_optimizer_are_all_named() -> No
     assert told == f"4 causes explain all {len(found.case.failed)} entries that fail"
 
 
+@pytest.mark.usefixtures("weights_by_name")
 def test_code_between_layers_behind_a_wrong_layer_is_named() -> None:
     named = causes(aligned(Net(eps=1e-2, scale=0.5)))
     assert any("eps of norm" in one for one in named)
     assert any("0.5 times" in one or "__mul__" in one or "mul in" in one for one in named)
 
 
+@pytest.mark.usefixtures("weights_by_name")
 @pytest.mark.parametrize(
     ("candidate", "more", "expected"),
     [

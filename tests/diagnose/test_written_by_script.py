@@ -10,6 +10,7 @@ import torch
 from reprod_log import Alignment, transfer_weights
 from reprod_log.alignment.models import align_models
 
+pytestmark = pytest.mark.usefixtures("weights_by_name")
 RNG = np.random.default_rng(0)
 VIEWS = {name: RNG.normal(size=(8, 6)).astype(np.float32) for name in ("one", "two")}
 LABELS = RNG.integers(0, 4, 8)

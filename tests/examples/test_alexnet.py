@@ -35,7 +35,7 @@ def test_script_fails_when_it_imports_a_forbidden_framework(alexnet):
 @pytest.mark.parametrize(
     ("script", "step", "log", "key"),
     [
-        ("forward", 1, "forward_diff.log", "logits"),
+        pytest.param("forward", 1, "forward_diff.log", "logits", marks=pytest.mark.whole),
         pytest.param("metric", 2, "metric_diff.log", "top1", marks=pytest.mark.whole),
         pytest.param("loss", 3, "loss_diff.log", "loss", marks=pytest.mark.whole),
         pytest.param("train_align", 5, "train_align_diff.log", "top1", marks=pytest.mark.whole),
@@ -70,6 +70,7 @@ def test_learning_rates_pass_for_the_wrong_reason_when_never_stepped(alexnet):
     assert noted.startswith("NOT PROVEN")
 
 
+@pytest.mark.whole
 def test_published_lr_check_fails_when_shapes_are_not_broadcast(alexnet):
     printed = alexnet.check("test_lr.py", "--as-published", exit_code=1)
 

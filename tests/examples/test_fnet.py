@@ -50,6 +50,7 @@ def test_backward_check_passes_when_both_sides_really_run(fnet):
     fnet.run("reprod", "compare", "bp_align_torch.npy", "bp_align_paddle.npy")
 
 
+@pytest.mark.whole
 def test_each_side_loads_its_own_framework_only(fnet):
     fnet.torch("train_torch.py", "--iterations", "1")
     fnet.paddle("train_paddle.py", "--iterations", "1")

@@ -12,6 +12,7 @@ def mvf(copy_example):
     return copy_example("mvf")
 
 
+@pytest.mark.whole
 def test_forward_passes_by_the_commands_of_the_seed(mvf):
     mvf.run("python", "alignment/step1/create_fakedata.py")
     mvf.paddle("alignment/step1/paddle_forward.py")

@@ -54,13 +54,6 @@ def pairs(weights: WeightMap) -> dict[str, str]:
 RIGHT = {"s.weight": "a.weight", "r.weight": "b.weight", "p.weight": "c.weight", "q.weight": "d.weight"}
 
 
-def test_weights_behind_a_mistake_are_found_by_values() -> None:
-    weights = found(Port(approximate=True))
-    assert not weights.agrees
-    assert weights.is_known
-    assert pairs(weights) == RIGHT
-
-
 def test_weights_before_a_mistake_at_the_end_are_found_by_values() -> None:
     weights = found(Port(last=True))
     assert not weights.agrees
@@ -70,6 +63,7 @@ def test_weights_before_a_mistake_at_the_end_are_found_by_values() -> None:
 
 def test_two_mistakes_are_bridged() -> None:
     weights = found(Port(approximate=True, last=True))
+    assert not weights.agrees
     assert weights.is_known
     assert pairs(weights) == RIGHT
 

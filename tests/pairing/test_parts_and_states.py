@@ -186,6 +186,7 @@ def test_learned_queries_are_an_input_of_the_search() -> None:
     assert weight_map(Pooling(), Readers(), TOKENS).agrees
 
 
+@pytest.mark.whole
 def test_a_mistake_behind_learned_queries_is_found_and_not_refused() -> None:
     assert align_models(Readers(), Pooling(scale=8**-0.5), TOKENS).status is Status.FAIL
 

@@ -22,13 +22,13 @@ def weight_map(reference: Any, candidate: Any) -> WeightMap:
 
 
 class Scaled(tn.Module):
-    """Two blocks with a scale each."""
+    """Blocks with a scale each."""
 
-    def __init__(self) -> None:
+    def __init__(self, depth: int = 3) -> None:
         super().__init__()
         torch.manual_seed(0)
-        self.layers = tn.ModuleList(tn.Linear(8, 8) for _ in range(3))
-        self.scales = tn.ParameterList(tn.Parameter(0.1 * torch.ones(8)) for _ in range(3))
+        self.layers = tn.ModuleList(tn.Linear(8, 8) for _ in range(depth))
+        self.scales = tn.ParameterList(tn.Parameter(0.1 * torch.ones(8)) for _ in range(depth))
 
     def forward(self, x: Any) -> Any:
         for layer, scale in zip(self.layers, self.scales, strict=True):
@@ -37,16 +37,16 @@ class Scaled(tn.Module):
 
 
 class InOneMatrix(pn.Layer):
-    def __init__(self, used: int = 3) -> None:
+    def __init__(self, depth: int = 3, *, rows: int = 3) -> None:
         super().__init__()
-        self.used = used
-        self.table = self.create_parameter([used, 8])
-        self.layers = pn.LayerList(pn.Linear(8, 8) for _ in range(3))
+        self.rows = rows
+        self.table = self.create_parameter([rows, 8])
+        self.layers = pn.LayerList(pn.Linear(8, 8) for _ in range(depth))
 
     def forward(self, x: Any) -> Any:
         for place, layer in enumerate(self.layers):
             # The last block comes first in the matrix.
-            x = x + self.table[self.used - 1 - place] * paddle.tanh(layer(x))
+            x = x + self.table[self.rows - 1 - place] * paddle.tanh(layer(x))
         return x
 
 
@@ -63,7 +63,7 @@ def test_a_matrix_whose_rows_are_used_far_from_each_other_is_found_row_by_row() 
 
 
 def test_a_matrix_of_which_a_row_is_never_used_stays_one_weight() -> None:
-    found = weight_map(Scaled(), InOneMatrix(used=4))
+    found = weight_map(Scaled(1), InOneMatrix(1, rows=2))
     assert all("[" not in name for name in (*found.by_target, *found.unproven, *found.left_in_candidate))
 
 

@@ -79,6 +79,7 @@ def _step(model: Any, optimizer: Any, inputs: Any, targets: Any) -> None:
     model["two"](inputs[0])
 
 
+@pytest.mark.usefixtures("weights_by_name")
 @pytest.mark.parametrize("backwards", [False, True])
 def test_several_models_are_renamed_as_reports_name_them(backwards: bool) -> None:
     (a, b), (c, d) = _pair(("t1", "t2")), _pair(("t1", "t2"))

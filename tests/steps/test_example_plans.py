@@ -37,13 +37,11 @@ def test_fnet_is_aligned_over_all_steps_of_three_schedules(tmp_path: Path) -> No
     assert len(found["lr"].verdict.judgements) == 3 * 1024
 
 
-def test_fnet_as_published_names_its_three_mistakes(tmp_path: Path) -> None:
-    only = ("--only", "published", "--only", "old-adamw", "--only", "lr")
-    found = align_example("fnet", tmp_path, "--as-published", *only, code=1)
+def test_fnet_as_published_names_its_mistakes(tmp_path: Path) -> None:
+    """The third, in its schedule, is in examples/test_reproductions_judged.py."""
+    found = align_example("fnet", tmp_path, "--as-published", "--only", "published", "--only", "old-adamw", code=1)
     assert found["published"].status is Status.UNPROVEN
     assert cause(found["published"]) == "torch was compared with itself; other steps compare torch with paddle"
-    assert not found["lr"].passed
-    assert "num_cycles" in cause(found["lr"])
     assert not found["old-adamw"].passed
     assert found["old-adamw"].first_divergence is not None
     assert found["old-adamw"].first_divergence.key.phase == "update"
