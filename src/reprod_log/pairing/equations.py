@@ -76,7 +76,7 @@ class Equations:
         part = self.part.leading_to(number)
         start = part.probe(nothing)[number]
 
-        def moved(setting: Mapping[int, Array]) -> Array:
+        def moved(setting: dict[int, Array]) -> Array:
             return part.probe(nothing | setting)[number] - start
 
         if 2 * start.size <= sum(sizes) and self._is_free(moved, weights, start.size):
@@ -99,7 +99,7 @@ class Equations:
             if values is not None:
                 yield Solution(partner, dict(zip(names, np.split(values, np.cumsum(sizes)[:-1]), strict=True)))
 
-    def _is_free(self, moved: Callable[[Mapping[int, Array]], Array], weights: Sequence[int], size: int) -> bool:
+    def _is_free(self, moved: Callable[[dict[int, Array]], Array], weights: Sequence[int], size: int) -> bool:
         """Whether the weights can give a tensor of this size any values, so that no right-hand side tells anything.
 
         As many random settings as it has elements show that, and many weights on a few samples are many more.
