@@ -36,16 +36,23 @@ def _needs(path: Path, *, at_the_top: bool = False) -> bool:
     reached, to_read = {path}, [path]
     while to_read:
         file = to_read.pop()
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-        names = set(_imports(tree.body if at_the_top else ast.walk(tree)))
-        if any(HEAVY & {*name.split(".")} for name in names) or _imports_by_name(tree):
-            return True
-        if any(map(_is_program, ast.walk(tree))):
+        names = _names(file, at_the_top)
+        if names is None:
             return True
         for module in {other for name in names for other in _own_modules(file, name)} - reached:
             reached.add(module)
             to_read.append(module)
     return False
+
+
+@cache
+def _names(file: Path, at_the_top: bool) -> frozenset[str] | None:
+    """What a file imports; None when it needs a framework or a browser itself."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    nodes = list(ast.walk(tree))
+    names = frozenset(_imports(tree.body if at_the_top else nodes))
+    heavy = any(HEAVY & {*name.split(".")} for name in names) or _imports_by_name(nodes) or any(map(_is_program, nodes))
+    return None if heavy else names
 
 
 def _imports(nodes: Iterable[ast.AST]) -> Iterator[str]:
@@ -57,10 +64,10 @@ def _imports(nodes: Iterable[ast.AST]) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def _imports_by_name(tree: ast.AST) -> bool:
+def _imports_by_name(nodes: Iterable[ast.AST]) -> bool:
     """Whether modules are imported by their names, and there is a text that is the name of one that counts."""
-    called = {node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "") for node in ast.walk(tree)}
-    texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    called = {node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "") for node in nodes}
+    texts = (node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
     return bool(called & _BY_NAME) and any(text.split(".")[0] in HEAVY for text in texts)
 
 
