@@ -329,7 +329,7 @@ def _plain(value: Any) -> Any:
 
 
 class Tensors(Protocol):
-    """All that a framework of tensors only has."""
+    """All that a framework of tensors only has: the first two functions. A module will do that has all four."""
 
     def is_tensor(self, value: object) -> bool:
         """Whether this framework owns the tensor."""
@@ -345,8 +345,12 @@ class Tensors(Protocol):
 
         With `gradient` a floating one collects its own gradient.
         """
+        raise _cannot("make tensors")
 
-    def facts(self, tensor: Any) -> TensorFacts: ...
+    def facts(self, tensor: Any) -> TensorFacts:
+        """Asked for tensors of eager frameworks; this is right for those in main memory."""
+        array, _ = self.view(tensor)
+        return TensorFacts(array.shape, array.dtype.name, "cpu")
 
 
 class Eager(Protocol):

@@ -7,12 +7,12 @@ from typing import Any
 import tensorflow as tf
 
 from reprod_log.errors import UsageError
-from reprod_log.frameworks.contract import Framework, TensorFacts
+from reprod_log.frameworks.contract import Framework, Tensors
 from reprod_log.recording import Array
 
 
-class TensorFlowTensors:
-    """Arrays, copied out and made."""
+class TensorFlowTensors(Tensors):
+    """Arrays, copied out."""
 
     def is_tensor(self, value: object) -> bool:
         return isinstance(value, (tf.Tensor, tf.Variable, tf.IndexedSlices, tf.SparseTensor))
@@ -29,12 +29,6 @@ class TensorFlowTensors:
             )
         # bfloat16 and float8 come as ml_dtypes; the array may share the tensor's memory.
         return tensor.numpy(), False
-
-    def tensor(self, array: Array, *, like: Any = None, dtype: str | None = None, gradient: bool = False) -> Any:
-        return tf.convert_to_tensor(array, dtype=dtype)
-
-    def facts(self, tensor: Any) -> TensorFacts:
-        return TensorFacts(tuple(int(size) for size in tensor.shape), tensor.dtype.name, str(tensor.device))
 
 
 FRAMEWORK = Framework("tensorflow", TensorFlowTensors())

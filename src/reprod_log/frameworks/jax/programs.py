@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from reprod_log.errors import UsageError
-from reprod_log.frameworks.contract import Call, Capability, Cotangent, Listener, Program, TensorFacts, Trace
+from reprod_log.frameworks.contract import Call, Capability, Cotangent, Listener, Program, Tensors, Trace
 from reprod_log.frameworks.jax import operators
 from reprod_log.frameworks.jax.engine import ENGINE
 from reprod_log.frameworks.jax.jaxprs import Traced
@@ -26,7 +26,7 @@ from reprod_log.frameworks.trees import Leaves, Optimizer
 from reprod_log.recording import Array
 
 
-class JaxTensors:
+class JaxTensors(Tensors):
     def is_tensor(self, value: object) -> bool:
         return isinstance(value, jax.Array)
 
@@ -44,9 +44,6 @@ class JaxTensors:
     def tensor(self, array: Array, *, like: Any = None, dtype: str | None = None, gradient: bool = False) -> Any:
         made = jax.numpy.asarray(array, dtype=dtype)
         return made if like is None else jax.device_put(made, like.device)
-
-    def facts(self, tensor: Any) -> TensorFacts:
-        return TensorFacts(tuple(int(size) for size in tensor.shape), tensor.dtype.name, str(tensor.device))
 
 
 class JaxPrograms(TreePrograms):

@@ -9,7 +9,7 @@ from typing import Any
 
 import keras
 
-from reprod_log.frameworks.contract import Capability, Listener, TensorFacts
+from reprod_log.frameworks.contract import Capability, Listener, Tensors
 from reprod_log.frameworks.keras.backends import engine
 from reprod_log.frameworks.keras.calls import KerasTaps, KerasWatch
 from reprod_log.frameworks.keras.models import KerasModel, is_model, model_of, to_array
@@ -19,7 +19,7 @@ from reprod_log.frameworks.trees import Engine, Optimizer
 from reprod_log.recording import Array
 
 
-class KerasTensors:
+class KerasTensors(Tensors):
     """Its tensors are those of the backend, which owns them."""
 
     def is_tensor(self, value: object) -> bool:
@@ -30,9 +30,6 @@ class KerasTensors:
 
     def tensor(self, array: Array, *, like: Any = None, dtype: str | None = None, gradient: bool = False) -> Any:
         return keras.ops.convert_to_tensor(array, dtype=dtype)
-
-    def facts(self, tensor: Any) -> TensorFacts:
-        return TensorFacts(tuple(tensor.shape), keras.backend.standardize_dtype(tensor.dtype), "cpu")
 
 
 class KerasPrograms(TreePrograms):

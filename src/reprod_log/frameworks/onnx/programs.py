@@ -19,7 +19,7 @@ from reprod_log.frameworks.contract import (
     Programs,
     Rounding,
     Scheme,
-    TensorFacts,
+    Tensors,
 )
 from reprod_log.frameworks.module_tree import join
 from reprod_log.frameworks.nests import flatten
@@ -36,7 +36,7 @@ from reprod_log.recording import Array, ModuleInfo, Recording, current_provenanc
 from reprod_log.recording.recorder import Recorder
 
 
-class OnnxTensors:
+class OnnxTensors(Tensors):
     """Graphs take and give numpy's own arrays."""
 
     def is_tensor(self, value: object) -> bool:
@@ -47,10 +47,6 @@ class OnnxTensors:
 
     def tensor(self, array: Array, *, like: Any = None, dtype: str | None = None, gradient: bool = False) -> Any:
         return array if dtype is None else array.astype(dtype)
-
-    def facts(self, tensor: Any) -> TensorFacts:
-        array = self.view(tensor)[0]
-        return TensorFacts(array.shape, array.dtype.name, "cpu")
 
 
 class OnnxPrograms(Programs):
