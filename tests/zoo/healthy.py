@@ -7,7 +7,26 @@ import paddle.nn.functional as PF
 from paddle import nn
 
 from zoo.bases import bert, cnn, gan, lstm, mlp, resnet, unet
-from zoo.programs import anchors, diffusion, llama, mobile, seqs, towers, vae, vit
+from zoo.programs import (
+    anchors,
+    codebook,
+    diffusion,
+    experts,
+    llama,
+    mobile,
+    nodes,
+    policies,
+    rays,
+    scans,
+    seqs,
+    shapes,
+    students,
+    tcn,
+    towers,
+    vae,
+    vit,
+    windows,
+)
 from zoo.trial import Healthy, Trial
 
 
@@ -173,7 +192,10 @@ def unet_by_hand(seed: int) -> Trial:
 
 
 SEEDS = tuple(range(10))
-PROGRAMS = (anchors, diffusion, llama, mobile, seqs, towers, vae, vit)
+PROGRAMS = (
+    anchors, codebook, diffusion, experts, llama, mobile, nodes, policies, rays, scans, seqs, shapes, students, tcn,
+    towers, vae, vit, windows,
+)  # fmt: skip
 
 PORTS = (
     Healthy("bert_as_ported", bert.trial, SEEDS),

@@ -3,10 +3,10 @@
 No file here has a name that holds one of the expected words: reports name files.
 """
 
-from zoo.mistakes import graphs, loops, losses, optimizers, programs, schedules, settings, weights
+from zoo.mistakes import architectures, graphs, loops, losses, optimizers, programs, schedules, settings, weights
 from zoo.trial import Mistake
 
-TABLES = (settings, graphs, weights, optimizers, schedules, losses, loops, programs)
+TABLES = (settings, graphs, weights, optimizers, schedules, losses, loops, programs, architectures)
 
 
 def all_mistakes() -> dict[str, Mistake]:
