@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
-from reprod_log.diagnose.fits import CLEARLY, ROUNDINGS, epsilon
+from reprod_log.diagnose.fits import CLEARLY, ROUNDINGS, epsilon, holds
 from reprod_log.errors import RecordingError, ValuesNotRecorded
 from reprod_log.measure.comparison import Compared, Comparison
 from reprod_log.measure.measurement import Measurement
@@ -369,10 +369,6 @@ class Case:
         return {name: points for name, points in found.items() if points}
 
 
-_SUM_FIT = 1e-4
-"""Gradients of float32 runs add up to this; two gradients that have nothing to do with each other differ by 1."""
-
-
 @dataclass(frozen=True)
 class SharedWeight:
     """A weight of its own on one side, which is another parameter on the other side."""
@@ -394,11 +390,11 @@ def shared_weights(case: Case) -> tuple[SharedWeight, ...]:
         found
         for one in case.comparison.unmatched
         if (key := one.key).phase == "parameter" and not key.run and key.step == data.steps[0]
-        for found in _partner(data, key.path, one.side)
+        for found in _partner(case, data, key.path, one.side)
     )
 
 
-def _partner(data: CaseData, path: str, side: str) -> Iterable[SharedWeight]:
+def _partner(case: Case, data: CaseData, path: str, side: str) -> Iterable[SharedWeight]:
     recording = data.candidate if side == "candidate" else data.reference
     step = data.steps[0]
     own = _best(recording, Key(path, "gradient", step, role="raw"))
@@ -406,10 +402,9 @@ def _partner(data: CaseData, path: str, side: str) -> Iterable[SharedWeight]:
         return
     for key, (ours, theirs) in data.each("gradient", step, "raw"):
         whole, part = (ours, theirs) if side == "candidate" else (theirs, ours)
+        near = case.near(key, (ours, theirs))
         # A gradient that is the same on both sides lacks nothing.
-        if relative(whole, part) > _SUM_FIT and any(
-            relative(whole, part + turned) <= _SUM_FIT for turned in _turned(own, whole)
-        ):
+        if key in case.failed and any(holds(part + turned, whole, near) for turned in _turned(own, whole)):
             yield SharedWeight(path, key.path, side)
             return
 

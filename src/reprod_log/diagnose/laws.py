@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from reprod_log.diagnose.fits import slope_of
 from reprod_log.layers.optimizers import group_settings, optimizer_kind
 from reprod_log.recording import Array
 
@@ -40,6 +41,8 @@ class Law:
     initial_accumulator_value: float = 0.0
     signed: bool = True
     """Of Lion: whether only the sign of the mean counts."""
+    trust_ratio: bool = False
+    """Whether a step, with its decay, is made as long as the weights are (LAMB)."""
     maximize: bool = False
     repeats: int = 1
     """How often a step is taken with the same gradients."""
@@ -77,7 +80,7 @@ class Trace:
         return Trace(*(part[:count] for part in parts))  # type: ignore[arg-type]
 
     def thinned(self, most: int) -> Trace:
-        """The trace at a few of its elements: every law works on each element by itself."""
+        """The trace at a few of its elements: laws without a trust ratio work on each element by itself."""
         step = max(1, self.updates[0].size // most)
 
         def some(arrays: Sequence[Array]) -> tuple[Array, ...]:
@@ -107,9 +110,15 @@ def predicted(law: Law, decay: Decay, trace: Trace) -> Iterator[Array]:
                 given = -gradient if law.maximize else gradient
                 given = given + decay.value * weight if decay.coupled else given
                 state["count"] += 1
-                step = -rate * _DIRECTIONS[law.kind](law, given, state)
-                moved = moved + (step if decay.coupled else step - rate * decay.value * weight)
+                way = _DIRECTIONS[law.kind](law, given, state)
+                way = way if decay.coupled else way + decay.value * weight
+                moved = moved - rate * (_trusted(way, weight) if law.trust_ratio else way)
             yield moved
+
+
+def _trusted(way: Array, weight: Array) -> Array:
+    sizes = float(np.linalg.norm(weight)), float(np.linalg.norm(way))
+    return way * (sizes[0] / sizes[1]) if all(sizes) else way
 
 
 def _sgd(law: Law, given: Array, state: dict[str, Any]) -> Array:
@@ -222,6 +231,7 @@ _CHANGES: Mapping[Kind, Mapping[str, Sequence[Any]]] = {
         "place": ("after", "before", "under"),
         "correction": ("both", "mean", "spread", "none", "first"),
         "amsgrad": (False, True),
+        "trust_ratio": (False, True),
     },
     "rmsprop": {
         "beta2": _SQUARES,
@@ -290,7 +300,8 @@ def fitted(traces: Mapping[str, Trace], laws: Iterable[Law], decays: Mapping[str
     """The first law that gives every update of every trace; `decays` has those to try for each parameter."""
     sampled = _sample(traces)
     for law in laws:
-        if all(_decay(law, trace, decays[path]) is not None for path, trace in sampled.items()):
+        few = {path: traces[path] for path in sampled} if law.trust_ratio else sampled
+        if all(_decay(law, trace, decays[path]) is not None for path, trace in few.items()):
             found = {path: _decay(law, trace, decays[path]) for path, trace in traces.items()}
             # One number shows no decay of its own, but may have that of the others.
             known = dict.fromkeys(decay for decay in found.values() if decay is not None)
@@ -316,11 +327,15 @@ def _decay(law: Law, trace: Trace, known: Sequence[Decay]) -> Decay | None:
     for decay in known:
         if trace.obeys(law, decay):
             return decay
-    made = next(predicted(law, Decay(), trace.first(1)))
-    weight, left = trace.rates[0] * trace.before[0], made - trace.updates[0]
-    size = float(np.vdot(weight, weight))
-    # A decay is one number; it explains nothing unless it has more numbers to explain.
-    if not size or left.size < 2 or not np.isfinite(left).all():
+    made = next(predicted(replace(law, trust_ratio=False), Decay(), trace.first(1)))
+    weight, update = trace.rates[0] * trace.before[0], trace.updates[0]
+    # A decay is one number; it explains nothing unless it has more numbers to explain. A trust ratio is a second one.
+    if not weight.any() or update.size < 2 + law.trust_ratio or not np.isfinite(made).all():
         return None
-    value = float(f"{float(np.vdot(weight, left)) / size:.6g}")
+    if law.trust_ratio:
+        (times, both), *_ = np.linalg.lstsq(np.stack([made.ravel(), -weight.ravel()], 1), update.ravel(), rcond=None)
+        value = float(both / times) if times else 0.0
+    else:
+        value = slope_of(weight, made - update)
+    value = float(f"{value:.6g}") if np.isfinite(value) else 0.0
     return next((one for one in (Decay(value, True), Decay(value)) if value and trace.obeys(law, one)), None)

@@ -154,7 +154,10 @@ def _operator(place: Name | Message, found: Culprits, key: Key) -> Finding:
     only = sides[0][0] if len(sides) == 1 else ""
     way = "order" if found.order else "elsewhere" if found.elsewhere else "backward" if found.backward else "forward"
     word, reason = _WAYS[way]
-    evidence = [message(reason), *([message("evidence.operator.tried")] if found.confirmed else [])]
+    makers = (
+        {} if found.elsewhere is None else dict(zip(("ours", "theirs"), map(_made_by, found.elsewhere), strict=True))
+    )
+    evidence = [message(reason, **makers), *([message("evidence.operator.tried")] if found.confirmed else [])]
     if found.given is not None:
         ours, theirs = found.given
         evidence.append(message("evidence.operator.arguments", ours=Code(ours), theirs=Code(theirs)))
@@ -187,6 +190,10 @@ def _placed(one: Operator) -> Message:
     if one.line:
         return message("word.operator.at", name=Code(_shown(one)), line=Code(one.line))
     return message("word.operator.name", name=Code(_shown(one)))
+
+
+def _made_by(one: Operator | None) -> Message:
+    return message("word.the_input") if one is None else _placed(one)
 
 
 def _shown(one: Operator) -> str:

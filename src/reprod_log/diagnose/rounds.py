@@ -20,6 +20,7 @@ from reprod_log.diagnose.case import Case, CaseData
 from reprod_log.diagnose.engine import is_possible
 from reprod_log.diagnose.finding import Finding, Fix, ranked, side, told
 from reprod_log.diagnose.proof import confirmed
+from reprod_log.diagnose.schedules import EXACT
 from reprod_log.experiments.passes import FLOAT64, Experiments
 from reprod_log.frameworks.side import as_mapping
 from reprod_log.frameworks.source_lines import written_at
@@ -86,6 +87,7 @@ _WRITTEN_IN = {"loss": "loss", **dict.fromkeys((*_OF_UPDATES, "lr"), "optimizer"
 def _with_lines(finding: Finding, runs: Experiments) -> Finding:
     """A cause in the loss, the optimizer or the schedule, with the lines where both sides write them."""
     part = next((_WRITTEN_IN[key.phase] for key in finding.keys if key.phase in _WRITTEN_IN), None)
+    part = "step" if part and finding.rule in _OF_SCRIPTS else part
     if part is None or finding.kind not in ("cause", "hint"):
         return finding
     lines = []
@@ -418,7 +420,7 @@ def _ratios(pairing: Pairing) -> dict[int, float | None]:
 def _only(ratios: Collection[float]) -> float | None:
     """The one ratio there is, to rounding; None when there are several."""
     low, high = min(ratios), max(ratios)
-    return low if np.isfinite(low) and low > 0 and high - low <= 1e-9 * high else None
+    return low if np.isfinite(low) and low > 0 and high - low <= EXACT * high else None
 
 
 def _summed(entries: Iterable[Entry]) -> Iterator[Entry]:

@@ -15,7 +15,7 @@ from reprod_log.recording import Array
 
 _FIT = 1e-6
 """Relative to the largest rate: rates are formulas in double precision, of which a framework may keep a float32."""
-_EXACT = 1e-9
+EXACT = 1e-9
 """Relative to the largest rate: what two lengths of a curve differ by is far more, their rounding less."""
 _TELLING = 3
 """Different rates that have to fit."""
@@ -132,7 +132,7 @@ def _length(steps: Array, rates: Array) -> int | None:
         progress = np.minimum(time / length, 1.0)
         for shape in (0.5 * (1 + np.cos(np.pi * time / length)), *((1 - progress) ** power for power in _POWERS)):
             end = slope_of(1 - shape, fall - fall[0] * shape)
-            if np.abs(fall[0] * shape + end * (1 - shape) - fall).max() <= _EXACT * fall[0]:
+            if np.abs(fall[0] * shape + end * (1 - shape) - fall).max() <= EXACT * fall[0]:
                 found.add(length)
     return found.pop() if len(found) == 1 else None
 
@@ -141,7 +141,7 @@ def _other_end(ours: Array, theirs: Array, top: float) -> Iterator[Fit]:
     """theirs = ours + e (1 - ours / top): another final value, as eta_min, end_lr or end_learning_rate are."""
     room = 1 - ours / top
     end = slope_of(room, theirs - ours)
-    if len(ours) >= _TELLING and (room > _EXACT).sum() >= 2 and abs(end) > _FIT * top:
+    if len(ours) >= _TELLING and (room > EXACT).sum() >= 2 and abs(end) > _FIT * top:
         id = "word.rate.ends_higher" if end > 0 else "word.rate.ends_lower"
         said = what(id, value=Number(abs(end), ".6g"), end=Number(end, ".6g"), count=len(ours))
         yield Fit(said, ours + end * room, free=1)
@@ -160,7 +160,7 @@ def _other_base(ours: Array, theirs: Array) -> Iterator[Fit]:
 def _other_cycles(ours: Array, theirs: Array) -> Iterator[Fit]:
     """Both cosines of the same progress, with another number of cycles; the peak need not be in the data."""
     # A warm-up before it is the same for both.
-    apart = np.flatnonzero(np.abs(ours - theirs) > _EXACT * np.abs(ours).max())
+    apart = np.flatnonzero(np.abs(ours - theirs) > EXACT * np.abs(ours).max())
     falling = slice(int(apart[0]) if apart.size else 0, None)
     left, right = ours[falling], theirs[falling]
     if len(left) < _TELLING or np.ptp(left) == 0:
@@ -182,7 +182,7 @@ def _other_cycles(ours: Array, theirs: Array) -> Iterator[Fit]:
 
 def _other_power(ours: Array, theirs: Array, top: float) -> Iterator[Fit]:
     """theirs / top = (ours / top) ** q: another power of a polynomial, another gamma."""
-    inside = (ours > 0) & (theirs > 0) & (ours < top * (1 - _EXACT))
+    inside = (ours > 0) & (theirs > 0) & (ours < top * (1 - EXACT))
     if inside.sum() >= 2:
         power = slope_of(np.log(ours[inside] / top), np.log(theirs[inside] / top))
         said = what("word.rate.other_power", power=Number(power, ".6g"), count=len(ours))
@@ -220,7 +220,7 @@ def _learning_rate(case: Case) -> Iterable[Finding]:
             ours = np.array([point.measurement.reference.mean for point in points])
             theirs = np.array([point.measurement.candidate.mean for point in points])
             steps = np.array([point.step for point in points])
-        far = np.flatnonzero(np.abs(ours - theirs) > 1e-9 * np.abs(ours).max())
+        far = np.flatnonzero(np.abs(ours - theirs) > EXACT * np.abs(ours).max())
         if not far.size:
             # Not finite, or beyond a limit by less than any schedule would explain.
             continue

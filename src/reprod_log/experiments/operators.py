@@ -50,8 +50,9 @@ class Culprits:
     parted: bool = False
     """Whether both work on the same tensor: there the two programs part."""
 
-    elsewhere: bool = False
-    """Whether both are the same operator, given tensors that both sides have, and not the same of them."""
+    elsewhere: tuple[Operator | None, Operator | None] | None = None
+    """Where both are the same operator, given different ones of the tensors that both sides have: what made these two;
+    None for what neither side's operators made."""
 
     def __bool__(self) -> bool:
         return self.reference is not None or self.candidate is not None
@@ -83,10 +84,13 @@ def find_culprits(reference: Trace, candidate: Trace, *, forward: bool = True) -
         if turned is not None:
             return turned
         found = _tried(found, reference, candidate)
-        return replace(found, elsewhere=_take_others(found, reference, candidate))
-    turned = _results_in_another_order(reference, candidate) if forward else None
-    if turned is not None:
-        return turned
+        makers = _take_others(found, reference, candidate)
+        # Results of one operator that are taken in another order show themselves what was exchanged.
+        exchanged = makers is not None and _give_the_same(makers[0], reference, makers[1], candidate)
+        return replace(found, elsewhere=makers, parted=found.parted or exchanged)
+    if forward:
+        # Gradients of other results are other ones, whatever the operators behind them do.
+        return _results_in_another_order(reference, candidate) or Culprits(None, None)
     ours, theirs = _backward(reference), _backward(candidate)
     found = Culprits(_culprit(ours, theirs), _culprit(theirs, ours), backward=True)
     if not found:
@@ -156,13 +160,28 @@ def _work_on_the_same(one: Operator | None, here: Trace, other: Operator | None,
     return any(_is_partner(array, there.arrays[number]) for array in given for number in other.inputs)
 
 
-def _take_others(found: Culprits, reference: Trace, candidate: Trace) -> bool:
-    """Whether one operator is at fault on both sides, and is given another tensor of those that both sides have."""
+def _take_others(found: Culprits, reference: Trace, candidate: Trace) -> tuple[Operator | None, Operator | None] | None:
+    """What made the tensors of both sides, if one operator is at fault on both and is given another one of them."""
     ours, theirs = found.reference, found.candidate
     if ours is None or theirs is None or not _namesakes(ours, theirs) or len(ours.inputs) != len(theirs.inputs):
-        return False
+        return None
     given, taken = _telling_inputs(ours, reference), _telling_inputs(theirs, candidate)
-    return any(not any(_equal(one, two) for two in taken) for one in given)
+    other = [one for one in given if not any(_equal(one, two) for two in taken)]
+    instead = [two for two in taken if not any(_equal(one, two) for one in given)]
+    if not other or not instead:
+        return None
+    return _first_maker(other[0], reference), _first_maker(instead[0], candidate)
+
+
+def _give_the_same(one: Operator | None, here: Trace, other: Operator | None, there: Trace) -> bool:
+    if one is None or other is None or len(one.outputs) != len(other.outputs):
+        return False
+    return all(_equal(here.values[a], there.values[b]) for a, b in zip(one.outputs, other.outputs, strict=True))
+
+
+def _first_maker(values: Array, trace: Trace) -> Operator | None:
+    """The operator that first gave a tensor with these values, in whatever order."""
+    return next((one for one in trace.operators if any(_equal(trace.values[n], values) for n in one.outputs)), None)
 
 
 def _put_in_place(one: Operator, here: Trace, other: Operator, there: Trace) -> bool:
@@ -170,22 +189,23 @@ def _put_in_place(one: Operator, here: Trace, other: Operator, there: Trace) -> 
     both = zip(one.outputs, other.outputs, strict=False)
     if any(_leads_back({theirs: here.arrays[ours]}, there, here) for ours, theirs in both):
         return True
-    # One line may make several tensors (a table of sines and one of cosines).
+    # One line may make several tensors (a table of sines and one of cosines), and what one operator does on the one
+    # side (a deviation) several of a line may do on the other.
     lost = [_lost_at(*ones) for ones in ((one, here, there), (other, there, here))]
     several = dict(zip(lost[1], (here.arrays[ours] for ours in lost[0]), strict=False))
-    return len(several) > 1 and len(lost[0]) == len(lost[1]) and _leads_back(several, there, here)
+    if len(several) > 1 and len(lost[0]) == len(lost[1]) and _leads_back(several, there, here):
+        return True
+    return any(
+        _leads_back({theirs: here.arrays[ours]}, there, here)
+        for ours in {*one.outputs, *lost[0][-_NEAREST:]}
+        for theirs in {*other.outputs, *lost[1][-_NEAREST:]}
+        if ours not in one.outputs or theirs not in other.outputs
+    )
 
 
 def _lost_at(one: Operator, trace: Trace, other: Trace) -> list[int]:
-    """What the operator's line makes of constants or tensors that both sides have and the other side does not have."""
-    made = {number for maker in trace.operators for number in maker.outputs}
-    found = [
-        number
-        for maker in trace.operators
-        if maker.line == one.line
-        and all(number not in made or _is_there(trace.values[number], other) for number in maker.inputs)
-        for number in maker.outputs
-    ]
+    """What the operator's line makes and the other side does not have."""
+    found = [number for maker in trace.operators if maker.line == one.line for number in maker.outputs]
     return [number for number in found if one.line and not _is_there(trace.values[number], other)]
 
 
@@ -368,13 +388,15 @@ class _Flow:
     values: Mapping[int, Array]
     ends: frozenset[int]
     """Numbers of what comes out at the end, or is used on the way: all else has no consequence."""
+    results: frozenset[int] = frozenset()
+    """Of the forward pass: numbers of what comes out at the end."""
 
 
 def _forward(trace: Trace) -> _Flow:
     steps = tuple((one, one.inputs, one.outputs) for one in trace.operators)
     # A dropout whose result is replaced by the shared mask is computed and not used.
     used = {number for _, given, _ in steps for number in given} | set(trace.results)
-    return _Flow(steps, dict(enumerate(trace.values)), frozenset(used))
+    return _Flow(steps, dict(enumerate(trace.values)), frozenset(used), frozenset(trace.results))
 
 
 def _backward(trace: Trace) -> _Flow:
@@ -452,12 +474,27 @@ def _culprit(flow: _Flow, other: _Flow, but: Collection[int] = ()) -> Operator |
     }
     # Weights and constants that the other side does not use come from nowhere in its trace.
     made = {number for _, _, gives in flow.steps for number in gives}
-    for place, (operator, given, gives) in enumerate(flow.steps):
-        lost = any(not there[number] for number in gives if number in flow.ends and number not in but)
-        known = all(there[number] or number not in made for number in given)
-        if lost and known and not _healed(flow, place, there):
-            return operator
-    return None
+    fronts = [
+        place
+        for place, (_, given, gives) in enumerate(flow.steps)
+        if any(not there[number] for number in gives if number in flow.ends and number not in but)
+        and all(there[number] or number not in made for number in given)
+    ]
+    # A part of a wrong tensor may be right (all but its last element), and yet another part of it reach the end.
+    unhealed = (place for place in fronts if not _healed(flow, place, there))
+    reaching = (place for place in fronts if _reaches_the_end(flow, place, there))
+    found = next(unhealed, None)
+    found = next(reaching, None) if found is None else found
+    return None if found is None else flow.steps[found][0]
+
+
+def _reaches_the_end(flow: _Flow, place: int, there: Mapping[int, bool]) -> bool:
+    """Whether tensors that the other side does not have lead from an operator to a wrong result."""
+    reached = {number for number in flow.steps[place][2] if not there[number]}
+    for _, given, gives in flow.steps[place + 1 :]:
+        if not reached.isdisjoint(given):
+            reached |= {number for number in gives if not there[number]}
+    return not flow.results.isdisjoint(reached)
 
 
 def _healed(flow: _Flow, place: int, there: Mapping[int, bool]) -> bool:
@@ -475,17 +512,22 @@ def _healed(flow: _Flow, place: int, there: Mapping[int, bool]) -> bool:
 
 
 def _is_telling(of: _Flow | Trace, number: int) -> bool:
-    return _tells(of.values[number]) or _is_no_constant(of.values[number])
-
-
-def _is_no_constant(values: Array) -> bool:
-    """Whether it is one computed number, such as a loss, and not a constant like 0, 1, 0.5 or 12."""
-    return values.size == 1 and bool(np.isfinite(values[0])) and float(values[0]) * 1000 % 1 > 0
+    """Whether it tells, or is one computed number, such as a loss."""
+    values = of.values[number]
+    return _tells(values) or (values.size == 1 and not _is_round(values))
 
 
 def _tells(values: Array) -> bool:
-    """Whether a tensor with these sorted values is not equal to others by chance."""
-    return values.size > 3 and bool(values[0] != values[-1])
+    """Whether a tensor with these sorted values is not equal to others by chance, as places and flags often are."""
+    if values.size < 2 or values[0] == values[-1]:
+        return False
+    return not _is_round(values) or int(np.count_nonzero(np.diff(values))) + 1 >= _DISTINCT
+
+
+def _is_round(values: Array) -> bool:
+    """Whether all numbers are like 0, 1, 0.5, 12 or infinity: constants, places and flags."""
+    finite = values[np.isfinite(values)]
+    return not bool((finite * 1000 % 1 > 0).any())
 
 
 def _same(one: Array, other: Array) -> bool:

@@ -30,8 +30,9 @@ from reprod_log.recording import Array, Key, Recording
 from reprod_log.verdict import Status
 
 # Code between two layers that differs: everything a layer was made from agrees, what it is given does not. Tried are:
-# the same numbers in another order, a constant factor or shift, another activation, a term that is missing.
+# another tensor, the same numbers in another order, a constant factor or shift, another activation, a missing term.
 
+_ENDS = {"i": "word.input_of", "o": "word.output_of"}
 _RECENT = 6
 """How many earlier tensors are tried as what the code worked on."""
 
@@ -69,9 +70,16 @@ def _has_own_error_before(case: Case, forward: list[Key], place: int) -> bool:
 
 
 def _difference_between(near: float, both: Both, earlier: list[tuple[Key, Both]]) -> What | None:
-    found = relation(*both, near=near, functions=False)
     recent = [one for one in reversed(earlier) if one[1][0].shape == both[0].shape][:_RECENT]
+    found = _another_tensor(near, both, recent) or relation(*both, near=near, functions=False)
     return found or _other_activation(near, both, recent) or _missing_term(near, both, recent)
+
+
+def _another_tensor(near: float, both: Both, recent: list[tuple[Key, Both]]) -> What | None:
+    """Each side passes on another of the tensors that both have."""
+    keys = [next((key for key, (given, _) in recent if holds(given, one, near)), None) for one in both]
+    ours, theirs = (None if key is None else message(_ENDS[key.role[0]], path=Name(key.path)) for key in keys)
+    return None if ours is None or theirs is None else what("word.passes_another", ours=ours, theirs=theirs)
 
 
 def _other_activation(near: float, both: Both, recent: list[tuple[Key, Both]]) -> What | None:

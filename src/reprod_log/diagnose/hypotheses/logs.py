@@ -11,7 +11,7 @@ import numpy as np
 from reprod_log.diagnose.case import Case
 from reprod_log.diagnose.engine import Hypothesis
 from reprod_log.diagnose.finding import Finding, told
-from reprod_log.diagnose.fits import epsilon, nearness, relation
+from reprod_log.diagnose.fits import ROUNDINGS, epsilon, nearness, relation
 from reprod_log.errors import RecordingError
 from reprod_log.messages import Name
 from reprod_log.recording import Array, Entry, Key, Recording
@@ -112,7 +112,7 @@ def _same(ours: _Logged, theirs: _Logged) -> bool:
     if ours.values.size != theirs.values.size:
         return False
     size = float(np.abs(ours.values).max(initial=0.0))
-    near = 100 * epsilon(max(ours.dtype, theirs.dtype, key=epsilon)) * size
+    near = ROUNDINGS * epsilon(max(ours.dtype, theirs.dtype, key=epsilon)) * size
     return bool(np.allclose(ours.values.ravel(), theirs.values.ravel(), rtol=0, atol=near))
 
 

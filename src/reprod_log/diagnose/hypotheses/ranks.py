@@ -107,6 +107,10 @@ def _no_parameters(joined: JoinedRecording, case: Case) -> Iterator[Finding]:
         yield told("cause.rank_parameters", tuple(missing[:3]), count=len(missing))
 
 
+_ALIKE = 1e-3
+"""Relative: gradients that several processes sum in another order than one does are further apart than one layer's."""
+
+
 def _ratio_to_other(case: Case, group: Group, name: str) -> Iterator[Finding]:
     """A sum for a mean, seen in the gradients of the other side when the ranks' own were not recorded."""
     ratios, keys = [], []
@@ -114,12 +118,12 @@ def _ratio_to_other(case: Case, group: Group, name: str) -> Iterator[Finding]:
         key, measured = row.key, row.measurement
         if key.phase != "gradient" or key.role != "raw" or key.run or key.step != _first_step(case):
             continue
-        if measured is None or not measured.reference.rms > 0 or not measured.cosine_distance < 1e-6:
+        if measured is None or not measured.reference.rms > 0 or not measured.cosine_distance < _ALIKE**2:
             return
         ratio = measured.candidate.rms / measured.reference.rms
         ratios.append(ratio if name == "candidate" else 1 / ratio if ratio else 0.0)
         keys.append(row.key)
-    if len(ratios) >= 2 and max(ratios) - min(ratios) <= 1e-3 * max(ratios):
+    if len(ratios) >= 2 and max(ratios) - min(ratios) <= _ALIKE * max(ratios):
         evidence = message("evidence.ranks.times_single_process", ratio=Number(ratios[0], ".6g"))
         yield from _named_ratio(ratios[0], group.size, evidence, tuple(keys[:3]), axis=group.axis)
 

@@ -18,7 +18,7 @@ import numpy as np
 from reprod_log.diagnose.case import Case, CaseData
 from reprod_log.diagnose.engine import Hypothesis, Where
 from reprod_log.diagnose.finding import Finding, What, told, what
-from reprod_log.diagnose.fits import ROUNDINGS, epsilon, holds, shown_ratio
+from reprod_log.diagnose.fits import CLEARLY, ROUNDINGS, epsilon, holds, shown_ratio
 from reprod_log.diagnose.laws import Decay, Fitted, Trace, candidates, fitted, laws_of, predicted
 from reprod_log.layers.optimizers import averaged, group_settings
 from reprod_log.layers.settings import same_setting
@@ -104,7 +104,7 @@ def _untrained(data: CaseData, path: str, step: int) -> bool:
         ours, theirs = both
         # An update that is a decay alone, as before a batch norm, trains nothing.
         before = data.before(path, step)
-        decays = before is not None and ours.size > 1 and factor(before[0], ours, within=1e-2) is not None
+        decays = before is not None and ours.size > 1 and factor(before[0], ours, within=CLEARLY) is not None
         return bool(ours.any()) and not theirs.any() and not decays
     # Where both have an update whose values were not kept (a sketch or summary) nothing is known.
     return key not in data.pairs and key in data.reference and not data.reference[key].is_zero()
@@ -316,7 +316,7 @@ def _trace(case: Case, path: str, place: int, optimizer: tuple[str, Mapping[str,
         gradient = (given if clipped is None else clipped)[place]
         room = case.room(key)
         # Updates are differences of parameters, whose rounding is all that is left of small ones.
-        rounding = 0.0 if data.has_float64 else float(np.abs(before[place]).max(initial=0.0)) * 2.0**-23
+        rounding = 0.0 if data.has_float64 else epsilon("float32") * float(np.abs(before[place]).max(initial=0.0))
         rows.append((gradient, before[place], both[place], rate, (room[0] + rounding, room[1] + rounding)))
     return Trace(*map(tuple, zip(*rows, strict=True))) if rows else None
 
