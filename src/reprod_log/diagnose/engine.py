@@ -78,7 +78,7 @@ class Supersedes:
 
 _FROM_ROUNDING = (
     "precision_cut", "operator", "between_layers", "constant_factor", "statistics", "weights", "wrong_backward",
-    "cut_graph", "kink", "loss_scale", "loss_function", "update_fit",
+    "cut_graph", "loss_scale", "loss_function", "update_fit",
 )  # fmt: skip
 SUPERSEDED = (
     # An operator found where only the place was suspected.

@@ -327,80 +327,6 @@ def _same_rows(ours: Array, theirs: Array) -> bool:
     return np.array_equal(left[np.lexsort(left.T[::-1])], right[np.lexsort(right.T[::-1])])
 
 
-# An activation on the other side of zero: rounding, although the gradients behind it jump. The first step and layer are
-# looked for where a few elements around a ReLU-like layer have another sign in the candidate, with values that rounding
-# can move across zero. What differs after that is its consequence. A ReLU that is called as a function has no layer of
-# its own; it is known by a layer whose output, rectified, is what another is given.
-
-_NEAR = 1e-4
-"""Of the tensor's size: what float32 rounding, grown over a few steps, can move."""
-_JUMP = 1e-5
-"""Relative difference of a tensor, about a hundred roundings."""
-
-
-def _kink(case: Case) -> Iterable[Finding]:
-    if not _visible(case):
-        return
-    for key, both in _around_kinks(case.data):
-        flipped = np.asarray(np.sign(both[0]) != np.sign(both[1]))
-        count = int(flipped.sum())
-        if not count or not _tiny(both, flipped):
-            continue
-        ours, theirs = (Number(float(one[flipped][0]), "+.1e") for one in both)
-        yield told(
-            "cause.kink",
-            (key,),
-            some=count,
-            all=flipped.size,
-            step=key.step,
-            path=Name(key.path),
-            ours=ours,
-            theirs=theirs,
-        )
-        return
-
-
-def _visible(case: Case) -> bool:
-    """Whether anything differs by more than rounding; without that a flip has no consequence worth reading for."""
-    return any(row.measurement is not None and not row.measurement.rel_l2 <= _JUMP for row in case.rows.values())
-
-
-def _around_kinks(data: CaseData) -> Iterator[tuple[Key, Both]]:
-    """What goes into kinks or comes out of them, step by step in execution order, in the precision of the program."""
-    rectified = _rectified(data)
-    for key in data.keys("forward"):
-        if key.path not in data.layers:
-            continue
-        kind = layer_kind(data.layers[key.path][0].kind)
-        kinked = kind is not None and kind.kinked
-        if (kinked or (key.path in rectified and key.role == "output")) and (both := data.values(key)) is not None:
-            yield key, both
-
-
-def _rectified(data: CaseData) -> frozenset[str]:
-    """Layers whose output goes through a ReLU that is not a layer: in the first step another is given just that."""
-    outputs: dict[str, Array] = {}
-    found = set()
-    for entry in data.reference.of_run(""):
-        key = entry.key
-        if key.phase != "forward" or key.step != data.steps[0] or entry.dtype not in ("float32", "float64"):
-            continue
-        if key.role == "output":
-            outputs[key.path] = entry.array()
-        elif key.role.startswith("input") and bool(((given := entry.array()) == 0).any()) and given.min() >= 0:
-            found |= {path for path, one in outputs.items() if _is_rectified(one, given)}
-    return frozenset(found)
-
-
-def _is_rectified(output: Array, given: Array) -> bool:
-    return output.size == given.size and bool(np.array_equal(np.maximum(output, 0).ravel(), given.ravel()))
-
-
-def _tiny(both: Both, flipped: Array) -> bool:
-    size = float(np.sqrt(np.mean(both[0] ** 2)))
-    return all(float(np.abs(one[flipped]).max()) <= _NEAR * size for one in both)
-
-
 # Where NaN or infinity comes from: the first entry that has one although what went in was finite.
 
 
@@ -568,7 +494,6 @@ HYPOTHESES = (
     Hypothesis("constant_factor", _constant_factor),
     Hypothesis("cut_graph", _cut_graph, Where(steps=1)),
     Hypothesis("data", _data),
-    Hypothesis("kink", _kink),
     Hypothesis("not_finite", _not_finite, Where(data=False)),
     Hypothesis("precision_cut", _precision_cut, Where(data=False, floor=True)),
     Hypothesis("saturation", _saturation),
