@@ -103,12 +103,38 @@ def test_sign_that_only_one_side_changes_is_named_and_not_what_is_computed_from_
 def test_operator_on_another_tensor_that_both_sides_have_is_named_as_such() -> None:
     def half(taken: int) -> Trace:
         tape = Tape()
-        parts = [tape.given(one) for one in (MEAN, NOISE)]
+        parts = [tape.call("relu", lambda x: np.maximum(x, 0), tape.given(MEAN)), tape.given(NOISE)]
         tape.call("tanh", np.tanh, tape.call("linear", np.matmul, parts[taken], tape.given(WEIGHT)))
         return tape.trace
 
     found = find_culprits(half(0), half(1))
-    assert (*names(found), found.elsewhere) == ("linear", "linear", True)
+    assert names(found) == ("linear", "linear")
+    assert found.elsewhere is not None
+    assert [None if one is None else one.name for one in found.elsewhere] == ["relu", None]
+
+
+def test_wrong_element_that_a_part_of_the_tensor_leaves_out_is_traced_to_where_it_is_made() -> None:
+    """All but the last element is right on both sides, and the whole reaches the end, too."""
+
+    def absorbed(last: float) -> Trace:
+        tape = Tape()
+        lengths = tape.call("concat", lambda x: np.append(x[0], last), tape.given(MEAN))
+        through = tape.call("exp", np.exp, lengths)
+        before = tape.call("getitem", lambda x: x[:-1], through)
+        tape.call("dot", lambda x, y: x * y.sum(), through, before)
+        return tape.trace
+
+    found = find_culprits(absorbed(1.7), absorbed(9.3))
+    assert (*names(found), found.confirmed) == ("concat", "concat", True)
+
+
+def test_results_that_differ_have_no_backward_pass_at_fault() -> None:
+    """Nothing of the forward pass is found at fault; gradients of other results are other ones anyway."""
+    tapes = [Tape(), Tape()]
+    for tape, scale in zip(tapes, (1.0, 2.0), strict=True):
+        made = tape.call("known", lambda x: x, tape.given(MEAN))
+        tape.trace.gradients = {made: np.sort(scale * NOISE, None), 0: np.sort(scale * MEAN, None)}
+    assert not find_culprits(tapes[0].trace, tapes[1].trace, forward=True)
 
 
 def test_operator_that_takes_another_tensor_is_named_itself() -> None:

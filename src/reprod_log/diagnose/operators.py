@@ -142,7 +142,6 @@ def _layers_of(finding: Finding) -> Iterator[str]:
 
 _WAYS = {
     "order": ("word.operator.order", "evidence.operator.order"),
-    "elsewhere": ("word.operator.given_another", "evidence.operator.given_another"),
     "backward": ("word.operator.backward_differs", "evidence.operator.backward"),
     "forward": ("word.operator.differs", "evidence.operator.forward"),
 }
@@ -152,16 +151,17 @@ _WAYS = {
 def _operator(place: Name | Message, found: Culprits, key: Key) -> Finding:
     sides = [(name, one) for name, one in _sides(found) if one is not None]
     only = sides[0][0] if len(sides) == 1 else ""
-    way = "order" if found.order else "elsewhere" if found.elsewhere else "backward" if found.backward else "forward"
-    word, reason = _WAYS[way]
-    makers = (
-        {} if found.elsewhere is None else dict(zip(("ours", "theirs"), map(_made_by, found.elsewhere), strict=True))
-    )
-    evidence = [message(reason, **makers), *([message("evidence.operator.tried")] if found.confirmed else [])]
+    word, reason = _WAYS["order" if found.order else "backward" if found.backward else "forward"]
+    makers = found.elsewhere or (None, None)
+    evidence = [
+        *([] if any(makers) else [message(reason)]),
+        *([message("evidence.operator.tried")] if found.confirmed else []),
+    ]
     if found.given is not None:
         ours, theirs = found.given
         evidence.append(message("evidence.operator.arguments", ours=Code(ours), theirs=Code(theirs)))
     id = "cause.operator.only" if only and found.confirmed else "cause.operator"
+    id = "cause.operator.given_another" if any(makers) else id
     return told(
         id,
         (key,),
@@ -173,6 +173,7 @@ def _operator(place: Name | Message, found: Culprits, key: Key) -> Finding:
         what=message(word) if found.order is None else message(word, how=found.order),
         operators=tuple(_in_side(name, one) for name, one in sides),
         side=side(only),
+        **dict(zip(("ours", "theirs"), map(_made_by, makers), strict=True)),
     )
 
 
@@ -193,7 +194,7 @@ def _placed(one: Operator) -> Message:
 
 
 def _made_by(one: Operator | None) -> Message:
-    return message("word.the_input") if one is None else _placed(one)
+    return message("word.the_input") if one is None else message("word.output_of", path=_placed(one))
 
 
 def _shown(one: Operator) -> str:

@@ -279,18 +279,15 @@ def _leads_back(instead: Mapping[int, Array], trace: Trace, other: Trace) -> boo
         values.update(zip(one.outputs, made, strict=False))
         results = [(number, np.sort(array, axis=None)) for number, array in zip(one.outputs, made, strict=False)]
         telling = [both for both in results if _tells(both[1]) and not any(_equal(both[1], known) for known in put)]
-        found = {number for number, array in telling if _only_there(array, trace, other)}
-        if telling and not back.isdisjoint(one.inputs):
+        right = {number for number, array in telling if _is_there(array, other)}
+        found = {number for number, array in telling if number in right and not _is_there(array, trace)}
+        if telling and not back.isdisjoint(one.inputs) and (found or len(right) < len(telling)):
             # What comes next must be right as well: operators in another order agree on the way only.
-            return len(found) == len(telling)
+            return len(right) == len(telling)
         back |= found
         put += [array for number, array in telling if number in found]
         looked_at += len(telling) - len(found)
     return bool(back)
-
-
-def _only_there(values: Array, trace: Trace, other: Trace) -> bool:
-    return not _is_there(values, trace) and _is_there(values, other)
 
 
 _WORDS = {
@@ -521,7 +518,7 @@ def _tells(values: Array) -> bool:
     """Whether a tensor with these sorted values is not equal to others by chance, as places and flags often are."""
     if values.size < 2 or values[0] == values[-1]:
         return False
-    return not _is_round(values) or int(np.count_nonzero(np.diff(values))) + 1 >= _DISTINCT
+    return not _is_round(values) or int(np.count_nonzero(values[1:] != values[:-1])) + 1 >= _DISTINCT
 
 
 def _is_round(values: Array) -> bool:

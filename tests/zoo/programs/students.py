@@ -84,6 +84,11 @@ def paddle_apart(one: Any, other: Any) -> Any:
     return 2 - 2 * (one * other).sum(-1).mean()
 
 
+def trained(model: Any) -> list[Any]:
+    """Without running statistics, which are parameters in paddle."""
+    return [one for one in model.parameters() if not one.stop_gradient]
+
+
 def paddle_step(models: Any, optimizers: Any, inputs: Any, targets: Any) -> None:
     student, teacher = models["student"], models["teacher"]
     with paddle.no_grad():
@@ -95,7 +100,7 @@ def paddle_step(models: Any, optimizers: Any, inputs: Any, targets: Any) -> None
     optimizers["student"].step()
     optimizers["student"].clear_grad()
     with paddle.no_grad():
-        for slow, quick in zip(teacher.parameters(), student.encoder.parameters(), strict=True):
+        for slow, quick in zip(trained(teacher), trained(student.encoder), strict=True):
             slow.set_value(0.9 * slow + 0.1 * quick)
 
 
