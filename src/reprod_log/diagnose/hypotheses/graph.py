@@ -24,7 +24,7 @@ from reprod_log.diagnose.fits import (
 )
 from reprod_log.layers.lookup import layer_kind
 from reprod_log.layers.settings import setting_differences
-from reprod_log.messages import Name, Names, Number, message
+from reprod_log.messages import Message, Name, Names, Number, message
 from reprod_log.pairing.distance import factor, relative
 from reprod_log.recording import Array, Key, Recording
 from reprod_log.verdict import Status
@@ -32,9 +32,8 @@ from reprod_log.verdict import Status
 # Code between two layers that differs: everything a layer was made from agrees, what it is given does not. Tried are:
 # another tensor, the same numbers in another order, a constant factor or shift, another activation, a missing term.
 
-_ENDS = {"i": "word.input_of", "o": "word.output_of"}
 _RECENT = 6
-"""How many earlier tensors are tried as what the code worked on."""
+"""How many earlier tensors are tried as what an activation was given: each through every function."""
 
 
 def _between_layers(case: Case) -> Iterable[Finding]:
@@ -70,16 +69,22 @@ def _has_own_error_before(case: Case, forward: list[Key], place: int) -> bool:
 
 
 def _difference_between(near: float, both: Both, earlier: list[tuple[Key, Both]]) -> What | None:
-    recent = [one for one in reversed(earlier) if one[1][0].shape == both[0].shape][:_RECENT]
+    recent = [one for one in reversed(earlier) if one[1][0].shape == both[0].shape]
     found = _another_tensor(near, both, recent) or relation(*both, near=near, functions=False)
-    return found or _other_activation(near, both, recent) or _missing_term(near, both, recent)
+    return found or _other_activation(near, both, recent[:_RECENT]) or _missing_term(near, both, recent)
 
 
 def _another_tensor(near: float, both: Both, recent: list[tuple[Key, Both]]) -> What | None:
     """Each side passes on another of the tensors that both have."""
     keys = [next((key for key, (given, _) in recent if holds(given, one, near)), None) for one in both]
-    ours, theirs = (None if key is None else message(_ENDS[key.role[0]], path=Name(key.path)) for key in keys)
-    return None if ours is None or theirs is None else what("word.passes_another", ours=ours, theirs=theirs)
+    if keys[0] is None or keys[1] is None:
+        return None
+    return what("word.passes_another", ours=_end_of(keys[0]), theirs=_end_of(keys[1]))
+
+
+def _end_of(key: Key) -> Message:
+    """What was recorded under a key of the forward pass: what a layer was given, or what it gave."""
+    return message("word.input_of" if key.role.startswith("input") else "word.output_of", path=Name(key.path))
 
 
 def _other_activation(near: float, both: Both, recent: list[tuple[Key, Both]]) -> What | None:
@@ -87,7 +92,7 @@ def _other_activation(near: float, both: Both, recent: list[tuple[Key, Both]]) -
     for key, (given, _) in recent:
         here, there = (function_between(given, one, near=near) for one in (ours, theirs))
         if here is not None and there is not None and here != there:
-            return what("word.functions", ours=here, theirs=there, path=Name(key.path))
+            return what("word.functions", ours=here, theirs=there, path=_end_of(key))
     return None
 
 
@@ -98,7 +103,7 @@ def _missing_term(near: float, both: Both, recent: list[tuple[Key, Both]]) -> Wh
         for whole, part, name in ((ours, theirs, "candidate"), (theirs, ours, "reference")):
             # Nothing at all is no sum that lacks a term.
             if float(np.abs(part).max(initial=0.0)) > near and holds(given, whole - part, near):
-                return what("word.does_not_add", side=side(name), path=Name(key.path))
+                return what("word.does_not_add", side=side(name), path=_end_of(key))
     return None
 
 
