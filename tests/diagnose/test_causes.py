@@ -42,6 +42,23 @@ def test_data_that_are_simply_others_have_no_cause() -> None:
     assert {one.kind for one in found.findings if one.rule == "data"} == {"hint"}
 
 
+@pytest.mark.parametrize(
+    ("passed", "words"),
+    [
+        (lambda given, made: given, "the reference passes on the output of norm, the candidate the input of norm"),
+        (lambda given, made: made + given, "the reference does not add the input of norm"),
+    ],
+)
+def test_tensor_that_the_code_between_layers_takes_is_named(
+    passed: Callable[[np.ndarray, np.ndarray], np.ndarray], words: str
+) -> None:
+    given, made = RNG.normal(size=(2, 6, 5))
+    ours = {"step0/forward/norm#0:input.0": given, "step0/forward/norm#0:output": made}
+    others = {f"step0/forward/expert{place}#0:output": RNG.normal(size=(6, 5)) for place in range(9)}
+    ours |= {**others, "step0/forward/gate#0:input.0": made}
+    assert words in causes(ours, {**ours, "step0/forward/gate#0:input.0": passed(given, made)})["between_layers"]
+
+
 def test_padding_on_the_other_side_is_named() -> None:
     rows = [[7, 8, 9, 0, 0], [5, 6, 0, 0, 0], [1, 2, 3, 4, 5]]
     left = [[0, 0, 7, 8, 9], [0, 0, 0, 5, 6], [1, 2, 3, 4, 5]]
