@@ -523,8 +523,9 @@ def _tells(values: Array) -> bool:
 
 def _is_round(values: Array) -> bool:
     """Whether all numbers are like 0, 1, 0.5, 12 or infinity: constants, places and flags."""
-    finite = values[np.isfinite(values)]
-    return not bool((finite * 1000 % 1 > 0).any())
+    # A few of them mostly tell.
+    some = (values[:: values.size // 64 + 1], values)
+    return not any(bool((one[np.isfinite(one)] * 1000 % 1 > 0).any()) for one in some)
 
 
 def _same(one: Array, other: Array) -> bool:
