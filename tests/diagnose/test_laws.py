@@ -64,3 +64,28 @@ def test_updates_that_follow_no_rule_are_not_explained() -> None:
     wrong = Trace(seen.gradients, seen.before, noise, seen.rates, seen.room)
     known = [law for law, _ in laws_of({"type": "Adam", "groups": [{"betas": [0.8, 0.95], "eps": 1e-4}]})]
     assert fitted({"w": wrong}, candidates(known, also=False), {"w": [Decay(0.1, True)]}) is None
+
+
+class Lamb(torch.optim.Optimizer):
+    """Adam whose step, with its decay, is made as long as the weights are."""
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters, {})
+        self.mean, self.square, self.count = torch.zeros(30), torch.zeros(30), 0
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        (weight,) = self.param_groups[0]["params"]
+        self.count += 1
+        self.mean = 0.9 * self.mean + 0.1 * weight.grad
+        self.square = 0.99 * self.square + 0.01 * weight.grad**2
+        way = self.mean / (1 - 0.9**self.count) / ((self.square / (1 - 0.99**self.count)).sqrt() + 1e-6)
+        way = way + 0.05 * weight
+        weight.sub_(RATE * weight.norm() / way.norm() * way)
+
+
+def test_trust_ratio_and_its_decay_are_found_without_any_settings() -> None:
+    found = fitted({"w": trace(Lamb)}, candidates(()), {"w": [Decay()]})
+    assert found is not None
+    assert (found.law.trust_ratio, found.law.beta2, found.law.eps) == (True, 0.99, 1e-6)
+    assert found.decays["w"] == Decay(0.05)
