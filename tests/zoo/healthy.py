@@ -7,6 +7,7 @@ import paddle.nn.functional as PF
 from paddle import nn
 
 from zoo.bases import bert, cnn, gan, lstm, mlp, resnet, unet
+from zoo.lines import Line as L
 from zoo.programs import (
     anchors,
     codebook,
@@ -218,6 +219,38 @@ PORTS = (
 )
 
 
+REWRITTEN = (
+    L("tcn", "hypot", "length = (self.way**2).sum([1, 2], keepdim=True).sqrt()",
+      "length = paddle.linalg.norm(self.way.flatten(1), axis=1).reshape([-1, 1, 1])", ()),
+    L("tcn", "huber by clip", "near = paddle.where(far <= 0.5, 0.5 * far**2, 0.5 * (far - 0.25))",
+      "near = 0.5 * far.clip(max=0.5) ** 2 + 0.5 * (far - far.clip(max=0.5))", ()),
+    L("experts", "masked softmax", "shares = paddle.put_along_axis(paddle.zeros_like(chances), which, best, -1)",
+      "shares = (PF.one_hot(which, EXPERTS).astype(best.dtype) * best.unsqueeze(-1)).sum(1)", ()),
+    L("experts", "mixed by einsum", "mixed = mixed * shares.unsqueeze(1)\n" "        x = x + mixed.sum(-1)",
+      "x = x + paddle.einsum('bwe,be->bw', mixed, shares)", ()),
+    L("nodes", "diagonal matrices", "even = root.unsqueeze(1) * edges * root",
+      "even = paddle.diag(root) @ edges @ paddle.diag(root)", ()),
+    L("windows", "rolled by concat", "y = y.roll((-self.shift, -self.shift), (1, 2))",
+      "y = paddle.concat([y[:, self.shift :], y[:, : self.shift]], 1)\n"
+      "        y = paddle.concat([y[:, :, self.shift :], y[:, :, : self.shift]], 2)", ()),
+    L("scans", "matmul read", "made.append((state * read[:, time].unsqueeze(1)).sum(-1))\n" "        y",
+      "made.append((state @ read[:, time].unsqueeze(-1)).squeeze(-1))\n" "        y", ()),
+    L("codebook", "expanded distance", "far = (x.unsqueeze(-2) - self.codes.weight).pow(2).sum(-1)",
+      "far = x.pow(2).sum(-1, keepdim=True) - 2 * x @ self.codes.weight.T + self.codes.weight.pow(2).sum(-1)", ()),
+    L("rays", "logs of light", "left = paddle.cumprod(through, -1)",
+      "left = paddle.exp(-paddle.cumsum(density * apart, -1))", ()),
+    L("students", "cosine", "one, other = PF.normalize(one, axis=-1), PF.normalize(other, axis=-1)\n"
+      "    return 2 - 2 * (one * other).sum(-1).mean()",
+      "return 2 - 2 * PF.cosine_similarity(one, other, axis=-1).mean()", ()),
+    L("policies", "plain exp", "entropy = -(logs.exp() * logs).sum(-1).mean()\n" "    wrong",
+      "entropy = -(PF.softmax(logs, -1) * logs).sum(-1).mean()\n" "    wrong", ()),
+    L("shapes", "dice by mask", "both = (chance * hot).sum([0, 2, 3])\n" "    size",
+      "both = paddle.einsum('bchw,bchw->c', chance, hot)\n" "    size", ()),
+)  # fmt: skip
+"""Lines of the programs that compute the same in another way."""
+
+
 def all_healthy() -> dict[str, Healthy]:
     """Every correct port by its name, in alphabetical order."""
-    return {port.name: port for port in PORTS}
+    rewritten = [Healthy(line.name, line.mistake().base) for line in REWRITTEN]
+    return {port.name: port for port in (*PORTS, *rewritten)}

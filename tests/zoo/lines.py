@@ -47,13 +47,18 @@ class Line:
         return Mistake(self.name, self._base, lambda trial: None, (), (*self.words, line), self.place)
 
     def _base(self, seed: int) -> Trial:
-        made: Trial = _imported(self).trial(seed)
-        return made
+        return planted((self,), seed)
 
 
-def _source(line: Line) -> tuple[str, int]:
+def planted(lines: tuple[Line, ...], seed: int) -> Trial:
+    """A trial of one program with all of these changes in it."""
+    made: Trial = _imported(lines).trial(seed)
+    return made
+
+
+def _source(line: Line, text: str = "") -> tuple[str, int]:
     """The text of the program, and where the change is: the last place that fits, because ports stand below."""
-    text = (_PROGRAMS / f"{line.program}.py").read_text()
+    text = text or (_PROGRAMS / f"{line.program}.py").read_text()
     at = text.rfind(line.old)
     if at < 0:
         raise AssertionError(f"{line.name}: {line.old!r} is not in {line.program}.py")
@@ -73,13 +78,16 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 
 @cache
-def _imported(line: Line) -> Any:
-    text, at = _source(line)
+def _imported(lines: tuple[Line, ...]) -> Any:
+    text = ""
+    for line in lines:
+        text, at = _source(line, text)
+        text = text[:at] + line.new + text[at + len(line.old) :]
     # A folder of its own: the file's name stands in reports, and must not give the answer away.
     number = len(list(Path(_folder().name).iterdir()))
-    file = Path(_folder().name) / str(number) / f"{line.program}.py"
+    file = Path(_folder().name) / str(number) / f"{lines[0].program}.py"
     file.parent.mkdir()
-    file.write_text(text[:at] + line.new + text[at + len(line.old) :])
+    file.write_text(text)
     spec = importlib.util.spec_from_file_location(f"zoo_planted_{number}", file)
     assert spec is not None
     assert spec.loader is not None

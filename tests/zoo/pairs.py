@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zoo.mistakes import all_mistakes
+from zoo.lines import planted
+from zoo.mistakes import all_mistakes, architectures
 from zoo.trial import Half, Mistake, Trial, half_of
 
 _TOGETHER = """
@@ -23,8 +24,20 @@ lstm    elu_for_activation+lr_gamma lstm_gates+adam_beta1 loss_halved+adam_beta1
         reversed_sequence+adam_l2_missing
 mlp     silu_for_gelu+lr_end gate_hard+loss_mse_sum bias_zero+smooth_l1 smooth_l1+lr_cycles
         silu_for_gelu+rmsprop_for_sgd
+lines   tcn_norm_not_taken+tcn_huber_of_one tcn_mean_for_largest+tcn_restarts_of_one_length
+        experts_no_residual+experts_beta1_of_old experts_three_experts+experts_rise_from_zero
+        experts_weight_of_the_balance+experts_decay_a_quarter nodes_slope+nodes_momentum
+        nodes_degree_not_rooted+nodes_all_nodes windows_no_places+windows_merged_in_rows
+        windows_scale+windows_rates_fall_faster scans_gate_by_sigmoid+scans_each_of_a_token
+        scans_no_direct_way+scans_eps_of_lamb codebook_squared_error+codebook_beta2_of_adam
+        rays_waves_of_pi+rays_black_background rays_skip_first+rays_rates_by_a_tenth
+        students_swish_for_mish+students_not_halved policies_sign_of_the_entropy+policies_clips_at_one
+        policies_eps_of_policy+policies_rates_to_a_tenth shapes_dilation+shapes_dice_not_smoothed
+        shapes_branches_exchanged+shapes_no_nesterov shapes_momentum_of_the_norm+shapes_parts_not_halved
 """
-"""By their base: each in another part of the port, so that neither undoes the other."""
+"""By their base, or as changed lines of one program: each in another part, so that neither undoes the other."""
+
+_LINES = {line.name: line for line in architectures.LINES}
 
 
 @dataclass(frozen=True)
@@ -44,6 +57,8 @@ class TwoMistakes:
 
     def planted(self, seed: int) -> Trial:
         """A trial of this seed with both in it."""
+        if {self.first.name, self.second.name} <= _LINES.keys():
+            return planted((_LINES[self.first.name], _LINES[self.second.name]), seed)
         trial = self.first.planted(seed)
         return self.second.plant(trial) or trial
 
