@@ -173,7 +173,8 @@ def _operator(place: Name | Message, found: Culprits, key: Key) -> Finding:
         what=message(word) if found.order is None else message(word, how=found.order),
         operators=tuple(_in_side(name, one) for name, one in sides),
         side=side(only),
-        **dict(zip(("ours", "theirs"), map(_made_by, makers), strict=True)),
+        ours=_made_by(makers[0]),
+        theirs=_made_by(makers[1]),
     )
 
 
