@@ -47,8 +47,8 @@ class Loaded:
     """What was taken on trust."""
     tables: tuple[str, ...] = ()
     """Which of the candidate's tables were replaced."""
-    unproven: tuple[str, ...] = ()
-    """Weights that a map gave that no run of both could prove."""
+    assumed: WeightMap | None = None
+    """A map that gave weights and that no run of both could prove."""
 
 
 def load_weights(
@@ -76,8 +76,10 @@ def load_weights(
     if agreed is None and found.is_known and obeys(found, rename) and not _is_loaded(found, ours, done.side):
         # Names and structure have it otherwise than the values around a mistake.
         return _written(found, ours, theirs)
-    unproven = tuple(link.target for link in links if found.links and agreed is None and link.proof not in NAMED)
-    return replace(done, weights=agreed, unproven=unproven)
+    if agreed is not None or not found.links:
+        return replace(done, weights=agreed)
+    unproven = tuple(link.target for link in links if link.proof not in NAMED)
+    return replace(done, assumed=WeightMap(links, unproven=unproven, complete=True) if unproven else None)
 
 
 def searched_map(ours: Side, theirs: Side, batch: Batch, spool: Spool | None) -> WeightMap:

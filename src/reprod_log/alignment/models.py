@@ -142,7 +142,7 @@ def align_models(
         runs = Experiments(
             *given, counts=counts, gradients=not (quick and isinstance(reference, Blocks) and ours.loss is None)
         )
-        return runs, _aligned(runs, options, loaded.unproven)
+        return runs, _aligned(runs, options, loaded.assumed)
 
     with shown(progress):
         reference, candidate = _given(reference, "reference"), _given(candidate, "candidate")
@@ -182,8 +182,11 @@ def _both_blocks(reference: Any, candidate: Any, optimizer: Any, step: Any) -> t
     return reference, candidate
 
 
-def _aligned(runs: Experiments, options: AlignOptions, unproven: tuple[str, ...]) -> Alignment:
-    """The alignment of all passes; of those that were complete when Ctrl-C came, as its `result`."""
+def _aligned(runs: Experiments, options: AlignOptions, assumed: WeightMap | None) -> Alignment:
+    """The alignment of all passes; of those that were complete when Ctrl-C came, as its `result`.
+
+    `assumed` is the map that the weights went through where no run of both could prove one.
+    """
     weights = runs.weights
     try:
         recordings = runs.recordings()
@@ -197,11 +200,8 @@ def _aligned(runs: Experiments, options: AlignOptions, unproven: tuple[str, ...]
             alignment = prove(alignment, runs, *(counting(one, options.counts)[0] for one in recordings))
     except KeyboardInterrupt:
         raise stopped(alignment, message("stopped.proving")) from None
-    if weights is None and unproven and alignment.passed:
-        return replace(alignment, findings=(*_unproven(WeightMap((), unproven=unproven)), *alignment.findings))
-    if weights is None:
-        return alignment
-    if weights.is_known and not alignment.passed:
+    weights = weights or assumed
+    if weights is None or (weights.is_known and not alignment.passed):
         return alignment
     if not weights.agrees:
         # The weights were transferred by a map under which the programs do not agree in float64.

@@ -224,7 +224,8 @@ def _best_first(ranked: list[list[tuple[float, Link]]]) -> Iterator[tuple[tuple[
 def _of_other_parts(links: tuple[Link, ...]) -> bool:
     """Whether a bias takes another part of a layer than its weight."""
     recipes = [link.recipe for link in links if isinstance(link.recipe, Recipe)]
-    return len(links) == 2 and len({recipe.part[1:] for recipe in recipes if recipe.part is not None}) > 1
+    parts = {recipe.part[1:] for recipe in recipes if recipe.part is not None}
+    return len(links) == len({link.sources for link in links}) == 2 and len(parts) > 1
 
 
 def _overlap(links: tuple[Link, ...]) -> bool:

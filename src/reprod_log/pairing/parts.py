@@ -71,6 +71,7 @@ class PartIndex:
         self._forms = Counter(_form(array.shape) for array in self._arrays.values())
         self._parts: dict[Shape, tuple[list[tuple[int, Cut]], Index]] = {}
         """By form: the parts that have it, and where to find them."""
+        self._ways: dict[Shape, list[tuple[Cut, ...]]] = {}
 
     def find(self, array: Array) -> tuple[Anchor, ...]:
         if array.dtype.kind != "f" or array.size < SMALL or not is_informative(array):
@@ -79,10 +80,7 @@ class PartIndex:
 
     def _joined(self, array: Array) -> tuple[Anchor, ...]:
         """One tensor, or one part of a tensor, for each of the parts."""
-        for (axis, count), group in groupby(_parts(array.shape), key=lambda part: (part[0], part[2])):
-            form = _form(cut_shape(array.shape, (axis, 0, count)))
-            if self._forms[form] < count and not self._is_shared(form, count):
-                continue
+        for group in self._likely(array.shape):
             found: list[Anchor] = []
             for part in group:
                 taken = {(one.number, one.partner_part) for one in found}
@@ -95,6 +93,16 @@ class PartIndex:
             else:
                 return tuple(found)
         return ()
+
+    def _likely(self, shape: Shape) -> list[tuple[Cut, ...]]:
+        """The ways to cut a tensor of this shape whose parts the program may have; each is all of its parts."""
+        if shape not in self._ways:
+            ways = (tuple(group) for _, group in groupby(_parts(shape), key=lambda part: (part[0], part[2])))
+            forms = ((way, _form(cut_shape(shape, way[0]))) for way in ways)
+            self._ways[shape] = [
+                way for way, form in forms if self._forms[form] >= len(way) or self._is_shared(form, len(way))
+            ]
+        return self._ways[shape]
 
     def _is_shared(self, form: Shape, count: int) -> bool:
         """Whether another tensor has parts of this form, and is neither a multiple nor a part of so many of them."""

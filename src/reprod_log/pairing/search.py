@@ -163,6 +163,8 @@ class Search:
         self.retried: dict[int, int] = {}
         """Where a segment had no solution, and where the one before it began that was opened again."""
         self.detours: list[_Detour] = []
+        self.failed: dict[Any, int] = {}
+        """What trials of this segment cost that led to nothing: every level would make them again."""
         self.bridges = Bridges(self)
         self.bridged = bridged
         """Whether it goes on behind a mistake."""
@@ -450,7 +452,7 @@ class Search:
             other = np.random.default_rng(0).normal(size=array.shape).astype(array.dtype)
             self.tensors[number] = self.theirs.program.tensor(other)
             self.trail.append(("tensor", number))
-            if self._try(choice, option):
+            if self._fits(choice, option):
                 idle.add(link.target)
         self._try_again(choice, option)
         return idle
@@ -512,8 +514,20 @@ class Search:
         """Whether something new of the reference comes out before the next event."""
         if self.banned and _same_links(option, self.banned):
             return False
-        self.trials += 1
         self.level_trials += 1
+        situation = choice.place, option, tuple((one.place, one.taken) for one in self.choices if one is not choice)
+        if situation in self.failed:
+            self.effort += self.failed[situation]
+            self._take(choice, option)
+            return False
+        before = self.effort
+        fits = self._fits(choice, option)
+        if not fits and not any(link.is_computed for link in option):
+            self.failed[situation] = self.effort - before
+        return fits
+
+    def _fits(self, choice: _Choice, option: tuple[Link, ...]) -> bool:
+        self.trials += 1
         self.effort += _TRIAL
         self._take(choice, option)
         if not self.replay(choice.place):
@@ -596,6 +610,7 @@ class Search:
         self.hasty, self.passed_over = True, False
         self.best = (-1, {})
         self.asked.clear()
+        self.failed.clear()
 
     def _next_level(self, exhausted: bool) -> int:
         self.choices.clear()
@@ -646,6 +661,7 @@ class Search:
         self.detours.append(_Detour(max(self.best[0], len(self.reached)), failed, segment))
         self.rewind(segment.trail)
         self.asked.clear()
+        self.failed.clear()
         self.start, self.start_trail = segment.start, segment.trail
         return True
 
