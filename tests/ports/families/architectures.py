@@ -1,4 +1,4 @@
-"""Architectures with a mechanism of their own: retention, capsules, flows, routing, scores of sequences and of pairs."""
+"""Architectures with a mechanism of their own: retention, capsules, flows, scores of sequences and of pairs."""
 
 from __future__ import annotations
 
@@ -708,6 +708,36 @@ def coupling_joined(w: State) -> State:
     return made
 
 
+class CouplingHalves(pn.Layer):
+    """Without masks: the halves apart, so that every network has only the weights that it uses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.s1, self.s2, self.t1, self.t2 = (
+            pn.Sequential(pn.Linear(3, 7), pn.Tanh(), pn.Linear(7, 3)) for _ in range(4)
+        )
+
+    def forward(self, x: Any) -> Any:
+        a, b = x.chunk(2, axis=-1)
+        first = PF.tanh(self.s1(a))
+        b = b * paddle.exp(first) + self.t1(a)
+        second = PF.tanh(self.s2(b))
+        a = a * paddle.exp(second) + self.t2(b)
+        return paddle.concat([a, b], axis=-1), first.sum(-1) + second.sum(-1)
+
+
+def coupling_halves(w: State) -> State:
+    made = {}
+    for kind, short in (("scales", "s"), ("shifts", "t")):
+        for i in range(2):
+            kept, changed = (slice(0, 3), slice(3, 6)) if not i else (slice(3, 6), slice(0, 3))
+            old, new = f"{kind}.{i}", f"{short}{i + 1}"
+            made |= {f"{new}.0.weight": w[f"{old}.0.weight"][:, kept].T, f"{new}.0.bias": w[f"{old}.0.bias"]}
+            made[f"{new}.2.weight"] = w[f"{old}.2.weight"][changed].T
+            made[f"{new}.2.bias"] = w[f"{old}.2.bias"][changed]
+    return made
+
+
 # A block whose attention and perceptron read the same norm.
 
 
@@ -814,7 +844,8 @@ class EdgeAttentionSums(pn.Layer):
     def forward(self, nodes: Any, edges: Any) -> Any:
         h = self.lin(nodes)
         score = (h * self.target).sum(-1).unsqueeze(1) + (h * self.source).sum(-1).unsqueeze(0)
-        score = paddle.where(edges + paddle.eye(h.shape[0]).astype(edges.dtype) > 0, PF.leaky_relu(score, 0.2), paddle.full_like(score, -1e9))
+        near = edges + paddle.eye(h.shape[0]).astype(edges.dtype) > 0
+        score = paddle.where(near, PF.leaky_relu(score, 0.2), paddle.full_like(score, -1e9))
         return self.head(PF.elu(PF.softmax(score, axis=1) @ h))
 
 
@@ -889,6 +920,35 @@ def time_mixing_matrix(w: State) -> State:
     }  # fmt: skip
 
 
+class TimeMixingSteps(pn.Layer):
+    """Step by step, with the decay as a power, and the states as two parts of one tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.time_mix = pn.ParameterList([p_weight(1, 1, D) for _ in range(3)])
+        self.kv, self.gate, self.out = (pn.Linear(D, D, bias_attr=False) for _ in range(3))
+        self.v = pn.Linear(D, D, bias_attr=False)
+        self.time_first, self.time_decay = p_weight(D), p_weight(D)
+
+    def forward(self, x: Any) -> Any:
+        before = PF.pad(x, [0, 0, 1, 0, 0, 0], pad_from_left_axis=False)[:, :-1]
+        a, b, c = (x * m + before * (1 - m) for m in self.time_mix)
+        power, values = paddle.exp(self.kv(a)), self.v(b)
+        both, given = paddle.zeros([2, x.shape[0], D], dtype=x.dtype), []
+        for t in range(x.shape[1]):
+            now = paddle.stack([power[:, t] * values[:, t], power[:, t]])
+            top, low = (both + paddle.exp(self.time_first) * now).unbind()
+            given.append(top / low)
+            both = paddle.exp(-paddle.exp(self.time_decay)) * both + now
+        return self.out(PF.sigmoid(self.gate(c)) * paddle.stack(given, axis=1))
+
+
+def time_mixing_steps(w: State) -> State:
+    names = {"key": "kv", "value": "v", "receptance": "gate", "output": "out"}
+    mixes = {f"time_mix.{i}": w[f"mix_{x}"][None, None] for i, x in enumerate("kvr")}
+    return {**mixes, "time_first": w["first"], "time_decay": w["decay"], **lins(w, names)}
+
+
 # Groups of channels that are shuffled.
 
 
@@ -924,8 +984,8 @@ class ShuffledApart(pn.Layer):
 def shuffled_apart(w: State) -> State:
     made = {**same(w, "depth", "dw"), **same(w, "norm", "bn")}
     for old, names in (("first", "ab"), ("last", "cd")):
-        for name, weight, bias in zip(names, np.split(w[f"{old}.weight"], 2), np.split(w[f"{old}.bias"], 2), strict=True):
-            made |= {f"{name}.weight": weight, f"{name}.bias": bias}
+        for leaf in ("weight", "bias"):
+            made |= {f"{n}.{leaf}": half for n, half in zip(names, np.split(w[f"{old}.{leaf}"], 2), strict=True)}
     return made
 
 
@@ -1086,7 +1146,11 @@ PORTS = (
         {"x": floats(3, 4, 5, 5), "style": floats(3, 5)}, floats(3, 3, 5, 5), SQUARE, swap=True,
     ),
     Port(
-        "coupling_flow", Coupling, (Formulation("joined", CouplingJoined, coupling_joined),),
+        "coupling_flow", Coupling,
+        (
+            Formulation("joined", CouplingJoined, coupling_joined),
+            Formulation("halves", CouplingHalves, coupling_halves),
+        ),
         {"x": floats(7, 6)}, floats(7, 6), BOTH, swap=True, kept=frozenset({"masks"}),
     ),
     Port(
@@ -1111,7 +1175,11 @@ PORTS = (
         {"nodes": floats(6, 5), "edges": ints(2, 6, 6)}, floats(6, 3), SQUARE, swap=True,
     ),
     Port(
-        "time_mixing", TimeMixing, (Formulation("matrix", TimeMixingMatrix, time_mixing_matrix),),
+        "time_mixing", TimeMixing,
+        (
+            Formulation("matrix", TimeMixingMatrix, time_mixing_matrix),
+            Formulation("steps", TimeMixingSteps, time_mixing_steps),
+        ),
         _X, _Y, SQUARE, swap=True,
     ),
     Port(
