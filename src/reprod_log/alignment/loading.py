@@ -73,11 +73,12 @@ def load_weights(
             raise
         return _written(found, ours, theirs)
     agreed = proven_map(ours, done.side, batch, links, Scope(spool=spool))
-    if agreed is None and found.is_known and obeys(found, rename) and not _is_loaded(found, ours, done.side):
-        # Names and structure have it otherwise than the values around a mistake.
-        return _written(found, ours, theirs)
     if agreed is not None or not found.links:
         return replace(done, weights=agreed)
+    if found.is_known and obeys(found, rename):
+        # Where names and structure have it otherwise, the values around a mistake decide.
+        loaded = _is_loaded(found, ours, done.side)
+        return replace(done, assumed=found) if loaded else _written(found, ours, theirs)
     unproven = tuple(link.target for link in links if link.proof not in NAMED)
     return replace(done, assumed=WeightMap(links, unproven=unproven, complete=True) if unproven else None)
 

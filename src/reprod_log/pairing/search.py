@@ -407,6 +407,9 @@ class Search:
             self._identify(choice)
             choice.options = [*(one for one in choice.options if one not in unasked), *unasked]
         stored = choice.identified and not any(link.is_computed for link in taken)
+        if not self._evidence(choice)[0]:
+            # Nothing but parts, which fit in any order.
+            choice.options, choice.unlikely, stored = [*choice.options, *choice.unlikely], [], True
         twins = [one for one in choice.options if idle and _same_links(_but(one, idle), _but(taken, idle))]
         alike = twins + [
             one
@@ -415,10 +418,10 @@ class Search:
         ]
         if not alike:
             return
-        fitting = [(len(self.anchors), taken)]
+        fitting = [(self._evidence(choice), taken)]
         for option in alike[:_MOST_RIVALS]:
             if self._try_again(choice, option):
-                fitting.append((len(self.anchors), option))
+                fitting.append((self._evidence(choice), option))
         fitting.sort(key=lambda one: one[0], reverse=True)
         (most, best), *rest = fitting
         # A twin with fewer anchors has wrong numbers for what is idle further on.
@@ -430,6 +433,11 @@ class Search:
             *(one for one in choice.options if not any(one is other for other in (best, *others))),
         ]
         self._try_again(choice, best)
+
+    def _evidence(self, choice: _Choice) -> tuple[int, int]:
+        """How many tensors have become anchors with the choice: whole ones, and all."""
+        found = [what[0] for kind, what in self.trail[choice.trail :] if kind == "anchor"]
+        return sum(map(self._is_whole, found)), len(found)
 
     def _try_again(self, choice: _Choice, option: tuple[Link, ...]) -> bool:
         self.rewind(choice.trail)
@@ -724,7 +732,8 @@ class Search:
     def likeness(self, link: Link) -> float:
         if link.sources[0] == link.target:
             return 1.5
-        return closeness(link.sources[0], link.target)
+        (owner, _, leaf), (other, _, last) = (name.rpartition(".") for name in (link.sources[0], link.target))
+        return closeness(owner, other) if leaf == last and owner and other else closeness(link.sources[0], link.target)
 
     def is_used(self, name: str) -> bool:
         return name in self.taken
