@@ -168,7 +168,9 @@ class _Steps:
                 known = fed
             if inside and known is not None:
                 formulated.add(id(known.candidate))
-            by_map = self.given and entry.key.phase in OF_TENSORS and not self.finder.is_lost(entry)
+            by_map = self.given and (
+                self.finder.is_unasked(entry.key) or (entry.key.phase in OF_TENSORS and not self.finder.is_lost(entry))
+            )
             apart = known is not None and known.how == "structure" and self.finder.lie_apart(known)
             other = None if known is None or inside or by_map or apart else _not_gone(known, gone, freed)
             if known is None or other is None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from reprod_log.frameworks.contract import Program
+from reprod_log.pairing.anchors import view_of
 
 
 @dataclass
@@ -66,6 +67,20 @@ class Graph:
         before = self.program.written.get(number)
         if before is not None and number not in self.maker and not self.data[number]:
             self.data[number], self.behind[number] = self.data[before], self.behind[before]
+
+    def kept_operands(self) -> frozenset[int]:
+        """Further results of kernels that are what these were given, kept for the gradient: no evidence of anything."""
+        arrays = self.program.arrays
+        return frozenset(
+            number
+            for kernel in self.program.kernels
+            for number in kernel.outputs[1:]
+            if number not in self.last_use
+            and any(
+                arrays[one].size == arrays[number].size and view_of(arrays[one], arrays[number]) is not None
+                for one in kernel.inputs
+            )
+        )
 
     def bits(self, mask: int) -> Iterator[str]:
         while mask:

@@ -62,6 +62,11 @@ class Partners:
             return True
         return any(link.proof == "values" for link in self.weights.by_source.get(entry.key.path, ()))
 
+    def is_unasked(self, key: Key) -> bool:
+        """Whether it is the gradient of what a whole program is given, which its training does not ask for: programs
+        that are the same for every batch (of zeros and ones, say) need not be the same around it."""
+        return key.run.startswith("isolated") and key.phase == "backward" and key.path in self.unasked
+
     def lie_apart(self, pair: Pair) -> bool:
         """Whether plain numbers are those of two weights whose modules are not each other's partners."""
         key, other = pair.reference.key, pair.candidate.key
@@ -74,7 +79,7 @@ class Partners:
         key = entry.key
         if key.run.startswith("isolated"):
             path = key.path if key.path in self.roots else self.found.modules.get(key.path)
-            if path is None or (key.phase == "backward" and key.path in self.unasked):
+            if path is None or self.is_unasked(key):
                 return None
             roles = (key.role, f"{key.role}.0", key.role.removesuffix(".0"))
             pairs = (self._pair(entry, replace(key, path=path, role=role), None) for role in roles)

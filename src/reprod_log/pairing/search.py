@@ -121,11 +121,12 @@ class Search:
         self.kept = kept
         """What is not trained in the reference and in the candidate: one is hardly made of the other's parameters."""
         self.own, self.proposals, self.stated, self.roles = own, proposals, stated, roles
-        arrays = reference.program.arrays
+        arrays, kept_here = reference.program.arrays, reference.kept_operands()
+        self.kept_operands = candidate.kept_operands()
         shown = {
             number: arrays[number]
             for number in range(len(arrays))
-            if reference.data[number] or number in reference.program.given.values()
+            if (reference.data[number] and number not in kept_here) or number in reference.program.given.values()
         }
         self.index = Index(shown)
         self.parts = PartIndex(shown, self.index)
@@ -258,7 +259,8 @@ class Search:
             self.effort += CALL + self.theirs.program.arrays[number].size
             self.tensors[number] = tensor
             self.trail.append(("tensor", number))
-            self.anchor(number, self.theirs.program.array(tensor))
+            if number not in self.kept_operands:
+                self.anchor(number, self.theirs.program.array(tensor))
         return True
 
     def value(self, number: int) -> Any:
