@@ -18,8 +18,7 @@ from reprod_log.pairing.models import Layers, match_layers
 from reprod_log.pairing.pairing import CONFIDENCE, How, Pair, Pairing, View
 from reprod_log.pairing.recorded_map import covered_modules
 from reprod_log.pairing.rename import is_front, renamed
-from reprod_log.pairing.units import stored_shapes
-from reprod_log.pairing.weight_map import tensor_views
+from reprod_log.pairing.units import stored_shapes, tensor_views
 from reprod_log.recording import OF_MODULES, OF_TENSORS, Entry, Key, ModuleInfo, Recording
 
 

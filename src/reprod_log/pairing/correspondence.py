@@ -18,9 +18,8 @@ from reprod_log.messages import Message, Name, Number, message
 from reprod_log.pairing.distance import SAME, rearranged_difference
 from reprod_log.pairing.links import Link, WeightMap
 from reprod_log.pairing.names import affine_role, attention_role, match_names, match_renames
-from reprod_log.pairing.order import Item, in_order, roles_together
+from reprod_log.pairing.order import Ambiguity, Item, in_order, match_single_tensors, match_structure, roles_together
 from reprod_log.pairing.rename import is_front, renamed_path
-from reprod_log.pairing.structure import Ambiguity, match_single_tensors, match_structure
 from reprod_log.pairing.survey import Inputs, Order, Survey, run_model, shapes_of
 from reprod_log.pairing.units import (
     BARE,
@@ -29,11 +28,11 @@ from reprod_log.pairing.units import (
     Signature,
     Unit,
     UnitPair,
+    paired_links,
     take_apart,
     vectors_apart,
     without_pairs,
 )
-from reprod_log.pairing.weight_map import paired_links
 from reprod_log.recording import Array
 
 _LESS_SURE: tuple[PairedBy, ...] = ("execution order", "rename")

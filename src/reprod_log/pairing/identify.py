@@ -18,9 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from reprod_log.pairing.anchors import Anchor, Cut, seen, views
+from reprod_log.pairing.anchors import Anchor, Cut, cut, cut_shape, cuts, seen, views
 from reprod_log.pairing.graph import Graph
-from reprod_log.pairing.parts import cut, cut_shape, cuts
 from reprod_log.recording import Array
 
 _PROBES, _LEAST = 320, 5

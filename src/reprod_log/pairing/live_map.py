@@ -12,15 +12,11 @@ from reprod_log.frameworks.contract import Program
 from reprod_log.frameworks.side import Batch, Scope, Side, as_mapping
 from reprod_log.pairing.anchors import is_informative, same_numbers
 from reprod_log.pairing.crossings import find_crossings, kinds_of
-from reprod_log.pairing.generic import generic_values
-from reprod_log.pairing.graph import Graph
+from reprod_log.pairing.graph import Graph, in_pieces, with_generic_states, with_learned_inputs
 from reprod_log.pairing.links import Link, WeightMap
-from reprod_log.pairing.pieces import in_pieces
 from reprod_log.pairing.search import Proposal, Search
-from reprod_log.pairing.states import with_generic_states, with_learned_inputs
-from reprod_log.pairing.survey import Survey, shapes_of, survey
-from reprod_log.pairing.units import BARE, Unit, UnitPair
-from reprod_log.pairing.weight_map import paired_links
+from reprod_log.pairing.survey import Survey, generic_values, shapes_of, survey
+from reprod_log.pairing.units import BARE, Unit, UnitPair, paired_links
 from reprod_log.recording import Array
 
 _PLAIN = Scope()

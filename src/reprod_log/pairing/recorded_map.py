@@ -13,8 +13,7 @@ import numpy as np
 from reprod_log.frameworks.module_tree import join
 from reprod_log.pairing.anchors import LOOSE, Index, fingerprint, is_informative, same_numbers
 from reprod_log.pairing.links import AS_IS, Link, Recipe, WeightMap, joined_recipes, single_recipes
-from reprod_log.pairing.units import NAMED, Unit, UnitPair, stored_shapes
-from reprod_log.pairing.weight_map import paired_links
+from reprod_log.pairing.units import NAMED, Unit, UnitPair, paired_links, stored_shapes
 from reprod_log.recording import Array, Entry, Recording
 
 _FLOAT64 = "float64"

@@ -20,7 +20,7 @@ import numpy as np
 
 from reprod_log.layers.layouts import TensorView
 from reprod_log.layers.transform import Shape
-from reprod_log.pairing.anchors import Anchor, Cut, Index, is_informative, same_numbers, view_of
+from reprod_log.pairing.anchors import Anchor, Cut, Index, PartIndex, is_informative, same_numbers, view_of
 from reprod_log.pairing.answers import Answers
 from reprod_log.pairing.bridges import Bridges
 from reprod_log.pairing.graph import Graph
@@ -28,7 +28,6 @@ from reprod_log.pairing.identify import CALL
 from reprod_log.pairing.links import Computed, Link, Recipe, WeightMap, same_form
 from reprod_log.pairing.names import closeness
 from reprod_log.pairing.options import Options
-from reprod_log.pairing.parts import PartIndex
 from reprod_log.recording import Array
 
 _LEVELS = ((1, 0), (2, 0), (3, 0), (2, 1), (6, 0), (4, 2))

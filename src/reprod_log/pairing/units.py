@@ -7,15 +7,16 @@ described without any framework object.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from reprod_log.frameworks.module_tree import join
-from reprod_log.layers.layouts import kept_in_other_form
+from reprod_log.layers.layouts import Piece, TensorView, kept_in_other_form
 from reprod_log.layers.lookup import family_of, find_layer, layer_kind
 from reprod_log.layers.rows import Column, TensorMap
 from reprod_log.layers.transform import KEEP, Shape, Transform
+from reprod_log.pairing.links import Link
 from reprod_log.recording import ModuleInfo, Recording
 
 # The kind of a unit that is one tensor outside any known layer.
@@ -289,3 +290,38 @@ def _ancestors(path: str) -> list[str]:
     """The paths of everything that a path lies in, the root's included; the root lies in nothing."""
     words = path.split(".") if path else []
     return [".".join(words[:end]) for end in range(len(words))]
+
+
+def paired_links(pairs: Iterable[UnitPair], shapes: Mapping[str, Shape], sizes: Mapping[str, Shape]) -> list[Link]:
+    """A link for every tensor of the target that the pairs fill wholly; `shapes` are the target's, `sizes` the
+    source's."""
+    filled: dict[str, dict[int, tuple[Part, Part, UnitPair]]] = {}
+    for pair in pairs:
+        for part in pair.target.parts:
+            source = pair.source.part(part.canonical)
+            if source is not None and source.shape == part.shape:
+                filled.setdefault(part.tensor, {})[part.index] = (part, source, pair)
+    links = []
+    for tensor, by_index in filled.items():
+        part, _, pair = next(iter(by_index.values()))
+        if len(by_index) == part.transform.parts:
+            view = _view(tensor, part, [by_index[index][1] for index in sorted(by_index)], pair)
+            own = tuple(sizes[name] for name in view.candidate)
+            links.append(Link(tensor, shapes[tensor], view.candidate, own, view, pair.how))
+    return links
+
+
+def _view(tensor: str, part: Part, sources: list[Part], pair: UnitPair) -> TensorView:
+    stored = list(dict.fromkeys(source.tensor for source in sources))
+    pieces = tuple(Piece(stored.index(source.tensor), source.index, source.transform) for source in sources)
+    return TensorView(pair.target.title, tensor, tuple(stored), pieces, part.transform)
+
+
+def tensor_views(
+    units: Sequence[UnitPair], shapes: Mapping[str, Shape], sizes: Mapping[str, Shape]
+) -> dict[str, TensorView]:
+    """For each tensor of the reference the view of candidate tensors that equals it; `shapes` are the reference's."""
+    # Pairs fill the target from the source; here the reference is to be filled from the candidate.
+    swapped = [UnitPair(pair.target, pair.source, pair.how) for pair in units]
+    links = paired_links(swapped, shapes, sizes)
+    return {link.target: link.recipe for link in links if isinstance(link.recipe, TensorView)}

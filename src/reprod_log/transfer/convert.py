@@ -18,8 +18,7 @@ from reprod_log.layers.transform import Shape
 from reprod_log.messages import message
 from reprod_log.pairing.links import WeightMap
 from reprod_log.pairing.survey import Inputs, Order, Survey, shapes_of, survey
-from reprod_log.pairing.units import BARE, Part, Unit, UnitPair
-from reprod_log.pairing.weight_map import paired_links
+from reprod_log.pairing.units import BARE, Part, Unit, UnitPair, paired_links
 from reprod_log.recording import Array
 from reprod_log.transfer.file_evidence import Hints, read_evidence
 from reprod_log.transfer.files import read_weights, write_weights

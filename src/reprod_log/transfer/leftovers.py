@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 
 from reprod_log.errors import listed, near_names
 from reprod_log.pairing.correspondence import Correspondence
-from reprod_log.pairing.structure import Ambiguity
+from reprod_log.pairing.order import Ambiguity
 from reprod_log.pairing.survey import Survey
 from reprod_log.pairing.units import Unit
 

@@ -12,10 +12,9 @@ from reprod_log.frameworks.side import Scope, Side
 from reprod_log.frameworks.tensors import plain_batch
 from reprod_log.messages import Name, message
 from reprod_log.pairing.correspondence import Correspondence, Given, correspond
-from reprod_log.pairing.generic import generic_values
 from reprod_log.pairing.links import Link, WeightMap
 from reprod_log.pairing.live_map import search_weight_map
-from reprod_log.pairing.survey import Inputs, Order, Survey, survey
+from reprod_log.pairing.survey import Inputs, Order, Survey, generic_values, survey
 from reprod_log.pairing.units import Unit
 from reprod_log.transfer.leftovers import find_leftovers
 from reprod_log.transfer.report import TransferReport, TransferRow, changes
