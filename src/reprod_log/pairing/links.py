@@ -78,26 +78,6 @@ class Recipe:
         cut = [one.reshape(*one.shape[:axis], self.heads, -1, *one.shape[axis + 1 :]) for one in made]
         return np.concatenate(cut, axis + 1).reshape(*made[0].shape[:axis], -1, *made[0].shape[axis + 1 :])
 
-    def __str__(self) -> str:
-        words = []
-        if self.order is not None:
-            words.append("in another order")
-        if self.fold is not None:
-            words.append(f"as {' × '.join(map(str, self.fold))}")
-        if self.axes is not None:
-            words.append("transposed" if len(self.axes) == 2 else f"axes {', '.join(map(str, self.axes))}")
-        if self.part is not None:
-            words.append(f"part {self.part[1] + 1} of {self.part[2]} along axis {self.part[0]}")
-        if self.span is not None:
-            words.append(f"{self.span[1]} to {self.span[2]} along axis {self.span[0]}")
-        if self.added:
-            words.append("sum")
-        elif self.join is not None:
-            words.append(f"joined along axis {self.join}" + (f", {self.heads} heads interleaved" if self.heads else ""))
-        if self.flip:
-            words.append(f"flipped along {', '.join(map(str, self.flip))}")
-        return ", ".join(words) or "as is"
-
 
 AS_IS = Recipe()
 
@@ -119,9 +99,6 @@ class Computed:
             )
         made: Array = self.made([np.asarray(array, np.float64) for array in arrays])
         return made.reshape(shape)
-
-    def __str__(self) -> str:
-        return "computed from them"
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,8 @@ class Options:
             # A bias goes with its weight, joined in the same order.
             modules = {tuple(name.rpartition(".")[0] for name in link.sources) for link in links}
             heads = {link.recipe.heads for link in links if isinstance(link.recipe, Recipe)}
-            scored.append((score + 6.0 * (len(modules) + len(heads) - 2), links))
+            unlikely = _UNLIKELY if any(map(_is_cut_out, links)) else 0.0
+            scored.append((score + unlikely + 6.0 * (len(modules) + len(heads) - 2), links))
         scored.sort(key=lambda one: one[0])
         return [links for _, links in scored[:_OPTIONS]]
 
@@ -124,7 +125,6 @@ class Options:
                     score = (
                         order + 10.0 * distance + 1.5 * rank - 4 * self.search.likeness(link) + (0.0 if free else 8.0)
                     )
-                    score += _UNLIKELY if recipe.span is not None or _wide(source) > _wide(shape) else 0.0
                     score += 0.0 if (name in self.search.kept[0]) == (target in self.search.kept[1]) else _OTHERWISE
                     found.append((score, link))
         if prod(shape) > 1:
@@ -199,6 +199,14 @@ def _module_of(names: list[str]) -> str:
     paths = [name.split(".")[:-1] for name in names]
     shared = takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False))
     return "".join(f"{parts[0]}." for parts in shared)
+
+
+def _is_cut_out(link: Link) -> bool:
+    """Whether it is a few rows of a tensor, or a vector out of a matrix."""
+    recipe, shapes = link.recipe, link.source_shapes
+    if not isinstance(recipe, Recipe) or len(shapes) > 1:
+        return False
+    return recipe.span is not None or _wide(shapes[0]) > _wide(link.shape)
 
 
 def _wide(shape: Shape) -> int:

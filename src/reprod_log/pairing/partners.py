@@ -9,7 +9,7 @@ import numpy as np
 
 from reprod_log.messages import Names, message
 from reprod_log.pairing.anchors import is_informative
-from reprod_log.pairing.links import WeightMap
+from reprod_log.pairing.links import AS_IS, WeightMap
 from reprod_log.pairing.pairing import CONFIDENCE, Pair, View
 from reprod_log.pairing.places import ValuePairs, is_result, nearest_view, roots_of
 from reprod_log.pairing.rename import fronts
@@ -190,7 +190,7 @@ class Partners:
         if not self._covered[asked]:
             return None
         self.taken.update(keys)
-        if len(links) == 1 and str(link.recipe) == "as is" and parts[0].shape == entry.shape:
+        if len(links) == 1 and link.recipe == AS_IS and parts[0].shape == entry.shape:
             return Pair(entry, parts[0], "value", CONFIDENCE["value"])
 
         def read() -> Array:

@@ -18,6 +18,7 @@ from reprod_log.frameworks.checkpoints import FORMATS, SCRIPT_FILES
 from reprod_log.layers.layouts import TensorView
 from reprod_log.layers.transform import Shape
 from reprod_log.pairing.links import Computed, Link, Recipe, WeightMap
+from reprod_log.pairing.saved_map import link_steps
 from reprod_log.recording.files import replacing
 from reprod_log.version import __version__
 
@@ -59,6 +60,10 @@ def converter_text(weights: WeightMap) -> str:
     return head + _LINKS.replace("    ...,\n", links) + made + _BODY + SCRIPT_FILES + _MAIN
 
 
+def _no_script(link: Link) -> str:
+    return f"{link.target!r} ({'; '.join(map(str, link_steps(link)))}) cannot be written as a script"
+
+
 def _line(link: Link) -> str:
     names = _LETTERS[: len(link.sources)] if len(link.sources) <= len(_LETTERS) else ""
     arguments = list(names) or [f"a{place}" for place in range(len(link.sources))]
@@ -67,7 +72,7 @@ def _line(link: Link) -> str:
         raise TransferError(f"{link.target!r} is made of one weight twice, which a script cannot take back")
     recipe = link.recipe
     if isinstance(recipe, Computed) or (isinstance(recipe, Recipe) and recipe.order is not None):
-        raise TransferError(f"{link.target!r} ({recipe}) has no form as a script")
+        raise TransferError(_no_script(link))
     made = _of_view(recipe, arguments, link.shape) if isinstance(recipe, TensorView) else _of_recipe(recipe, arguments)
     parts = f"({link.target!r}, {link.shape!r}", f"{{{sources}}}", f"lambda {', '.join(arguments)}: {made})"
     return ", ".join(parts) if sum(map(len, parts)) < _WIDTH else ",\n     ".join(parts)
@@ -138,7 +143,7 @@ def _check(text: str, weights: WeightMap) -> None:
             start += size
         same = (target, shape, list(sources)) == (link.target, link.shape, list(link.sources))
         if not same or not np.array_equal(make(*arrays).reshape(shape), link.apply(arrays)):
-            raise TransferError(f"the transform of {link.target!r} ({link.recipe}) has no form as a script")
+            raise TransferError(_no_script(link))
 
 
 _HEAD = '''"""Converts checkpoints of the reference into the candidate's, and back. Written by reprod_log VERSION.
