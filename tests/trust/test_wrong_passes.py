@@ -370,6 +370,13 @@ SINGLE: dict[str, Callable[[], tuple[Recording, Recording]]] = {
         for side, name in enumerate(SIDES)
     },
     **{
+        f"float64@{key} is 8 % off in the {name}": lambda side=side, key=key: spoiled(
+            side, f"float64@{key}", scaled(1.08)
+        )
+        for key in OF_ONE_PASS[3:]
+        for side, name in enumerate(SIDES)
+    },
+    **{
         f"{key} is {share:.0%} off in the {name}": lambda side=side, key=key, by=1 + share: spoiled(
             side, key, scaled(by)
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any
 
@@ -37,9 +37,11 @@ class Tap:
         session.passes.reached = session.passes.recorded = True
         if session.over or session.paused:
             return
-        if self._of_data and not session.passes.accumulates:
-            # Frameworks differ in whether they call hooks of what they are asked for the gradient of.
-            return
+        if not self._of_data or session.passes.accumulates:
+            self.record(gradient)
+
+    def record(self, gradient: Any) -> None:
+        session = self._session
         again = f"~{self._times}" if self._times else ""
         self._times += 1
         for node, step, call, role in self._places:
@@ -65,6 +67,7 @@ class Calls:
         self._sizes: dict[Node, int] = {}
         self._without_gradient: dict[Node, list[tuple[int, str, str]]] = {}
         self._recent: list[tuple[Any, int, Tap]] = []
+        self._of_data: list[tuple[Any, Tap]] = []
         self._attached: dict[Node, Undo] = {}
         self._undos: list[Undo] = []
         self.called: set[Node] = set()
@@ -104,6 +107,14 @@ class Calls:
         self._sizes.clear()
         self._without_gradient.clear()
         self._recent.clear()
+        self._of_data.clear()
+
+    def given_back(self, gradients: Sequence[tuple[Any, Any]]) -> None:
+        """Record what a pass returned for data. Frameworks differ in whether they call the hooks of these tensors."""
+        for tensor, gradient in gradients:
+            for known, tap in self._of_data if gradient is not None else ():
+                if known is tensor and not self._session.paused:
+                    tap.record(gradient)
 
     def detach(self) -> None:
         self.reset()
@@ -191,6 +202,7 @@ class Calls:
                 tap = Tap(self._session, of_data=True)
                 tap.serve(node, self._session.steps.number, call, role)
                 self._connect(tap, tensor)
+                self._of_data.append((tensor, tap))
 
     def _asks_for_gradient(self, tensor: Any) -> bool:
         session = self._session

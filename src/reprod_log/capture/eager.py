@@ -130,7 +130,7 @@ class EagerRunner(Runner):
                 undo.enter_context(Feeding(framework, scope.stand_ins, lambda: 0).attached(model, {}))
             for one in as_mapping(model).values():
                 undo.callback(hooks.on_call(one, listener.pause, listener.resume))
-            undo.callback(hooks.on_backward(listener.pause, lambda well: listener.resume()))
+            undo.callback(hooks.on_backward(listener.pause, lambda _: listener.resume()))
             with listener.recording():
                 side.iterate(model, optimizer, inputs, targets)
         return listener.trace().to_results()
@@ -189,7 +189,7 @@ def _listen_to_models(
 
     for name, model in models.items():
         undo.callback(attach(name, model))
-    undo.callback(framework.eager.on_backward(lambda *_: done.append("backward"), lambda well: None))
+    undo.callback(framework.eager.on_backward(lambda *_: done.append("backward"), lambda _: None))
 
 
 def _kept_tensors(own: list[OwnTensor]) -> list[tuple[str, Any]]:
@@ -290,8 +290,8 @@ def _run(side: Side, batches: Sequence[Batch], scope: Scope) -> Recording:
         seen: list[Run] = []
         injection = _Injection(framework, dict(_parameters(framework, model)))
 
-        def after_backward(well: bool) -> None:
-            if well and seen:
+        def after_backward(returned: Sequence[tuple[Any, Any]] | None) -> None:
+            if returned is not None and seen:
                 # By the number that the gradients were recorded with: an iteration may have several updates.
                 injection.put_in(scope.gradients.get(seen[0].step_number, {}))
 

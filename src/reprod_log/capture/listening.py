@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from math import prod
@@ -219,7 +220,7 @@ class ModelRun(Run):
             if not session.over:
                 self._losses.found(tensors)
 
-    def _after_backward(self, well: bool) -> None:
+    def _after_backward(self, returned: Sequence[tuple[Any, Any]] | None) -> None:
         session = self.session
         if not session.passes.end():
             return
@@ -228,7 +229,8 @@ class ModelRun(Run):
             return
         # A model that is frozen, or called without gradients, cannot tell what its outputs were used for.
         self._losses.settle(are_ours=session.passes.reached or self._calls.without_trace)
-        if well:
+        if returned is not None:
+            self._calls.given_back(returned)
             self._gradients.after_backward()
 
     def _skipped(self, optimizer: Any) -> None:

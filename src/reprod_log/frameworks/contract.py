@@ -27,7 +27,17 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 import numpy as np
 
 from reprod_log.errors import CaptureError, listed
-from reprod_log.frameworks.hooks import After, AnyBefore, Before, BeforeBackward, Clipped, ScalerMethods, Undo, passing
+from reprod_log.frameworks.hooks import (
+    After,
+    AfterBackward,
+    AnyBefore,
+    Before,
+    BeforeBackward,
+    Clipped,
+    ScalerMethods,
+    Undo,
+    passing,
+)
 from reprod_log.frameworks.nests import flatten, mapped
 from reprod_log.recording import Array
 
@@ -460,10 +470,11 @@ class Eager(Protocol):
         graph.
         """
 
-    def on_backward(self, before: BeforeBackward, after: Callable[[bool], None]) -> Undo:
-        """Have `before(tensors, accumulates)` and `after(well)` called around each backward pass.
+    def on_backward(self, before: BeforeBackward, after: AfterBackward) -> Undo:
+        """Have `before(tensors, accumulates)` and `after(returned)` called around each backward pass.
 
-        `accumulates` is False for passes that only return gradients; `well` is False when the pass raised.
+        `accumulates` is False for passes that only return gradients: `returned` has these, each with its tensor. It is
+        None when the pass raised.
         """
 
     def on_step(self, optimizer: Any, before: Callable[[bool], None], clipped: Clipped, after: Undo) -> Undo:

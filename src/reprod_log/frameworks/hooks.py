@@ -101,6 +101,7 @@ def replaced(owner: Any, name: str, value: Any) -> Undo:
 Before = Callable[[tuple[Any, ...], dict[str, Any]], None]
 After = Callable[[Any], Any]
 BeforeBackward = Callable[[Sequence[Any], bool], None]
+AfterBackward = Callable[[Sequence[tuple[Any, Any]] | None], None]
 Clipped = Callable[[list[tuple[Any, Any]]], None]
 AnyBefore = Callable[[Any, tuple[Any, ...], dict[str, Any]], tuple[tuple[Any, ...], dict[str, Any]] | None]
 
@@ -214,20 +215,25 @@ def around_backward(
     names: Sequence[tuple[str, bool]],
     tensors_of: Callable[[tuple[Any, ...], dict[str, Any]], Sequence[Any]],
     before: BeforeBackward,
-    after: Callable[[bool], None],
+    after: AfterBackward,
 ) -> Undo:
-    """`before` and `after` around the functions of `owner` that run backward; each with whether it accumulates."""
+    """`before` and `after` around the functions of `owner` that run backward; each with whether it accumulates.
+
+    One that does not is given the tensors to differentiate by as its second argument, and returns their gradients.
+    """
 
     def around(function: Callable[..., Any], accumulates: bool) -> Callable[..., Any]:
         @wraps(function)
         def instead(*args: Any, **kwargs: Any) -> Any:
             before(tensors_of(args, kwargs), accumulates)
-            well = False
+            returned: Sequence[tuple[Any, Any]] | None = None
             try:
                 result = function(*args, **kwargs)
-                well = True
+                asked = () if accumulates else args[1] if len(args) > 1 else kwargs.get("inputs", ())
+                asked = asked if isinstance(asked, (list, tuple)) else [asked]
+                returned = list(zip(asked, result or (), strict=False))
             finally:
-                after(well)
+                after(returned)
             return result
 
         return instead

@@ -20,6 +20,7 @@ from reprod_log.errors import CaptureError
 from reprod_log.frameworks.contract import Eager, Framework, OwnTensor, TensorFacts, plain_settings
 from reprod_log.frameworks.hooks import (
     After,
+    AfterBackward,
     Before,
     BeforeBackward,
     Clipped,
@@ -144,7 +145,7 @@ class MindSpore(Eager):
         tensor.register_hook(lambda gradient: hook(gradient))
         return passing
 
-    def on_backward(self, before: BeforeBackward, after: Callable[[bool], None]) -> Undo:
+    def on_backward(self, before: BeforeBackward, after: AfterBackward) -> Undo:
         forward, backward = base._pynative_forward_run, base._pynative_func_grad_backward
 
         def instead_forward(*args: Any, **kwargs: Any) -> Any:
@@ -156,14 +157,14 @@ class MindSpore(Eager):
             outputs = self._outputs.pop() if self._outputs else ()
             first = outputs[0] if isinstance(outputs, tuple) and outputs else outputs
             before([first] if isinstance(first, mindspore.Tensor) else [], True)
-            well = False
+            returned: list[tuple[Any, Any]] | None = None
             try:
                 result = backward(function, operation, weights, *args, **kwargs)
                 self._deliver(weights, result)
-                well = True
+                returned = []
             finally:
                 self._computed.clear()
-                after(well)
+                after(returned)
             return result
 
         undo = ExitStack()

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from reprod_log.pairing.anchors import LOOSE, same_numbers, view_of
-from reprod_log.pairing.crossings import find_crossings
+from reprod_log.pairing.crossings import find_crossings, find_stand_ins
 from reprod_log.pairing.entries import keeps_weights
-from reprod_log.pairing.links import Link, WeightMap
+from reprod_log.pairing.links import Crossing, Link, WeightMap
 from reprod_log.pairing.pairing import Pair, Pairing
 from reprod_log.pairing.partners import Partners
 from reprod_log.pairing.places import (
@@ -96,8 +96,15 @@ def match_by_values(
         tuple(lost),
         tuple(one for one in (*left, *rest, *apart) if id(one) not in listed),
         tuple(note for note in named.notes if alone or lost or not agrees or note.id == "note.pairing.no_pass"),
-        find_crossings(weights.by_target, kinds_of_modules(candidate)) if agrees and not given else (),
+        _crossings(weights, found, kinds_of_modules(candidate)) if agrees and not given else (),
     )
+
+
+def _crossings(weights: WeightMap, found: ValuePairs, kinds: Mapping[str, str]) -> tuple[Crossing, ...]:
+    links = weights.by_target
+    crossings = find_crossings(links, kinds)
+    used = ((own[0], other[0]) for own, (other, _) in found.places.items() if own[2].startswith("output"))
+    return crossings or tuple(find_stand_ins(links, kinds, used))
 
 
 def _differ_alone(reference: Recording, candidate: Recording, found: ValuePairs) -> set[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
 
 from reprod_log.layers.lookup import stored_names
@@ -36,6 +36,24 @@ def find_crossings(links: Mapping[str, Link], kinds: Mapping[str, str]) -> tuple
         if (source, twin) == (again, target) or _exchanged(source, target, twin, again):
             found.append(Crossing(source, target, twin, again))
     return tuple(found)
+
+
+def find_stand_ins(
+    links: Mapping[str, Link], kinds: Mapping[str, str], used: Iterable[tuple[str, str]]
+) -> Iterator[Crossing]:
+    """Layers of the candidate that do the work of another one which has the same name as the reference's.
+
+    `used` are modules of both sides that gave the same. Layers that begin with the same weights give the same in each
+    other's place, as long as nothing trains them.
+    """
+    layers = _layers(links)
+    used = set(used)
+    for source, target in sorted(used):
+        twin = layers.get(target)
+        if twin in (None, source) or layers.get(source) != source or (source, source) in used:
+            continue
+        if kinds.get(source) == kinds.get(target) and _shapes(source, links) == _shapes(target, links):
+            yield Crossing(source, target, str(twin), source)
 
 
 def _layers(links: Mapping[str, Link]) -> dict[str, str]:

@@ -37,6 +37,8 @@ _BEYOND_ROUNDING = 1e-5
 """Relative distance of the reference's two passes from which a good part of it is no business of float64."""
 _OF_THE_NOISE = 0.5
 """Distance of both float64 passes in units of that: 0.05 was the largest of correct ports."""
+_IN_FLOAT64 = 1e-10
+"""Median relative distance of two float64 passes in which nothing is computed in float32."""
 
 SideName = Literal["reference", "candidate"]
 
@@ -113,14 +115,20 @@ def _other_truths(rows: list[FloorEvidence], policy: CalibratedPolicy) -> OddPas
 
     Rounding that is amplified, or a kink, parts the plain passes; it does not part the float64 passes as well.
     """
-    for one in rows:
-        if one.float64 is None or not _is_floating(one) or one.key.phase == "lr" or _is_coarse(_noise(one)):
-            continue
-        size, noise = one.float64.reference.rms, _noise(one).rmse
-        if not _BEYOND_ROUNDING * size < noise <= policy.noise_only * size:
-            continue
-        if one.float64.rmse - one.constant * size > _OF_THE_NOISE * noise:
-            return OddPass("reference", "truths", one.key, one.float64.rmse / size)
+    telling = [
+        (one, one.float64, one.float64.reference.rms)
+        for one in rows
+        if one.float64 is not None and _is_floating(one) and one.key.phase != "lr" and not _is_coarse(_noise(one))
+    ]
+    # Where the true value is zero, a side that converts to float32 itself is as far from it as float32 is.
+    shares = [measured.rmse / size for _, measured, size in telling if size > 0]
+    most = math.inf if shares and _median(shares) < _IN_FLOAT64 else policy.noise_only
+    for one, measured, size in telling:
+        noise = _noise(one).rmse
+        if _BEYOND_ROUNDING * size < noise <= most * size and (
+            measured.rmse - one.constant * size > _OF_THE_NOISE * noise
+        ):
+            return OddPass("reference", "truths", one.key, measured.rmse / size if size else math.inf)
     return None
 
 

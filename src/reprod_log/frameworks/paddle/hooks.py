@@ -13,6 +13,7 @@ from paddle.amp.grad_scaler import AmpScaler
 
 from reprod_log.frameworks.hooked import Hooked
 from reprod_log.frameworks.hooks import (
+    AfterBackward,
     BeforeBackward,
     Clipped,
     ScalerMethods,
@@ -28,7 +29,7 @@ from reprod_log.recording import Array
 class PaddleHooks(Hooked):
     functions = paddle.nn.functional
 
-    def on_backward(self, before: BeforeBackward, after: Callable[[bool], None]) -> Undo:
+    def on_backward(self, before: BeforeBackward, after: AfterBackward) -> Undo:
         # `Tensor.backward` and `paddle.autograd.backward` both end here.
         names = (("run_backward", True), ("run_partial_grad", False))
         return around_backward(paddle.base.core.eager, names, lambda args, _: list(args[0]), before, after)

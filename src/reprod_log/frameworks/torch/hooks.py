@@ -15,6 +15,7 @@ from reprod_log.frameworks.contract import Draw
 from reprod_log.frameworks.hooked import Hooked
 from reprod_log.frameworks.hooks import (
     After,
+    AfterBackward,
     Before,
     BeforeBackward,
     Clipped,
@@ -39,7 +40,7 @@ class TorchHooks(Hooked):
             before, after = _behind_own_hooks(module, before, after)
         return super().on_call(module, before, after)
 
-    def on_backward(self, before: BeforeBackward, after: Callable[[bool], None]) -> Undo:
+    def on_backward(self, before: BeforeBackward, after: AfterBackward) -> Undo:
         # `Tensor.backward` looks `torch.autograd.backward` up at each call, so this one place is enough for both.
         return around_backward(torch.autograd, (("backward", True), ("grad", False)), _differentiated, before, after)
 
