@@ -86,11 +86,12 @@ def test_limit_that_is_wide_beside_the_values_is_noticed() -> None:
     assert rules_for({"x": np.array(3e-7)}, {"x": np.array(0.0)}) == {"limit_above_values"}
     assert rules_for({"x": np.array(3e-7)}, {"x": np.array(3.09e-7)}, "max_rel:0.1") == set()
     assert rules_for({"x": np.array(3e-7)}, {"x": np.array(3e-7)}) == set()
-    # A limit that someone chose, or that a wrong value would exceed, is a remark, unless it lets anything through.
+    # A limit that someone chose, or beside which nothing is far off, is a remark, unless it lets anything through.
     assert rules_for({"x": np.array(3e-7)}, {"x": np.array(0.0)}, "mean_abs:1e-6") == set()
     assert rules_for({"x": np.array(3e-7)}, {"x": np.array(0.0)}, "mean_abs:1") == {"limit_above_values"}
-    found = align(Recording.from_arrays({"x": 3e-5}), Recording.from_arrays({"x": 3.09e-5}))
-    assert [(one.rule, one.kind) for one in found.findings] == [("limit_above_values", "remark")]
+    for off, kind in ((1.005, "remark"), (1.03, "doubt")):
+        found = align(Recording.from_arrays({"x": 3e-5}), Recording.from_arrays({"x": 3e-5 * off}))
+        assert [(one.rule, one.kind) for one in found.findings] == [("limit_above_values", kind)]
 
 
 def test_element_that_a_mean_hides_is_noticed() -> None:

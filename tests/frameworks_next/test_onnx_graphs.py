@@ -84,6 +84,21 @@ def test_wrong_weight_of_a_graph_without_scopes_is_placed(layer):
     assert first_layer(found) in {"conv2": ("conv2", "bn2"), "bn2": ("conv2", "bn2"), "fc": ("fc",)}[layer], str(found)
 
 
+def test_wrong_row_of_a_table_that_the_inputs_do_not_use_leaves_a_pass_unproven():
+    torch.manual_seed(0)
+    model, ids = torch.nn.Sequential(torch.nn.Embedding(30, 8), torch.nn.Linear(8, 4)).eval(), torch.arange(20)[None]
+    graph = exported(model, ids)
+    assert align_models(model, graph, ids).status is Status.PASS
+    table = next(one for one in graph.graph.initializer if list(one.dims) == [30, 8])
+    values = numpy_helper.to_array(table).copy()
+    values[25] *= 2
+    table.CopyFrom(numpy_helper.from_array(values, table.name))
+    for sides in ((model, graph), (graph, model)):
+        found = align_models(*sides, ids if sides[0] is model else ids.numpy())
+        assert found.status is Status.UNPROVEN, str(found)
+        assert [(one.rule, one.cause.arguments["count"]) for one in found.doubts] == [("spoiled_constant", 8)]
+
+
 def test_two_graphs_and_what_changed_between_them(tmp_path):
     model, batch = models.made(models.Stack), models.batch_for(models.Stack)
     one, other = tmp_path / "one.onnx", tmp_path / "other.onnx"

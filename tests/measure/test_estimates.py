@@ -375,6 +375,7 @@ def test_notes_say_how_much_is_estimated_and_how_sure() -> None:
     assert tuple(map(str, estimate_notes([plain_one, None, of("sketches", 0.01), of("sketches", 0.05)]))) == (
         "2 of 4 pairs are estimated from sketches: rel_l2 and rmse with a standard error of 1.0% to 5.0%, other "
         "metrics as bounds 3 errors wide",
+        "if two elements of a tensor are swapped, its sketch does not show it once in 10000 times",
     )
     assert tuple(map(str, estimate_notes([of("statistics", math.nan), None]))) == (
         "of 1 of 2 pairs only statistics were recorded: they can fail, not pass",

@@ -214,6 +214,12 @@ def _sizes() -> Iterator[Row]:
     yield _row(
         "a share of nothing", "a share of elements beyond 0", long, spoiled, limits=["share_beyond:0", "max_abs:0"]
     )
+    small = np.random.default_rng(0).standard_normal(300).astype("f4")
+    for size, by in ((1.5e-6, 0.7), (1e-5, 1.05), (1e-6, -1.0)):
+        why = "the usual limit is far too wide for values of this size"
+        yield _row(f"values of {size} times {by}", why, small * np.float32(size), small * np.float32(size * by))
+    rates = 1e-7 * np.arange(1, 51)
+    yield _row("rates 0.9 % off", "a learning rate has no rounding", of(rates, "lr"), of(1.009 * rates, "lr"))
     yield _row("signs", "norms and means of |x| are equal", np.array([1.0, -1]), np.array([-1.0, 1]))
     yield _row(
         "a limit for other keys", "the default limit holds here", np.ones(2), np.ones(2) * 1.1, limits="y=mean_abs:9"

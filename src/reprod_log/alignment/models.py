@@ -37,7 +37,7 @@ from reprod_log.pairing.rename import oriented
 from reprod_log.pairing.survey import survey
 from reprod_log.pairing.units import BARE
 from reprod_log.progress import Progress, shown, stage
-from reprod_log.recording import Key, Recording
+from reprod_log.recording import Array, Key, Recording
 from reprod_log.recording.counting import counting
 from reprod_log.verdict import CalibratedPolicy, Limit, Policy
 from reprod_log.verdict.policy import patterns
@@ -142,7 +142,9 @@ def align_models(
         runs = Experiments(
             *given, counts=counts, gradients=not (quick and isinstance(reference, Blocks) and ours.loss is None)
         )
-        return runs, _aligned(runs, options, loaded.unproven)
+        alignment = _aligned(runs, options, loaded.unproven)
+        spoiled = _spoiled_constants(ours, theirs) if packed is None and alignment.passed else ()
+        return runs, replace(alignment, findings=(*spoiled, *alignment.findings))
 
     with shown(progress):
         reference, candidate = _given(reference, "reference"), _given(candidate, "candidate")
@@ -320,6 +322,33 @@ def _by_values(weights: WeightMap) -> Iterator[Finding]:
     if found:
         pairs = Parts(message("word.goes_to", one=Name(one), other=Name(other)) for one, other in found[:_MOST_SHOWN])
         yield told("cause.weight_map", count=len(found), pairs=pairs)
+
+
+_OF_ONE_WEIGHT = 0.5
+"""Share of equal numbers from which a weight inside a model is one of the other side's."""
+
+
+def _spoiled_constants(ours: Side, theirs: Side) -> Iterator[Finding]:
+    """Weights inside a model that are one of the other side's but for a few numbers, which these inputs do not use."""
+    for own, other in ((ours, theirs), (theirs, ours)):
+        weights = other.weights or other.constants
+        for name, constant in own.constants.items():
+            same = [(one, _equal_numbers(constant, weight)) for one, weight in weights.items()]
+            most, (equal, count) = max(same, key=lambda one: one[1][0], default=("", (0, 0)))
+            if _OF_ONE_WEIGHT * count < equal < count:
+                yield told("cause.spoiled_constant", constant=Name(name), weight=Name(most), count=count - equal)
+        if own.constants and other.constants:
+            return
+
+
+def _equal_numbers(constant: Array, weight: Array) -> tuple[int, int]:
+    """How many numbers that are not zero are the same in both, as they are or transposed, and how many there are."""
+    forms = [one for one in (weight, weight.T) if one.shape == constant.shape]
+    count = int(np.count_nonzero(constant))
+    # Ones and zeros look alike everywhere.
+    if not forms or np.unique(constant).size <= constant.size // 2:
+        return 0, 0
+    return max(int(np.count_nonzero((constant == one) & (constant != 0))) for one in forms), count
 
 
 def _reordered(weights: WeightMap, runs: Experiments) -> Iterator[Finding]:

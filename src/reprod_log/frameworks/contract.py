@@ -760,6 +760,10 @@ class Programs(Runner):
         """The side's model with what only a call tells of its modules, where these are made as it is called."""
         return side.model
 
+    def constants(self, model: Any) -> Mapping[str, Array]:
+        """Weights that are a part of the model and cannot be replaced, by name."""
+        return {}
+
     def readable(self, model: Any, reference: Side) -> Any | None:
         """A quantised model with the reference's weights, which runs in every `Rounding`, packed at first; None for a
         model without rounding. UsageError when a layer cannot be read."""

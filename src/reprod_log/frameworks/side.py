@@ -87,6 +87,18 @@ class Side:
             join(path, one.name): to_numpy(one.tensor) for path, module in self.modules.items() for one in own(module)
         }
 
+    @property
+    def constants(self) -> Mapping[str, Array]:
+        """The weights that are a part of its model, by name."""
+        programs = self.framework.programs
+        if programs is None:
+            return {}
+        return {
+            join(name, one): array
+            for name, model in as_mapping(self.model).items()
+            for one, array in programs.constants(model).items()
+        }
+
     def readable(self, inputs: Any, reference: Side) -> Side | None:
         """The same side with its quantised layers readable, run once on these inputs; None where it has none."""
         if isinstance(self.model, Mapping):

@@ -75,6 +75,8 @@ def estimate_notes(measurements: Sequence[Measurement | None]) -> tuple[Message,
                 errors=_ERRORS_WIDE,
             )
         )
+        # Both in one bucket, with one sign: the error comes from the number of buckets.
+        notes.append(message("note.measure.swaps", chance=round(1 / min(errors) ** 2)))
     bare = len(estimates) - len(errors)
     if bare:
         notes.append(message("note.measure.statistics", count=bare, total=len(measurements)))

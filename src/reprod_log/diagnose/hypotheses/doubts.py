@@ -147,12 +147,14 @@ def _identical_losses(case: Case) -> Iterable[Finding]:
             )
 
 
-# A limit that is large beside the values: it would let a wrong number through. Where it is larger than the values
-# themselves even zeros would pass; unless someone chose that limit, the pass proves nothing. Nor does it with limits
-# that let anything through, whoever chose them.
+# A limit that is large beside the values: it would let a wrong number through. Where it did let one through that is off
+# by more than rounding, the pass proves nothing, unless someone chose that limit. Nor does it with limits that let
+# anything through, whoever chose them.
 
 _SHARE = 0.01
 """A limit of 1 % of the values or more: 1e-6 beside a learning rate of 3e-5 is 3 %."""
+_OF_A_RATE = 1e-6
+"""A learning rate is computed and not rounded through a model; a log may keep it in float32."""
 _ZERO = 1e-5
 """Of the largest tensor of a phase: what float32 makes of a gradient that is zero in truth."""
 _ABSOLUTE = ("mean_abs", "max_abs", "rmse")
@@ -182,8 +184,9 @@ def _limit_above_values(case: Case) -> Iterable[Finding]:
             continue
         wide[key] = share
         # What agrees by its own size has earned its pass, and what is zero but for rounding has no size.
-        apart = not measured.rel_l2 <= _SHARE and measured.reference.rms >= _ZERO * largest[key.phase]
-        idle = idle or (share >= 1 and apart and _is_usual(case, row, check.metric))
+        most = _OF_A_RATE if is_rate(str(key)) else _SHARE
+        apart = not measured.rel_l2 <= most and measured.reference.rms >= _ZERO * largest[key.phase]
+        idle = idle or (apart and _is_usual(case, row, check.metric))
     if wide:
         worst = max(wide, key=lambda key: wide[key])
         yield told(

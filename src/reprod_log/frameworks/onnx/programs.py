@@ -74,6 +74,9 @@ class OnnxPrograms(Programs):
             raise CaptureError("the weights of an ONNX graph are part of it and cannot be replaced; export it again")
         return model
 
+    def constants(self, model: Any) -> Mapping[str, Array]:
+        return graph_of(model).constants
+
     def readable(self, model: Any, reference: Side) -> Any | None:
         graph = graph_of(model)
         if not is_graph(reference.model):
