@@ -266,6 +266,9 @@ def _sketches() -> Iterator[Row]:
     yield Row("two elements swapped", why, sketched(one), sketched(other), loose)
     yield Row("two elements swapped, values against a sketch", why, sketched(one, "full"), sketched(other), loose)
     yield Row("two elements swapped, a sketch against values", why, sketched(one), sketched(other, "full"), loose)
+    claimed = sketched(one, "full", hash=content_hash(other))
+    yield Row("two elements swapped, values that claim the hash of a sketch", why, claimed, sketched(other), loose)
+    yield Row("two elements swapped, a sketch and values that claim its hash", why, sketched(other), claimed, loose)
     for kind in ("f8",):
         yield Row(
             f"two elements swapped, float32 against {kind}", why, sketched(one), sketched(other.astype(kind)), loose
