@@ -149,7 +149,7 @@ def test_compare_has_language_tree_and_full(logs: Path, capsys: pytest.CaptureFi
     out = capsys.readouterr().out
     assert out.startswith("未对齐：1 项 FAIL")
     assert "✗ FAIL (loss)" in out
-    assert run(["compare", *pair, "--full", "--report", str(logs / "all.md")]) == 1
+    assert run(["compare", *pair, "--all", "--report", str(logs / "all.md")]) == 1
     assert "step 0 · forward · fc · output" in (logs / "all.md").read_text(encoding="utf-8")
 
 

@@ -42,7 +42,7 @@ def test_tree_is_shown(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_language_and_full_form_are_taken(tmp_path: Path) -> None:
     saved = fixed().save(tmp_path / "saved.json")
-    assert run(["report", str(saved), str(tmp_path / "a.md"), "--language", "zh", "--full"]) == 1
+    assert run(["report", str(saved), str(tmp_path / "a.md"), "--language", "zh", "--all"]) == 1
     text = (tmp_path / "a.md").read_text(encoding="utf-8")
     assert "未对齐" in text
     assert "第 3 步 · parameter · fc.weight" in text

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from reprod_log import Alignment, Recording, align
 from reprod_log.recording import Key
-from reprod_log.report.terminal import folded, print_alignment, print_tree, terminal
+from reprod_log.report.terminal import folded, print_alignment, terminal
 from reprod_log.report.writing import plain
 
 
@@ -19,10 +19,7 @@ def printed(
 ) -> str:
     stream = io.StringIO()
     console = Console(file=stream, width=width, highlight=False, force_terminal=colour)
-    if tree:
-        print_tree(alignment, console)
-    else:
-        print_alignment(alignment, console, **options)  # type: ignore[arg-type]
+    print_alignment(alignment, console, tree=tree, **options)  # type: ignore[arg-type]
     return stream.getvalue()
 
 

@@ -228,8 +228,10 @@ def test_groups_follow_time_and_show_their_worst_member() -> None:
 
 def test_heat_maps_have_every_layer_at_every_step() -> None:
     maps = heat_maps(rows(fixed(steps=3)))
-    assert [one.phase for one in maps] == ["gradient", "parameter"]
-    gradient = maps[0]
+    assert [one.phase for one in maps] == ["forward", "gradient", "parameter"]
+    forward, gradient, _ = maps
+    assert forward.layers[:3] == ("conv1", "bn1", "layer1.0.conv1")
+    assert gradient.layers[:3] == ("conv1.weight", "bn1.weight", "layer1.0.conv1.weight")
     assert gradient.steps == (0, 1, 2)
     assert len(gradient.layers) == 19
     assert len(gradient.cells) == 57

@@ -17,7 +17,7 @@ from reprod_log.report import write_report
 from reprod_log.report.answer import answer_of
 from reprod_log.report.github import announce
 from reprod_log.report.since import since
-from reprod_log.report.terminal import print_alignment, print_indented, print_tree, terminal
+from reprod_log.report.terminal import print_alignment, print_indented, terminal
 from reprod_log.report.writing import plain
 from reprod_log.verdict import Status
 
@@ -77,7 +77,7 @@ def _tell_since(alignment: Alignment, output: Output) -> Alignment:
 def write_reports(alignment: Alignment, output: Output) -> None:
     """Write the reports and name each."""
     for path in output.report:
-        tell_written(write_report(alignment, path, full=output.full, language=output.language))
+        tell_written(write_report(alignment, path, full=output.all_rows, language=output.language))
 
 
 def after_alignment(alignment: Alignment, saved: Path | None, *, reported: bool, saving: bool = True) -> list[str]:
@@ -122,10 +122,7 @@ def _script_of(alignment: Alignment) -> list[str]:
 
 def show(alignment: Alignment, output: Output) -> None:
     """Print the alignment, with its modules as a tree instead of the table if asked to."""
-    if output.tree:
-        print_tree(alignment, terminal(), language=output.language)
-    else:
-        print_alignment(alignment, terminal(), all_rows=output.all_rows, language=output.language)
+    print_alignment(alignment, terminal(), all_rows=output.all_rows, tree=output.tree, language=output.language)
 
 
 def exit_code(alignment: Alignment) -> int:

@@ -16,7 +16,6 @@ from reprod_log.cli.options import (
     AllowUnproven,
     AllRows,
     EqualNan,
-    Full,
     Language,
     Limits,
     ModuleTree,
@@ -59,20 +58,12 @@ class Output:
     json: SaveAs = None
     since: SinceFile = None
     report: Reports = field(default_factory=list)
-    full: Full = False
     language: Language = "en"
     tree: ModuleTree = False
-    all_rows: bool = False
+    all_rows: AllRows = False
 
     def __post_init__(self) -> None:
         # A suffix or a language that there is not is refused before any long work begins.
         words(self.language)
         for path in self.report:
             format_of(path)
-
-
-@dataclass(frozen=True)
-class TableOutput(Output):
-    """The same, where the user chooses whether the table has the entries that pass."""
-
-    all_rows: AllRows = False

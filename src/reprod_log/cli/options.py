@@ -117,9 +117,6 @@ Reports = Annotated[
 OverviewReports = Annotated[
     list[Path], typer.Option("--report", metavar="FILE", help="Write a report of all steps: .html or .md.")
 ]
-Full = Annotated[
-    bool, typer.Option("--full", help="Show every entry in Markdown, text and JUnit reports, not only what fails.")
-]
 if TYPE_CHECKING:
     _Languages = str
 else:
@@ -139,8 +136,13 @@ def recorded(path: Path) -> Path:
 
 Reference = Annotated[Path, typer.Argument(metavar="REF", callback=recorded, help="The reference recording.")]
 Candidate = Annotated[Path, typer.Argument(metavar="CAND", callback=recorded, help="The candidate recording.")]
-ModuleTree = Annotated[bool, typer.Option("--tree", help="Show the modules as a tree, with their statuses.")]
-AllRows = Annotated[bool, typer.Option("--all", help="Show every entry, not only those that do not pass.")]
+ModuleTree = Annotated[
+    bool, typer.Option("--tree", help="Show the modules as a tree, with their statuses, instead of the entries.")
+]
+AllRows = Annotated[
+    bool,
+    typer.Option("--all", help="Show every entry, on the screen and in reports, not only those that do not pass."),
+]
 
 
 def rename_map(pairs: list[str]) -> dict[str, str]:

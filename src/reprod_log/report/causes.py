@@ -15,6 +15,8 @@ from reprod_log.report.view import ReportRow
 from reprod_log.verdict import Status
 
 _OF_LAYERS = ("forward", "backward")
+_OF_TRAINING = ("gradient", "clip", "update", "optimizer")
+"""Phases in which a mistake shows that no layer makes: what its layers compute in later steps is a consequence."""
 _LINE = re.compile(r"(?P<file>[^:]+):(?P<line>[0-9]+)")
 Place = tuple[str, str]
 """Where an entry belongs: ("layer", its path), or the phase and the name of what belongs to no layer."""
@@ -37,6 +39,11 @@ class Cause:
         return len(self.at) + len(self.inherited)
 
     @property
+    def account(self) -> Message:
+        """How many entries do not pass because of it: in its own layers, and after them."""
+        return message("cause.explains", count=self.explained, at=len(self.at), inherited=len(self.inherited))
+
+    @property
     def places(self) -> tuple[Message, ...]:
         """Where both programs have it: bert_torch.py:19 ↔ bert_paddle.py:23."""
         return tuple(
@@ -51,8 +58,9 @@ class Cause:
 
     @property
     def copied(self) -> str:
-        """The code that its advice has in it; '' when it has none."""
-        return "\n".join(dict.fromkeys(code for one in self.finding.advice for code in _codes(one)))
+        """What to paste: the patch, else the code that its advice has in it; '' when it has none."""
+        codes = (code for one in self.finding.advice for code in _codes(one))
+        return self.finding.patch or "\n".join(dict.fromkeys(codes))
 
 
 @dataclass(frozen=True)
@@ -96,7 +104,7 @@ def causes_of(alignment: Alignment, rows: Sequence[ReportRow], findings: Sequenc
     for row, here in zip(failing, here_of, strict=True):
         before = [number for number, begin in enumerate(begins) if not row.key.run and begin < row.place]
         if here:
-            own = row.key in keys[here[0]] or _place(row.key) in named[here[0]]
+            own = row.key in keys[here[0]] or _is_in(row.key, named[here[0]])
             (at if own else later)[here[0]].append(row)
         elif before and _place(row.key) not in alone and row.status not in (Status.UNMATCHED, Status.INCOMPARABLE):
             later[min(before, key=begins.__getitem__)].append(row)
@@ -114,7 +122,17 @@ def source_lines(found: Finding) -> tuple[tuple[str, int], ...]:
 
 
 def _places(found: Finding) -> set[Place]:
-    return {_place(key) for key in found.keys} | {("layer", fix.layer) for fix in found.fixes}
+    return {_narrow_place(key) for key in found.keys} | {("layer", fix.layer) for fix in found.fixes}
+
+
+def _is_in(key: Key, places: set[Place]) -> bool:
+    """Whether the entry belongs to one of the places: to a layer with all its phases, or to one phase of it."""
+    return not places.isdisjoint((_place(key), _narrow_place(key)))
+
+
+def _narrow_place(key: Key) -> Place:
+    kind, path = _place(key)
+    return (key.phase if key.phase in _OF_TRAINING else kind), path
 
 
 def _place(key: Key) -> Place:
@@ -132,7 +150,7 @@ def _begin(places: set[Place], found: Finding, failing: Sequence[ReportRow]) -> 
     keys = {key.in_run("") for key in found.keys}
     plain = [row for row in failing if not row.key.run]
     exact = (row.place for row in plain if row.key in keys)
-    return min(exact, default=min((row.place for row in plain if _place(row.key) in places), default=float("inf")))
+    return min(exact, default=min((row.place for row in plain if _is_in(row.key, places)), default=float("inf")))
 
 
 def _is_at(row: ReportRow, found: Finding, places: set[Place], begin: float) -> bool:
@@ -145,7 +163,7 @@ def _is_at(row: ReportRow, found: Finding, places: set[Place], begin: float) -> 
     inside = f"{path}." if path else ""
     # A module is wrong alone, too, when a layer inside it is.
     around = row.key.run and kind == "layer" and any(of == kind and name.startswith(inside) for of, name in places)
-    return (kind, path) in places or bool(around)
+    return _is_in(row.key, places) or bool(around)
 
 
 def _lines(

@@ -10,6 +10,7 @@ from typing import TextIO
 from reprod_log.alignment import Alignment
 from reprod_log.report.causes import Cause
 from reprod_log.report.first_screen import FirstScreen
+from reprod_log.report.view import ReportRow
 from reprod_log.report.writing import plain, shortened
 from reprod_log.verdict import Status
 
@@ -56,7 +57,7 @@ def workflow_commands(alignment: Alignment) -> list[str]:
         return [*lines, *_doubts(screen)][: MOST_ANNOTATIONS + 1]
     if alignment.status is Status.UNPROVEN:
         return [workflow_command("warning", "reprod_log", verdict), *_doubts(screen)][:MOST_ANNOTATIONS]
-    failed = [row for row in screen.rows if not row.status.passed]
+    failed: list[ReportRow] = [*screen.own_failures]
     first = screen.divergence
     if first is not None:
         failed = [first, *(row for row in failed if row.place != first.place)]

@@ -57,7 +57,6 @@ def groups(rows: Iterable[ReportRow]) -> tuple[Group, ...]:
 class HeatMap:
     """One phase, every layer at every step."""
 
-    run: str
     phase: str
     layers: tuple[str, ...]
     steps: tuple[int, ...]
@@ -65,19 +64,34 @@ class HeatMap:
 
 
 def heat_maps(rows: Iterable[ReportRow]) -> tuple[HeatMap, ...]:
-    """Layer × step for the phases after the loss; a phase with one step is worth a map too, if it has two layers."""
-    cells: dict[tuple[str, str], dict[tuple[str, int], ReportRow]] = {}
+    """Layer × step for each phase of the program as it runs, all in one order: that in which the layers run.
+
+    A phase with one step is worth a map too, if it has two layers.
+    """
+    cells: dict[str, dict[tuple[str, int], ReportRow]] = {}
+    order: dict[str, int] = {}
     for row in rows:
         key = row.key
-        if key.phase in OF_TENSORS and key.step is not None:
-            layer = f"{key.path}:{key.printed_role}" if key.printed_role not in ("", "raw") else key.path
-            cells.setdefault((key.run, key.phase), {})[layer, key.step] = row
-    maps = [
-        HeatMap(run, phase, tuple(dict.fromkeys(layer for layer, _ in found)), _steps(found), found)
-        for (run, phase), found in cells.items()
-        if len(found) > 1
-    ]
-    return tuple(sorted(maps, key=lambda one: (one.run, PHASES.index(one.phase))))
+        if key.run or key.step is None or key.phase not in _MODULE_PHASES:
+            continue
+        role = key.printed_role
+        if key.phase in OF_MODULES:
+            if not role.startswith("output"):
+                continue
+            order.setdefault(key.path, len(order))
+        name = (key.path or WHOLE) + (f":{role}" if role not in ("", "raw", "output") else "")
+        cells.setdefault(key.phase, {})[name + (f" · {key.call + 1}" if key.call else ""), key.step] = row
+
+    def place(row: ReportRow) -> int:
+        module = row.key.path if row.key.phase in OF_MODULES else row.key.path.rpartition(".")[0]
+        return order.get(module, len(order))
+
+    maps = []
+    for phase, found in cells.items():
+        layers = {layer: place(row) for (layer, _), row in found.items()}
+        if len(found) > 1:
+            maps.append(HeatMap(phase, tuple(sorted(layers, key=layers.__getitem__)), _steps(found), found))
+    return tuple(sorted(maps, key=lambda one: PHASES.index(one.phase)))
 
 
 @dataclass(frozen=True)
@@ -119,7 +133,7 @@ class _Branch:
 def _parts(row: ReportRow) -> list[str]:
     key = row.key
     if key.phase and key.phase not in _MODULE_PHASES:
-        return [f"({key.phase})", key.path]
+        return [f"({key.phase})", *filter(None, [key.path])]
     return key.path.split(".") if key.path else [WHOLE]
 
 

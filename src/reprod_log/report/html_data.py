@@ -354,7 +354,7 @@ def heat_table(heat: HeatMap) -> HeatTable:
         )
         for layer in shown
     )
-    return HeatTable(in_run(heat.run, heat.phase), heat.steps, lines, len(heat.layers) - len(shown), len(heat.layers))
+    return HeatTable(heat.phase, heat.steps, lines, len(heat.layers) - len(shown), len(heat.layers))
 
 
 def _cell(row: ReportRow | None) -> Markup:

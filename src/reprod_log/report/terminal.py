@@ -12,9 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from reprod_log.messages import Words, message, words
-from reprod_log.report.first_screen import FirstScreen, Role, first_lines, headline, note_lines, side_lines
+from reprod_log.report.first_screen import FirstScreen, Role, first_lines, note_lines, side_lines
 from reprod_log.report.groups import ModuleGroup, module_tree, share
-from reprod_log.report.view import MARKS, ReportRow, rows
+from reprod_log.report.view import MARKS, ReportRow
 from reprod_log.report.writing import plain, shortened, times
 from reprod_log.verdict import Status
 
@@ -87,15 +87,25 @@ def drop_output(stream: IO[str]) -> None:
         os.close(nowhere)
 
 
-def print_alignment(alignment: Alignment, console: Console, *, all_rows: bool = False, language: str = "en") -> None:
-    """Print the first screen, the table and the notes."""
+def print_alignment(
+    alignment: Alignment, console: Console, *, all_rows: bool = False, tree: bool = False, language: str = "en"
+) -> None:
+    """Print the first screen, the table (or the modules as a tree) and the notes."""
     phrase = words(language)
     screen = FirstScreen(alignment)
-    everything = screen.rows
     for line in first_lines(screen, phrase) + side_lines(alignment, phrase):
         style = STYLES[alignment.status] if line.role == "headline" else ROLE_STYLES[line.role]
         print_indented(line.text, line.indent, console, style)
-    shown = everything
+    if tree:
+        _print_tree(screen.rows, console)
+    else:
+        _print_table(screen, console, phrase, all_rows=all_rows)
+    for line in note_lines(alignment, phrase):
+        print_indented(line.text, 0, console, "dim")
+
+
+def _print_table(screen: FirstScreen, console: Console, phrase: Words, *, all_rows: bool) -> None:
+    shown = everything = screen.rows
     if not all_rows and len(everything) > _USUAL_ROWS:
         shown = screen.own_failures[:_MOST_FAILURES]
     if shown:
@@ -103,8 +113,6 @@ def print_alignment(alignment: Alignment, console: Console, *, all_rows: bool = 
     hidden = len(everything) - len(shown)
     if hidden:
         console.print(Text(phrase(message("table.more", count=hidden, how="--all")), style="dim"))
-    for line in note_lines(alignment, phrase):
-        print_indented(line.text, 0, console, "dim")
 
 
 def print_indented(text: str, indent: int, console: Console, style: str = "", *, hanging: int = 0) -> None:
@@ -119,12 +127,12 @@ def print_indented(text: str, indent: int, console: Console, style: str = "", *,
         console.print(Text(" " * space + part.plain, style=style), soft_wrap=True)
 
 
-def print_tree(alignment: Alignment, console: Console, *, language: str = "en") -> None:
-    """Print the modules as a tree, each with its worst status, how many entries do not pass, and its largest error."""
+def _print_tree(everything: tuple[ReportRow, ...], console: Console) -> None:
+    """The modules as a tree, each with its worst status, how many entries do not pass, and its largest error."""
     from rich.tree import Tree  # most commands never show one
 
-    top = Tree(Text(plain(headline(alignment, language=language)), style=STYLES[alignment.status]), hide_root=False)
-    for node in module_tree(rows(alignment)):
+    top = Tree("", hide_root=True)
+    for node in module_tree(everything):
         _grow(top, node)
     console.print(top)
 

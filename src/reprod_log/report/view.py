@@ -83,11 +83,12 @@ class ReportRow:
 
     @property
     def size(self) -> Message | None:
-        """How wrong it is, in words: 18 × rounding, 10 allowed; None when its floor is not known."""
+        """How wrong it is, in words: 18 × rounding, 10 allowed; None where nothing was measured against a limit."""
         check = self.check
-        if check is None or check.ratio is None or not check.floor:
-            return None
-        return message("times.rounding", times=times(check.ratio), allowed=times(check.limit / check.floor))
+        if check is not None and check.ratio is not None and check.floor:
+            return message("times.rounding", times=times(check.ratio), allowed=times(check.limit / check.floor))
+        beyond = self.times_limit
+        return None if beyond is None or not 1 < beyond < math.inf else message("times.limit", times=times(beyond))
 
     @property
     def measurement(self) -> Measurement | None:

@@ -31,8 +31,8 @@ def number(value: float | None) -> str:
 
 
 def times(value: float | None) -> str:
-    """A ratio, as people say it: 0.3, 12, 4.5e+06."""
-    return "–" if value is None else f"{value:.0f}" if 10 <= value < 10_000 else _exponent_cut(f"{value:.2g}")
+    """A ratio, as people say it: 0.3, 12, 3,762, 4.5e+6."""
+    return "–" if value is None else f"{value:,.0f}" if 10 <= value < 10_000 else _exponent_cut(f"{value:.2g}")
 
 
 def _exponent_cut(text: str) -> str:

@@ -13,7 +13,7 @@ from reprod_log.alignment import Alignment, align_with
 from reprod_log.cli import ALIGNED
 from reprod_log.cli.answer import answered
 from reprod_log.cli.ending import tell_next, tell_written
-from reprod_log.cli.groups import Judging, TableOutput
+from reprod_log.cli.groups import Judging, Output
 from reprod_log.cli.scripts import BothPasses, Script, ScriptCommand, ScriptFile
 from reprod_log.errors import UsageError
 from reprod_log.recording.stores import load
@@ -33,7 +33,7 @@ def run(
         Literal["sketch", "full"], typer.Option(help="How much of each tensor to keep; sketches are small.")
     ] = "sketch",
     judging: Judging,
-    output: TableOutput,
+    output: Output,
 ) -> int:
     """Keep what SCRIPT computes as a small recording, and check it in another environment, version or commit.
 

@@ -10,7 +10,7 @@ import typer
 
 from reprod_log.alignment import align_with
 from reprod_log.cli.answer import answered
-from reprod_log.cli.groups import Judging, TableOutput
+from reprod_log.cli.groups import Judging, Output
 from reprod_log.cli.options import (
     Candidate,
     Counts,
@@ -39,7 +39,7 @@ def run(
     counts: Counts = None,
     dims: Dims = [],  # noqa: B006
     mesh: MeshSizes = None,
-    output: TableOutput,
+    output: Output,
     trust: Trust = False,
     threads: Threads = None,
     dask: Annotated[

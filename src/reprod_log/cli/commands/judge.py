@@ -9,7 +9,7 @@ import typer
 
 from reprod_log.alignment import Alignment
 from reprod_log.cli.answer import answer
-from reprod_log.cli.groups import Judging, TableOutput
+from reprod_log.cli.groups import Judging, Output
 from reprod_log.errors import UsageError
 
 NAME = "judge"
@@ -22,7 +22,7 @@ def run(
         Literal["fixed", "calibrated"] | None, typer.Option(help="By default the policy of the saved alignment.")
     ] = None,
     judging: Judging,
-    output: TableOutput,
+    output: Output,
 ) -> int:
     """Judge a saved alignment again under another policy, without its tensors."""
     if judging.limit and policy == "calibrated":

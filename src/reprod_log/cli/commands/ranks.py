@@ -9,7 +9,7 @@ import typer
 
 from reprod_log.alignment.ranks import compare_ranks_with
 from reprod_log.cli.answer import answered
-from reprod_log.cli.groups import Judging, TableOutput
+from reprod_log.cli.groups import Judging, Output
 from reprod_log.cli.options import Dims, MeshSizes, Threads, Trust
 from reprod_log.ranks import load_ranks
 from reprod_log.ranks.opening import read_dims, read_mesh
@@ -23,7 +23,7 @@ def run(
     dims: Dims = [],  # noqa: B006  # typer's way of saying 'none given'
     mesh: MeshSizes = None,
     judging: Judging,
-    output: TableOutput,
+    output: Output,
     trust: Trust = False,
     threads: Threads = None,
 ) -> int:

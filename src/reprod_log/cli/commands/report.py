@@ -12,7 +12,7 @@ from reprod_log.alignment import Alignment
 from reprod_log.cli.answer import after_alignment, exit_code, show, write_reports
 from reprod_log.cli.ending import give, tell_next
 from reprod_log.cli.groups import Output
-from reprod_log.cli.options import AllRows, AsJson, Full, Language, ModuleTree
+from reprod_log.cli.options import AllRows, AsJson, Language, ModuleTree
 from reprod_log.report.answer import answer_of
 from reprod_log.report.github import announce
 
@@ -28,7 +28,6 @@ def run(
             help="Reports to write, by suffix; by default, the report is shown on the screen.",
         ),
     ] = None,
-    full: Full = False,
     language: Language = "en",
     tree: ModuleTree = False,
     all_rows: AllRows = False,
@@ -36,7 +35,7 @@ def run(
 ) -> int:
     """Show a saved alignment or write it as HTML, Markdown, JUnit or text; exits with the code of its verdict."""
     alignment = Alignment.load(saved)
-    output = Output(report=outputs or [], full=full, language=language, tree=tree, all_rows=all_rows)
+    output = Output(report=outputs or [], language=language, tree=tree, all_rows=all_rows)
     write_reports(alignment, output)
     if tree or not outputs:
         show(alignment, output)

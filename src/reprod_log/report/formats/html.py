@@ -16,6 +16,7 @@ from reprod_log.messages import words
 from reprod_log.recording.files import replacing
 from reprod_log.report import USUAL, Options
 from reprod_log.report.curves import curves
+from reprod_log.report.depth import depth_picture
 from reprod_log.report.facts import coverage, policy_rules, provenance_facts
 from reprod_log.report.first_screen import FirstScreen
 from reprod_log.report.groups import groups, heat_maps, module_tree, share
@@ -76,6 +77,7 @@ def render(alignment: Alignment, options: Options = USUAL) -> str:
         columns=columns,
         groups=groups(everything),
         curves=found_curves,
+        still=depth_picture(shown, words(options.language), width=900, height=240),
         heat_maps=[heat_table(one) for one in heat_maps(shown)],
         tree=module_tree(shown),
         open_paths=_open_paths(screen.divergence),

@@ -71,7 +71,7 @@ def _group_case(suite: ElementTree.Element, group: Group, phrase: Words) -> None
     failed = [row for row in group.rows if not row.status.passed]
     if failed:
         lines = [f"{row.status.value} {_safe(phrase(row.title))}: {_safe(phrase(row.reason))}" for row in failed[:20]]
-        rest = [phrase(message("table.more", count=len(failed) - 20, how="--full"))] if len(failed) > 20 else []
+        rest = [phrase(message("table.more", count=len(failed) - 20, how="--all"))] if len(failed) > 20 else []
         _fail(
             case,
             group.status.value,

@@ -31,7 +31,7 @@ def render(alignment: Alignment, options: Options = USUAL) -> str:
     phrase = words(options.language)
     screen = FirstScreen(alignment)
     everything = screen.rows
-    shown = everything if options.full else tuple(row for row in everything if not row.status.passed)
+    shown = everything if options.full else screen.own_failures
     sections = [
         _answer(alignment, screen, phrase, full=options.full),
         _entries(shown, phrase, "section.all" if options.full else "section.failing"),
@@ -88,9 +88,10 @@ def _answer(alignment: Alignment, screen: FirstScreen, phrase: Words, *, full: b
             )
         )
     for one in screen.shown_causes:
-        found, places = one.finding, "".join(f"<br>{sentence(place)}" for place in one.places)
-        told = f"{sentence(found.cause)} *({phrase.get(found.confidence)})*{places}<br>{sentence(found.evidence)}"
-        lines.append(("cause", told))
+        found = one.finding
+        parts = [f"{sentence(found.cause)} *({phrase.get(found.confidence)})*", *map(sentence, one.places)]
+        parts += [sentence(found.evidence), sentence(one.account)] if one.explained else [sentence(found.evidence)]
+        lines.append(("cause", "<br>".join(parts)))
     if full:
         lines += [("cause", f"{sentence(one.cause)}<br>{sentence(one.evidence)}") for one in screen.more_causes]
     elif screen.more_causes:

@@ -30,7 +30,7 @@ def render(alignment: Alignment, options: Options = USUAL) -> str:
         text += ["", *(_line(row, phrase) for row in shown[:most])]
         left = sum(not row.status.passed for row in screen.rows) - min(len(shown), most)
         if left and not options.full:
-            text.append(f"  {phrase(message('table.more', count=left, how='--full'))}")
+            text.append(f"  {phrase(message('table.more', count=left, how='--all'))}")
     notes = note_lines(alignment, phrase)
     if notes:
         text += ["", *(line.text for line in notes)]

@@ -4,20 +4,23 @@ const onlyCandidate = new Set(data.only_candidate);
 
 // The layer that an entry belongs to: a tensor belongs to the module around it.
 const layerOf = (row) => ["forward", "backward"].includes(data.phase[row]) ? data.path[row] : data.path[row].split(".").slice(0, -1).join(".");
-// Layers that are wrong by themselves, each with its first such entry.
+// Layers that are wrong alone, that a cause names, or that are the first to differ, each with its first such entry.
+const named = new Set(data.causes.flat());
 const wrongAlone = new Map();
 data.keys.forEach((_, row) => {
-  if (statusOf(row).passed || inherited.has(row) || !data.phase[row]) return;
+  if (statusOf(row).passed || inherited.has(row) || !data.phase[row] || !(data.run[row] || named.has(row) || row === data.first)) return;
   const layer = layerOf(row);
   if (!wrongAlone.has(layer)) wrongAlone.set(layer, row);
 });
 const candidatePath = (row) => data.partners[row] ? (KEY.exec(data.partners[row])?.[4] ?? data.partners[row]) : data.path[row];
 
-const LOOKS = { own: "✗", inherited: "↓", unmatched: "∅", passes: "✓" };
+const LOOKS = { own: "✗", training: "∇", inherited: "↓", unmatched: "∅", passes: "✓" };
 function lookOf(row) {
   if (statusOf(row).name === "UNMATCHED") return "unmatched";
-  if (wrongAlone.has(data.path[row])) return "own";
-  return statusOf(row).passed ? "passes" : inherited.has(row) ? "inherited" : "own";
+  const wrong = wrongAlone.get(data.path[row]);
+  // An optimizer's mistake shows in the updates of layers that compute what they should.
+  if (wrong !== undefined) return statusOf(row).passed && !data.run[wrong] && !["forward", "backward", "parameter"].includes(data.phase[wrong]) ? "training" : "own";
+  return statusOf(row).passed ? "passes" : "inherited";
 }
 // A layer whose output passes may be wrong for its gradient or its update: then that entry stands for it.
 const entryOf = (row) => statusOf(row).passed ? wrongAlone.get(data.path[row]) ?? row : row;

@@ -2,7 +2,8 @@
 const BATCH = 60;
 const body = document.querySelector("#table tbody");
 // By the names of both sides and by the words that stand in the table.
-const searched = data.keys.map((_, row) => `${keysOf(row)} ${inWords(row)}`.toLowerCase());
+const searched = {};
+const textsToSearch = () => searched[state.language] ??= data.keys.map((_, row) => `${keysOf(row)} ${inWords(row)}`.toLowerCase());
 const filter = { words: [], status: "", step: "", phase: "", module: "", cause: null, chosen: false };
 const causes = data.causes.map((rows) => new Set(rows));
 const inherited = new Set(data.inherited);
@@ -83,7 +84,7 @@ function hasStatus(row, status) {
 }
 
 function fits(row, status) {
-  return filter.words.every((word) => searched[row].includes(word))
+  return filter.words.every((word) => textsToSearch()[row].includes(word))
     && hasStatus(row, status)
     && (filter.step === "" || String(data.step[row]) === filter.step)
     && (filter.phase === "" || data.phase[row] === filter.phase)
