@@ -43,8 +43,8 @@ UNDERSTAND = [
 LOOK_UP = ["commands", "exit_codes", "metrics", "formats", "testing", "messages", "glossary", "house"]
 CHINESE = [
     "install", "quickstart", "gallery", "workflow", "my_numbers_differ", "migrating", "verdict", "precision",
-    "diagnosis", "weight_map", "steps", "recording", "speed", "promises", "commands", "exit_codes", "metrics", "formats",
-    "ranks", "testing", "agents", "messages", "glossary",
+    "diagnosis", "weight_map", "steps", "recording", "zoo", "real_models", "speed", "promises", "commands", "exit_codes",
+    "metrics", "formats", "ranks", "testing", "agents", "messages", "glossary",
 ]  # fmt: skip
 
 
