@@ -77,7 +77,7 @@ def test_report_is_readable_without_scripts(open_report: OpenPage) -> None:
     assert page.locator("noscript p").first.is_visible()
     assert page.locator("noscript .entries tbody tr").count() == len(made.verdict.judgements)
     assert "2.0e-2" in page.locator("noscript .entries tr.FAIL").first.inner_text()
-    assert page.locator("#heat td.h").count() == 76
+    assert page.locator("#heat td.h").count() == 114
     assert page.locator(".js:visible").count() == 0
     assert page.locator("#curves table").first.is_visible()
 

@@ -82,9 +82,10 @@ def heat_maps(rows: Iterable[ReportRow]) -> tuple[HeatMap, ...]:
         name = (key.path or WHOLE) + (f":{role}" if role not in ("", "raw", "output") else "")
         cells.setdefault(key.phase, {})[name + (f" · {key.call + 1}" if key.call else ""), key.step] = row
 
-    def place(row: ReportRow) -> int:
-        module = row.key.path if row.key.phase in OF_MODULES else row.key.path.rpartition(".")[0]
-        return order.get(module, len(order))
+    def place(row: ReportRow) -> tuple[int, int, str]:
+        key = row.key
+        module = key.path if key.phase in OF_MODULES else key.path.rpartition(".")[0]
+        return order.get(module, len(order)), key.call or 0, key.path
 
     maps = []
     for phase, found in cells.items():
