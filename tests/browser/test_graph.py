@@ -49,6 +49,9 @@ def test_unmatched_layer_is_hatched_on_one_side(open_report: OpenPage) -> None:
 def test_graph_of_thousands_of_entries_draws_only_what_is_open(open_report: OpenPage) -> None:
     page = open_report(many(5_000))
     assert page.locator("#graph .pair").count() < 200
+    # No layer ran alone: only the first that differs is accused, and those before it match.
+    assert page.locator("#graph-list button.own").count() == 1
+    assert looks(page, "conv1") == "passes"
 
 
 def test_aligned_program_has_no_wrong_pair(open_report: OpenPage) -> None:

@@ -1,5 +1,6 @@
 """The HTML report in a real Chromium: light and dark, narrow, in Chinese, without scripts, hostile names, large."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -168,6 +169,16 @@ def test_identical_entries_are_a_sentence_and_not_an_empty_chart(open_report: Op
     page.locator("#depth-chart .calm").wait_for()
     assert page.locator("#depth-chart canvas").count() == 0
     assert page.locator("#table th", has_text="own error").count() == 0
+
+
+def test_printed_report_is_two_pages_with_its_chart_and_without_buttons(open_report: OpenPage) -> None:
+    page = open_report(calibrated())
+    assert not page.locator("#depth .still").is_visible()
+    page.emulate_media(media="print")
+    assert page.locator("#depth .still svg").is_visible()
+    assert page.locator("button:visible:not(th button)").count() == 0
+    assert 0 < page.locator("#table tbody tr:visible").count() <= 20
+    assert len(re.findall(rb"/Type /Page\b", page.pdf(format="A4"))) == 2
 
 
 def test_long_heat_map_begins_where_something_fails(open_report: OpenPage) -> None:

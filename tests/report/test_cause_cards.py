@@ -54,6 +54,18 @@ def test_entries_before_a_cause_are_not_explained_by_it() -> None:
     assert min(key.step or 0 for key in keys) == 1
 
 
+def test_mistake_in_training_is_at_its_phase_and_what_layers_compute_later_is_inherited() -> None:
+    (cause,) = accounts_of(with_cause(fixed(steps=2), Key.parse("step0/gradient/fc.weight:raw"))).causes
+    assert {(row.key.phase, row.key.path) for row in cause.at} == {("gradient", "fc.weight")}
+    assert Key.parse("step1/forward/fc#0:output") in [row.key for row in cause.inherited]
+
+
+def test_inherited_entries_are_not_annotated() -> None:
+    lines = "\n".join(workflow_commands(with_cause(calibrated(), AT)))
+    assert LAYER in lines
+    assert "forward · fc · output" not in lines
+
+
 def test_without_layers_run_alone_nothing_is_claimed_to_be_explained() -> None:
     assert "1 cause found; " in headline(with_cause(fixed(), AT))
 
