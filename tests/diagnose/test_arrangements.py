@@ -20,9 +20,9 @@ PADDED = np.pad(ARRAY, ((0, 0), (0, 0), (2, 0)))
     [
         (ARRAY, ARRAY[:, ::-1], "reversed along axis 1"),
         (ARRAY, ARRAY.swapaxes(1, 2), "transposed, axes 0, 2, 1"),
-        (PADDED, np.pad(ARRAY, ((0, 0), (0, 0), (0, 2))), "moved by 2 along axis 2, left (padding"),
-        (PADDED, np.pad(ARRAY, ((0, 0), (0, 0), (1, 1))), "moved by 1 along axis 2, left (padding"),
-        (ARRAY, np.concatenate([ARRAY[:, 1:], ARRAY[:, :1]], 1), "turned by 3 along axis 1"),
+        (PADDED, np.pad(ARRAY, ((0, 0), (0, 0), (0, 2))), "moved left by 2 along axis 2 (padding"),
+        (PADDED, np.pad(ARRAY, ((0, 0), (0, 0), (1, 1))), "moved left by 1 along axis 2 (padding"),
+        (ARRAY, np.concatenate([ARRAY[:, 1:], ARRAY[:, :1]], 1), "rotated by 3 along axis 1"),
         (ARRAY, ARRAY[[0, 2, 1]], "permuted along axis 0"),
         (ARRAY[:, :2], ARRAY[:, :2].transpose(0, 2, 1).reshape(3, 2, 4), "axes 0, 2, 1 read as if"),
     ],
@@ -66,7 +66,7 @@ def test_operator_that_pads_on_the_other_side_is_named_and_not_the_one_behind_it
     data = (np.random.default_rng(0).normal(size=(2, 2, 6)).astype(np.float32),)
     assert align_models(TorchNet(), PaddleNet(padded([2, 0])), data).passed
     (found,) = align_models(TorchNet(), PaddleNet(padded([0, 2])), data).findings
-    assert "moved by 2 along axis 2, left (padding on the other side?)" in str(found.cause)
+    assert "moved left by 2 along axis 2 (padding on the other side?)" in str(found.cause)
     assert any("pad in the reference" in str(one) for one in found.evidence)
 
 

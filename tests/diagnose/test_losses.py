@@ -48,7 +48,7 @@ def shifted(by: int) -> Loss:
 
 @pytest.mark.parametrize(
     ("by", "words", "places"),
-    [(0, "by 1 along the sequence, back", "t+0"), (2, "by 1 along", "t+2"), (-1, "by 2 along", "t-1")],
+    [(0, "back by 1 along the sequence", "t+0"), (2, "by 1 along", "t+2"), (-1, "by 2 along", "t-1")],
 )
 def test_shift_of_labels_is_named_with_the_token_that_is_asked_for(by: int, words: str, places: str) -> None:
     found = said(LOGITS, shifted(1), shifted(by), IDS)

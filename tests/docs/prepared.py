@@ -16,7 +16,8 @@ def original(page: Path) -> Path | None:
     """The English page of which `page` is a translation."""
     if page.name == "README.zh-CN.md":
         return ROOT / "README.md"
-    return ROOT / "docs" / page.name if page.parent.name == "zh" else None
+    chinese = ROOT / "docs" / "zh"
+    return ROOT / "docs" / page.relative_to(chinese) if page.is_relative_to(chinese) else None
 
 
 def two_logs(folder: Path) -> dict[str, Any]:

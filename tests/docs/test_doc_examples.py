@@ -109,12 +109,11 @@ def test_translated_page_has_the_examples_of_the_original(page: Path) -> None:
 
 
 def test_few_blocks_are_not_run() -> None:
-    skipped = [
-        block for page in PAGES for block in blocks(page) if block.language in RUN and "not run" in block.remarks
-    ]
+    # A translation has the examples of its original, as the test above checks.
+    there = [block for page in PAGES if page not in TRANSLATED for block in blocks(page) if block.language in RUN]
+    skipped = [block for block in there if "not run" in block.remarks]
     assert all(block.remarks["not run"] for block in skipped), "a block that is not run says why"
-    total = sum(block.language in RUN for page in PAGES for block in blocks(page))
-    assert len(skipped) <= total // 4, [block.place for block in skipped]
+    assert len(skipped) <= len(there) // 4, [block.place for block in skipped]
 
 
 def test_difference_in_the_output_is_seen() -> None:

@@ -60,6 +60,12 @@ def test_mistake_in_training_is_at_its_phase_and_what_layers_compute_later_is_in
     assert Key.parse("step1/forward/fc#0:output") in [row.key for row in cause.inherited]
 
 
+def test_cause_that_names_its_layer_alone_explains_what_fails_there() -> None:
+    made = with_cause(calibrated(), Key.parse(LAYER))
+    assert accounts_of(made).explained == accounts_of(made).differences
+    assert headline(made).startswith("NOT ALIGNED: 1 cause explains ")
+
+
 def test_inherited_entries_are_not_annotated() -> None:
     lines = "\n".join(workflow_commands(with_cause(calibrated(), AT)))
     assert LAYER in lines

@@ -1,11 +1,13 @@
 """GitHub Actions: summary and annotations, there and only there."""
 
 import io
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
 
-from made_alignments import classic, fixed, hostile
+from made_alignments import calibrated, classic, fixed, hostile
+from test_cause_cards import lined
 
 from reprod_log import Alignment
 from reprod_log.diagnose import Finding
@@ -53,6 +55,18 @@ def test_problems_have_the_line_to_change_as_editors_read_it() -> None:
     assert render_report(fixed(wrong=False), format="problems") == ""
     without = render_report(replace(classic(), findings=()), format="problems")
     assert re.fullmatch(r"candidate:1: error: NOT ALIGNED.*\n", without)
+
+
+def test_problem_matcher_of_the_documentation_reads_them() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "testing.md").read_text(encoding="utf-8")
+    matcher = json.loads(re.findall(r"```json\n(.*?)```", page, re.DOTALL)[0])["problemMatcher"]["pattern"]
+    found = re.match(matcher["regexp"], render_report(lined(calibrated()), format="problems").splitlines()[0])
+    assert found is not None
+    assert (found[matcher["file"]], found[matcher["line"]], found[matcher["severity"]]) == (
+        "net_paddle.py",
+        "23",
+        "error",
+    )
 
 
 def test_hostile_names_cannot_begin_a_problem() -> None:

@@ -122,7 +122,9 @@ def source_lines(found: Finding) -> tuple[tuple[str, int], ...]:
 
 
 def _places(found: Finding) -> set[Place]:
-    return {_narrow_place(key) for key in found.keys} | {("layer", fix.layer) for fix in found.fixes}
+    # A key without a phase is the name of a layer, or of an entry of a plain log, which has no layers.
+    layers = [fix.layer for fix in found.fixes] + [key.path for key in found.keys if not key.phase]
+    return {_narrow_place(key) for key in found.keys} | {("layer", path) for path in layers}
 
 
 def _is_in(key: Key, places: set[Place]) -> bool:

@@ -17,6 +17,7 @@ from reprod_log.alignment import SCHEMA, Alignment
 from reprod_log.errors import ReprodLogError
 from reprod_log.messages import message, words
 from reprod_log.recording.files import check_inside
+from reprod_log.recording.recording import Source
 from reprod_log.report.first_screen import FirstScreen
 from reprod_log.report.html_data import in_languages
 from reprod_log.report.view import MARKS, first_in_words
@@ -173,10 +174,17 @@ class Listing:
             headline=words()(headline),
             says=in_languages(headline),
             first=plain(words()(first)) if first is not None else "",
-            sides=(_side(found.reference), _side(found.candidate)),
+            sides=(self._side(found.reference), self._side(found.candidate)),
             sources=(found.reference.source, found.candidate.source),
             trend=found.trend,
         )
+
+    def _side(self, side: Source) -> str:
+        """Framework, version and source; a path below the folder as it is listed."""
+        path, folder = Path(side.source), self.folder.resolve()
+        source = path.relative_to(folder).as_posix() if path.is_relative_to(folder) else side.source
+        known = (side.provenance.framework, side.provenance.framework_version, source)
+        return plain(" ".join(part for part in known if part))
 
     def _folder_recording(self, path: Path) -> Item | None:
         try:
@@ -231,11 +239,6 @@ def _with_trends(items: list[Item]) -> list[Item]:
             one = replace(one, trend=last[one.sources])
         found.append(one)
     return found
-
-
-def _side(side: Any) -> str:
-    known = (side.provenance.framework, side.provenance.framework_version, side.source)
-    return plain(" ".join(part for part in known if part))
 
 
 def _time(seconds: float) -> str:
