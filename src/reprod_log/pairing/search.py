@@ -408,10 +408,6 @@ class Search:
             self._identify(choice)
             choice.options = [*(one for one in choice.options if one not in unasked), *unasked]
         stored = choice.identified and not any(link.is_computed for link in taken)
-        partly = not self._whole_anchors(choice)
-        if partly:
-            # Nothing but parts, which fit in any order: another option may give whole tensors.
-            choice.options, choice.unlikely, stored = [*choice.options, *choice.unlikely], [], True
         twins = [one for one in choice.options if idle and _same_links(_but(one, idle), _but(taken, idle))]
         alike = twins + [
             one
@@ -420,16 +416,14 @@ class Search:
         ]
         if not alike:
             return
-        fitting = [((0, len(self.anchors)), taken)]
+        fitting = [(len(self.anchors), taken)]
         for option in alike[:_MOST_RIVALS]:
             if self._try_again(choice, option):
-                fitting.append(((self._whole_anchors(choice) if partly else 0, len(self.anchors)), option))
+                fitting.append((len(self.anchors), option))
         fitting.sort(key=lambda one: one[0], reverse=True)
         (most, best), *rest = fitting
         # A twin with fewer anchors has wrong numbers for what is idle further on.
-        others = [
-            option for count, option in rest if partly or count == most or not (option is taken or option in twins)
-        ]
+        others = [option for count, option in rest if count == most or not (option is taken or option in twins)]
         # The same weight in another order is no rival where it leads to fewer.
         choice.rivals = [option for count, option in rest if count == most or same_form(option, best)]
         choice.options = [
@@ -437,10 +431,6 @@ class Search:
             *(one for one in choice.options if not any(one is other for other in (best, *others))),
         ]
         self._try_again(choice, best)
-
-    def _whole_anchors(self, choice: _Choice) -> int:
-        """How many tensors have become anchors with the choice, all of them and not in parts."""
-        return sum(self._is_whole(what[0]) for kind, what in self.trail[choice.trail :] if kind == "anchor")
 
     def _try_again(self, choice: _Choice, option: tuple[Link, ...]) -> bool:
         self.rewind(choice.trail)
