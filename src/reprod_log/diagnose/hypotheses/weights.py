@@ -40,6 +40,9 @@ def _weights(case: Case) -> Iterable[Finding]:
         yield told("cause.weights.nothing_loaded", tuple(map(Key, wrong))[:5], count=len(wrong))
         return
     known: set[str] = set()
+    for whole in _whole_parts(wrong, values):
+        known.update(key.path for key in whole.keys)
+        yield whole
     for path, both in wrong.items():
         if path not in known:
             yield _one_weight(data, path, both, values, known)
@@ -64,6 +67,42 @@ def _was_right(case: Case, path: str) -> bool:
 def _is_output(key: Key, owner: str, step: int) -> bool:
     in_step = key.path == owner and key.phase == "forward" and key.step == step
     return in_step and not key.run and not key.role.startswith("input")
+
+
+def _whole_parts(wrong: Mapping[str, Both], values: Mapping[str, Both]) -> Iterable[Finding]:
+    """Parts of the model that hold the values of another part, weight by weight: one mistake, reported once."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for path, (_, theirs) in wrong.items():
+        for other, (source, _) in values.items():
+            parts = _counterparts(path, other)
+            if parts is not None and source.shape == theirs.shape and relative(source, theirs) <= _SAME:
+                found.setdefault(parts, []).append(path)
+    whole = {
+        parts: paths
+        for parts, paths in found.items()
+        if len(paths) > 1 and len(paths) == sum(path.startswith(f"{parts[0]}.") for path in wrong)
+    }
+    for (part, there), paths in whole.items():
+        back = whole.get((there, part), [])
+        if back and part > there:
+            continue
+        yield told(
+            "cause.weights.parts_swapped" if back else "cause.weights.part_of_another",
+            tuple(map(Key, (*paths, *back))),
+            path=Name(part),
+            other=Name(there),
+            count=len(paths),
+        )
+
+
+def _counterparts(path: str, other: str) -> tuple[str, str] | None:
+    """The two parts of the model in which the names stand, when one word in them is all that differs."""
+    ours, theirs = path.split("."), other.split(".")
+    differing = [place for place, words in enumerate(zip(ours, theirs, strict=False)) if words[0] != words[1]]
+    if len(ours) != len(theirs) or len(differing) != 1 or differing[0] == len(ours) - 1:
+        return None
+    end = differing[0] + 1
+    return ".".join(ours[:end]), ".".join(theirs[:end])
 
 
 def _one_weight(data: CaseData, path: str, both: Both, values: Mapping[str, Both], known: set[str]) -> Finding:
