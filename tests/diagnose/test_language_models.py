@@ -83,7 +83,7 @@ def test_labels_without_their_shift_are_named() -> None:
     alignment = align_models(
         TorchModel(False), PaddleModel(False), {"ids": IDS}, targets=IDS, loss=(torch_loss, unshifted)
     )
-    assert "shifted by 1 along the sequence" in causes(alignment)["loss_function"]
+    assert "shifted back by 1 along the sequence" in causes(alignment)["loss_function"]
 
 
 def step_with(loss: Any, divide: float) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 from reprod_log import align, load
 from reprod_log.recording import Recording, npy
 
-npy._MAP_FROM = 1000
+npy.MAP_FROM = 1000
 path, other = Path(sys.argv[1]), Path(sys.argv[2])
 values = np.random.default_rng(0).standard_normal((2, 300_001)).astype(np.float32)
 for place in (path, other):

@@ -90,4 +90,5 @@ def test_mistake_between_layers_does_not_lead_the_pairing_astray(name: str) -> N
     report = transfer_weights(pair.build_torch(), planted(name, pair.build_paddle()), inputs=inputs)
     assert "the whole models differ from" in report.context
     assert {row.target: row.source for row in report.rows} == {row.target: row.source for row in right.rows}
-    assert any("by order alone" in row.note for row in report.rows)
+    # Behind the mistake values may still tell which weights belong together; where order alone does, that is noted.
+    assert all("by order alone" in row.note for row in report.rows if row.how == "execution order")

@@ -202,8 +202,12 @@ def _aligned(runs: Experiments, options: AlignOptions, assumed: WeightMap | None
             alignment = prove(alignment, runs, *(counting(one, options.counts)[0] for one in recordings))
     except KeyboardInterrupt:
         raise stopped(alignment, message("stopped.proving")) from None
+    if weights is None and any(one.kind == "cause" and one.confidence == "proven" for one in alignment.findings):
+        # With the wrong weights no fix would make a layer right.
+        return alignment
     weights = weights or assumed
-    if weights is None or (weights.is_known and not alignment.passed):
+    # Where positions do not count, programs may differ there, and the map is known all the same.
+    if weights is None or (weights.is_known and (not alignment.passed or options.counts)):
         return alignment
     if not weights.agrees:
         # The weights were transferred by a map under which the programs do not agree in float64.

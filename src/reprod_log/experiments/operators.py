@@ -137,6 +137,8 @@ def _tried(found: Culprits, reference: Trace, candidate: Trace) -> Culprits:
         missing = next((two for two in users if _is_missing(two, here, there)), None)
         if missing is not None:
             return _both(missing, None, first=here is reference)
+    if ours is not None and theirs is not None and _line_in_place(ours, reference, theirs, candidate):
+        return replace(found, confirmed=True)
     return replace(found, parted=_work_on_the_same(ours, reference, theirs, candidate))
 
 
@@ -189,12 +191,15 @@ def _put_in_place(one: Operator, here: Trace, other: Operator, there: Trace) -> 
     both = zip(one.outputs, other.outputs, strict=False)
     if any(_leads_back({theirs: here.arrays[ours]}, there, here) for ours, theirs in both):
         return True
-    # One line may make several tensors (a table of sines and one of cosines), and what one operator does on the one
-    # side (a deviation) several of a line may do on the other.
+    # One line may make several tensors (a table of sines and one of cosines).
     lost = [_lost_at(*ones) for ones in ((one, here, there), (other, there, here))]
     several = dict(zip(lost[1], (here.arrays[ours] for ours in lost[0]), strict=False))
-    if len(several) > 1 and len(lost[0]) == len(lost[1]) and _leads_back(several, there, here):
-        return True
+    return len(several) > 1 and len(lost[0]) == len(lost[1]) and _leads_back(several, there, here)
+
+
+def _line_in_place(one: Operator, here: Trace, other: Operator, there: Trace) -> bool:
+    """The same where several operators of a line do what one does on the other side (a deviation)."""
+    lost = [_lost_at(*ones) for ones in ((one, here, there), (other, there, here))]
     return any(
         _leads_back({theirs: here.arrays[ours]}, there, here)
         for ours in {*one.outputs, *lost[0][-_NEAREST:]}
