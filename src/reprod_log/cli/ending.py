@@ -145,7 +145,7 @@ def _framework(folder: Path) -> str:
     try:
         return str(json.loads((folder / "manifest.json").read_bytes())["provenance"]["framework"])
     except (OSError, ValueError, KeyError, TypeError):
-        # It is only a proposal: whoever compares a damaged recording is told so.
+        # It is only a proposal: comparing a damaged recording reports what is wrong.
         return ""
 
 
