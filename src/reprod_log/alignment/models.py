@@ -202,7 +202,8 @@ def _aligned(runs: Experiments, options: AlignOptions, assumed: WeightMap | None
             alignment = prove(alignment, runs, *(counting(one, options.counts)[0] for one in recordings))
     except KeyboardInterrupt:
         raise stopped(alignment, message("stopped.proving")) from None
-    if weights is None and any(one.kind == "cause" and one.confidence == "proven" for one in alignment.findings):
+    proven = any(one.kind == "cause" and one.confidence == "proven" for one in alignment.findings)
+    if weights is None and proven and not alignment.passed:
         # With the wrong weights no fix would make a layer right.
         return alignment
     weights = weights or assumed
